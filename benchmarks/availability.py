@@ -27,15 +27,15 @@ from typing import Any
 
 from benchmarks import results
 from benchmarks.coverage import statement
-from benchmarks.ptxas import OLDEST, PRELUDE, VERSIONS, Ptxas, PtxasMissing, before, find, without_target
+from benchmarks.ptxas import OLDEST, PRELUDE, Ptxas, PtxasMissing, before, find, without_target
 from benchmarks.spellings import Spelling, operand_lists, spellings
 from tclint.ir.frontend import analyse
 from tclint.ir.needs import instruction_needs
 from tclint.isa.table import Form, Match, Table, table
-from tclint.isa.target import Availability, Target, Version, dotted
+from tclint.isa.target import RELEASED, Availability, Target, Version, dotted
 from tclint.syntax.source import Source
 
-NEWEST = VERSIONS[-1]
+NEWEST = RELEASED[-1]
 GRID = ((9, 1), NEWEST)
 EVERYWHERE: list[tuple[Version, str]] = [
     *((NEWEST, f"sm_{n}") for n in ("100a", "90a", "103a", "107a", "110a", "120a", "75")),
@@ -154,7 +154,7 @@ def grid(probe: Probe, target: Target, every: bool = False) -> Iterator[tuple[Ve
     """The versions to ask about under *target*, each with the table's verdict; *every*: all since it came."""
     needed = probe.needed
     oldest = max(target.introduced, OLDEST)
-    versions = {*VERSIONS} if every else {*GRID}
+    versions = {*RELEASED} if every else {*GRID}
     if all(a.on(target) for a in needed):
         first = max(oldest, *(a.version_for(target) for a in needed))
         versions |= {first, before(first)}

@@ -47,6 +47,8 @@ def shape(operand: str, registers: frozenset[str] = frozenset()) -> str:
         return "f"
     if _INTEGER.match(operand):
         return "i"
+    if operand.startswith("-"):
+        return "-"
     return "r" if operand.startswith("%") or operand.partition(".")[0] in registers else "s"
 
 

@@ -24,13 +24,13 @@ from typing import Any
 
 from benchmarks import results
 from benchmarks.availability import GRID, NEWEST
-from benchmarks.ptxas import OLDEST, VERSIONS, Ptxas, PtxasMissing, before, find, without_target
+from benchmarks.ptxas import OLDEST, Ptxas, PtxasMissing, before, find, without_target
 from tclint.ir.frontend import analyse
 from tclint.ir.needs import needs
 from tclint.isa.directives import directives
 from tclint.isa.features import FeatureSpec, features
 from tclint.isa.special_registers import SPECIAL_REGISTERS
-from tclint.isa.target import Availability, Target, Version, dotted
+from tclint.isa.target import RELEASED, Availability, Target, Version, dotted
 from tclint.syntax.source import Source
 
 __all__ = ["KINDS", "Sample", "available", "modules", "refusal", "samples"]
@@ -62,7 +62,7 @@ class Sample:
 
     def versions(self, target: Target, every: bool) -> list[Version]:
         """The versions to ask about under *target*; *every*: all since it came."""
-        asked = {*VERSIONS} if every else {*GRID}
+        asked = {*RELEASED} if every else {*GRID}
         first = self.available.version_for(target) if self.available.on(target) else OLDEST
         oldest = max(OLDEST, target.introduced)
         for begin in filter(None, (max(first, oldest), self.until)):

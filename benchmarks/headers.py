@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks import results
 from benchmarks.corpus.builder import default_cache
-from benchmarks.ptxas import OLDEST, VERSIONS, Ptxas, PtxasMissing, before, find, without_target
+from benchmarks.ptxas import OLDEST, Ptxas, PtxasMissing, before, find, without_target
 from benchmarks.strangers.sources import Source as Package
 from benchmarks.strangers.sources import Unreachable, fetch
 from tclint.inline.asm import Ptx
@@ -33,7 +33,7 @@ from tclint.ir.needs import Need, first_version, needs
 from tclint.ir.nodes import Immediate, Instruction
 from tclint.ir.operands import clean, shape
 from tclint.isa.table import DEFAULT, Match, Table, table
-from tclint.isa.target import Target, Version, dotted
+from tclint.isa.target import RELEASED, Target, Version, dotted
 from tclint.syntax import parse, problems
 from tclint.syntax.source import Source
 
@@ -45,7 +45,7 @@ PACKAGES = ("nvidia-cuda-cccl==13.3.5.0.6", "nvidia-cuda-cccl-cu12==12.9.27")
 _IMMEDIATES = (b"1", b"128", b"0")
 """Values for the immediates that a caller gives: each of them can have one of these."""
 _GENERATED = "cuda/__ptx/instructions/generated"
-NEWEST = VERSIONS[-1]
+NEWEST = RELEASED[-1]
 
 
 @dataclass(frozen=True, eq=False)

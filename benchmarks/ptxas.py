@@ -22,11 +22,10 @@ from functools import cached_property
 from pathlib import Path
 
 from tclint.driver.cuda_tools import candidates
-from tclint.isa.target import RENAMED, Version, dotted
+from tclint.isa.target import RELEASED, RENAMED, Version, dotted
 
 __all__ = [
     "OLDEST",
-    "VERSIONS",
     "Archive",
     "Compilation",
     "Message",
@@ -38,20 +37,13 @@ __all__ = [
     "without_target",
 ]
 
-VERSIONS: tuple[Version, ...] = tuple(
-    (major, minor)
-    for major, last in ((1, 5), (2, 3), (3, 2), (4, 3), (5, 0), (6, 5), (7, 8), (8, 8), (9, 5))
-    for minor in range(last + 1)
-)
-"""Every ``.version`` from 1.0 to 9.5 (PTX ISA 13, release notes; the last ones as ptxas 13.5 takes them)."""
-
 OLDEST: Version = (6, 3)
 """The first ``.version`` of the oldest target that ptxas 13 knows (sm_75): nothing older can be asked."""
 
 
 def before(version: Version) -> Version:
     """The ``.version`` one step below *version* (itself when there is none)."""
-    lower = [v for v in VERSIONS if v < version]
+    lower = [v for v in RELEASED if v < version]
     return lower[-1] if lower else version
 
 

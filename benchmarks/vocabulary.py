@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from benchmarks.ptxas import VERSIONS, Ptxas, PtxasMissing, find
+from benchmarks.ptxas import Ptxas, PtxasMissing, find
 from tclint.isa.directives import directives
 from tclint.isa.features import features
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.table import table
-from tclint.isa.target import Target, Version, dotted
+from tclint.isa.target import RELEASED, Target, Version, dotted
 
 __all__ = ["KINDS", "Words", "known", "newest", "pieces", "words"]
 
@@ -61,9 +61,9 @@ def newest(ptxas: Ptxas) -> Place:
     """The newest ``.version`` that *ptxas* takes, and the target of that version with the highest number that is specific
     to an architecture, unless it is for graphics alone."""
     name = next(name for name in ("sm_107a", "sm_100a", "sm_90a", ptxas.targets[-1]) if name in ptxas.targets)
-    version = VERSIONS[0]
-    later = [(major, minor) for major in range(VERSIONS[-1][0], VERSIONS[-1][0] + 3) for minor in range(10)]
-    for candidate in sorted({*VERSIONS, *later}):
+    version = RELEASED[0]
+    later = [(major, minor) for major in range(RELEASED[-1][0], RELEASED[-1][0] + 3) for minor in range(10)]
+    for candidate in sorted({*RELEASED, *later}):
         if candidate >= (8, 0) and _takes(ptxas, candidate, name):
             version = candidate
     return Place(version, name)
@@ -160,7 +160,7 @@ def main() -> None:
         sys.exit(f"vocabulary: {error}")
     place = newest(ptxas)
     print(
-        f"newest .version: {dotted(place.version)} (the table: {dotted(VERSIONS[-1])}), tried on {place.target}"
+        f"newest .version: {dotted(place.version)} (the table: {dotted(RELEASED[-1])}), tried on {place.target}"
     )
     lacks_targets = [name for name in ptxas.targets if Target.parse(name) is None]
     print(f"targets that the table lacks: {' '.join(lacks_targets) or 'none'}")

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
 from benchmarks.fuzz.kernels import Kernel, Parts, Span
-from benchmarks.ptxas import VERSIONS
 from tclint.isa.directives import directives
 from tclint.isa.table import split_opcode, table
-from tclint.isa.target import TOOLKITS
+from tclint.isa.target import RELEASED, TOOLKITS
 
 __all__ = ["CHANGES", "Edit", "apply"]
 
@@ -304,7 +303,7 @@ def _insert_directive(rng: random.Random, kernel: Kernel, others: Sequence[Kerne
     texts = (*_DIRECTIVES, *(spec.example for spec in directives().values()))
     text = rng.choice(texts)
     if text in _DIRECTIVES:
-        version = "{}.{}".format(*rng.choice(VERSIONS))
+        version = "{}.{}".format(*rng.choice(RELEASED))
         target = rng.choice(("sm_75", "sm_90a", "sm_100a", "sm_103f", "sm_999", "debug", "sm_80, sm_90"))
         number = rng.choice(_NUMBERS).decode()
         text = text.format(n=number, version=version, target=target)
@@ -324,7 +323,7 @@ def _retarget(rng: random.Random, kernel: Kernel, others: Sequence[Kernel]) -> l
     span = rng.choice(spans)
     if kernel.data.startswith(b".version", span[0]):
         return [
-            (*span, ".version {}.{}".format(*rng.choice([*VERSIONS, *TOOLKITS.values(), (99, 9)])).encode())
+            (*span, ".version {}.{}".format(*rng.choice([*RELEASED, *TOOLKITS.values(), (99, 9)])).encode())
         ]
     name = rng.choice(
         ("sm_20", "sm_75", "sm_80", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_120a")

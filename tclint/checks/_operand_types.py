@@ -14,6 +14,7 @@ from tclint.ir.nodes import (
     Immediate,
     Memory,
     Module,
+    Not,
     Operand,
     Pair,
     Special,
@@ -23,7 +24,8 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
-from tclint.isa.table import Match
+from tclint.isa.special_registers import SPECIAL_REGISTERS
+from tclint.isa.table import Match, floating
 from tclint.isa.widths import ADDRESSES, SPECIAL, Width, needed, width_of
 
 __all__ = ["OperandTypes"]
@@ -34,6 +36,12 @@ _UNCHECKED = "fence.proxy.tensormap.acquire"
 
 _MASKED = 256
 """The bits of the vectors of which a store may leave elements out (9.7.9.11)."""
+
+_PER_CTA, _PER_CTA_DIRECTIVE = "%perctamemory", ".minperctamemory"
+"""The beginning of the names of the special registers that depend on a directive, and this directive (9.4; in no manual)."""
+
+_BITS = (".b32", ".b64")
+"""The types that hold a floating-point constant as bits: as an argument any one, else that of their size."""
 
 _UNMIXED = ("tcgen05", "tex")
 """ptxas 13.5 takes a predicate for a .b32 register in a vector with another .b32 register, but not in these."""
@@ -57,6 +65,7 @@ class OperandTypes:
         self.instructions = function.instructions
         self.registers = function.registers
         self.redeclared = function.redeclared
+        self.directives = function.directives
         self.types = [register.type for register in function.registers]
         self.present = {*self.types}
         parameters = {parameter.name: parameter for parameter in function.parameters}
@@ -136,10 +145,8 @@ class OperandTypes:
                 return f"aligned to {variable.align} bytes, but must be aligned to {formal.align}"
             return "" if array or width.takes(variable.type) else _mistyped(variable.type, width)
         if isinstance(operand, Immediate):
-            floating = isinstance(operand.value, float)
-            what = "a floating-point constant" if floating else "an integer"
-            fits = not array and width.takes_constant(floating)
-            return "" if fits else f"{what}, but must be {_extent(formal)}"
+            fits = not array and (formal.type in _BITS or width.takes_constant(operand.kind))
+            return "" if fits else f"{_constant(operand)}, but must be {_extent(formal)}"
         if type(operand) is not int or self._is_vector(operand):
             return ""
         if array:
@@ -168,10 +175,8 @@ class OperandTypes:
             yield from self._registers(use, column, refused, width)
         if isinstance(first, Pair):
             for i, operand in zip(use.sites, column, strict=True):
-                second = cast("Pair", operand).second
-                if isinstance(second, int) and width_of(self.types[second]) > 1:
-                    bits = width_of(self.types[second])
-                    yield i, f"a pair whose second part is a {bits}-bit register, but must be a predicate"
+                if what := self._not_predicate(cast("Pair", operand).second):
+                    yield i, f"a pair whose second part is {what}, but must be a predicate"
         if isinstance(first, Vector) and at in match.writes:
             for i, operand in zip(use.sites, column, strict=True):
                 if Immediate in map(type, cast("Vector", operand).items):
@@ -180,6 +185,21 @@ class OperandTypes:
             for i, operand in zip(use.sites, column, strict=True):
                 if SINK in cast("Vector", operand).items:
                     yield i, "a source, but contains the sink _"
+
+    def _not_predicate(self, operand: Operand) -> str:
+        """What *operand* is, in words; empty if it is a predicate or a sink."""
+        if isinstance(operand, int):
+            bits = width_of(self.types[operand])
+            return f"a {bits}-bit register" if bits > 1 else ""
+        return "" if operand is SINK else "not a register"
+
+    def guards(self) -> Iterator[Misfit]:
+        """The instructions whose guard is not a predicate, with what it is."""
+        types = self.types
+        wrong = {i.guard for i in self.instructions if i.guard >= 0 and types[i.guard] != ".pred"}
+        for at, instruction in enumerate(self.instructions) if wrong else ():
+            if instruction.guard in wrong:
+                yield at, f"the guard is a {types[instruction.guard]} register, but must be a predicate"
 
     def _registers(
         self, use: Use, column: tuple[Operand, ...], refused: Container[str], width: Width
@@ -199,17 +219,34 @@ class OperandTypes:
         """What an operand that is not a register is and must not be, in words; empty if it is accepted."""
         root = match.syntax.root
         if isinstance(operand, Special):
-            read = match.syntax.open or (root in SPECIAL and at not in match.writes)
-            return "" if read else f"the special register {operand.name}, but must be a register"
+            return self._special(match, at, operand, width)
+        if isinstance(operand, Not) and width_of(self.types[operand.register]) > 1:
+            return f"a negated {self.types[operand.register]} register, but only a predicate can be negated"
         if width is None:
             return ""
         if isinstance(operand, Symbol) and operand.name in self.variables and root not in ADDRESSES:
             return f"the address of {operand.name}, but must be a register"
         if isinstance(operand, Immediate):
-            floating = isinstance(operand.value, float)
-            what = "a floating-point constant" if floating else "an integer"
-            return "" if width.takes_constant(floating) else f"{what}, but the type is {width.type}"
+            fits = width.takes_constant(operand.kind)
+            precision = f" of {operand.kind} precision" if width.type in _BITS else ""
+            return "" if fits else f"{_constant(operand)}{precision}, but the type is {width.type}"
         return ""
+
+    def _special(self, match: Match, at: int, operand: Special, width: Width | None) -> str:
+        """What a special register is and must not be, in words; empty if it is accepted: `mov` and `cvt` between
+        integers read one, or its low bits."""
+        if operand.name.startswith(_PER_CTA) and _PER_CTA_DIRECTIVE not in self.directives:
+            return f"{operand.name}, which the kernel has only with {_PER_CTA_DIRECTIVE}"
+        if match.syntax.open:
+            return ""
+        if match.syntax.root not in SPECIAL or at in match.writes or floating(match.modifiers):
+            return f"the special register {operand.name}, but must be a register"
+        _, vector, type_ = SPECIAL_REGISTERS[operand.name].type.rpartition(".v4")
+        if vector and vector not in match.modifiers:
+            return f"the special register {operand.name}, which is a vector"
+        if width is None or Width(width.bits, width.bits > 1, width.type).takes(type_):
+            return ""
+        return _sized(type_, width)
 
     def _address(self, match: Match, operand: Memory) -> str:
         """What an address is and must not be, in words; empty if it is accepted."""
@@ -251,6 +288,10 @@ def _typed(operand: Operand) -> tuple[int, ...]:
     if isinstance(operand, Vector):
         return tuple(item for item in operand.items if type(item) is int)
     return (operand,) if isinstance(operand, int) else ()
+
+
+def _constant(operand: Immediate) -> str:
+    return "an integer" if operand.kind == "integer" else "a floating-point constant"
 
 
 def _extent(variable: Variable) -> str:

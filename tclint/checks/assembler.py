@@ -132,6 +132,8 @@ def _wrong(function: Function, module: Module) -> Iterator[tuple[tuple[str, str]
     """(opcode, what is wrong with its operands) and the instruction, for each known opcode with wrong operands."""
     undeclared = {error.start for error in function.errors}
     types = OperandTypes(function, module)
+    for i, problem in types.guards():
+        yield (function.instructions[i].opcode, problem), i
     for use in function.uses:
         match = use.match
         if match is not None and match.problem:

@@ -445,7 +445,9 @@ class _Reader:
         return found, tuple(expressions)
 
     def _buffer(self, name: str, table: _Table) -> Buffer:
-        type = table.take("type", f"one of {', '.join(TYPES)}", lambda value: value in TYPES)
+        type = table.take(
+            "type", f"one of {', '.join(TYPES)}", lambda value: isinstance(value, str) and value in TYPES
+        )
         shape = table.integers("shape")
         if not shape or min(shape) < 1:
             table.fail("a size below 1" if shape else "no dimensions", "shape")

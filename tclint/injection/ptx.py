@@ -140,7 +140,9 @@ def _objects(launch: dict[str, Any]) -> Iterator[Path]:
                 ("libcuda.", "libcupti", "libnvrtc")
             ):
                 with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-                    wanted = data[:4] == b"\x7fELF" and data.find(b".nv_fatbin") >= 0 and data.find(kernel) >= 0
+                    wanted = (
+                        data[:4] == b"\x7fELF" and data.find(b".nv_fatbin") >= 0 and data.find(kernel) >= 0
+                    )
                 if wanted:
                     yield path
         except (OSError, ValueError):  # an empty file cannot be mapped

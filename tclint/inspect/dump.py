@@ -32,6 +32,7 @@ from tclint.ir.nodes import (
     Instruction,
     Memory,
     Module,
+    Negated,
     Not,
     Operand,
     Pair,
@@ -208,8 +209,8 @@ def _facts(
     if location is not None:
         while location.inlined_at is not None:
             location = location.inlined_at
-        name = module.files.get(location.file, f"file {location.file}")
-        yield f"{name.rpartition('/')[2]}:{location.line}"
+        if (name := module.files.get(location.file)) is not None:
+            yield f"{name.rpartition('/')[2]}:{location.line}"
 
 
 def _instruction(function: Function, instruction: Instruction) -> str:
@@ -234,6 +235,8 @@ def _operand(function: Function, operand: Operand) -> str:
         return operand.name
     if isinstance(operand, Not):
         return "!" + function.registers[operand.register].name
+    if isinstance(operand, Negated):
+        return "-" + function.registers[operand.register].name
     if isinstance(operand, Memory):
         base = _operand(function, operand.base) + (f"{operand.offset:+}" if operand.offset else "")
         return f"[{', '.join([base, *(_operand(function, extra) for extra in operand.extras)])}]"

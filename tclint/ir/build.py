@@ -17,9 +17,11 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from tclint.ir.features import FEATURED, note
+from tclint.ir.initial_values import faults
 from tclint.ir.nodes import (
     BuildError,
     Directive,
+    FeatureUse,
     Function,
     Immediate,
     Instruction,
@@ -39,6 +41,7 @@ from tclint.ir.nodes import (
 )
 from tclint.ir.operands import HEAD, LARGEST, clean, integer, overflows, parse_operand, shape, split_operands
 from tclint.isa.callees import needs_no_declaration
+from tclint.isa.features import feature
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.table import Match, Table, table
 from tclint.isa.target import Target, Version, parse_version
@@ -70,6 +73,8 @@ _RANGED = re.compile(r"([\w$%]+)(?:\s*<\s*(\d+)\s*>)?")
 _REGISTERS = re.compile(r"\.reg\b[^;{}]*")
 _RANGE = re.compile(r"(?<![\w$%])([\w$%]+)\s*<\s*(\d+)\s*>")
 _NUMBER = re.compile(r"[1-9]\d{0,17}")
+_MOST_REGISTERS = (1 << 32) - 1
+"""The size of the largest range of registers."""
 _OF_MODULE = FEATURED | {
     "variable_declaration": "module-variable",
     "loc_directive": "module-loc",
@@ -124,6 +129,8 @@ class _Builder:
         self.named = False  # whether the current instruction names a symbol
         self.overflow = False  # whether it has a constant that is too large
         self.targets: dict[int, list[int]] = {}
+        self.tables: list[tuple[int, int]] = []
+        """Where the lists of targets begin and end."""
         self.locations: dict[tuple[int, ...], Location] = {}
 
     # ------------------------------------------------------------ names
@@ -175,6 +182,8 @@ class _Builder:
         for space, kind, name, count, variable in _declared(text):
             if space in ("reg", "sreg"):
                 length = variable.size // (_bytes(kind) or 1)
+                if count > _MOST_REGISTERS:
+                    self.trouble("overflow", start, end, f"the size of {_quoted(name)} has more than 32 bits")
                 if count:
                     self.claim_range(name, count, start, end)
                     self.scope.ranges[name] = (count, kind)
@@ -295,7 +304,7 @@ class _Builder:
             elif kind == "branch_targets":
                 match = _TABLE.match(clean(self.text[child.start_byte : child.end_byte]))
                 if match:
-                    self.label(match[1], child.start_byte, child.end_byte)
+                    self.list_label(match[1], child.start_byte, child.end_byte)
                     names: list[str] = []
                     # The function has at most as many labels as colons; one more name is enough for an error.
                     max_labels = self.text.count(":", self.base, self.function.end) + 1
@@ -304,6 +313,8 @@ class _Builder:
                             f"{name}{i}" for i in range(min(integer(count), max_labels))
                         ) if count else names.append(name)
                     self.scope.tables[match[1]] = names
+                    self.tables.append((child.start_byte, child.end_byte))
+                    self.jump(self.scope, -len(self.tables), [name for name in names if name != match[1]])
             elif kind in ("ERROR", "unclosed"):
                 self.function.damaged = True
             elif kind == "directive":
@@ -316,6 +327,9 @@ class _Builder:
                 self.target(child)
             elif kind in FEATURED:
                 self.note(FEATURED[kind], child.start_byte, child.end_byte)
+                if (label := child.child_by_field_name("label")) is not None:
+                    name = self.text[label.start_byte : label.end_byte]
+                    self.list_label(name, child.start_byte, child.end_byte)
 
     def target(self, node: Node) -> None:
         """Check a ``.target`` between statements, which ptxas accepts: it may name targets below that of the module."""
@@ -332,6 +346,11 @@ class _Builder:
                 "duplicate-label", start, end, f"label {_quoted(name)} is defined twice in one scope"
             )
 
+    def list_label(self, name: str, start: int, end: int) -> None:
+        """Add the label of a list of targets or of a prototype, to which no branch goes, to the current scope."""
+        self.label(name, start, end)
+        self.scope.variables.add(name)
+
     def note(self, kind: str, start: int, end: int) -> None:
         """Record the features of a statement of *kind*."""
         function = self.function
@@ -340,16 +359,12 @@ class _Builder:
     def close(self) -> None:
         """Leave the current scope: resolve the branches to its labels, and pass the others to the enclosing scope."""
         scope, parent = self.scope, self.scope.parent
-        for name, names in scope.tables.items():  # tables that follow their branch
-            for index, _ in scope.pending.pop(name, ()):
-                self.jump(scope, index, names)
         for name, at in scope.labels.items():
             branches = scope.pending.pop(name, ())
             for index, slot in branches:
                 self.targets[index][slot] = at
             if branches and scope.ranges and self.taken(name):
-                instruction = self.function.instructions[branches[0][0]]
-                self.report("duplicate-label", instruction, f"label {_quoted(name)} is a register too")
+                self.report("duplicate-label", branches[0][0], f"label {_quoted(name)} is a register too")
         if parent is not None:
             # The smaller collection is merged into the larger one, so that deep nesting stays linear.
             small, large = sorted((scope.pending, parent.pending), key=len)
@@ -362,20 +377,29 @@ class _Builder:
             return
         instructions = self.function.instructions
         for index, targets in self.targets.items():
-            instructions[index].targets = tuple(targets)
-        missing = ((*where, name) for name, waiting in scope.pending.items() for where in waiting)
-        for index, _, name in sorted(missing):
-            self.report("undefined-label", instructions[index], f"label {_quoted(name)} is not defined")
+            if index >= 0:
+                instructions[index].targets = tuple(targets)
+        missing = sorted((*where, name) for name, waiting in scope.pending.items() for where in waiting)
+        of_branches = {name for index, _, name in missing if index >= 0}
+        for index, _, name in missing:
+            if index >= 0 or name not in of_branches:  # a list is reported where a branch uses it
+                self.report("undefined-label", index, f"label {_quoted(name)} is not defined")
 
     def unknown_directive(self, node: Node) -> None:
         if message := _unknown_directive(self.text[node.start_byte : node.end_byte]):
             self.trouble("misplaced", node.start_byte, node.end_byte, message)
 
-    def report(self, kind: str, instruction: Instruction, message: str) -> None:
+    def report(self, kind: str, index: int, message: str) -> None:
+        """Report an error about what :meth:`jump` calls *index*."""
+        if index < 0:
+            self.trouble(kind, *self.tables[-index - 1], message)
+            return
+        instruction = self.function.instructions[index]
         self.function.errors.append(BuildError(kind, instruction.start, instruction.end, message))
 
     def jump(self, scope: _Scope, index: int, names: list[str]) -> None:
-        """Record that the targets of the branch at *index* are the labels *names*, to be resolved in *scope*."""
+        """Record that the targets of the branch at *index* are the labels *names*, to be resolved in *scope*; -1 and so
+        on are the lists of targets, in order."""
         self.targets[index] = [-1] * len(names)
         for slot, name in enumerate(names):
             scope.pending.setdefault(name, []).append((index, slot))
@@ -402,7 +426,7 @@ class _Builder:
 
     def instruction(self, start: int, end: int) -> None:
         text = self.text[start:end]
-        if "/" in text and ("//" in text or "/*" in text):
+        if ("/" in text and ("//" in text or "/*" in text)) or "#" in text:
             text = clean(text)
         if text[-1:] != ";":  # a missing semicolon is reported as a syntax error
             text += ";"
@@ -415,10 +439,10 @@ class _Builder:
             if len(parts) > 1 and parts[0][0] == "@" and len(parts[0]) > 1:
                 guard_name = parts[0][1:]
                 del parts[0]
-            # If the number of operands does not match the commas, a sum or an address contained blanks. An address may
-            # contain commas, too.
-            if ("[" in text or "+" in text) and (
-                len(parts) - 2 != text.count(",") or _SEVERAL_PARTS.search(text)
+            # If the number of operands does not match the commas, an operand contained blanks, or followed the opcode with
+            # none before it (`mov.u32%r1`). An address may contain commas, too.
+            if (len(parts) > 1 and len(parts) - 2 != text.count(",")) or (
+                "[" in text and _SEVERAL_PARTS.search(text)
             ):
                 parts, guard_name = [], ""
         # A separate @ or !, and blanks before the dots of an opcode, need the pattern too.
@@ -438,6 +462,8 @@ class _Builder:
             register = known.get(guard_name)
             if register is None:
                 register = self.lookup(guard_name)
+            if register is None:
+                register = self.predicate(guard_name)
             if register is None:
                 self.names.append((len(self.instructions), guard_name, True))
             else:
@@ -494,6 +520,16 @@ class _Builder:
                 BuildError("overflow", start - self.base, end - self.base, "a constant has more than 64 bits")
             )
 
+    def predicate(self, name: str) -> int | None:
+        """A register without a definition for the special register *name*, which guards an instruction; None if it is not a
+        predicate."""
+        special = SPECIAL_REGISTERS.get(name)
+        if special is None or special.type != ".pred":
+            return None
+        self.scope.known[name] = register = len(self.function.registers)
+        self.function.registers.append(Register(name, special.type))
+        return register
+
     def _split_by_patterns(self, text: str, start: int, end: int) -> tuple[str, str, list[str]] | None:
         """The guard, opcode and operands of an instruction of any form; None, with an error, if it is unreadable."""
         head = HEAD.match(text)
@@ -502,7 +538,7 @@ class _Builder:
             self.trouble("unreadable", start, end, f"no instruction in {_quoted(text)}")
             return None
         bang, name, opcode = head.groups()
-        rest = text[head.end() :].rstrip().removesuffix(";").rstrip()
+        rest = _BLANKS_BEFORE_SELECTOR.sub("", text[head.end() :]).rstrip().removesuffix(";").rstrip()
         return f"{bang}{name}" if name else "", "".join(opcode.split()), split_operands(rest)
 
     def operand(self, text: str) -> tuple[Operand, str]:
@@ -679,6 +715,7 @@ def _symbols(operands: tuple[Operand, ...]) -> Iterator[str]:
             yield from _symbols((operand.first, operand.second))
 
 
+_BLANKS_BEFORE_SELECTOR = re.compile(r"(?<=[\w$])\s+(?=\.[a-zA-Z])")
 _SEVERAL_PARTS = re.compile(r"\[[^\]]*,")
 """The beginning of an address with several parts: ``[r0, d1]``."""
 
@@ -771,8 +808,10 @@ class _Header:
 
     def define(self, name: str, start: int, end: int) -> None:
         """Check the next definition: a function with a body, or a variable that is not external."""
-        if name in self.defined:
-            message = f"{_quoted(name)} is defined twice"
+        if name in self.defined or name in SPECIAL_REGISTERS:
+            message = (
+                f"{_quoted(name)} is {'defined twice' if name in self.defined else 'a special register'}"
+            )
             self.module.errors.append(BuildError("duplicate-name", start, end, message))
         self.defined.add(name)
 
@@ -797,6 +836,7 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
     header = _Header(module)
     first: dict[str, int] = {}
     """Offset of the first declaration of each function and variable."""
+    aliases: list[Node] = []
     for node in tree.root_node.named_children:
         kind = node.type
         start, end = node.start_byte, node.end_byte
@@ -822,6 +862,8 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
                     header.define(name, start, end)
                 first.setdefault(name, start)
                 module.variables[name] = variable
+                for fault in faults(variable, module, first) if variable.initial else ():
+                    module.features.append(FeatureUse(feature(fault), start, end))
         elif kind == "directive":
             module.sections |= text.startswith("@@", start)
             if message := _unknown_directive(text[start:end]):
@@ -844,12 +886,39 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
                 module.files[int(match[1])] = match[2]
         elif kind == "section_directive":
             module.sections = True
+        elif kind == "alias_directive":
+            aliases.append(node)
         if kind in _OF_MODULE:
             note(module.features, _OF_MODULE[kind], text, (start, end), module.version)
     names = {f.name for f in module.declared} | set(module.variables)
     for builder, function in pending:
         _report_undeclared(builder, function, names, first)
+    for node in aliases:
+        if message := _not_aliased(module, *(_name(node, field, text) for field in ("name", "aliasee"))):
+            module.errors.append(BuildError("misplaced", node.start_byte, node.end_byte, message))
     return module
+
+
+def _name(node: Node, field: str, text: str) -> str:
+    """The name in a field of *node*; empty if a syntax error took it away."""
+    named = node.child_by_field_name(field)
+    return text[named.start_byte : named.end_byte] if named is not None else ""
+
+
+def _not_aliased(module: Module, alias: str, aliasee: str) -> str:
+    """Why *alias*, a declared function, cannot stand for *aliasee*, a defined one (11.6.5); empty if it can."""
+    functions = {function.name: function for function in module.declared}
+    functions |= {function.name: function for function in module.functions if not function.declared_only}
+    for name in (alias, aliasee):
+        if name not in functions:
+            return f".alias: function {_quoted(name)} is not declared"
+        if functions[name].entry:
+            return f".alias: {_quoted(name)} is a kernel, and only functions have an alias"
+    if functions[aliasee].declared_only:
+        return f".alias: {_quoted(aliasee)} is only declared here, and an alias is of a defined function"
+    if not functions[alias].declared_only:
+        return f".alias: {_quoted(alias)} is defined as a function"
+    return ""
 
 
 def _report_undeclared(
@@ -868,24 +937,26 @@ def _report_undeclared(
     for index, name, guard in builder.names:
         if guard:
             guards.add(name)
-        if guard or not (name in own or name in labels):
+        if guard or name not in own:
             uses.setdefault(name, {})[index] = None
     ranges: Mapping[str, list[re.Match[str]]] | None = None
     for name, sites in uses.items():
         ins = function.instructions[next(iter(sites))]
-        register = name in guards or name.startswith("%")
-        if name in names and name not in guards:
-            if first.get(name, 0) <= function.start + ins.start:
+        count = None
+        if name in guards or not (name in labels or name in names):
+            if not name or (name == ins.callee and needs_no_declaration(name)):
                 continue
-            message, count = f"{_quoted(name)} is declared only after its first use", None
-        elif name in guards or (
-            (name[:1].isalpha() or name[:1] in tuple("%_$"))
-            and not (name == ins.callee and needs_no_declaration(name))
-        ):
-            if ranges is None:
-                ranges = _ranges_in(builder.text[function.start : function.end])
-            message = f"{'register' if register else 'name'} {_quoted(name)} is not declared"
-            count = _too_small(ranges, name)
+            if name in guards or name[0].isalpha() or name[0] in "%_$":
+                if ranges is None:
+                    ranges = _ranges_in(builder.text[function.start : function.end])
+                word = "register" if name in guards or name.startswith("%") else "name"
+                message, count = f"{word} {_quoted(name)} is not declared", _too_small(ranges, name)
+            else:
+                message = f"{_quoted(name)} is neither a name nor a constant"
+        elif name in labels:
+            message = f"label {_quoted(name)} is not an operand of this instruction"
+        elif first.get(name, 0) > function.start + ins.start:
+            message = f"{_quoted(name)} is declared only after its first use"
         else:
             continue
         kind = "undefined-guard" if name in guards else "undefined-register"

@@ -33,6 +33,8 @@ _LARGE, _TOO_LARGE = 4352, 32764
 """Bytes of the parameters of a kernel: more are a feature of their own, and more than the second are refused."""
 _MOST_SHARED = 232448
 """Bytes of the variables of a kernel in shared memory: ptxas 13.5 refuses more for every device."""
+_SIGNED = 1 << 31
+"""ptxas 13.5 takes a size that is negative in 32 bits."""
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
 
 
@@ -70,7 +72,7 @@ def feature_uses(module: Module, target: Target | None) -> Iterator[Use]:
             if size > _TOO_LARGE:
                 yield Use(feature(f"parameters of more than {_TOO_LARGE} bytes"), function, head)
         shared = sum(v.size for v in function.variables.values() if v.space == ".shared")
-        if function.entry and shared > _MOST_SHARED:
+        if function.entry and _MOST_SHARED < shared < _SIGNED:
             yield Use(feature(f"more than {_MOST_SHARED} bytes of shared memory"), function, head)
         if old:
             yield from _old(module, function)

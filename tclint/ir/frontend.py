@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tclint.ir.nodes import Module
 from tclint.ir.rebuild import Builds
-from tclint.isa.target import INTRODUCED, Target
+from tclint.isa.target import INTRODUCED, NEWEST, Target, dotted, exists
 from tclint.syntax.source import Problem, Source
 
 __all__ = ["analyse"]
@@ -27,6 +27,9 @@ def analyse(source: Source, builds: Builds | None = None) -> tuple[Module, list[
         return module, found
     if module.version is None:
         found.append(Problem(1, ".version is missing"))
+    elif not exists(module.version):
+        message = f"unknown .version {dotted(module.version)}; the newest known one is {dotted(NEWEST)}"
+        found.append(Problem(source.position(module.version_span[0]).line, message))
     if not module.targets:
         found.append(Problem(1, ".target is missing"))
     for name in module.targets:

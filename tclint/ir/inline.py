@@ -23,6 +23,7 @@ from tclint.ir.nodes import (
     Location,
     Memory,
     Module,
+    Negated,
     Not,
     Operand,
     Pair,
@@ -346,4 +347,6 @@ def _moved(operand: Operand, shift: int, names: Names) -> Operand:
         return Pair(_moved(operand.first, shift, names), _moved(operand.second, shift, names))
     if isinstance(operand, Not):
         return Not(operand.register + shift)
+    if isinstance(operand, Negated):
+        return Negated(operand.register + shift)
     return operand

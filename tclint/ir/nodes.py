@@ -31,10 +31,12 @@ __all__ = [
     "Location",
     "Memory",
     "Module",
+    "Negated",
     "Not",
     "Operand",
     "Pair",
     "Register",
+    "Single",
     "Special",
     "Symbol",
     "Use",
@@ -43,10 +45,21 @@ __all__ = [
 ]
 
 
+class Single(float):
+    """The value of a constant of single precision: ``0f3F800000``; all others have double precision (4.5.2)."""
+
+
 class Immediate(NamedTuple):
     """An integer, or a floating-point constant (PTX ISA 4.5)."""
 
     value: int | float
+
+    @property
+    def kind(self) -> str:
+        """``integer``, or the precision of a floating-point constant: ``single`` or ``double``."""
+        if isinstance(self.value, float):
+            return "single" if isinstance(self.value, Single) else "double"
+        return "integer"
 
     def pattern(self, size: int) -> int:
         """The contents of a register of *size* bytes: the integer itself, or the bits of a floating-point number (4 or
@@ -74,6 +87,12 @@ class Special(NamedTuple):
 
 class Not(NamedTuple):
     """A negated predicate operand ``!p``."""
+
+    register: int
+
+
+class Negated(NamedTuple):
+    """A register with a minus, ``-r``: a source of ``vmad`` (9.7.18.1.3)."""
 
     register: int
 
@@ -108,7 +127,7 @@ class _Sink:
 
 SINK = _Sink()
 
-Operand = int | Immediate | Symbol | Special | Not | Memory | Vector | Pair | _Sink
+Operand = int | Immediate | Symbol | Special | Not | Negated | Memory | Vector | Pair | _Sink
 
 
 class Register(NamedTuple):
@@ -254,7 +273,7 @@ def registers(operand: Operand) -> tuple[int, ...]:
         for extra in operand.extras:
             inner += registers(extra)
         return inner
-    if isinstance(operand, Not):
+    if isinstance(operand, Not | Negated):
         return (operand.register,)
     if isinstance(operand, Pair):
         return registers(operand.first) + registers(operand.second)

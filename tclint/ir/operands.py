@@ -11,7 +11,19 @@ import struct
 from collections.abc import Callable
 from functools import lru_cache
 
-from tclint.ir.nodes import SINK, Immediate, Memory, Not, Operand, Pair, Special, Symbol, Vector
+from tclint.ir.nodes import (
+    SINK,
+    Immediate,
+    Memory,
+    Negated,
+    Not,
+    Operand,
+    Pair,
+    Single,
+    Special,
+    Symbol,
+    Vector,
+)
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 
 __all__ = ["HEAD", "LARGEST", "clean", "integer", "overflows", "parse_operand", "shape", "split_operands"]
@@ -19,18 +31,20 @@ __all__ = ["HEAD", "LARGEST", "clean", "integer", "overflows", "parse_operand", 
 HEAD = re.compile(r"\s*(?:@\s*(!?)\s*([\w%$]+)\s+)?([A-Za-z_]\w*(?:::\d+:\d+|\s*(?:\.|::)\w+)*)\s*")
 """Guard and opcode of an instruction."""
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|#[^\n]*", re.DOTALL)
 _NAME = r"[A-Za-z_$%][\w$]*"
 _INTEGER = re.compile(r"[-+~]?\s*(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
 _FLOAT = re.compile(r"[-+]?\s*(?:\d+\.\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+)$")
-_BITS = re.compile(r"(-?)\s*0([fFdD])([0-9a-fA-F]+)$")
-_SUM = re.compile(rf"({_NAME}(?:\.\w+)?)\s*((?:[-+]\s*[\w]+\s*)*)$")
-_EXPRESSION = re.compile(rf"({_NAME})\s*([-+].*\(.*)$")
-_TERM = re.compile(r"([-+])\s*(\w+)")
+_BITS = re.compile(r"0([fFdD])([0-9a-fA-F]+)$")
+_SUM = re.compile(rf"({_NAME}(?:\.\w+)?)\s*((?:\+\s*-?\s*\w+\s*)*)$")
+_EXPRESSION = re.compile(rf"({_NAME})\s*\+(.*)$", re.DOTALL)
+_TERM = re.compile(r"\+\s*(-?)\s*(\w+)")
+_WARP_SZ = "32"
+"""The predefined constant of this name (4.5.1)."""
 
 
 def clean(text: str) -> str:
-    """*text* without comments."""
+    """*text* without comments and the line markers of a preprocessor."""
     return _COMMENT.sub(" ", text)
 
 
@@ -108,16 +122,15 @@ _PLAIN_ADDRESS = re.compile(rf"\[\s*({_NAME})\s*(?:\+\s*(-?\d{{1,18}})\s*)?\]$")
 
 
 @lru_cache(maxsize=8192)
-def _literal(text: str) -> Operand | None:
+def _literal(text: str) -> Immediate | None:
     """The value of the literal *text*; None if it is not a single literal."""
     if _INTEGER.match(text):
         return Immediate(integer(text))
     bits = _BITS.match(text)
+    if bits and bits[1] in "fF":
+        return Immediate(Single(struct.unpack("!f", bytes.fromhex(bits[2].rjust(8, "0")[-8:]))[0]))
     if bits:
-        width = bits[2].lower()
-        size, code = (8, "!f") if width == "f" else (16, "!d")
-        number = struct.unpack(code, bytes.fromhex(bits[3].rjust(size, "0")[-size:]))[0]
-        return Immediate(-number if bits[1] else number)
+        return Immediate(struct.unpack("!d", bytes.fromhex(bits[2].rjust(16, "0")[-16:]))[0])
     if _FLOAT.match(text):
         return Immediate(float(text.replace(" ", "")))
     return None
@@ -152,11 +165,8 @@ def parse_operand(text: str, lookup: Callable[[str], int | None]) -> Operand:
         return register
     if text == "_":
         return SINK
-    if text == "WARP_SZ":  # 4.5.1
-        return Immediate(32)
-    if first == "!":
-        inner = lookup(text[1:].strip())
-        return Not(inner) if inner is not None else Symbol(text[1:].strip())
+    if first == "!" and (inner := lookup(text[1:].strip())) is not None:
+        return Not(inner)
     if text.count("|") == 1:
         left, _, right = text.partition("|")
         if not left.strip().isdigit():
@@ -168,15 +178,15 @@ def parse_operand(text: str, lookup: Callable[[str], int | None]) -> Operand:
         register = lookup(text.rpartition(".")[0])
         if register is not None:
             return register
-    if first == "-" or first == "+":
-        register = lookup(text[1:].strip())
-        if register is not None:
-            return register
-    base, offset = _address(text, lookup)
-    if isinstance(base, Symbol):
-        return Symbol(base.name, offset)
     value = _constant(text)
-    return Immediate(value) if value is not None else base
+    if value is not None:
+        return Immediate(value)
+    if first == "-" and (rest := text[1:].strip())[:1] != "-":
+        negated = parse_operand(rest, lookup)
+        if isinstance(negated, int):
+            return Negated(negated)
+    base, offset = _address(text, lookup)
+    return Symbol(base.name, offset) if isinstance(base, Symbol) else base
 
 
 def _list(text: str, lookup: Callable[[str], int | None]) -> Vector:
@@ -209,13 +219,10 @@ def _address(text: str, lookup: Callable[[str], int | None]) -> tuple[Operand, i
         return register, 0
     if _INTEGER.match(text):
         return Immediate(0), integer(text)
-    match = _SUM.match(re.sub(r"\+\s*-", "-", text)) or _EXPRESSION.match(text)
-    if match and "(" in match[2]:
-        added = _constant(match[2])
-        register = lookup(match[1])
-        if added is None:
-            return Symbol(text), 0
-        return (register if register is not None else Symbol(match[1])), added
+    match = _SUM.match(text)
+    if match is None and (sum_ := _EXPRESSION.match(text)) and isinstance(added := _constant(sum_[2]), int):
+        register = lookup(sum_[1])
+        return (register if register is not None else Symbol(sum_[1])), added
     if match:
         offset = 0
         for sign, term in _TERM.findall(match[2]):
@@ -225,64 +232,30 @@ def _address(text: str, lookup: Callable[[str], int | None]) -> tuple[Operand, i
         register = lookup(match[1])
         if register is not None:
             return register, offset
-        if match[1] in SPECIAL_REGISTERS:
-            return Special(match[1]), offset
+        if match[1] in SPECIAL_REGISTERS and not match[2]:
+            return Special(match[1]), 0
         return Symbol(match[1]), offset
     value = _constant(text)
-    return (Immediate(0), value) if value is not None else (Symbol(text), 0)
+    return (Immediate(0), value) if isinstance(value, int) else (Symbol(text), 0)
 
 
-_ARITHMETIC = re.compile(r"[\s\d+\-*/%()<>&|^~!xXa-fA-FU?:=]+$")
+_ARITHMETIC = frozenset("0123456789abcdefABCDEFxXUsu.+-*/%()<>&|^~!?:= \t\n\r\f")
+"""The characters of constant expressions."""
 
 
-def _constant(text: str) -> int | None:
+def _constant(text: str) -> int | float | None:
     """The value of a constant expression over literals (4.5.4); None if *text* is not one."""
-    if not _ARITHMETIC.match(text) or "?" in text or len(text) > 200 or "**" in text:
+    text = text.replace("WARP_SZ", _WARP_SZ)
+    if not _ARITHMETIC.issuperset(text):
         return None
-    import ast
+    from tclint.ir.constants import evaluate  # few kernels have one
 
-    python = re.sub(r"\b0(?=[0-7]+\b)", "0o", re.sub(r"(?<=[0-9a-fA-F])U\b", "", text)).replace("/", "//")
-    python = python.replace("&&", " and ").replace("||", " or ")
-    try:
-        tree = ast.parse(python.strip(), mode="eval")
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return None
-    return _fold(tree.body)
+    return evaluate(text, _value)
 
 
-def _quotient(a: int, b: int) -> int:
-    """a / b rounded towards zero, as the assembler does."""
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
-def _fold(node: object) -> int | None:
-    import ast
-    import operator
-
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return node.value
-    if isinstance(node, ast.UnaryOp):
-        value = _fold(node.operand)
-        if value is None or isinstance(node.op, ast.Not):
-            return None
-        return (
-            -value if isinstance(node.op, ast.USub) else ~value if isinstance(node.op, ast.Invert) else value
-        )
-    if isinstance(node, ast.BinOp):
-        left, right = _fold(node.left), _fold(node.right)
-        binary = {
-            ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: _quotient,
-            ast.Mod: lambda a, b: a - b * _quotient(a, b), ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
-            ast.LShift: operator.lshift, ast.RShift: operator.rshift,
-        }.get(type(node.op))  # fmt: skip
-        if binary is None or left is None or right is None:
-            return None
-        if isinstance(node.op, ast.FloorDiv | ast.Mod) and right == 0:
-            return None
-        if isinstance(node.op, ast.LShift | ast.RShift) and not 0 <= right < 64:
-            return None
-        return int(binary(left, right))
-    return None
+def _value(text: str) -> int | float | None:
+    literal = _literal(text)
+    return None if literal is None else literal.value
 
 
 def shape(operand: Operand) -> str:
@@ -299,6 +272,8 @@ def shape(operand: Operand) -> str:
         return f"v{len(operand.items)}"
     if isinstance(operand, Not):
         return "n"
+    if isinstance(operand, Negated):
+        return "-"
     if isinstance(operand, Pair):
         return f"{shape(operand.first)}|{shape(operand.second)}"
     return "_"

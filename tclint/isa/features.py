@@ -123,7 +123,7 @@ def _plain(kind: str, text: str) -> bool:
         return _INITIAL.issuperset(text)
     if kind == "file":
         word, number, *name = [*text.split(None, 2), "", ""][:3]
-        return word == ".file" and number.isdigit() and name[0].startswith('"')
+        return word == ".file" and number.isdigit() and name[0].startswith('"') and text.isascii()
     return kind in _DECLARES and _declares_plainly(kind, text)
 
 

@@ -336,7 +336,7 @@ def fits(spec: OperandSpec, operand: OperandSlot, shape: str, length: int | None
     """What is wrong with an operand of *shape* at the position of *operand*; empty if it fits.
 
     Shapes: ``r`` register, ``i``/``f`` integer or floating-point immediate, ``s`` symbol or label, ``n`` negated
-    predicate, ``_`` sink, ``v4`` vector of four, ``m`` or ``m2`` address with that many parts, ``a|b`` pair of these.
+    predicate, ``-`` negated register, ``_`` sink, ``v4`` vector of four, ``m`` or ``m2`` address with that many parts, ``a|b`` pair of these.
     """
     kind = shape[0]
     if "|" in shape:
@@ -376,7 +376,7 @@ def fits(spec: OperandSpec, operand: OperandSlot, shape: str, length: int | None
 
 _KINDS = {
     "r": "a register", "i": "an integer", "f": "a floating-point constant", "s": "a symbol",
-    "n": "a negated predicate", "_": "the sink _",
+    "n": "a negated predicate", "-": "a negated register", "_": "the sink _",
 }  # fmt: skip
 _BARE = "rsf"
 """The kinds of what ptxas takes for an address without brackets, where it does."""
@@ -579,7 +579,7 @@ _QUOTED_OPCODE = re.compile(r"""["'](\w[^\s"']*)[^"']*["']""")
 _OPTIONAL = re.compile(r"\{[^{}]*\}")
 _SPEC_WORD = re.compile(r"(?P<word>[a-z]+)(?:\((?P<inside>[^)]*)\))?")
 _GIVEN = re.compile(r"_|register|\.\w+|\d+(?:\.\.\d+)?")
-_SPEC_KINDS = {"reg": "r", "imm": "i", "float": "f", "symbol": "s", "pred": "rn", "sink": "_"}
+_SPEC_KINDS = {"reg": "r", "imm": "i", "float": "f", "symbol": "s", "pred": "rn", "neg": "-", "sink": "_"}
 
 
 @cache

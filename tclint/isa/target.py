@@ -19,6 +19,7 @@ __all__ = [
     "MAX_REGISTERS_PER_THREAD",
     "NEWEST",
     "REGISTERS_PER_SM",
+    "RELEASED",
     "RENAMED",
     "TARGETS",
     "TOOLKITS",
@@ -27,12 +28,20 @@ __all__ = [
     "Version",
     "allocated_registers",
     "dotted",
+    "exists",
     "parse_version",
     "tensor_columns",
     "toolkit_for",
 ]
 
 Version = tuple[int, int]
+
+RELEASED: tuple[Version, ...] = tuple(
+    (major, minor)
+    for major, last in ((1, 5), (2, 3), (3, 2), (4, 3), (5, 0), (6, 5), (7, 8), (8, 8), (9, 5))
+    for minor in range(last + 1)
+)
+"""Every ``.version`` (section 13, release notes; the last ones as ptxas 13.5 takes them)."""
 
 INTRODUCED: dict[str, Version] = {
     name: version
@@ -102,6 +111,16 @@ def parse_version(text: str) -> Version:
 def dotted(version: Version) -> str:
     """``(8, 6)`` as it is written: ``8.6``."""
     return f"{version[0]}.{version[1]}"
+
+
+def exists(version: Version) -> bool:
+    """Whether there is a ``.version`` *version*, or may be one after the newest: of its major number, or of the next."""
+    next_ones = NEWEST < version < (NEWEST[0] + 2, 0) and version[1] < _MOST_MINOR
+    return next_ones or version in RELEASED
+
+
+_MOST_MINOR = 10
+"""No ``.version`` has had a minor number of two digits."""
 
 
 def toolkit_for(version: Version) -> Version | None:
@@ -243,7 +262,7 @@ class Availability:
         return ", ".join(dict.fromkeys(words)) or "any target"
 
 
-NEWEST = max(TOOLKITS.values())
+NEWEST = RELEASED[-1]
 """The newest .version that the ISA table was checked against (ptxas 13.5)."""
 
 KNOWN: Version = (9, 5)

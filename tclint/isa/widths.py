@@ -43,14 +43,20 @@ class Width(NamedTuple):
         """Whether the operand may be a register of that type; one of unknown size is accepted."""
         return _takes(self, register)
 
-    def takes_constant(self, floating: bool) -> bool:
-        """Whether the operand may be a constant, an integer or a floating-point one."""
-        if self.type in ("", ".b32", ".b64"):
+    def takes_constant(self, constant: str) -> bool:
+        """Whether the operand may be a *constant*: ``integer``, ``single`` or ``double`` (4.5)."""
+        if self.type in _PRECISIONS:
+            return constant in ("integer", _PRECISIONS[self.type])
+        if not self.type:
             return True
         kind, _, packed = _kind(self.type)
         if kind in ("s", "u", "b", "pred"):
-            return not floating and not packed
-        return floating and self.type in (".f32", ".f64")
+            return constant == "integer" and not packed
+        return constant != "integer" and self.type in (".f32", ".f64")
+
+
+_PRECISIONS = {".b32": "single", ".b64": "double"}
+"""The floating-point constants that an operand of bit type may be."""
 
 
 @cache

@@ -93,6 +93,8 @@ class Protocol(LanguageServerProtocol):
             raise JsonRpcInvalidRequest("the method is not a string")
         if self._workspace is None and method not in _BEFORE:
             raise JsonRpcServerNotInitialized()
+        if self._shutdown and method != types.EXIT:
+            raise JsonRpcInvalidRequest("the server has been shut down")
         if method not in self.fm.features and method not in self.fm.builtin_features:
             raise JsonRpcMethodNotFound.of(method)
 
@@ -101,9 +103,12 @@ class Protocol(LanguageServerProtocol):
         if message.get("id") is None:  # a notification; some clients send null
             message = {key: value for key, value in message.items() if key != "id"}
         try:
-            return super().structure_message(message)
+            structured = super().structure_message(message)
         except Exception as error:
             raise JsonRpcInvalidParams() from error
+        if "id" in message and not hasattr(structured, "id"):
+            raise JsonRpcInvalidRequest(f"{message['method']} is a notification, so it has no id")
+        return structured
 
     def _send_response(
         self, msg_id: Any, result: Any | None = None, error: types.ResponseError | None = None

@@ -15,10 +15,11 @@ const NAME = /[a-zA-Z][a-zA-Z0-9_$]*|[_$%][a-zA-Z0-9_$]+/;
 // After a zero come octal digits.
 const INTEGER = /-?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[0-7]*|[1-9][0-9]*)U?/;
 
-// 4.5.2: decimal, exact single and exact double precision.
-const FLOAT = /-?([0-9]+\.[0-9]*([eE][-+]?[0-9]+)?|\.[0-9]+([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16})/;
+// 4.5.2: decimal, and exact single and double precision, which have no sign.
+const FLOAT = /-?([0-9]+\.[0-9]*([eE][-+]?[0-9]+)?|\.[0-9]+([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)/;
+const EXACT = /0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}/;
 
-const NUMBER = choice(INTEGER, FLOAT);
+const NUMBER = choice(INTEGER, FLOAT, EXACT);
 
 // Blanks as ptxas has them: SUB, the end of a file in CP/M, is one, and a vertical tab is none.
 const BLANK = /[ \t\n\f\r\x1a]/;
@@ -57,7 +58,7 @@ module.exports = grammar({
 
   externals: $ => [$.unclosed],
 
-  inline: $ => [$._variable, $._operands, $._part, $._definition],
+  inline: $ => [$._variable, $._operands, $._part, $._definition, $._name],
 
   rules: {
     module: $ => repeat($._item),
@@ -278,7 +279,12 @@ module.exports = grammar({
 
     _separator: $ => choice(',', $._operator),
 
-    _term: $ => choice($._scalar, $.vector, $.address),
+    _term: $ => choice($._scalar, $.vector, $.address, alias($._negated, $.unary)),
+
+    // A predicate, or a source of `vmad`: nothing inside brackets or parentheses is negated.
+    _negated: $ => seq(choice('-', '!'), $._name),
+
+    _name: $ => choice($.identifier, $.selection),
 
     // A constant expression, or an address in an initialiser.
     _expression: $ => seq($._scalar, repeat(seq($._operator, $._scalar))),
@@ -289,6 +295,7 @@ module.exports = grammar({
       $.sink,
       $.integer,
       $.float,
+      alias($._exact, $.float),
       $.group,
       $.unary,
       $.indexed,
@@ -302,9 +309,9 @@ module.exports = grammar({
 
     // An element of a vector or a part of a register: `%tid.x`, `%r1.b0`. Two tokens, since one that looks like an
     // opcode would keep opcodes from being seen after an error.
-    selection: $ => seq($.identifier, alias(token.immediate(/\.[a-zA-Z][a-zA-Z0-9]*/), $.selector)),
+    selection: $ => seq($.identifier, alias(token.immediate(seq(optional(BLANKS), /\.[a-zA-Z][a-zA-Z0-9]*/)), $.selector)),
 
-    unary: $ => seq(choice('-', '+', '!', '~', $.cast), $._scalar),
+    unary: $ => seq(choice('-', '+', '!', '~', $.cast), choice($.integer, $.float, $.group, $.unary)),
 
     cast: _ => token(seq('(', optional(BLANKS), /\.[su]64/, optional(BLANKS), ')')),
 
@@ -332,7 +339,7 @@ module.exports = grammar({
       repeat1(choice(seq(optional(BLANKS), /(\.|::)[a-zA-Z0-9_]+/), /::[0-9]+:[0-9]+/)),
     ))),
 
-    dot_word: _ => /\.[a-zA-Z_][a-zA-Z0-9_]*/,
+    dot_word: _ => /\.[a-zA-Z_][a-zA-Z0-9_$]*/,
 
     identifier: _ => NAME,
 
@@ -341,6 +348,8 @@ module.exports = grammar({
     integer: _ => INTEGER,
 
     float: _ => FLOAT,
+
+    _exact: _ => EXACT,
 
     // ptxas knows no escapes, and a string may have several lines; here only one without the marks that end statements,
     // so that a missing quote is an error of its line.
@@ -351,7 +360,7 @@ module.exports = grammar({
     // Up to the end of the file. As a token it is scanned once; as an error, each `/*` in it would be tried again.
     unterminated_comment: _ => /\/\*([^*]|\*+[^*/])*\**/,
 
-    // Lines meant for a C preprocessor (4.1).
-    preprocessor: _ => /#[^\n]*/,
+    // The line markers that a C preprocessor leaves (4.1).
+    preprocessor: _ => /#[ \t]*(line[ \t]*)?[0-9]+[ \t]+"[^"\n]*"[ \t0-9\r]*/,
   },
 });

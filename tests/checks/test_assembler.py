@@ -145,7 +145,7 @@ def test_availability(version: str, target: str, statement: str, rules: list[str
         ("9.6", "brandnew.u32 %r1;", ["PX008"]),
         ("9.6", "tcgen05.commit.brand::new.b64 [%r1];", ["PX008"]),
         ("9.5", "tcgen05.commit.brand::new.b64 [%r1];", ["PX002"]),
-        ("99.0", "brandnew.u32 %r1;\nbrandnew.u32 %r2;\nadd.tight.u32 %r1, %r1, 1;", ["PX008"]),
+        ("10.0", "brandnew.u32 %r1;\nbrandnew.u32 %r2;\nadd.tight.u32 %r1, %r1, 1;", ["PX008"]),
         ("9.6", "add.u32 %r1, %r2;", ["PX003"]),
         ("9.6", "bar.sync 16;", ["PX004"]),
     ],

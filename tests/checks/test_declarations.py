@@ -22,6 +22,13 @@ def text(head: str = "", body: str = "", target: str = "sm_90") -> str:
         (text(".common .shared .b32 x;"), ".common .shared .b32 x;"),
         (text("", target="sm_90, debug"), ".target sm_90, debug"),
         (text(".loc 1 2 3"), ".loc 1 2 3"),
+        (text(".global .b32 y; .global .b64 x = y;"), ".global .b64 x = y;"),
+        (text(".shared .b32 y; .global .u64 x = generic(y);"), ".global .u64 x = generic(y);"),
+        (text(".global .u64 x = {y}; .global .b32 y;"), ".global .u64 x = {y};"),
+        (text(".global .f32 x[2] = {1.0, 0x1e5};"), ".global .f32 x[2] = {1.0, 0x1e5};"),
+        (text(".global .s32 x[2] = {1, 1e5};"), ".global .s32 x[2] = {1, 1e5};"),
+        (text("", ".shared .b8$name x;"), ".shared .b8$name x;"),
+        (text("", ".reg .b32 %x<-1>;"), ".reg .b32 %x<-1>;"),
     ],
 )
 def test_a_declaration_that_ptxas_refuses_is_reported_where_it_is(code: str, span: str) -> None:
@@ -132,3 +139,27 @@ def test_the_last_target_counts(header: str, reported: bool) -> None:
     report = lint(code)
     assert not report.problems
     assert bool(by_rule(report, "AV001")) == reported
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ".global .b32 y[4]; .global .u64 x[2] = {y+4, generic(y)};",
+        ".global .b32 y; .global .u8 x[2] = {0xFF(y), 0xFF00(y)};",
+        ".global .b32 y; .global .u64 x = 0xFF(y);",
+        ".func f() { ret; } .global .u64 x[2] = {f, 0x1e5};",
+        ".global .f32 x[3] = {1.0, -1e5, 0f3F800000};",
+        ".global .b32 x[3] = {1.0, -1, 0f3F800000};",
+        ".global .samplerref x = { addr_mode_0 = wrap };",
+        '.file 1 "a.cu" // \u00e9',
+    ],
+)
+def test_an_initial_value_that_ptxas_takes_is_not_reported(code: str) -> None:
+    code = text(code, target="sm_90, texmode_independent")
+    assert by_rule(lint(code), "PX009") == []
+    assert refusal(find_ptxas(), code, "sm_90") == ""
+
+
+def test_sizes_that_ptxas_counts_as_negative_are_not_reported() -> None:
+    assert by_rule(lint(text("", f".shared .b8 x[{1 << 31}];")), "PX009") == []
+    assert len(by_rule(lint(text("", f".shared .b8 x[{(1 << 31) - 1}];")), "PX009")) == 1

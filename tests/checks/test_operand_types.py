@@ -87,6 +87,22 @@ CASES = {
     "ld.global.v2.b32 {%r1, 3}, [%rd1];": "operand 1 (d) is a result, but contains a constant",
     "selp.b32 %r1, %r2, 0, %p1;": "",
     "mov.pred %p1, 1;": "",
+    "mov.b32 %r1, 1.5;": "operand 2 (a) is a floating-point constant of double precision, but the type is .b32",
+    "mov.b64 %rd1, 1.5;": "",
+    "mov.b64 %rd1, 0f3F800000;": "operand 2 (a) is a floating-point constant of single precision, but the type is .b64",
+    "mov.f64 %fd1, 0f3F800000;": "",
+    "mov.f32 %f1, - 1.5;": "",
+    "mov.u32 %r1, -%r2;": "operand 2 (a): a negated register is not allowed here",
+    "vmad.s32.s32.s32 %r1, -%r2, %r3, %r4;": "",
+    "xor.b32 %r1, %r2, !%r3;": "operand 3 (b) is a negated .b32 register, but only a predicate can be negated",
+    "mov.u16 %h1, %tid.x;": "",
+    "mov.u64 %rd1, %tid.x;": "operand 2 (a) is a 32-bit register, but must be a 64-bit register",
+    "mov.b32 %r1, %tid;": "operand 2 (a) is the special register %tid, which is a vector",
+    "cvt.rn.f32.u32 %f1, %tid.x;": "operand 2 (a) is the special register %tid.x, but must be a register",
+    "cvt.u64.u64 %rd1, %tid.x;": "operand 2 (a) is a 32-bit register, but must be a register of 64 or more bits",
+    "setp.eq.s32 %p1|5, %r2, 0;": "operand 1 (p) is a pair whose second part is not a register, but must be a predicate",
+    "@%r1 mov.u32 %r1, 0;": "the guard is a .b32 register, but must be a predicate",
+    "@%is_explicit_cluster mov.u32 %r1, 0;": "",
 }
 """Instruction -> what is wrong with it."""
 

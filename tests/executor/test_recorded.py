@@ -160,6 +160,7 @@ TILES = module(
     .shared .align 128 .b8 tile[4096];
     .shared .align 8 .b64 full;
     mov.b64 %rd0, map;
+    cvta.param.u64 %rd0, %rd0;
     ld.param.u64 %rd1, [table];
     mov.u32 %r0, %tid.x;
     setp.ne.u32 %p0, %r0, 0;
@@ -225,6 +226,28 @@ def test_a_tensor_map_in_memory_is_translated_too(tmp_path: Path) -> None:
 def test_a_tensor_map_that_cannot_be_executed_is_named(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="a tensor map that cannot be executed: mode im2col-wide"):
         read(tiles(tmp_path, mode="im2col-wide"))
+
+
+def test_the_address_of_a_parameter_is_not_a_generic_address(tmp_path: Path) -> None:
+    code, output = invoke(str(tiles(tmp_path, TILES.replace("    cvta.param.u64 %rd0, %rd0;", ""))))
+    assert (code, "not a generic address, cvta.param is missing" in output) == (2, True)
+
+
+def test_a_tensor_map_that_the_kernel_makes_is_not_compared(tmp_path: Path) -> None:
+    # The kernel copies the map into memory, where the GPU has the bytes of the driver's format.
+    body = "".join(
+        f"    ld.param.u64 %rd1, [map+{n}];\n    st.global.u64 [%rd0+{n}], %rd1;\n" for n in range(0, 128, 8)
+    )
+    text = module(
+        ".visible .entry made(.param .align 64 .b8 map[128], .param .u64 to)\n{\n    .reg .b64 %rd<2>;\n"
+        f"    ld.param.u64 %rd0, [to];\n{body}    ret;\n}}\n",
+        header=HOPPER,
+    )
+    after = bytes(range(100, 228)) + bytes(128)  # as if tensormap.replace had changed the map
+    buffers = {LOW: (bytes(256), after), HIGH: (bytes(256), None)}
+    folder = write_recording(tmp_path / "folder", text, "made", [MADE, pointer(LOW)], buffers, maps=[MAP])
+    code, output = invoke(str(folder))
+    assert (code, "1 tensor map that the kernel made is not compared" in output) == (0, True)
 
 
 def test_replays_of_a_recorded_launch_know_the_box_of_a_tensor_map(tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from benchmarks import hangs
 from benchmarks.hangs.plants import PLANTS
+from tclint.driver.cuda_tools import candidates
 from tclint.inspect.hang.cycle import End
 from tclint.inspect.hang.explain import Explanation, chosen, explain
-from tclint.inspect.hang.machine_code import parsed
+from tclint.inspect.hang.machine_code import assembled, parsed
 from tclint.inspect.hang.positions import PositionError, listed
 from tclint.inspect.hang.render import render_json, render_text
 from tclint.inspect.hang.waits import Status
@@ -20,6 +21,7 @@ from tclint.ir.frontend import analyse
 from tclint.syntax.source import Source
 from tests.tools.command import invoke
 from tests.tools.project import ROOT
+from tests.tools.ptxas import find_ptxas
 from tests.tools.schema import strict
 from tests.tools.support import HOPPER, kernel, module
 
@@ -78,7 +80,12 @@ def test_threads_at_no_position_no_longer_arrive() -> None:
     assert found.chain is not None
     assert found.chain.end is End.GONE
     ((kind, what),) = causes(found)
-    assert (kind, what) == ("gone", "warp 1 no longer arrives at mbarrier pong")
+    assert (kind, what) == ("gone", "warp 1 no longer arrives at mbarrier pong: exited, or not listed")
+
+
+def test_threads_past_an_arrival_are_listed() -> None:
+    found = hang(planted("handoff-second-stops"), "0:0=41, 0:1=63")
+    assert ("gone", "warp 1 no longer arrives at mbarrier pong") in causes(found)
 
 
 def test_threads_before_an_arrival_may_still_arrive() -> None:
@@ -162,6 +169,12 @@ def test_a_program_counter_in_a_poll_loop_is_at_its_wait() -> None:
     assert chain(hang(planted("ring-release-missing"), "55, 73")) == chain(
         hang(planted("ring-release-missing"), "54, 72")
     )
+
+
+def test_threads_that_a_line_is_not_for_are_named_as_such() -> None:
+    found = hang(planted("ring-empty-count"), "0:1=54, 0:0=72")
+    assert [bool(stop.surprising) for stop in found.stops] == [True, False]
+    assert "where these threads were not expected" in render_text(found)
 
 
 def test_the_finding_of_check_is_shown_with_the_hang() -> None:
@@ -283,6 +296,7 @@ IDLE = module(kernel("    ret;"), header=HOPPER)
         ("", ["--at", "54x"], "'54x' is not a position"),
         ("", ["--at", "0:4=54x3"], "names one warp and counts several"),
         ("", ["--at", "0"], "lines begin at 1"),
+        ("", ["--at", "0:5=54"], "0:5=54: a CTA of ring has 5 warps"),
         ("", ["--from", "absent.txt"], "absent.txt: No such file or directory"),
         (IDLE, ["--at", "12"], "k has no instruction that waits"),
         (".version 8.0\n.target sm_90a\n", ["--at", "1"], "has no function with a body"),
@@ -357,3 +371,31 @@ def test_the_instruction_after_a_barrier_has_the_line_of_the_barrier() -> None:
     assert [table.at(offset, "k").line for offset in (0, 0x10, 0x20)] == [7, 7, 9]
     with pytest.raises(PositionError, match="has no function other"):
         table.at(0, "other")
+
+
+THREADS = """\
+  Kernel Parent Dev Grid Status                             SMs Mask GridDim BlockDim Invocation
+*      0      -   0    2 Active 0x0030000000000000000000000000000000 (2,1,1) (32,1,1) exchange()
+  BlockIdx ThreadIdx To BlockIdx ThreadIdx Count                 PC Filename  Line
+Kernel 0
+*  (0,0,0)   (0,0,0)     (0,0,0)  (31,0,0)    32 0x00007f858f7acSENT              0
+   (1,0,0)   (0,0,0)     (1,0,0)  (31,0,0)    32 0x00007f858f7acTAKEN              0
+Symbol "exchange" is a function at address 0x7f858f7ac000.
+"""
+
+
+def test_program_counters_are_mapped_by_the_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TCLINT_PTXAS", str(find_ptxas()))
+    if next(candidates("nvdisasm"), None) is None:
+        pytest.skip("nvdisasm was not found")
+    text = planted("exchange-one-way")
+    table = assembled(text.encode(), "sm_90a")
+    lines = {table.at(offset, "exchange").line: offset for offset in range(0, 0x600, 16)}
+    counters = THREADS.replace("SENT", f"{lines[50]:03x}").replace("TAKEN", f"{lines[45]:03x}")
+    path, listing = tmp_path / "k.ptx", tmp_path / "hang.txt"
+    path.write_text(text, encoding="utf-8")
+    listing.write_text(counters, encoding="utf-8")
+    code, out = invoke("hang", str(path), "--from", str(listing))
+    assert code == 0, out
+    assert "all threads of CTA 1 at line 44  for mbarrier taken" in out
+    assert "all threads of CTA 0 at line 49  for mbarrier sent" in out

@@ -78,21 +78,22 @@ def test_the_kind_of_a_register_must_agree(operand: str, taken: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("type_", "integer", "floating"),
+    ("type_", "taken"),
     [
-        (".b32", True, True),
-        (".s32", True, False),
-        (".b16", True, False),
-        (".f32", False, True),
-        (".f16", False, False),
-        (".f16x2", False, False),
-        (".pred", True, False),
-        ("", True, True),
+        (".b32", "integer single"),
+        (".b64", "integer double"),
+        (".s32", "integer"),
+        (".b16", "integer"),
+        (".f32", "single double"),
+        (".f16", ""),
+        (".f16x2", ""),
+        (".pred", "integer"),
+        ("", "integer single double"),
     ],
 )
-def test_the_kind_of_a_constant_must_agree(type_: str, integer: bool, floating: bool) -> None:
+def test_the_kind_of_a_constant_must_agree(type_: str, taken: str) -> None:
     width = Width(32, False, type_)
-    assert (width.takes_constant(False), width.takes_constant(True)) == (integer, floating)
+    assert [kind for kind in ("integer", "single", "double") if width.takes_constant(kind)] == taken.split()
 
 
 def test_types_name_operands_of_the_form() -> None:

@@ -73,11 +73,21 @@ BAD: dict[str, tuple[str, str, str]] = {
     "no .version": (".target sm_90a\n.address_size 64\n" + right(), "", ".version"),
     "no .target": (".version 8.0\n.address_size 64\n" + right(), "", ".target"),
     "an unknown target": (HOPPER.replace("sm_90a", "sm_91z") + right(), "sm_91z", "sm_91z; the newest known ones are sm_107,"),
+    "an unknown version": (HOPPER.replace("8.0", "42.1") + right(), "42.1", "42.1; the newest known one is 9.5"),
+    "a version between two": (HOPPER.replace("8.0", "8.9") + right(), "8.9", "8.9; the newest known one is 9.5"),
     "a version that is none": (HOPPER.replace("8.0", "8") + right(), ".version", ".version"),
     "an open brace": (hopper(right("a"), kernel("{\nret;", "broken")), "", "{"),
     "a closing brace too many": (hopper(right("a"), kernel("ret;\n}", "broken"), right("b")), "", "}"),
     "a branch to nowhere": (hopper(kernel("bra nowhere;\nret;")), "bra nowhere", "nowhere"),
     "a branch table of nowhere": (hopper(kernel("t: .branchtargets gone;\nbrx.idx %r1, t;")), "brx.idx", "gone"),
+    "an unused branch table of nowhere": (hopper(kernel("t: .branchtargets gone;\nret;")), "t: ", "gone"),
+    "a branch table after its use": (hopper(kernel("brx.idx %r1, t;\nt: .branchtargets L;\nL: ret;")), "brx", "t is not defined"),
+    "a constant subtracted from an address": (hopper(kernel("ld.global.u32 %r1, [%rd1-16];")), "[%rd1", "%rd1-16 is not declared"),
+    "a label as an operand": (hopper(kernel("L: mov.u32 %r1, L;")), "L: mov", "label L is not an operand"),
+    "an expression that is none": (hopper(kernel("mov.u32 %r1, 1/0;")), "1/0", "1/0 is neither a name nor a constant"),
+    "an alias of a kernel": (hopper(right("a")) + ".func f();\n.alias f, a;\n", ".alias", "a is a kernel"),
+    "an alias of nothing": (hopper(right("a")) + ".func f();\n.alias f, g;\n", ".alias", "g is not declared"),
+    "a variable with the name of a special register": (hopper(".global .b32 %laneid;\n", right()), ".global", "%laneid is a special"),
     "a label twice": (hopper(kernel("L: ret;\nL: ret;")), "L: ret;\n}", "L"),
     "an undefined register": (hopper(kernel("mov.u32 %r1, 0;\nmov.u32 %r1, %q7;")), "%q7", "%q7"),
     "an undefined guard": (hopper(kernel("mov.u32 %r1, 0;\n@%q7 ret;\nret;")), "%q7", "%q7"),
@@ -367,10 +377,14 @@ def test_a_finding_knows_its_place_and_steps() -> None:
     [
         ("    .loc 1 0 0", None),
         ("    .loc 1 10 3\n    .loc 1 0 0, function_name n, inlined_at 1 10 3", ("gemm.cu", 10, 3, ())),
+        ("    .loc 2 42 7", None),
+        ("    .loc 1 10 3\n    .loc 2 42 7, function_name n, inlined_at 1 10 3", ("gemm.cu", 10, 3, ())),
     ],
 )
-def test_line_0_is_not_a_line(locs: str, expected: tuple[object, ...] | None) -> None:
-    """Compilers write it for what they made themselves."""
+def test_line_0_and_a_line_of_a_file_without_a_name_are_no_lines(
+    locs: str, expected: tuple[object, ...] | None
+) -> None:
+    """Compilers write line 0 for what they made themselves; a file that was stripped of .file names none."""
     text = hopper(wrong()).replace("    add.f32 %f5", f"{locs}\n    add.f32 %f5")
     (finding,) = lint(HOPPER + '.file 1 "gemm.cu"\n' + text.removeprefix(HOPPER)).findings
     assert finding.source_location == (expected and SourceLocation(*expected))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Malformed messages: each request gets an error, nothing is logged with a traceback, and the server goes on."""
+"""Malformed messages: each request gets an error, nothing is logged with a traceback, and the server continues."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ def answers(data: bytes) -> tuple[list[dict[str, Any]], str]:
     )  # fmt: skip
     bodies = re.split(rb"Content-Length: \d+\r\nContent-Type: [^\r]*\r\n\r\n", done.stdout)[1:]
     found = [json.loads(body) for body in bodies]
-    assert any(each.get("id") == "last" for each in found), (found, done.stderr)
+    assert any(each.get("id") == "last" for each in found), (
+        found,
+        done.stderr,
+    )  # a result, or an error after a shutdown
     return [each for each in found if each.get("id") not in (0, "last")], done.stderr.decode()
 
 
@@ -76,6 +79,7 @@ MALFORMED: list[tuple[object, int | None, int]] = [
     ({"jsonrpc": "2.0", "id": 1, "method": 7}, 1, -32600),
     ({"jsonrpc": "1.0", "id": 1, "method": "textDocument/hover"}, 1, -32600),
     ({"id": 1}, 1, -32600),
+    (request("textDocument/didClose", {"textDocument": {"uri": URI}}), 1, -32600),
     ([INITIALIZE], None, -32600),
     (b"7", None, -32600),
     (b"null", None, -32600),
@@ -101,7 +105,7 @@ HEADERS = [
 ]  # fmt: skip
 
 
-def test_a_malformed_message_is_an_error_and_the_server_goes_on() -> None:
+def test_a_malformed_message_is_an_error_and_the_server_continues() -> None:
     found, log = answers(sent(INITIALIZE, OPEN, *(message for message, _, _ in MALFORMED)))
     errors = [(each["id"], each["error"]["code"]) for each in found if "error" in each]
     assert errors == [(number, code) for _, number, code in MALFORMED]
@@ -121,6 +125,11 @@ def test_a_header_without_a_valid_length_is_refused() -> None:
     codes = [each.get("error", {}).get("code", CANCELLED) for each in found]
     assert codes == [-32700] * len(HEADERS) + [CANCELLED]
     assert "Traceback" not in log
+
+
+def test_a_request_after_shutdown_is_refused() -> None:
+    found, _ = answers(sent(INITIALIZE, request("shutdown", number=0), hover(0)))
+    assert [(each["id"], each["error"]["code"]) for each in found] == [(1, -32600)]
 
 
 def test_header_names_ignore_case_and_a_request_before_initialize_is_refused() -> None:

@@ -15,7 +15,7 @@ QUERIES = sorted(data("queries").glob("*.scm"))
 TEXT = b"""// a kernel
 .version 8.7
 .target sm_100a
-#define X
+# 4 "x.cu"
 .global .b8 table[4] = {1, 2, 3, 4};
 .visible .entry kernel(.param .b64 arg) .maxntid 32
 {
@@ -144,4 +144,4 @@ def test_indents() -> None:
     found = captures("indents")
     assert len(found["indent.begin"]) == 5
     assert found["indent.branch"] == ["}", ")", "}", "}", ")"]
-    assert found["indent.ignore"][1].strip() == "#define X"
+    assert found["indent.ignore"][1].strip() == '# 4 "x.cu"'

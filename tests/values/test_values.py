@@ -229,7 +229,7 @@ def test_one_test_spelled_twice_is_one_predicate(first: str, second: str) -> Non
         "and.b32 %r5, %r2, 3; or.b32 %r6, %r1, %r5; and.b32 %r7, %r6, 7; setp.eq.s32 %p2, %r7, 0;",
     ],
 )
-def test_what_is_no_remainder_by_a_power_of_two_is_another_predicate(second: str) -> None:
+def test_what_is_not_a_remainder_by_a_power_of_two_is_another_predicate(second: str) -> None:
     masked = "and.b32 %r3, %r1, 7; setp.eq.s32 %p1, %r3, 0;"
     assert not same(
         f"ld.param.u32 %r1, [number]; ld.param.u32 %r2, [pointer]; {masked} {second}", "%p1", "%p2"

@@ -393,10 +393,15 @@ def _bulk_store(d: Decoder, i: Instruction) -> Op:
 def _map(w: Warp, address: int) -> tensor_maps.TensorMap | None:
     """The tensor map at a generic address; None for an unknown one (:data:`~tclint.executor.tensor_maps.UNKNOWN`).
 
-    Raises :class:`Fault` for bytes that are not a tensor map.
+    Raises :class:`Fault` for bytes that are not a tensor map, and for an address in ``.param`` space that ``cvta.param``
+    has not made a generic one: an H100 faults.
     """
+    if not address >> GENERIC:
+        raise Fault(
+            f"the tensor map at {address:#x}: not a generic address, cvta.param is missing", "address"
+        )
     _check(address, 64, "the tensor map")
-    memory, offset = single(w, "" if address >> GENERIC else ".param", address, 0, tensor_maps.SIZE)
+    memory, offset = single(w, "", address, 0, tensor_maps.SIZE)
     data = memory.read(offset, tensor_maps.SIZE).tobytes()
     if data == tensor_maps.UNKNOWN:
         return None

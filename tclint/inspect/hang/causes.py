@@ -11,7 +11,7 @@ from tclint.checks._wording import agreeing, times
 from tclint.inspect.hang.cycle import Chain, End, gone
 from tclint.inspect.hang.stops import Stop
 from tclint.inspect.hang.waits import Object, Status, Waiter, Waits
-from tclint.inspect.protocol.parts import MbarrierRing, Protocol
+from tclint.inspect.protocol.parts import MbarrierRing
 from tclint.replay.sync import Mbarrier
 from tclint.replay.thread_groups import Stuck
 
@@ -31,20 +31,24 @@ class Cause:
 
 
 def causes(
-    waits: Waits, found: Protocol, waiters: Sequence[Waiter], chain: Chain, states: Mapping[int, Stuck]
+    waits: Waits,
+    rings: Sequence[MbarrierRing],
+    waiters: Sequence[Waiter],
+    chain: Chain,
+    states: Mapping[int, Stuck],
 ) -> list[Cause]:
     """The causes that the code of the kernel shows, the most specific ones first.
 
     *states* are those of the waiters, by index, in a replay that ends as the hang does.
     """
-    return list(_Causes(waits, found, waiters, chain, states).all())
+    return list(dict.fromkeys(_Causes(waits, rings, waiters, chain, states).all()))
 
 
 class _Causes:
     def __init__(
         self,
         waits: Waits,
-        found: Protocol,
+        rings: Sequence[MbarrierRing],
         waiters: Sequence[Waiter],
         chain: Chain,
         states: Mapping[int, Stuck],
@@ -54,11 +58,9 @@ class _Causes:
         self._members = [waiters[n] for n in chain.waiters]
         self._states = [states[n].what if n in states else None for n in chain.waiters]
         self._mbarriers = self.model.fact(Mbarriers)
-        rings = zip(self._mbarriers.rings_by_init, found.mbarriers, strict=True)
-        self._described: dict[Ring, MbarrierRing] = dict(rings)
-        self._firsts = {
-            site: wait.first for ring in found.mbarriers for wait in ring.waits for site in wait.sites
-        }
+        described = zip(self._mbarriers.rings_by_init, rings, strict=True)
+        self._described: dict[Ring, MbarrierRing] = dict(described)
+        self._firsts = {site: wait.first for ring in rings for wait in ring.waits for site in wait.sites}
 
     def all(self) -> Iterator[Cause]:
         for waiter in self._members:
@@ -202,7 +204,8 @@ class _Causes:
             past += [self.waits.stops[s.at].site for s in late if s.at >= 0]
         verbs = ("gives up", "give up") if object_.kind == "registers" else ("arrives at", "arrive at")
         who = agreeing(self.model.describe_threads(threads), *(f"no longer {verb}" for verb in verbs))
-        what = f"{who} {object_.name}"
+        absent = any(share.status is Status.ABSENT and share.threads & threads for share in waiter.shares)
+        what = f"{who} {object_.name}{': exited, or not listed' if absent else ''}"
         decide = self._deciding(sites)
         yield Cause("gone", what, (object_.name,), tuple(dict.fromkeys((*sites, *past, *decide))))
 
@@ -228,10 +231,10 @@ class _Causes:
                 yield cfg.blocks[edge.source].end - 1
 
     def _first_phases(self) -> Iterator[Cause]:
-        """How many waits of a cycle may be passed at first: exactly one keeps the threads in step.
+        """How many waits of a cycle are passed at first: exactly one of two keeps the threads in step.
 
-        A wait for parity 1 is passed before any phase completes, and so is one whose operations precede all waits of
-        the cycle.
+        A wait for parity 1 is passed before any phase completes, and so is one whose operations precede the wait that
+        they follow in later iterations.
         """
         if self._chain.end is not End.CYCLE or any(w.object.ring is None for w in self._members):
             return
@@ -240,19 +243,22 @@ class _Causes:
         if None in firsts:
             return
         names = tuple(dict.fromkeys(waiter.object.name for waiter in self._members))
-        early = [self._early(waiter, sites) for waiter in self._members]
-        if not any(firsts) and not any(early):
+        if not any(firsts) and not any(self._early(waiter, sites) for waiter in self._members):
             what = (
                 "each wait of the cycle is for phase 0 at first, and each arrival follows one of them:"
                 " one wait must begin with parity 1, or one arrival must precede the waits"
             )
             operations = [operation.site for waiter in self._members for operation in waiter.operations]
             yield Cause("first-phase", what, names, tuple(dict.fromkeys((*sites, *operations))))
-        elif len(sites) > 1 and sum(map(bool, firsts)) + sum(map(bool, early)) > 1:
-            what = "more than one wait of the cycle is passed at first, so threads may miss a phase"
+            return
+        before = [self._leading(w, s) for w, s in zip(self._members, (*sites[1:], sites[0]), strict=True)]
+        if len(sites) == 2 and sum(map(bool, firsts)) + sum(map(bool, before)) > 1:
+            what = (
+                "both waits of the cycle are passed at first, so threads may be two phases apart and miss one"
+            )
             passed = [site for site, first in zip(sites, firsts, strict=True) if first]
-            before = [site for operations in early for site in operations]
-            yield Cause("first-phase", what, names, tuple(dict.fromkeys((*passed, *before))))
+            operations = [site for found in before for site in found]
+            yield Cause("first-phase", what, names, tuple(dict.fromkeys((*passed, *operations))))
 
     def _early(self, waiter: Waiter, waits: Sequence[int]) -> list[int]:
         """The operations that complete the first phase before any of *waits* is passed; empty if some follow these."""
@@ -264,4 +270,21 @@ class _Causes:
             if not reached:
                 return []
             found += reached
+        return found
+
+    def _leading(self, waiter: Waiter, wait: int) -> list[int]:
+        """The operations of *waiter* if they precede *wait*, that of the threads that execute them, on every path."""
+        cfg, found = self.model.cfg, list[int]()
+        for copies in (True, False):
+            group = [op.site for op in waiter.operations if (op.deed == "copy") is copies]
+            before = [
+                site
+                for site in group
+                if self.model.instruction(site).guard < 0
+                and cfg.dominates(cfg.block_of[site], cfg.block_of[wait])
+                and (cfg.block_of[site] != cfg.block_of[wait] or site < wait)
+            ]
+            if group and not before:
+                return []
+            found += before
         return found

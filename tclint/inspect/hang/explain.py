@@ -17,8 +17,9 @@ from tclint.inspect.hang.positions import Position, PositionError
 from tclint.inspect.hang.stops import RUNNING, Stop, Stops, kind_of
 from tclint.inspect.hang.waits import Waiter, Waits
 from tclint.inspect.locations import Locations
-from tclint.inspect.protocol import protocol
-from tclint.inspect.protocol.parts import MbarrierRing, Protocol, Wait
+from tclint.inspect.protocol import changing
+from tclint.inspect.protocol.parts import Changing, MbarrierRing, Wait
+from tclint.inspect.protocol.rings import Rings
 from tclint.inspect.protocol.sites import Sites
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
@@ -41,7 +42,10 @@ class Explanation:
     """The kernel, with callees inlined."""
     locations: Locations
     model: KernelModel
-    protocol: Protocol
+    rings: tuple[MbarrierRing, ...]
+    """The mbarriers, in the order of :attr:`Mbarriers.rings_by_init`."""
+    names: tuple[Changing, ...]
+    """What the names in the parities stand for."""
     stops: tuple[Stop, ...]
     waiters: tuple[Waiter, ...]
     chain: Chain | None
@@ -60,10 +64,8 @@ class Explanation:
         return self.chain is not None and self.chain.end is not End.UNDECIDED
 
     def wait(self, site: int) -> tuple[MbarrierRing, Wait] | None:
-        """The ring and the wait of the protocol at *site*; None if there is not exactly one."""
-        found = [
-            (ring, wait) for ring in self.protocol.mbarriers for wait in ring.waits if site in wait.sites
-        ]
+        """The ring and the wait at *site*; None if there is not exactly one."""
+        found = [(ring, wait) for ring in self.rings for wait in ring.waits if site in wait.sites]
         return found[0] if len(found) == 1 else None
 
 
@@ -135,15 +137,16 @@ def explain(
     locations, sites = Locations(source, module, body), Sites(model)
     resolver = Stops(sites, locations, _first(source, function), _last(source, function), function.name)
     stops = tuple(resolver.all(positions, table))
-    found = protocol(model)
+    described = Rings(sites)
+    rings = tuple(map(described.described, described.found))
     waits = Waits(sites, stops)
     waiters = tuple(waits.waiters)
     hang = chain(waiters, stops)
     states, not_replayed = _states(model, stops, waiters)
-    shown = causes(waits, found, waiters, hang, states) if hang is not None else []
+    shown = causes(waits, rings, waiters, hang, states) if hang is not None else []
     findings, about = _findings(source, function, locations, waiters, stops, shown)
     return Explanation(
-        source, module, body, locations, model, found, stops, waiters, hang, tuple(shown), states, not_replayed,
+        source, module, body, locations, model, rings, tuple(changing(sites)), stops, waiters, hang, tuple(shown), states, not_replayed,
         tuple(findings), about,
     )  # fmt: skip
 

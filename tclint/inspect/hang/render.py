@@ -132,7 +132,7 @@ class _Text:
         words = {
             word for wait in waits if wait is not None for word in re.findall(r"\w+", wait[1].parity or "")
         }
-        for name in self._found.protocol.names:
+        for name in self._found.names:
             if name.name in words:
                 yield name.name, name.meaning, f"loop from line {self._locations.line(name.site)}"
 
@@ -187,11 +187,13 @@ def _needs(what: Mbarrier) -> str:
 def _end(end: End, last: Waiter, again: bool) -> str:
     """How a chain ends, in words."""
     registers = last.object.kind == "registers"
+    absent = any(share.status is Status.ABSENT for share in last.shares)
+    exited = "have exited, or are not listed" if absent else "or have exited"
     verb, past = ("gives up", "given up") if registers else ("arrives at", "arrived at")
     return {
         End.CYCLE: f"what {verb} {last.object.name} follows {'the first of these waits' if again else 'this wait'}",
         End.NOTHING: f"no instruction {verb} {last.object.name}",
-        End.GONE: f"all threads that would have {past} {last.object.name} did, are past it, or have exited",
+        End.GONE: f"all threads that would have {past} {last.object.name} did, are past it, {exited}",
         End.UNDECIDED: f"it is unknown whether an operation on {last.object.name} still follows",
     }[end]
 

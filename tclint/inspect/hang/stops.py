@@ -133,11 +133,16 @@ class Stops:
             yield from waits if len(waits) == 1 else ()
 
     def _stop(self, site: int, positions: Sequence[Position]) -> Stop:
+        """The threads at an instruction, by its *positions*. Raises PositionError if a CTA does not have such a warp."""
         may = self.sites.threads(site)
         named = 0
         for position in positions:
             if position.warp is not None:
-                named |= position.lanes << 32 * position.warp & self.model.cta
+                here = position.lanes << 32 * position.warp & self.model.cta
+                if not here:
+                    warps = warps_of(self.model.cta)
+                    raise PositionError(f"{position}: a CTA of {self._name} has {warps} warps")
+                named |= here
         every = all(position.warp is not None for position in positions)
         threads = named & may or named if every else may
         ctas = frozenset(p.cta for p in positions if p.cta is not None) if every else frozenset()

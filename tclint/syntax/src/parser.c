@@ -15,11 +15,11 @@
 #endif
 
 #define LANGUAGE_VERSION 15
-#define STATE_COUNT 607
+#define STATE_COUNT 610
 #define LARGE_STATE_COUNT 2
-#define SYMBOL_COUNT 145
+#define SYMBOL_COUNT 147
 #define ALIAS_COUNT 0
-#define TOKEN_COUNT 78
+#define TOKEN_COUNT 79
 #define EXTERNAL_TOKEN_COUNT 1
 #define FIELD_COUNT 8
 #define MAX_ALIAS_SEQUENCE_LENGTH 14
@@ -76,8 +76,8 @@ enum ts_symbol_identifiers {
   anon_sym_DOTcallprototype = 46,
   anon_sym_AT = 47,
   anon_sym_BANG = 48,
-  aux_sym_selection_token1 = 49,
-  anon_sym_DASH = 50,
+  anon_sym_DASH = 49,
+  aux_sym_selection_token1 = 50,
   anon_sym_TILDE = 51,
   sym_cast = 52,
   anon_sym_STAR = 53,
@@ -100,78 +100,80 @@ enum ts_symbol_identifiers {
   sym_sink = 70,
   sym_integer = 71,
   sym_float = 72,
-  sym_string = 73,
-  sym_comment = 74,
-  sym_unterminated_comment = 75,
-  sym_preprocessor = 76,
-  sym_unclosed = 77,
-  sym_module = 78,
-  sym__item = 79,
-  sym__common_directive = 80,
-  sym_version_directive = 81,
-  sym_target_directive = 82,
-  sym_address_size_directive = 83,
-  sym_file_directive = 84,
-  sym_loc_directive = 85,
-  sym_pragma_directive = 86,
-  sym_alias_directive = 87,
-  sym_directive = 88,
-  sym_function = 89,
-  sym__prototype = 90,
-  sym__linkage_of_prototype = 91,
-  sym_linkage = 92,
-  sym_parameter_list = 93,
-  sym_parameter = 94,
-  sym_performance_directive = 95,
-  sym_variable_declaration = 96,
-  sym__module_variable = 97,
-  sym__state_space = 98,
-  aux_sym__type = 99,
-  sym_attribute = 100,
-  sym__declarator = 101,
-  sym_range = 102,
-  sym_dimension = 103,
-  sym__initializer = 104,
-  sym_initializer = 105,
-  sym__element = 106,
-  sym_block = 107,
-  sym__statement = 108,
-  sym_label = 109,
-  sym_branch_targets = 110,
-  sym_call_targets = 111,
-  sym_call_prototype = 112,
-  sym_instruction = 113,
-  sym_guard = 114,
-  sym__separator = 115,
-  sym__term = 116,
-  sym__expression = 117,
-  sym__scalar = 118,
-  sym_indexed = 119,
-  sym_selection = 120,
-  sym_unary = 121,
-  sym_address = 122,
-  sym_vector = 123,
-  sym_group = 124,
-  sym__operator = 125,
-  aux_sym_module_repeat1 = 126,
-  aux_sym_target_directive_repeat1 = 127,
-  aux_sym_pragma_directive_repeat1 = 128,
-  aux_sym_directive_repeat1 = 129,
-  aux_sym_function_repeat1 = 130,
-  aux_sym_function_repeat2 = 131,
-  aux_sym_parameter_list_repeat1 = 132,
-  aux_sym_parameter_repeat1 = 133,
-  aux_sym_performance_directive_repeat1 = 134,
-  aux_sym__variable_repeat1 = 135,
-  aux_sym_attribute_repeat1 = 136,
-  aux_sym_initializer_repeat1 = 137,
-  aux_sym__element_repeat1 = 138,
-  aux_sym_block_repeat1 = 139,
-  aux_sym_branch_targets_repeat1 = 140,
-  aux_sym_call_prototype_repeat1 = 141,
-  aux_sym_instruction_repeat1 = 142,
-  aux_sym_address_repeat1 = 143,
-  aux_sym_vector_repeat1 = 144,
+  sym__exact = 73,
+  sym_string = 74,
+  sym_comment = 75,
+  sym_unterminated_comment = 76,
+  sym_preprocessor = 77,
+  sym_unclosed = 78,
+  sym_module = 79,
+  sym__item = 80,
+  sym__common_directive = 81,
+  sym_version_directive = 82,
+  sym_target_directive = 83,
+  sym_address_size_directive = 84,
+  sym_file_directive = 85,
+  sym_loc_directive = 86,
+  sym_pragma_directive = 87,
+  sym_alias_directive = 88,
+  sym_directive = 89,
+  sym_function = 90,
+  sym__prototype = 91,
+  sym__linkage_of_prototype = 92,
+  sym_linkage = 93,
+  sym_parameter_list = 94,
+  sym_parameter = 95,
+  sym_performance_directive = 96,
+  sym_variable_declaration = 97,
+  sym__module_variable = 98,
+  sym__state_space = 99,
+  aux_sym__type = 100,
+  sym_attribute = 101,
+  sym__declarator = 102,
+  sym_range = 103,
+  sym_dimension = 104,
+  sym__initializer = 105,
+  sym_initializer = 106,
+  sym__element = 107,
+  sym_block = 108,
+  sym__statement = 109,
+  sym_label = 110,
+  sym_branch_targets = 111,
+  sym_call_targets = 112,
+  sym_call_prototype = 113,
+  sym_instruction = 114,
+  sym_guard = 115,
+  sym__separator = 116,
+  sym__term = 117,
+  sym__negated = 118,
+  sym__expression = 119,
+  sym__scalar = 120,
+  sym_indexed = 121,
+  sym_selection = 122,
+  sym_unary = 123,
+  sym_address = 124,
+  sym_vector = 125,
+  sym_group = 126,
+  sym__operator = 127,
+  aux_sym_module_repeat1 = 128,
+  aux_sym_target_directive_repeat1 = 129,
+  aux_sym_pragma_directive_repeat1 = 130,
+  aux_sym_directive_repeat1 = 131,
+  aux_sym_function_repeat1 = 132,
+  aux_sym_function_repeat2 = 133,
+  aux_sym_parameter_list_repeat1 = 134,
+  aux_sym_parameter_repeat1 = 135,
+  aux_sym_performance_directive_repeat1 = 136,
+  aux_sym__variable_repeat1 = 137,
+  aux_sym_attribute_repeat1 = 138,
+  aux_sym_initializer_repeat1 = 139,
+  aux_sym__element_repeat1 = 140,
+  aux_sym_block_repeat1 = 141,
+  aux_sym_branch_targets_repeat1 = 142,
+  aux_sym_call_prototype_repeat1 = 143,
+  aux_sym_instruction_repeat1 = 144,
+  aux_sym_address_repeat1 = 145,
+  aux_sym_vector_repeat1 = 146,
 };
 
 static const char * const ts_symbol_names[] = {
@@ -224,8 +226,8 @@ static const char * const ts_symbol_names[] = {
   [anon_sym_DOTcallprototype] = ".callprototype",
   [anon_sym_AT] = "@",
   [anon_sym_BANG] = "!",
-  [aux_sym_selection_token1] = "selector",
   [anon_sym_DASH] = "-",
+  [aux_sym_selection_token1] = "selector",
   [anon_sym_TILDE] = "~",
   [sym_cast] = "cast",
   [anon_sym_STAR] = "*",
@@ -248,6 +250,7 @@ static const char * const ts_symbol_names[] = {
   [sym_sink] = "sink",
   [sym_integer] = "integer",
   [sym_float] = "float",
+  [sym__exact] = "float",
   [sym_string] = "string",
   [sym_comment] = "comment",
   [sym_unterminated_comment] = "unterminated_comment",
@@ -292,6 +295,7 @@ static const char * const ts_symbol_names[] = {
   [sym_guard] = "guard",
   [sym__separator] = "_separator",
   [sym__term] = "_term",
+  [sym__negated] = "unary",
   [sym__expression] = "_expression",
   [sym__scalar] = "_scalar",
   [sym_indexed] = "indexed",
@@ -372,8 +376,8 @@ static const TSSymbol ts_symbol_map[] = {
   [anon_sym_DOTcallprototype] = anon_sym_DOTcallprototype,
   [anon_sym_AT] = anon_sym_AT,
   [anon_sym_BANG] = anon_sym_BANG,
-  [aux_sym_selection_token1] = aux_sym_selection_token1,
   [anon_sym_DASH] = anon_sym_DASH,
+  [aux_sym_selection_token1] = aux_sym_selection_token1,
   [anon_sym_TILDE] = anon_sym_TILDE,
   [sym_cast] = sym_cast,
   [anon_sym_STAR] = anon_sym_STAR,
@@ -396,6 +400,7 @@ static const TSSymbol ts_symbol_map[] = {
   [sym_sink] = sym_sink,
   [sym_integer] = sym_integer,
   [sym_float] = sym_float,
+  [sym__exact] = sym_float,
   [sym_string] = sym_string,
   [sym_comment] = sym_comment,
   [sym_unterminated_comment] = sym_unterminated_comment,
@@ -440,6 +445,7 @@ static const TSSymbol ts_symbol_map[] = {
   [sym_guard] = sym_guard,
   [sym__separator] = sym__separator,
   [sym__term] = sym__term,
+  [sym__negated] = sym_unary,
   [sym__expression] = sym__expression,
   [sym__scalar] = sym__scalar,
   [sym_indexed] = sym_indexed,
@@ -667,13 +673,13 @@ static const TSSymbolMetadata ts_symbol_metadata[] = {
     .visible = true,
     .named = false,
   },
-  [aux_sym_selection_token1] = {
-    .visible = true,
-    .named = true,
-  },
   [anon_sym_DASH] = {
     .visible = true,
     .named = false,
+  },
+  [aux_sym_selection_token1] = {
+    .visible = true,
+    .named = true,
   },
   [anon_sym_TILDE] = {
     .visible = true,
@@ -760,6 +766,10 @@ static const TSSymbolMetadata ts_symbol_metadata[] = {
     .named = true,
   },
   [sym_float] = {
+    .visible = true,
+    .named = true,
+  },
+  [sym__exact] = {
     .visible = true,
     .named = true,
   },
@@ -937,6 +947,10 @@ static const TSSymbolMetadata ts_symbol_metadata[] = {
   },
   [sym__term] = {
     .visible = false,
+    .named = true,
+  },
+  [sym__negated] = {
+    .visible = true,
     .named = true,
   },
   [sym__expression] = {
@@ -1439,9 +1453,9 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [3] = 3,
   [4] = 4,
   [5] = 5,
-  [6] = 6,
-  [7] = 4,
-  [8] = 5,
+  [6] = 5,
+  [7] = 7,
+  [8] = 4,
   [9] = 9,
   [10] = 10,
   [11] = 11,
@@ -1573,21 +1587,21 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [137] = 137,
   [138] = 138,
   [139] = 139,
-  [140] = 140,
-  [141] = 141,
+  [140] = 48,
+  [141] = 54,
   [142] = 142,
-  [143] = 52,
-  [144] = 50,
+  [143] = 143,
+  [144] = 46,
   [145] = 145,
-  [146] = 47,
+  [146] = 146,
   [147] = 147,
   [148] = 148,
-  [149] = 55,
-  [150] = 57,
-  [151] = 60,
+  [149] = 57,
+  [150] = 58,
+  [151] = 56,
   [152] = 152,
-  [153] = 140,
-  [154] = 49,
+  [153] = 153,
+  [154] = 154,
   [155] = 155,
   [156] = 156,
   [157] = 157,
@@ -1662,23 +1676,23 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [226] = 226,
   [227] = 227,
   [228] = 228,
-  [229] = 72,
-  [230] = 94,
-  [231] = 231,
-  [232] = 65,
-  [233] = 66,
-  [234] = 234,
-  [235] = 85,
-  [236] = 236,
-  [237] = 62,
-  [238] = 69,
-  [239] = 71,
-  [240] = 87,
-  [241] = 139,
-  [242] = 242,
-  [243] = 141,
-  [244] = 142,
-  [245] = 48,
+  [229] = 229,
+  [230] = 230,
+  [231] = 105,
+  [232] = 146,
+  [233] = 62,
+  [234] = 67,
+  [235] = 89,
+  [236] = 109,
+  [237] = 64,
+  [238] = 66,
+  [239] = 83,
+  [240] = 136,
+  [241] = 137,
+  [242] = 138,
+  [243] = 139,
+  [244] = 50,
+  [245] = 52,
   [246] = 246,
   [247] = 247,
   [248] = 248,
@@ -1776,7 +1790,7 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [340] = 340,
   [341] = 341,
   [342] = 342,
-  [343] = 337,
+  [343] = 343,
   [344] = 344,
   [345] = 345,
   [346] = 346,
@@ -1789,37 +1803,37 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [353] = 353,
   [354] = 354,
   [355] = 355,
-  [356] = 356,
+  [356] = 342,
   [357] = 357,
-  [358] = 334,
-  [359] = 336,
-  [360] = 360,
-  [361] = 41,
+  [358] = 358,
+  [359] = 359,
+  [360] = 339,
+  [361] = 340,
   [362] = 362,
   [363] = 363,
-  [364] = 364,
+  [364] = 41,
   [365] = 365,
-  [366] = 42,
-  [367] = 44,
+  [366] = 366,
+  [367] = 367,
   [368] = 368,
-  [369] = 369,
+  [369] = 55,
   [370] = 370,
-  [371] = 371,
+  [371] = 43,
   [372] = 372,
   [373] = 373,
-  [374] = 43,
+  [374] = 374,
   [375] = 375,
   [376] = 376,
-  [377] = 56,
-  [378] = 45,
-  [379] = 379,
+  [377] = 377,
+  [378] = 378,
+  [379] = 51,
   [380] = 380,
-  [381] = 381,
+  [381] = 45,
   [382] = 382,
   [383] = 383,
   [384] = 384,
-  [385] = 53,
-  [386] = 386,
+  [385] = 385,
+  [386] = 44,
   [387] = 387,
   [388] = 388,
   [389] = 389,
@@ -1828,20 +1842,20 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [392] = 392,
   [393] = 393,
   [394] = 394,
-  [395] = 395,
+  [395] = 42,
   [396] = 396,
   [397] = 397,
   [398] = 398,
   [399] = 399,
-  [400] = 54,
-  [401] = 46,
+  [400] = 53,
+  [401] = 401,
   [402] = 402,
   [403] = 403,
   [404] = 404,
-  [405] = 402,
+  [405] = 405,
   [406] = 406,
   [407] = 407,
-  [408] = 408,
+  [408] = 47,
   [409] = 409,
   [410] = 410,
   [411] = 411,
@@ -1849,25 +1863,25 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [413] = 413,
   [414] = 414,
   [415] = 415,
-  [416] = 416,
+  [416] = 405,
   [417] = 417,
-  [418] = 48,
-  [419] = 49,
+  [418] = 418,
+  [419] = 50,
   [420] = 420,
-  [421] = 421,
+  [421] = 52,
   [422] = 422,
   [423] = 423,
   [424] = 424,
-  [425] = 42,
-  [426] = 44,
+  [425] = 425,
+  [426] = 426,
   [427] = 45,
-  [428] = 43,
-  [429] = 429,
-  [430] = 420,
-  [431] = 431,
-  [432] = 420,
-  [433] = 433,
-  [434] = 434,
+  [428] = 44,
+  [429] = 42,
+  [430] = 430,
+  [431] = 43,
+  [432] = 432,
+  [433] = 430,
+  [434] = 430,
   [435] = 435,
   [436] = 436,
   [437] = 437,
@@ -1875,7 +1889,7 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [439] = 439,
   [440] = 440,
   [441] = 441,
-  [442] = 442,
+  [442] = 436,
   [443] = 443,
   [444] = 444,
   [445] = 445,
@@ -1891,37 +1905,37 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [455] = 455,
   [456] = 456,
   [457] = 457,
-  [458] = 46,
+  [458] = 458,
   [459] = 459,
   [460] = 460,
-  [461] = 438,
-  [462] = 462,
+  [461] = 461,
+  [462] = 47,
   [463] = 463,
-  [464] = 433,
-  [465] = 435,
+  [464] = 464,
+  [465] = 443,
   [466] = 466,
-  [467] = 456,
-  [468] = 468,
-  [469] = 439,
-  [470] = 460,
-  [471] = 438,
+  [467] = 467,
+  [468] = 436,
+  [469] = 467,
+  [470] = 455,
+  [471] = 471,
   [472] = 472,
-  [473] = 435,
-  [474] = 456,
-  [475] = 439,
-  [476] = 476,
-  [477] = 477,
-  [478] = 478,
+  [473] = 440,
+  [474] = 443,
+  [475] = 475,
+  [476] = 472,
+  [477] = 467,
+  [478] = 472,
   [479] = 479,
   [480] = 480,
   [481] = 481,
   [482] = 482,
-  [483] = 483,
+  [483] = 53,
   [484] = 484,
-  [485] = 485,
+  [485] = 55,
   [486] = 486,
   [487] = 487,
-  [488] = 479,
+  [488] = 488,
   [489] = 489,
   [490] = 490,
   [491] = 491,
@@ -1930,22 +1944,22 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [494] = 494,
   [495] = 495,
   [496] = 496,
-  [497] = 56,
+  [497] = 497,
   [498] = 498,
-  [499] = 53,
-  [500] = 54,
-  [501] = 485,
+  [499] = 499,
+  [500] = 493,
+  [501] = 501,
   [502] = 502,
   [503] = 503,
   [504] = 504,
   [505] = 505,
-  [506] = 485,
-  [507] = 502,
-  [508] = 490,
-  [509] = 484,
-  [510] = 510,
-  [511] = 511,
-  [512] = 512,
+  [506] = 493,
+  [507] = 51,
+  [508] = 508,
+  [509] = 482,
+  [510] = 488,
+  [511] = 508,
+  [512] = 481,
   [513] = 513,
   [514] = 514,
   [515] = 515,
@@ -1956,7 +1970,7 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [520] = 520,
   [521] = 521,
   [522] = 522,
-  [523] = 523,
+  [523] = 513,
   [524] = 524,
   [525] = 525,
   [526] = 526,
@@ -1985,61 +1999,64 @@ static const TSStateId ts_primary_state_ids[STATE_COUNT] = {
   [549] = 549,
   [550] = 550,
   [551] = 551,
-  [552] = 552,
+  [552] = 544,
   [553] = 553,
   [554] = 554,
-  [555] = 530,
-  [556] = 537,
+  [555] = 555,
+  [556] = 556,
   [557] = 557,
-  [558] = 558,
+  [558] = 525,
   [559] = 559,
   [560] = 560,
-  [561] = 525,
+  [561] = 559,
   [562] = 562,
   [563] = 563,
-  [564] = 564,
+  [564] = 540,
   [565] = 565,
-  [566] = 543,
-  [567] = 533,
-  [568] = 559,
-  [569] = 569,
+  [566] = 566,
+  [567] = 567,
+  [568] = 568,
+  [569] = 567,
   [570] = 570,
-  [571] = 571,
-  [572] = 572,
-  [573] = 569,
+  [571] = 533,
+  [572] = 555,
+  [573] = 573,
   [574] = 574,
-  [575] = 575,
-  [576] = 536,
-  [577] = 549,
-  [578] = 574,
-  [579] = 548,
-  [580] = 526,
-  [581] = 558,
-  [582] = 531,
-  [583] = 520,
-  [584] = 536,
-  [585] = 564,
-  [586] = 521,
-  [587] = 515,
-  [588] = 544,
-  [589] = 551,
-  [590] = 560,
-  [591] = 541,
-  [592] = 512,
-  [593] = 527,
-  [594] = 550,
-  [595] = 532,
-  [596] = 596,
-  [597] = 516,
-  [598] = 598,
-  [599] = 553,
-  [600] = 600,
-  [601] = 513,
-  [602] = 602,
-  [603] = 562,
-  [604] = 575,
-  [605] = 511,
-  [606] = 606,
+  [575] = 570,
+  [576] = 576,
+  [577] = 577,
+  [578] = 578,
+  [579] = 579,
+  [580] = 580,
+  [581] = 551,
+  [582] = 521,
+  [583] = 526,
+  [584] = 556,
+  [585] = 573,
+  [586] = 547,
+  [587] = 579,
+  [588] = 588,
+  [589] = 563,
+  [590] = 539,
+  [591] = 516,
+  [592] = 549,
+  [593] = 534,
+  [594] = 543,
+  [595] = 580,
+  [596] = 527,
+  [597] = 548,
+  [598] = 574,
+  [599] = 579,
+  [600] = 541,
+  [601] = 601,
+  [602] = 550,
+  [603] = 603,
+  [604] = 588,
+  [605] = 605,
+  [606] = 562,
+  [607] = 557,
+  [608] = 578,
+  [609] = 609,
 };
 
 static const TSCharacterRange sym_section_directive_character_set_3[] = {
@@ -2052,38 +2069,38 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
   eof = lexer->eof(lexer);
   switch (state) {
     case 0:
-      if (eof) ADVANCE(235);
+      if (eof) ADVANCE(241);
       ADVANCE_MAP(
-        '!', 307,
+        '!', 314,
         '"', 1,
-        '#', 543,
-        '$', 233,
-        '%', 150,
-        '&', 322,
-        '(', 265,
-        ')', 266,
-        '*', 314,
-        '+', 243,
-        ',', 238,
-        '-', 310,
+        '#', 94,
+        '$', 239,
+        '%', 156,
+        '&', 329,
+        '(', 271,
+        ')', 272,
+        '*', 321,
+        '+', 249,
+        ',', 244,
+        '-', 316,
         '.', 51,
-        '/', 315,
-        '0', 518,
-        ':', 301,
-        ';', 249,
-        '<', 287,
-        '=', 286,
-        '>', 288,
-        '?', 327,
-        '@', 305,
-        '[', 289,
-        ']', 290,
-        '^', 323,
-        '_', 516,
-        '{', 291,
-        '|', 324,
-        '}', 292,
-        '~', 312,
+        '/', 322,
+        '0', 525,
+        ':', 308,
+        ';', 255,
+        '<', 293,
+        '=', 292,
+        '>', 294,
+        '?', 334,
+        '@', 312,
+        '[', 295,
+        ']', 296,
+        '^', 330,
+        '_', 523,
+        '{', 297,
+        '|', 331,
+        '}', 298,
+        '~', 319,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
@@ -2091,13 +2108,13 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') SKIP(0);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(520);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(528);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(514);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(521);
       END_STATE();
     case 1:
       if (lookahead == '\n') ADVANCE(11);
-      if (lookahead == '"') ADVANCE(538);
+      if (lookahead == '"') ADVANCE(547);
       if (lookahead == ';' ||
           lookahead == '{' ||
           lookahead == '}') ADVANCE(12);
@@ -2109,25 +2126,21 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
       END_STATE();
     case 3:
       ADVANCE_MAP(
-        '!', 306,
-        '#', 543,
-        '(', 265,
-        ')', 266,
-        '+', 243,
-        ',', 238,
-        '-', 310,
-        '.', 56,
-        '/', 16,
-        '0', 518,
-        ';', 249,
-        '=', 285,
-        '[', 289,
-        '_', 516,
-        '{', 291,
-        '}', 292,
-        '~', 312,
-        '$', 233,
-        '%', 233,
+        '!', 313,
+        '"', 1,
+        '#', 94,
+        '(', 271,
+        '+', 249,
+        ',', 244,
+        '-', 317,
+        '.', 183,
+        '/', 17,
+        '0', 533,
+        ';', 255,
+        '~', 319,
+        '$', 239,
+        '%', 239,
+        '_', 239,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
@@ -2135,31 +2148,31 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') SKIP(3);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(520);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(535);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(522);
       END_STATE();
     case 4:
       ADVANCE_MAP(
-        '!', 306,
-        '#', 543,
-        '(', 265,
-        ')', 266,
-        '+', 243,
-        '-', 311,
-        '.', 69,
-        '/', 16,
-        '0', 524,
-        ':', 301,
-        ';', 249,
-        '[', 289,
-        ']', 290,
-        '_', 516,
-        '{', 291,
-        '}', 292,
-        '~', 312,
-        '$', 233,
-        '%', 233,
+        '!', 313,
+        '#', 94,
+        '(', 271,
+        ')', 272,
+        '+', 249,
+        ',', 244,
+        '-', 316,
+        '.', 56,
+        '/', 17,
+        '0', 525,
+        ';', 255,
+        '=', 291,
+        '[', 295,
+        '_', 523,
+        '{', 297,
+        '}', 298,
+        '~', 319,
+        '$', 239,
+        '%', 239,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
@@ -2167,38 +2180,31 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') SKIP(4);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(526);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(528);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(522);
       END_STATE();
     case 5:
       ADVANCE_MAP(
-        '!', 41,
-        '#', 543,
-        '%', 150,
-        '&', 322,
-        '(', 264,
-        ')', 266,
-        '*', 314,
-        '+', 243,
-        ',', 238,
-        '-', 309,
-        '.', 64,
-        '/', 315,
-        ':', 301,
-        ';', 249,
-        '<', 287,
-        '=', 42,
-        '>', 288,
-        '?', 327,
-        '@', 305,
-        ']', 290,
-        '^', 323,
-        '{', 291,
-        '|', 324,
-        '}', 292,
-        '$', 233,
-        '_', 233,
+        '!', 313,
+        '#', 94,
+        '(', 271,
+        ')', 272,
+        '+', 249,
+        '-', 317,
+        '.', 69,
+        '/', 17,
+        '0', 532,
+        ':', 308,
+        ';', 255,
+        '[', 295,
+        ']', 296,
+        '_', 523,
+        '{', 297,
+        '}', 298,
+        '~', 319,
+        '$', 239,
+        '%', 239,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
@@ -2206,66 +2212,66 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') SKIP(5);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(535);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(514);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(522);
       END_STATE();
     case 6:
       ADVANCE_MAP(
-        '!', 41,
-        '#', 543,
-        '%', 149,
-        '&', 322,
-        '(', 264,
-        ')', 266,
-        '*', 314,
-        '+', 243,
-        ',', 238,
-        '-', 309,
-        '.', 230,
-        '/', 315,
-        ':', 301,
-        ';', 249,
-        '<', 287,
-        '=', 286,
-        '>', 288,
-        '?', 327,
-        '[', 289,
-        ']', 290,
-        '^', 323,
-        '|', 324,
-        '}', 292,
+        '!', 313,
+        '#', 94,
+        '(', 271,
+        '+', 249,
+        '-', 317,
+        '.', 63,
+        '/', 17,
+        '0', 533,
+        '@', 312,
+        '{', 297,
+        '}', 298,
+        '~', 319,
+        '$', 239,
+        '%', 239,
+        '_', 239,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') SKIP(7);
+          lookahead == ' ') SKIP(6);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(535);
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(521);
       END_STATE();
     case 7:
       ADVANCE_MAP(
         '!', 41,
-        '#', 543,
-        '%', 149,
-        '&', 322,
-        '(', 264,
-        ')', 266,
-        '*', 314,
-        '+', 243,
-        ',', 238,
-        '-', 309,
-        '/', 315,
-        ':', 301,
-        ';', 249,
-        '<', 287,
-        '=', 286,
-        '>', 288,
-        '?', 327,
-        '[', 289,
-        ']', 290,
-        '^', 323,
-        '|', 324,
-        '}', 292,
+        '#', 94,
+        '%', 156,
+        '&', 329,
+        '(', 270,
+        ')', 272,
+        '*', 321,
+        '+', 249,
+        ',', 244,
+        '-', 315,
+        '.', 64,
+        '/', 322,
+        ':', 308,
+        ';', 255,
+        '<', 293,
+        '=', 42,
+        '>', 294,
+        '?', 334,
+        '@', 312,
+        ']', 296,
+        '^', 330,
+        '{', 297,
+        '|', 331,
+        '}', 298,
+        '$', 239,
+        '_', 239,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
@@ -2273,47 +2279,57 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') SKIP(7);
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(521);
       END_STATE();
     case 8:
       ADVANCE_MAP(
-        '"', 1,
-        '#', 543,
-        '(', 264,
-        ',', 238,
-        '-', 35,
-        '.', 115,
-        '/', 16,
-        '0', 527,
-        ';', 249,
-        '_', 516,
-        '{', 291,
-        '$', 233,
-        '%', 233,
+        '!', 41,
+        '#', 94,
+        '%', 155,
+        '&', 329,
+        '(', 270,
+        ')', 272,
+        '*', 321,
+        '+', 249,
+        ',', 244,
+        '-', 315,
+        '.', 236,
+        '/', 322,
+        ':', 308,
+        ';', 255,
+        '<', 293,
+        '=', 292,
+        '>', 294,
+        '?', 334,
+        '[', 295,
+        ']', 296,
+        '^', 330,
+        '|', 331,
+        '}', 298,
+        '\t', 8,
+        '\n', 8,
+        '\f', 8,
+        '\r', 8,
+        0x1a, 8,
+        ' ', 8,
       );
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') SKIP(8);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(530);
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
       END_STATE();
     case 9:
       ADVANCE_MAP(
         '"', 1,
-        '#', 543,
-        '(', 264,
-        ',', 238,
-        '-', 33,
-        '.', 177,
-        '/', 16,
-        '0', 524,
-        ';', 249,
-        '$', 233,
-        '%', 233,
-        '_', 233,
+        '#', 94,
+        '(', 270,
+        ',', 244,
+        '-', 35,
+        '.', 119,
+        '/', 17,
+        '0', 536,
+        ';', 255,
+        '_', 523,
+        '{', 297,
+        '$', 239,
+        '%', 239,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
@@ -2321,142 +2337,122 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') SKIP(9);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(526);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(539);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(522);
       END_STATE();
     case 10:
-      if (lookahead == '"') ADVANCE(1);
-      if (lookahead == '#') ADVANCE(543);
-      if (lookahead == '-') ADVANCE(35);
-      if (lookahead == '.') ADVANCE(231);
-      if (lookahead == '/') ADVANCE(16);
-      if (lookahead == '0') ADVANCE(527);
-      if (lookahead == ';') ADVANCE(249);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') SKIP(10);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(530);
-      END_STATE();
-    case 11:
-      if (lookahead == '"') ADVANCE(538);
-      if (lookahead != 0 &&
-          lookahead != ';' &&
-          lookahead != '{' &&
-          lookahead != '}') ADVANCE(11);
-      END_STATE();
-    case 12:
-      if (lookahead == '"') ADVANCE(538);
-      if (lookahead != 0 &&
-          lookahead != '\n') ADVANCE(12);
-      END_STATE();
-    case 13:
-      if (lookahead == '#') ADVANCE(543);
-      if (lookahead == '(') ADVANCE(264);
-      if (lookahead == '.') ADVANCE(57);
-      if (lookahead == '/') ADVANCE(16);
-      if (lookahead == ';') ADVANCE(249);
-      if (lookahead == '_') ADVANCE(516);
-      if (lookahead == '$' ||
-          lookahead == '%') ADVANCE(233);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') SKIP(13);
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
-      END_STATE();
-    case 14:
       ADVANCE_MAP(
-        '#', 543,
-        '-', 33,
-        '.', 63,
-        '/', 16,
-        '0', 524,
-        '@', 305,
-        '{', 291,
-        '}', 292,
-        '$', 233,
-        '%', 233,
-        '_', 233,
+        '"', 1,
+        '#', 94,
+        '(', 270,
+        '-', 35,
+        '.', 237,
+        '/', 17,
+        '0', 536,
+        ';', 255,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') SKIP(14);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(526);
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(514);
+          lookahead == ' ') SKIP(10);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(539);
+      END_STATE();
+    case 11:
+      if (lookahead == '"') ADVANCE(547);
+      if (lookahead != 0 &&
+          lookahead != ';' &&
+          lookahead != '{' &&
+          lookahead != '}') ADVANCE(11);
+      END_STATE();
+    case 12:
+      if (lookahead == '"') ADVANCE(547);
+      if (lookahead != 0 &&
+          lookahead != '\n') ADVANCE(12);
+      END_STATE();
+    case 13:
+      if (lookahead == '"') ADVANCE(552);
+      if (lookahead != 0 &&
+          lookahead != '\n') ADVANCE(13);
+      END_STATE();
+    case 14:
+      if (lookahead == '"') ADVANCE(13);
+      if (lookahead == '\t' ||
+          lookahead == ' ') ADVANCE(14);
       END_STATE();
     case 15:
-      if (lookahead == ')') ADVANCE(313);
+      if (lookahead == '#') ADVANCE(94);
+      if (lookahead == '(') ADVANCE(270);
+      if (lookahead == '.') ADVANCE(57);
+      if (lookahead == '/') ADVANCE(17);
+      if (lookahead == ';') ADVANCE(255);
+      if (lookahead == '_') ADVANCE(523);
+      if (lookahead == '$' ||
+          lookahead == '%') ADVANCE(239);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(15);
+          lookahead == ' ') SKIP(15);
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(522);
       END_STATE();
     case 16:
-      if (lookahead == '*') ADVANCE(542);
-      if (lookahead == '/') ADVANCE(540);
+      if (lookahead == ')') ADVANCE(320);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(16);
       END_STATE();
     case 17:
-      if (lookahead == '*') ADVANCE(19);
-      if (lookahead == '/') ADVANCE(2);
+      if (lookahead == '*') ADVANCE(551);
+      if (lookahead == '/') ADVANCE(549);
       END_STATE();
     case 18:
-      if (lookahead == '*') ADVANCE(18);
-      if (lookahead == '/') ADVANCE(34);
-      if (lookahead != 0) ADVANCE(19);
+      if (lookahead == '*') ADVANCE(20);
+      if (lookahead == '/') ADVANCE(2);
       END_STATE();
     case 19:
-      if (lookahead == '*') ADVANCE(18);
-      if (lookahead != 0) ADVANCE(19);
+      if (lookahead == '*') ADVANCE(19);
+      if (lookahead == '/') ADVANCE(34);
+      if (lookahead != 0) ADVANCE(20);
       END_STATE();
     case 20:
-      if (lookahead == '+') ADVANCE(159);
-      if (lookahead == ',') ADVANCE(89);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(20);
+      if (lookahead == '*') ADVANCE(19);
+      if (lookahead != 0) ADVANCE(20);
       END_STATE();
     case 21:
-      if (lookahead == '+') ADVANCE(159);
-      if (lookahead == ',') ADVANCE(89);
+      if (lookahead == '+') ADVANCE(165);
+      if (lookahead == ',') ADVANCE(91);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(20);
+          lookahead == ' ') ADVANCE(21);
+      END_STATE();
+    case 22:
+      if (lookahead == '+') ADVANCE(165);
+      if (lookahead == ',') ADVANCE(91);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(21);
       if (lookahead == '$' ||
           ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(21);
-      END_STATE();
-    case 22:
-      if (lookahead == ',') ADVANCE(26);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(22);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(22);
       END_STATE();
     case 23:
-      if (lookahead == ',') ADVANCE(82);
+      if (lookahead == ',') ADVANCE(27);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
@@ -2465,7 +2461,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == ' ') ADVANCE(23);
       END_STATE();
     case 24:
-      if (lookahead == ',') ADVANCE(89);
+      if (lookahead == ',') ADVANCE(83);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
@@ -2474,104 +2470,108 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == ' ') ADVANCE(24);
       END_STATE();
     case 25:
-      if (lookahead == ',') ADVANCE(89);
+      if (lookahead == ',') ADVANCE(91);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(24);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(25);
+          lookahead == ' ') ADVANCE(25);
       END_STATE();
     case 26:
-      if (lookahead == '-') ADVANCE(32);
-      if (lookahead == '.') ADVANCE(173);
-      if (lookahead == '0') ADVANCE(293);
+      if (lookahead == ',') ADVANCE(91);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(26);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(295);
+          lookahead == ' ') ADVANCE(25);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(26);
       END_STATE();
     case 27:
-      if (lookahead == '.') ADVANCE(145);
+      if (lookahead == '-') ADVANCE(33);
+      if (lookahead == '.') ADVANCE(179);
+      if (lookahead == '0') ADVANCE(299);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') ADVANCE(27);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(302);
       END_STATE();
     case 28:
-      if (lookahead == '.') ADVANCE(533);
-      if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(142);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(28);
+      if (lookahead == '.') ADVANCE(151);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(28);
       END_STATE();
     case 29:
-      if (lookahead == '.') ADVANCE(232);
+      if (lookahead == '.') ADVANCE(541);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(148);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(29);
+      END_STATE();
+    case 30:
+      if (lookahead == '.') ADVANCE(238);
       if (lookahead == ':') ADVANCE(38);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(29);
-      END_STATE();
-    case 30:
-      if (lookahead == '.') ADVANCE(298);
-      if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(143);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(30);
+          lookahead == ' ') ADVANCE(30);
       END_STATE();
     case 31:
-      if (lookahead == '.') ADVANCE(536);
+      if (lookahead == '.') ADVANCE(305);
       if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(144);
+          lookahead == 'e') ADVANCE(149);
       if (('0' <= lookahead && lookahead <= '9')) ADVANCE(31);
       END_STATE();
     case 32:
-      if (lookahead == '.') ADVANCE(173);
-      if (lookahead == '0') ADVANCE(293);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(295);
+      if (lookahead == '.') ADVANCE(543);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(150);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(32);
       END_STATE();
     case 33:
-      if (lookahead == '.') ADVANCE(176);
-      if (lookahead == '0') ADVANCE(524);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(526);
+      if (lookahead == '.') ADVANCE(179);
+      if (lookahead == '0') ADVANCE(300);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(302);
       END_STATE();
     case 34:
-      if (lookahead == '/') ADVANCE(17);
-      if (lookahead == '}') ADVANCE(241);
+      if (lookahead == '/') ADVANCE(18);
+      if (lookahead == '}') ADVANCE(247);
       if (set_contains(sym_section_directive_character_set_3, 10, lookahead)) ADVANCE(34);
       END_STATE();
     case 35:
-      if (lookahead == '0') ADVANCE(527);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(530);
+      if (lookahead == '0') ADVANCE(536);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(539);
       END_STATE();
     case 36:
-      if (lookahead == '4') ADVANCE(15);
+      if (lookahead == '4') ADVANCE(16);
       END_STATE();
     case 37:
       if (lookahead == '6') ADVANCE(36);
       END_STATE();
     case 38:
-      if (lookahead == ':') ADVANCE(232);
+      if (lookahead == ':') ADVANCE(238);
       END_STATE();
     case 39:
-      if (lookahead == ':') ADVANCE(174);
+      if (lookahead == ':') ADVANCE(180);
       END_STATE();
     case 40:
-      if (lookahead == ':') ADVANCE(174);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(329);
+      if (lookahead == ':') ADVANCE(180);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(336);
       END_STATE();
     case 41:
-      if (lookahead == '=') ADVANCE(321);
+      if (lookahead == '=') ADVANCE(328);
       END_STATE();
     case 42:
-      if (lookahead == '=') ADVANCE(320);
+      if (lookahead == '=') ADVANCE(327);
       END_STATE();
     case 43:
       if (lookahead == '@') ADVANCE(45);
@@ -2583,7 +2583,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
       if (lookahead == 'D') ADVANCE(48);
       END_STATE();
     case 46:
-      if (lookahead == 'F') ADVANCE(251);
+      if (lookahead == 'F') ADVANCE(257);
       END_STATE();
     case 47:
       if (lookahead == 'R') ADVANCE(46);
@@ -2595,521 +2595,484 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
       if (lookahead == '_') ADVANCE(58);
       END_STATE();
     case 50:
-      if (lookahead == '_') ADVANCE(103);
+      if (lookahead == '_') ADVANCE(107);
       END_STATE();
     case 51:
       ADVANCE_MAP(
-        'a', 362,
-        'b', 457,
-        'c', 339,
-        'e', 441,
-        'f', 405,
-        'g', 420,
-        'l', 445,
-        'n', 504,
-        'p', 346,
-        'r', 368,
-        's', 375,
-        't', 338,
-        'v', 377,
-        'w', 381,
+        'a', 369,
+        'b', 464,
+        'c', 346,
+        'e', 448,
+        'f', 412,
+        'g', 427,
+        'l', 452,
+        'n', 511,
+        'p', 353,
+        'r', 375,
+        's', 382,
+        't', 345,
+        'v', 384,
+        'w', 388,
       );
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(533);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(541);
       if (('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('d' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('d' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 52:
-      if (lookahead == 'a') ADVANCE(97);
+      if (lookahead == 'a') ADVANCE(101);
       END_STATE();
     case 53:
       ADVANCE_MAP(
-        'a', 363,
-        'c', 444,
-        'e', 441,
-        'f', 405,
-        'g', 420,
-        'l', 445,
-        'n', 504,
-        'p', 346,
-        'r', 368,
-        's', 375,
-        't', 338,
-        'v', 377,
-        'w', 381,
+        'a', 370,
+        'c', 451,
+        'e', 448,
+        'f', 412,
+        'g', 427,
+        'l', 452,
+        'n', 511,
+        'p', 353,
+        'r', 375,
+        's', 382,
+        't', 345,
+        'v', 384,
+        'w', 388,
       );
       if (('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 54:
-      if (lookahead == 'a') ADVANCE(119);
+      if (lookahead == 'a') ADVANCE(123);
       END_STATE();
     case 55:
-      if (lookahead == 'a') ADVANCE(91);
+      if (lookahead == 'a') ADVANCE(93);
       END_STATE();
     case 56:
-      if (lookahead == 'a') ADVANCE(424);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(533);
+      if (lookahead == 'a') ADVANCE(431);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(541);
       if (('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 57:
-      if (lookahead == 'a') ADVANCE(424);
+      if (lookahead == 'a') ADVANCE(431);
       if (('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 58:
-      if (lookahead == 'a') ADVANCE(124);
+      if (lookahead == 'a') ADVANCE(128);
       END_STATE();
     case 59:
-      if (lookahead == 'a') ADVANCE(98);
+      if (lookahead == 'a') ADVANCE(100);
       END_STATE();
     case 60:
-      if (lookahead == 'a') ADVANCE(92);
+      if (lookahead == 'a') ADVANCE(95);
       END_STATE();
     case 61:
-      if (lookahead == 'a') ADVANCE(118);
+      if (lookahead == 'a') ADVANCE(122);
       END_STATE();
     case 62:
-      if (lookahead == 'a') ADVANCE(93);
+      if (lookahead == 'a') ADVANCE(96);
       END_STATE();
     case 63:
       ADVANCE_MAP(
-        'a', 425,
-        'b', 457,
-        'c', 340,
-        'e', 506,
-        'f', 501,
-        'g', 420,
-        'l', 445,
-        'p', 346,
-        'r', 368,
-        's', 399,
-        't', 338,
-        'v', 401,
-        'w', 381,
+        'a', 432,
+        'b', 464,
+        'c', 347,
+        'e', 513,
+        'f', 508,
+        'g', 427,
+        'l', 452,
+        'p', 353,
+        'r', 375,
+        's', 406,
+        't', 345,
+        'v', 408,
+        'w', 388,
       );
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(536);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(543);
       if (('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('d' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('d' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 64:
       ADVANCE_MAP(
-        'a', 425,
-        'c', 454,
-        'e', 506,
-        'f', 501,
-        'g', 420,
-        'l', 445,
-        'p', 346,
-        'r', 368,
-        's', 399,
-        't', 338,
-        'v', 401,
-        'w', 381,
+        'a', 432,
+        'c', 461,
+        'e', 513,
+        'f', 508,
+        'g', 427,
+        'l', 452,
+        'p', 353,
+        'r', 375,
+        's', 406,
+        't', 345,
+        'v', 408,
+        'w', 388,
       );
       if (('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 65:
-      if (lookahead == 'b') ADVANCE(96);
+      if (lookahead == 'b') ADVANCE(98);
       END_STATE();
     case 66:
       if (lookahead == 'b') ADVANCE(62);
       END_STATE();
     case 67:
-      if (lookahead == 'c') ADVANCE(122);
+      if (lookahead == 'c') ADVANCE(127);
       END_STATE();
     case 68:
-      if (lookahead == 'c') ADVANCE(254);
+      if (lookahead == 'c') ADVANCE(260);
       END_STATE();
     case 69:
       ADVANCE_MAP(
-        'c', 110,
-        'e', 109,
-        'f', 128,
-        'g', 95,
-        'l', 113,
+        'c', 114,
+        'e', 113,
+        'f', 132,
+        'g', 97,
+        'l', 116,
         'p', 54,
         'r', 75,
-        's', 85,
+        's', 86,
         't', 76,
-        'v', 87,
-        'w', 81,
+        'v', 89,
+        'w', 82,
       );
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(536);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(543);
       END_STATE();
     case 70:
       if (lookahead == 'c') ADVANCE(60);
       END_STATE();
     case 71:
-      if (lookahead == 'd') ADVANCE(275);
+      if (lookahead == 'd') ADVANCE(281);
       END_STATE();
     case 72:
       if (lookahead == 'd') ADVANCE(49);
       END_STATE();
     case 73:
-      if (lookahead == 'e') ADVANCE(155);
+      if (lookahead == 'e') ADVANCE(161);
       END_STATE();
     case 74:
       if (lookahead == 'e') ADVANCE(72);
       END_STATE();
     case 75:
-      if (lookahead == 'e') ADVANCE(83);
-      END_STATE();
-    case 76:
-      if (lookahead == 'e') ADVANCE(129);
-      END_STATE();
-    case 77:
-      if (lookahead == 'e') ADVANCE(258);
-      END_STATE();
-    case 78:
-      if (lookahead == 'e') ADVANCE(71);
-      END_STATE();
-    case 79:
       if (lookahead == 'e') ADVANCE(84);
       END_STATE();
+    case 76:
+      if (lookahead == 'e') ADVANCE(133);
+      END_STATE();
+    case 77:
+      if (lookahead == 'e') ADVANCE(264);
+      END_STATE();
+    case 78:
+      if (lookahead == 'e') ADVANCE(147);
+      END_STATE();
+    case 79:
+      if (lookahead == 'e') ADVANCE(71);
+      END_STATE();
     case 80:
-      if (lookahead == 'e') ADVANCE(117);
+      if (lookahead == 'e') ADVANCE(85);
       END_STATE();
     case 81:
-      if (lookahead == 'e') ADVANCE(55);
+      if (lookahead == 'e') ADVANCE(121);
       END_STATE();
     case 82:
-      if (lookahead == 'f') ADVANCE(127);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(82);
+      if (lookahead == 'e') ADVANCE(55);
       END_STATE();
     case 83:
-      if (lookahead == 'g') ADVANCE(269);
+      if (lookahead == 'f') ADVANCE(131);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(83);
       END_STATE();
     case 84:
-      if (lookahead == 'g') ADVANCE(271);
+      if (lookahead == 'g') ADVANCE(275);
       END_STATE();
     case 85:
-      if (lookahead == 'h') ADVANCE(61);
-      if (lookahead == 'r') ADVANCE(79);
+      if (lookahead == 'g') ADVANCE(277);
       END_STATE();
     case 86:
-      if (lookahead == 'i') ADVANCE(112);
+      if (lookahead == 'h') ADVANCE(61);
+      if (lookahead == 'r') ADVANCE(80);
       END_STATE();
     case 87:
-      if (lookahead == 'i') ADVANCE(120);
+      if (lookahead == 'i') ADVANCE(104);
       END_STATE();
     case 88:
-      if (lookahead == 'i') ADVANCE(65);
+      if (lookahead == 'i') ADVANCE(117);
       END_STATE();
     case 89:
-      if (lookahead == 'i') ADVANCE(104);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(89);
+      if (lookahead == 'i') ADVANCE(124);
       END_STATE();
     case 90:
-      if (lookahead == 'i') ADVANCE(107);
+      if (lookahead == 'i') ADVANCE(65);
       END_STATE();
     case 91:
-      if (lookahead == 'k') ADVANCE(260);
+      if (lookahead == 'i') ADVANCE(108);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(91);
       END_STATE();
     case 92:
-      if (lookahead == 'l') ADVANCE(273);
+      if (lookahead == 'i') ADVANCE(111);
       END_STATE();
     case 93:
-      if (lookahead == 'l') ADVANCE(277);
+      if (lookahead == 'k') ADVANCE(266);
       END_STATE();
     case 94:
-      if (lookahead == 'l') ADVANCE(90);
+      if (lookahead == 'l') ADVANCE(87);
+      if (lookahead == '\t' ||
+          lookahead == ' ') ADVANCE(94);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(146);
       END_STATE();
     case 95:
-      if (lookahead == 'l') ADVANCE(111);
+      if (lookahead == 'l') ADVANCE(279);
       END_STATE();
     case 96:
-      if (lookahead == 'l') ADVANCE(77);
+      if (lookahead == 'l') ADVANCE(283);
       END_STATE();
     case 97:
-      if (lookahead == 'm') ADVANCE(73);
+      if (lookahead == 'l') ADVANCE(115);
       END_STATE();
     case 98:
-      if (lookahead == 'm') ADVANCE(267);
+      if (lookahead == 'l') ADVANCE(77);
       END_STATE();
     case 99:
-      if (lookahead == 'm') ADVANCE(100);
-      if (lookahead == 'n') ADVANCE(121);
+      if (lookahead == 'l') ADVANCE(92);
       END_STATE();
     case 100:
-      if (lookahead == 'm') ADVANCE(114);
+      if (lookahead == 'm') ADVANCE(273);
       END_STATE();
     case 101:
-      if (lookahead == 'n') ADVANCE(67);
+      if (lookahead == 'm') ADVANCE(73);
       END_STATE();
     case 102:
-      if (lookahead == 'n') ADVANCE(50);
+      if (lookahead == 'm') ADVANCE(103);
+      if (lookahead == 'n') ADVANCE(125);
       END_STATE();
     case 103:
-      if (lookahead == 'n') ADVANCE(52);
+      if (lookahead == 'm') ADVANCE(118);
       END_STATE();
     case 104:
-      if (lookahead == 'n') ADVANCE(94);
+      if (lookahead == 'n') ADVANCE(78);
       END_STATE();
     case 105:
-      if (lookahead == 'n') ADVANCE(262);
+      if (lookahead == 'n') ADVANCE(67);
       END_STATE();
     case 106:
-      if (lookahead == 'n') ADVANCE(256);
+      if (lookahead == 'n') ADVANCE(50);
       END_STATE();
     case 107:
-      if (lookahead == 'n') ADVANCE(74);
+      if (lookahead == 'n') ADVANCE(52);
       END_STATE();
     case 108:
-      if (lookahead == 'n') ADVANCE(68);
+      if (lookahead == 'n') ADVANCE(99);
       END_STATE();
     case 109:
-      if (lookahead == 'n') ADVANCE(125);
-      if (lookahead == 'x') ADVANCE(126);
+      if (lookahead == 'n') ADVANCE(268);
       END_STATE();
     case 110:
-      if (lookahead == 'o') ADVANCE(99);
+      if (lookahead == 'n') ADVANCE(262);
       END_STATE();
     case 111:
-      if (lookahead == 'o') ADVANCE(66);
+      if (lookahead == 'n') ADVANCE(74);
       END_STATE();
     case 112:
-      if (lookahead == 'o') ADVANCE(102);
+      if (lookahead == 'n') ADVANCE(68);
       END_STATE();
     case 113:
-      if (lookahead == 'o') ADVANCE(70);
+      if (lookahead == 'n') ADVANCE(129);
+      if (lookahead == 'x') ADVANCE(130);
       END_STATE();
     case 114:
-      if (lookahead == 'o') ADVANCE(105);
+      if (lookahead == 'o') ADVANCE(102);
       END_STATE();
     case 115:
-      if (lookahead == 'p') ADVANCE(459);
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      if (lookahead == 'o') ADVANCE(66);
       END_STATE();
     case 116:
-      if (lookahead == 'r') ADVANCE(130);
+      if (lookahead == 'o') ADVANCE(70);
       END_STATE();
     case 117:
-      if (lookahead == 'r') ADVANCE(106);
+      if (lookahead == 'o') ADVANCE(106);
       END_STATE();
     case 118:
-      if (lookahead == 'r') ADVANCE(78);
+      if (lookahead == 'o') ADVANCE(109);
       END_STATE();
     case 119:
-      if (lookahead == 'r') ADVANCE(59);
+      if (lookahead == 'p') ADVANCE(466);
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 120:
-      if (lookahead == 's') ADVANCE(88);
+      if (lookahead == 'r') ADVANCE(134);
       END_STATE();
     case 121:
-      if (lookahead == 's') ADVANCE(123);
+      if (lookahead == 'r') ADVANCE(110);
       END_STATE();
     case 122:
-      if (lookahead == 't') ADVANCE(86);
+      if (lookahead == 'r') ADVANCE(79);
       END_STATE();
     case 123:
-      if (lookahead == 't') ADVANCE(281);
+      if (lookahead == 'r') ADVANCE(59);
       END_STATE();
     case 124:
-      if (lookahead == 't') ADVANCE(169);
+      if (lookahead == 's') ADVANCE(90);
       END_STATE();
     case 125:
-      if (lookahead == 't') ADVANCE(116);
+      if (lookahead == 's') ADVANCE(126);
       END_STATE();
     case 126:
-      if (lookahead == 't') ADVANCE(80);
+      if (lookahead == 't') ADVANCE(287);
       END_STATE();
     case 127:
-      if (lookahead == 'u') ADVANCE(101);
+      if (lookahead == 't') ADVANCE(88);
       END_STATE();
     case 128:
-      if (lookahead == 'u') ADVANCE(108);
+      if (lookahead == 't') ADVANCE(175);
       END_STATE();
     case 129:
-      if (lookahead == 'x') ADVANCE(279);
+      if (lookahead == 't') ADVANCE(120);
       END_STATE();
     case 130:
-      if (lookahead == 'y') ADVANCE(252);
+      if (lookahead == 't') ADVANCE(81);
       END_STATE();
     case 131:
-      if (lookahead == '{') ADVANCE(34);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(131);
+      if (lookahead == 'u') ADVANCE(105);
       END_STATE();
     case 132:
+      if (lookahead == 'u') ADVANCE(112);
+      END_STATE();
+    case 133:
+      if (lookahead == 'x') ADVANCE(285);
+      END_STATE();
+    case 134:
+      if (lookahead == 'y') ADVANCE(258);
+      END_STATE();
+    case 135:
       if (lookahead == '{') ADVANCE(34);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(131);
+          lookahead == ' ') ADVANCE(135);
+      END_STATE();
+    case 136:
+      if (lookahead == '{') ADVANCE(34);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(135);
       if (lookahead == '$' ||
           lookahead == '.' ||
           ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(132);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(136);
       END_STATE();
-    case 133:
-      if (lookahead == '{') ADVANCE(135);
+    case 137:
+      if (lookahead == '{') ADVANCE(139);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(133);
-      END_STATE();
-    case 134:
-      if (lookahead == '{') ADVANCE(141);
-      if (lookahead == '}') ADVANCE(140);
-      if (lookahead != 0) ADVANCE(134);
-      END_STATE();
-    case 135:
-      if (lookahead == '{') ADVANCE(136);
-      if (lookahead == '}') ADVANCE(247);
-      if (lookahead != 0) ADVANCE(135);
-      END_STATE();
-    case 136:
-      if (lookahead == '{') ADVANCE(137);
-      if (lookahead == '}') ADVANCE(135);
-      if (lookahead != 0) ADVANCE(136);
-      END_STATE();
-    case 137:
-      if (lookahead == '{') ADVANCE(138);
-      if (lookahead == '}') ADVANCE(136);
-      if (lookahead != 0) ADVANCE(137);
+          lookahead == ' ') ADVANCE(137);
       END_STATE();
     case 138:
-      if (lookahead == '{') ADVANCE(139);
-      if (lookahead == '}') ADVANCE(137);
+      if (lookahead == '{') ADVANCE(145);
+      if (lookahead == '}') ADVANCE(144);
       if (lookahead != 0) ADVANCE(138);
       END_STATE();
     case 139:
       if (lookahead == '{') ADVANCE(140);
-      if (lookahead == '}') ADVANCE(138);
+      if (lookahead == '}') ADVANCE(253);
       if (lookahead != 0) ADVANCE(139);
       END_STATE();
     case 140:
-      if (lookahead == '{') ADVANCE(134);
+      if (lookahead == '{') ADVANCE(141);
       if (lookahead == '}') ADVANCE(139);
       if (lookahead != 0) ADVANCE(140);
       END_STATE();
     case 141:
-      if (lookahead == '}') ADVANCE(134);
-      if (lookahead != 0 &&
-          lookahead != '{') ADVANCE(141);
+      if (lookahead == '{') ADVANCE(142);
+      if (lookahead == '}') ADVANCE(140);
+      if (lookahead != 0) ADVANCE(141);
       END_STATE();
     case 142:
-      if (lookahead == '+' ||
-          lookahead == '-') ADVANCE(172);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(535);
+      if (lookahead == '{') ADVANCE(143);
+      if (lookahead == '}') ADVANCE(141);
+      if (lookahead != 0) ADVANCE(142);
       END_STATE();
     case 143:
-      if (lookahead == '+' ||
-          lookahead == '-') ADVANCE(175);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(300);
+      if (lookahead == '{') ADVANCE(144);
+      if (lookahead == '}') ADVANCE(142);
+      if (lookahead != 0) ADVANCE(143);
       END_STATE();
     case 144:
-      if (lookahead == '+' ||
-          lookahead == '-') ADVANCE(178);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(537);
+      if (lookahead == '{') ADVANCE(138);
+      if (lookahead == '}') ADVANCE(143);
+      if (lookahead != 0) ADVANCE(144);
       END_STATE();
     case 145:
+      if (lookahead == '}') ADVANCE(138);
+      if (lookahead != 0 &&
+          lookahead != '{') ADVANCE(145);
+      END_STATE();
+    case 146:
+      if (lookahead == '\t' ||
+          lookahead == ' ') ADVANCE(14);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(146);
+      END_STATE();
+    case 147:
+      if (lookahead == '\t' ||
+          lookahead == ' ') ADVANCE(147);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(146);
+      END_STATE();
+    case 148:
+      if (lookahead == '+' ||
+          lookahead == '-') ADVANCE(178);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(542);
+      END_STATE();
+    case 149:
+      if (lookahead == '+' ||
+          lookahead == '-') ADVANCE(181);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(307);
+      END_STATE();
+    case 150:
+      if (lookahead == '+' ||
+          lookahead == '-') ADVANCE(184);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(544);
+      END_STATE();
+    case 151:
       if (lookahead == 's' ||
           lookahead == 'u') ADVANCE(37);
       END_STATE();
-    case 146:
-      if (lookahead == '0' ||
-          lookahead == '1') ADVANCE(521);
-      END_STATE();
-    case 147:
-      if (lookahead == '0' ||
-          lookahead == '1') ADVANCE(296);
-      END_STATE();
-    case 148:
-      if (lookahead == '0' ||
-          lookahead == '1') ADVANCE(528);
-      END_STATE();
-    case 149:
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(328);
-      END_STATE();
-    case 150:
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(328);
-      if (lookahead == '$' ||
-          ('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
-      END_STATE();
-    case 151:
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(151);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(163);
-      END_STATE();
     case 152:
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(152);
-      if (lookahead == '$' ||
-          lookahead == '%' ||
-          lookahead == '.' ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(132);
+      if (lookahead == '0' ||
+          lookahead == '1') ADVANCE(529);
       END_STATE();
     case 153:
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(153);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(244);
+      if (lookahead == '0' ||
+          lookahead == '1') ADVANCE(303);
       END_STATE();
     case 154:
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(153);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(154);
+      if (lookahead == '0' ||
+          lookahead == '1') ADVANCE(537);
       END_STATE();
     case 155:
       if (lookahead == '\t' ||
@@ -3117,7 +3080,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(156);
+          lookahead == ' ') ADVANCE(335);
       END_STATE();
     case 156:
       if (lookahead == '\t' ||
@@ -3125,13 +3088,12 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(156);
+          lookahead == ' ') ADVANCE(335);
       if (lookahead == '$' ||
-          lookahead == '%' ||
-          lookahead == '.' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(21);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(522);
       END_STATE();
     case 157:
       if (lookahead == '\t' ||
@@ -3140,7 +3102,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') ADVANCE(157);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(246);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(169);
       END_STATE();
     case 158:
       if (lookahead == '\t' ||
@@ -3148,8 +3110,13 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(157);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(158);
+          lookahead == ' ') ADVANCE(158);
+      if (lookahead == '$' ||
+          lookahead == '%' ||
+          lookahead == '.' ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(136);
       END_STATE();
     case 159:
       if (lookahead == '\t' ||
@@ -3158,7 +3125,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') ADVANCE(159);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(25);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(250);
       END_STATE();
     case 160:
       if (lookahead == '\t' ||
@@ -3166,8 +3133,8 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(160);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(245);
+          lookahead == ' ') ADVANCE(159);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(160);
       END_STATE();
     case 161:
       if (lookahead == '\t' ||
@@ -3175,8 +3142,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(160);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(161);
+          lookahead == ' ') ADVANCE(162);
       END_STATE();
     case 162:
       if (lookahead == '\t' ||
@@ -3185,7 +3151,12 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') ADVANCE(162);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(154);
+      if (lookahead == '$' ||
+          lookahead == '%' ||
+          lookahead == '.' ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(22);
       END_STATE();
     case 163:
       if (lookahead == '\t' ||
@@ -3193,8 +3164,8 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(162);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(163);
+          lookahead == ' ') ADVANCE(163);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(252);
       END_STATE();
     case 164:
       if (lookahead == '\t' ||
@@ -3202,8 +3173,8 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(164);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(158);
+          lookahead == ' ') ADVANCE(163);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(164);
       END_STATE();
     case 165:
       if (lookahead == '\t' ||
@@ -3211,8 +3182,8 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(164);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(165);
+          lookahead == ' ') ADVANCE(165);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(26);
       END_STATE();
     case 166:
       if (lookahead == '\t' ||
@@ -3221,7 +3192,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') ADVANCE(166);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(161);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(251);
       END_STATE();
     case 167:
       if (lookahead == '\t' ||
@@ -3239,7 +3210,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') ADVANCE(168);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(165);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(160);
       END_STATE();
     case 169:
       if (lookahead == '\t' ||
@@ -3247,7 +3218,8 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(170);
+          lookahead == ' ') ADVANCE(168);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(169);
       END_STATE();
     case 170:
       if (lookahead == '\t' ||
@@ -3256,97 +3228,120 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') ADVANCE(170);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(167);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(164);
       END_STATE();
     case 171:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(533);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(170);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(171);
       END_STATE();
     case 172:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(535);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(172);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(167);
       END_STATE();
     case 173:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(298);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(172);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(173);
       END_STATE();
     case 174:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(331);
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(330);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(174);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(171);
       END_STATE();
     case 175:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(300);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(176);
       END_STATE();
     case 176:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(536);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(176);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(173);
       END_STATE();
     case 177:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(536);
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(541);
       END_STATE();
     case 178:
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(537);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(542);
       END_STATE();
     case 179:
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(522);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(305);
       END_STATE();
     case 180:
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(299);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(338);
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(337);
       END_STATE();
     case 181:
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(297);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(307);
       END_STATE();
     case 182:
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(534);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(543);
       END_STATE();
     case 183:
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(531);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(543);
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 184:
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(532);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(544);
       END_STATE();
     case 185:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(182);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(530);
       END_STATE();
     case 186:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(180);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(306);
       END_STATE();
     case 187:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(184);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(304);
       END_STATE();
     case 188:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(185);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(546);
       END_STATE();
     case 189:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(186);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(540);
       END_STATE();
     case 190:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(187);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(545);
       END_STATE();
     case 191:
       if (('0' <= lookahead && lookahead <= '9') ||
@@ -3356,7 +3351,7 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
     case 192:
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(189);
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(186);
       END_STATE();
     case 193:
       if (('0' <= lookahead && lookahead <= '9') ||
@@ -3544,2393 +3539,2695 @@ static bool ts_lex(TSLexer *lexer, TSStateId state) {
           ('a' <= lookahead && lookahead <= 'f')) ADVANCE(226);
       END_STATE();
     case 230:
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(308);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(227);
       END_STATE();
     case 231:
-      if (('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(228);
       END_STATE();
     case 232:
       if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(330);
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(229);
       END_STATE();
     case 233:
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(230);
+      END_STATE();
+    case 234:
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(231);
+      END_STATE();
+    case 235:
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(232);
+      END_STATE();
+    case 236:
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(318);
+      END_STATE();
+    case 237:
+      if (('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 238:
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(337);
+      END_STATE();
+    case 239:
       if (lookahead == '$' ||
           ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(522);
       END_STATE();
-    case 234:
-      if (eof) ADVANCE(235);
+    case 240:
+      if (eof) ADVANCE(241);
       ADVANCE_MAP(
-        '!', 306,
+        '!', 313,
         '"', 1,
-        '#', 543,
-        '(', 264,
-        ')', 266,
-        ',', 238,
+        '#', 94,
+        '(', 270,
+        ')', 272,
+        ',', 244,
         '-', 35,
         '.', 53,
-        '/', 16,
-        '0', 527,
-        ';', 249,
+        '/', 17,
+        '0', 536,
+        ';', 255,
         '@', 43,
-        '_', 516,
-        '{', 291,
-        '$', 233,
-        '%', 233,
+        '_', 523,
+        '{', 297,
+        '$', 239,
+        '%', 239,
       );
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') SKIP(234);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(530);
+          lookahead == ' ') SKIP(240);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(539);
       if (('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
-      END_STATE();
-    case 235:
-      ACCEPT_TOKEN(ts_builtin_sym_end);
-      END_STATE();
-    case 236:
-      ACCEPT_TOKEN(anon_sym_DOTversion);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 237:
-      ACCEPT_TOKEN(anon_sym_DOTtarget);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 238:
-      ACCEPT_TOKEN(anon_sym_COMMA);
-      END_STATE();
-    case 239:
-      ACCEPT_TOKEN(anon_sym_DOTaddress_size);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 240:
-      ACCEPT_TOKEN(anon_sym_DOTfile);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(522);
       END_STATE();
     case 241:
-      ACCEPT_TOKEN(sym_section_directive);
+      ACCEPT_TOKEN(ts_builtin_sym_end);
       END_STATE();
     case 242:
+      ACCEPT_TOKEN(anon_sym_DOTversion);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 243:
+      ACCEPT_TOKEN(anon_sym_DOTtarget);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 244:
+      ACCEPT_TOKEN(anon_sym_COMMA);
+      END_STATE();
+    case 245:
+      ACCEPT_TOKEN(anon_sym_DOTaddress_size);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 246:
+      ACCEPT_TOKEN(anon_sym_DOTfile);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 247:
+      ACCEPT_TOKEN(sym_section_directive);
+      END_STATE();
+    case 248:
       ACCEPT_TOKEN(anon_sym_DOTloc);
-      if (lookahead == '_') ADVANCE(415);
-      if (lookahead == 'a') ADVANCE(418);
+      if (lookahead == '_') ADVANCE(422);
+      if (lookahead == 'a') ADVANCE(425);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(151);
-      if (('0' <= lookahead && lookahead <= '9') ||
+          lookahead == ' ') ADVANCE(157);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
-    case 243:
+    case 249:
       ACCEPT_TOKEN(anon_sym_PLUS);
       END_STATE();
-    case 244:
+    case 250:
       ACCEPT_TOKEN(sym__location);
-      if (lookahead == ',') ADVANCE(82);
+      if (lookahead == ',') ADVANCE(83);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(24);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(250);
+      END_STATE();
+    case 251:
+      ACCEPT_TOKEN(sym__location);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(251);
+      END_STATE();
+    case 252:
+      ACCEPT_TOKEN(sym_loc_intermediate_directive);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(252);
+      END_STATE();
+    case 253:
+      ACCEPT_TOKEN(sym_source_section_directive);
+      END_STATE();
+    case 254:
+      ACCEPT_TOKEN(anon_sym_DOTpragma);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 255:
+      ACCEPT_TOKEN(anon_sym_SEMI);
+      END_STATE();
+    case 256:
+      ACCEPT_TOKEN(anon_sym_DOTalias);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 257:
+      ACCEPT_TOKEN(aux_sym_directive_token1);
+      if (lookahead != 0 &&
+          lookahead != '\n') ADVANCE(257);
+      END_STATE();
+    case 258:
+      ACCEPT_TOKEN(anon_sym_DOTentry);
+      END_STATE();
+    case 259:
+      ACCEPT_TOKEN(anon_sym_DOTentry);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 260:
+      ACCEPT_TOKEN(anon_sym_DOTfunc);
+      END_STATE();
+    case 261:
+      ACCEPT_TOKEN(anon_sym_DOTfunc);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 262:
+      ACCEPT_TOKEN(anon_sym_DOTextern);
+      END_STATE();
+    case 263:
+      ACCEPT_TOKEN(anon_sym_DOTextern);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 264:
+      ACCEPT_TOKEN(anon_sym_DOTvisible);
+      END_STATE();
+    case 265:
+      ACCEPT_TOKEN(anon_sym_DOTvisible);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 266:
+      ACCEPT_TOKEN(anon_sym_DOTweak);
+      END_STATE();
+    case 267:
+      ACCEPT_TOKEN(anon_sym_DOTweak);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 268:
+      ACCEPT_TOKEN(anon_sym_DOTcommon);
+      END_STATE();
+    case 269:
+      ACCEPT_TOKEN(anon_sym_DOTcommon);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 270:
+      ACCEPT_TOKEN(anon_sym_LPAREN);
+      END_STATE();
+    case 271:
+      ACCEPT_TOKEN(anon_sym_LPAREN);
+      if (lookahead == '.') ADVANCE(151);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(28);
+      END_STATE();
+    case 272:
+      ACCEPT_TOKEN(anon_sym_RPAREN);
+      END_STATE();
+    case 273:
+      ACCEPT_TOKEN(anon_sym_DOTparam);
+      END_STATE();
+    case 274:
+      ACCEPT_TOKEN(anon_sym_DOTparam);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 275:
+      ACCEPT_TOKEN(anon_sym_DOTreg);
+      END_STATE();
+    case 276:
+      ACCEPT_TOKEN(anon_sym_DOTreg);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 277:
+      ACCEPT_TOKEN(anon_sym_DOTsreg);
+      END_STATE();
+    case 278:
+      ACCEPT_TOKEN(anon_sym_DOTsreg);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 279:
+      ACCEPT_TOKEN(anon_sym_DOTlocal);
+      END_STATE();
+    case 280:
+      ACCEPT_TOKEN(anon_sym_DOTlocal);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 281:
+      ACCEPT_TOKEN(anon_sym_DOTshared);
+      END_STATE();
+    case 282:
+      ACCEPT_TOKEN(anon_sym_DOTshared);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 283:
+      ACCEPT_TOKEN(anon_sym_DOTglobal);
+      END_STATE();
+    case 284:
+      ACCEPT_TOKEN(anon_sym_DOTglobal);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 285:
+      ACCEPT_TOKEN(anon_sym_DOTtex);
+      END_STATE();
+    case 286:
+      ACCEPT_TOKEN(anon_sym_DOTtex);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 287:
+      ACCEPT_TOKEN(anon_sym_DOTconst);
+      END_STATE();
+    case 288:
+      ACCEPT_TOKEN(anon_sym_DOTconst);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 289:
+      ACCEPT_TOKEN(anon_sym_DOTalign);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 290:
+      ACCEPT_TOKEN(anon_sym_DOTattribute);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 291:
+      ACCEPT_TOKEN(anon_sym_EQ);
+      END_STATE();
+    case 292:
+      ACCEPT_TOKEN(anon_sym_EQ);
+      if (lookahead == '=') ADVANCE(327);
+      END_STATE();
+    case 293:
+      ACCEPT_TOKEN(anon_sym_LT);
+      if (lookahead == '<') ADVANCE(323);
+      if (lookahead == '=') ADVANCE(325);
+      END_STATE();
+    case 294:
+      ACCEPT_TOKEN(anon_sym_GT);
+      if (lookahead == '=') ADVANCE(326);
+      if (lookahead == '>') ADVANCE(324);
+      END_STATE();
+    case 295:
+      ACCEPT_TOKEN(anon_sym_LBRACK);
+      END_STATE();
+    case 296:
+      ACCEPT_TOKEN(anon_sym_RBRACK);
+      END_STATE();
+    case 297:
+      ACCEPT_TOKEN(anon_sym_LBRACE);
+      END_STATE();
+    case 298:
+      ACCEPT_TOKEN(anon_sym_RBRACE);
+      END_STATE();
+    case 299:
+      ACCEPT_TOKEN(sym_data);
+      ADVANCE_MAP(
+        ',', 27,
+        '.', 305,
+        'U', 306,
+        'B', 153,
+        'b', 153,
+        'D', 234,
+        'd', 234,
+        'E', 149,
+        'e', 149,
+        'F', 210,
+        'f', 210,
+        'X', 187,
+        'x', 187,
+        '8', 31,
+        '9', 31,
+        '\t', 23,
+        '\n', 23,
+        '\f', 23,
+        '\r', 23,
+        0x1a, 23,
+        ' ', 23,
+      );
+      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(301);
+      END_STATE();
+    case 300:
+      ACCEPT_TOKEN(sym_data);
+      ADVANCE_MAP(
+        ',', 27,
+        '.', 305,
+        'U', 306,
+        'B', 153,
+        'b', 153,
+        'E', 149,
+        'e', 149,
+        'X', 187,
+        'x', 187,
+        '8', 31,
+        '9', 31,
+        '\t', 23,
+        '\n', 23,
+        '\f', 23,
+        '\r', 23,
+        0x1a, 23,
+        ' ', 23,
+      );
+      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(301);
+      END_STATE();
+    case 301:
+      ACCEPT_TOKEN(sym_data);
+      ADVANCE_MAP(
+        ',', 27,
+        '.', 305,
+        'U', 306,
+        'E', 149,
+        'e', 149,
+        '8', 31,
+        '9', 31,
+        '\t', 23,
+        '\n', 23,
+        '\f', 23,
+        '\r', 23,
+        0x1a, 23,
+        ' ', 23,
+      );
+      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(301);
+      END_STATE();
+    case 302:
+      ACCEPT_TOKEN(sym_data);
+      ADVANCE_MAP(
+        ',', 27,
+        '.', 305,
+        'U', 306,
+        'E', 149,
+        'e', 149,
+        '\t', 23,
+        '\n', 23,
+        '\f', 23,
+        '\r', 23,
+        0x1a, 23,
+        ' ', 23,
+      );
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(302);
+      END_STATE();
+    case 303:
+      ACCEPT_TOKEN(sym_data);
+      if (lookahead == ',') ADVANCE(27);
+      if (lookahead == 'U') ADVANCE(306);
+      if (lookahead == '0' ||
+          lookahead == '1') ADVANCE(303);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
           lookahead == ' ') ADVANCE(23);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(244);
-      END_STATE();
-    case 245:
-      ACCEPT_TOKEN(sym__location);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(245);
-      END_STATE();
-    case 246:
-      ACCEPT_TOKEN(sym_loc_intermediate_directive);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(246);
-      END_STATE();
-    case 247:
-      ACCEPT_TOKEN(sym_source_section_directive);
-      END_STATE();
-    case 248:
-      ACCEPT_TOKEN(anon_sym_DOTpragma);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 249:
-      ACCEPT_TOKEN(anon_sym_SEMI);
-      END_STATE();
-    case 250:
-      ACCEPT_TOKEN(anon_sym_DOTalias);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 251:
-      ACCEPT_TOKEN(aux_sym_directive_token1);
-      if (lookahead != 0 &&
-          lookahead != '\n') ADVANCE(251);
-      END_STATE();
-    case 252:
-      ACCEPT_TOKEN(anon_sym_DOTentry);
-      END_STATE();
-    case 253:
-      ACCEPT_TOKEN(anon_sym_DOTentry);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 254:
-      ACCEPT_TOKEN(anon_sym_DOTfunc);
-      END_STATE();
-    case 255:
-      ACCEPT_TOKEN(anon_sym_DOTfunc);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 256:
-      ACCEPT_TOKEN(anon_sym_DOTextern);
-      END_STATE();
-    case 257:
-      ACCEPT_TOKEN(anon_sym_DOTextern);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 258:
-      ACCEPT_TOKEN(anon_sym_DOTvisible);
-      END_STATE();
-    case 259:
-      ACCEPT_TOKEN(anon_sym_DOTvisible);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 260:
-      ACCEPT_TOKEN(anon_sym_DOTweak);
-      END_STATE();
-    case 261:
-      ACCEPT_TOKEN(anon_sym_DOTweak);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 262:
-      ACCEPT_TOKEN(anon_sym_DOTcommon);
-      END_STATE();
-    case 263:
-      ACCEPT_TOKEN(anon_sym_DOTcommon);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 264:
-      ACCEPT_TOKEN(anon_sym_LPAREN);
-      END_STATE();
-    case 265:
-      ACCEPT_TOKEN(anon_sym_LPAREN);
-      if (lookahead == '.') ADVANCE(145);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(27);
-      END_STATE();
-    case 266:
-      ACCEPT_TOKEN(anon_sym_RPAREN);
-      END_STATE();
-    case 267:
-      ACCEPT_TOKEN(anon_sym_DOTparam);
-      END_STATE();
-    case 268:
-      ACCEPT_TOKEN(anon_sym_DOTparam);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 269:
-      ACCEPT_TOKEN(anon_sym_DOTreg);
-      END_STATE();
-    case 270:
-      ACCEPT_TOKEN(anon_sym_DOTreg);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 271:
-      ACCEPT_TOKEN(anon_sym_DOTsreg);
-      END_STATE();
-    case 272:
-      ACCEPT_TOKEN(anon_sym_DOTsreg);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 273:
-      ACCEPT_TOKEN(anon_sym_DOTlocal);
-      END_STATE();
-    case 274:
-      ACCEPT_TOKEN(anon_sym_DOTlocal);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 275:
-      ACCEPT_TOKEN(anon_sym_DOTshared);
-      END_STATE();
-    case 276:
-      ACCEPT_TOKEN(anon_sym_DOTshared);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 277:
-      ACCEPT_TOKEN(anon_sym_DOTglobal);
-      END_STATE();
-    case 278:
-      ACCEPT_TOKEN(anon_sym_DOTglobal);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 279:
-      ACCEPT_TOKEN(anon_sym_DOTtex);
-      END_STATE();
-    case 280:
-      ACCEPT_TOKEN(anon_sym_DOTtex);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 281:
-      ACCEPT_TOKEN(anon_sym_DOTconst);
-      END_STATE();
-    case 282:
-      ACCEPT_TOKEN(anon_sym_DOTconst);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 283:
-      ACCEPT_TOKEN(anon_sym_DOTalign);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 284:
-      ACCEPT_TOKEN(anon_sym_DOTattribute);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 285:
-      ACCEPT_TOKEN(anon_sym_EQ);
-      END_STATE();
-    case 286:
-      ACCEPT_TOKEN(anon_sym_EQ);
-      if (lookahead == '=') ADVANCE(320);
-      END_STATE();
-    case 287:
-      ACCEPT_TOKEN(anon_sym_LT);
-      if (lookahead == '<') ADVANCE(316);
-      if (lookahead == '=') ADVANCE(318);
-      END_STATE();
-    case 288:
-      ACCEPT_TOKEN(anon_sym_GT);
-      if (lookahead == '=') ADVANCE(319);
-      if (lookahead == '>') ADVANCE(317);
-      END_STATE();
-    case 289:
-      ACCEPT_TOKEN(anon_sym_LBRACK);
-      END_STATE();
-    case 290:
-      ACCEPT_TOKEN(anon_sym_RBRACK);
-      END_STATE();
-    case 291:
-      ACCEPT_TOKEN(anon_sym_LBRACE);
-      END_STATE();
-    case 292:
-      ACCEPT_TOKEN(anon_sym_RBRACE);
-      END_STATE();
-    case 293:
-      ACCEPT_TOKEN(sym_data);
-      ADVANCE_MAP(
-        ',', 26,
-        '.', 298,
-        'U', 299,
-        'B', 147,
-        'b', 147,
-        'D', 228,
-        'd', 228,
-        'E', 143,
-        'e', 143,
-        'F', 204,
-        'f', 204,
-        'X', 181,
-        'x', 181,
-        '8', 30,
-        '9', 30,
-        '\t', 22,
-        '\n', 22,
-        '\f', 22,
-        '\r', 22,
-        0x1a, 22,
-        ' ', 22,
-      );
-      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(294);
-      END_STATE();
-    case 294:
-      ACCEPT_TOKEN(sym_data);
-      ADVANCE_MAP(
-        ',', 26,
-        '.', 298,
-        'U', 299,
-        'E', 143,
-        'e', 143,
-        '8', 30,
-        '9', 30,
-        '\t', 22,
-        '\n', 22,
-        '\f', 22,
-        '\r', 22,
-        0x1a, 22,
-        ' ', 22,
-      );
-      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(294);
-      END_STATE();
-    case 295:
-      ACCEPT_TOKEN(sym_data);
-      ADVANCE_MAP(
-        ',', 26,
-        '.', 298,
-        'U', 299,
-        'E', 143,
-        'e', 143,
-        '\t', 22,
-        '\n', 22,
-        '\f', 22,
-        '\r', 22,
-        0x1a, 22,
-        ' ', 22,
-      );
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(295);
-      END_STATE();
-    case 296:
-      ACCEPT_TOKEN(sym_data);
-      if (lookahead == ',') ADVANCE(26);
-      if (lookahead == 'U') ADVANCE(299);
-      if (lookahead == '0' ||
-          lookahead == '1') ADVANCE(296);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(22);
-      END_STATE();
-    case 297:
-      ACCEPT_TOKEN(sym_data);
-      if (lookahead == ',') ADVANCE(26);
-      if (lookahead == 'U') ADVANCE(299);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(22);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(297);
-      END_STATE();
-    case 298:
-      ACCEPT_TOKEN(sym_data);
-      if (lookahead == ',') ADVANCE(26);
-      if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(143);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(22);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(298);
-      END_STATE();
-    case 299:
-      ACCEPT_TOKEN(sym_data);
-      if (lookahead == ',') ADVANCE(26);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(22);
-      END_STATE();
-    case 300:
-      ACCEPT_TOKEN(sym_data);
-      if (lookahead == ',') ADVANCE(26);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(22);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(300);
-      END_STATE();
-    case 301:
-      ACCEPT_TOKEN(anon_sym_COLON);
-      END_STATE();
-    case 302:
-      ACCEPT_TOKEN(anon_sym_DOTbranchtargets);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 303:
-      ACCEPT_TOKEN(anon_sym_DOTcalltargets);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
       END_STATE();
     case 304:
-      ACCEPT_TOKEN(anon_sym_DOTcallprototype);
+      ACCEPT_TOKEN(sym_data);
+      if (lookahead == ',') ADVANCE(27);
+      if (lookahead == 'U') ADVANCE(306);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(23);
       if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(304);
       END_STATE();
     case 305:
+      ACCEPT_TOKEN(sym_data);
+      if (lookahead == ',') ADVANCE(27);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(149);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(23);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(305);
+      END_STATE();
+    case 306:
+      ACCEPT_TOKEN(sym_data);
+      if (lookahead == ',') ADVANCE(27);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(23);
+      END_STATE();
+    case 307:
+      ACCEPT_TOKEN(sym_data);
+      if (lookahead == ',') ADVANCE(27);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(23);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(307);
+      END_STATE();
+    case 308:
+      ACCEPT_TOKEN(anon_sym_COLON);
+      END_STATE();
+    case 309:
+      ACCEPT_TOKEN(anon_sym_DOTbranchtargets);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 310:
+      ACCEPT_TOKEN(anon_sym_DOTcalltargets);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 311:
+      ACCEPT_TOKEN(anon_sym_DOTcallprototype);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 312:
       ACCEPT_TOKEN(anon_sym_AT);
       if (lookahead == '@') ADVANCE(45);
       END_STATE();
-    case 306:
+    case 313:
       ACCEPT_TOKEN(anon_sym_BANG);
       END_STATE();
-    case 307:
+    case 314:
       ACCEPT_TOKEN(anon_sym_BANG);
-      if (lookahead == '=') ADVANCE(321);
+      if (lookahead == '=') ADVANCE(328);
       END_STATE();
-    case 308:
+    case 315:
+      ACCEPT_TOKEN(anon_sym_DASH);
+      END_STATE();
+    case 316:
+      ACCEPT_TOKEN(anon_sym_DASH);
+      if (lookahead == '.') ADVANCE(177);
+      if (lookahead == '0') ADVANCE(526);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(528);
+      END_STATE();
+    case 317:
+      ACCEPT_TOKEN(anon_sym_DASH);
+      if (lookahead == '.') ADVANCE(182);
+      if (lookahead == '0') ADVANCE(533);
+      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(535);
+      END_STATE();
+    case 318:
       ACCEPT_TOKEN(aux_sym_selection_token1);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(308);
-      END_STATE();
-    case 309:
-      ACCEPT_TOKEN(anon_sym_DASH);
-      END_STATE();
-    case 310:
-      ACCEPT_TOKEN(anon_sym_DASH);
-      if (lookahead == '.') ADVANCE(171);
-      if (lookahead == '0') ADVANCE(518);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(520);
-      END_STATE();
-    case 311:
-      ACCEPT_TOKEN(anon_sym_DASH);
-      if (lookahead == '.') ADVANCE(176);
-      if (lookahead == '0') ADVANCE(524);
-      if (('1' <= lookahead && lookahead <= '9')) ADVANCE(526);
-      END_STATE();
-    case 312:
-      ACCEPT_TOKEN(anon_sym_TILDE);
-      END_STATE();
-    case 313:
-      ACCEPT_TOKEN(sym_cast);
-      END_STATE();
-    case 314:
-      ACCEPT_TOKEN(anon_sym_STAR);
-      END_STATE();
-    case 315:
-      ACCEPT_TOKEN(anon_sym_SLASH);
-      if (lookahead == '*') ADVANCE(542);
-      if (lookahead == '/') ADVANCE(540);
-      END_STATE();
-    case 316:
-      ACCEPT_TOKEN(anon_sym_LT_LT);
-      END_STATE();
-    case 317:
-      ACCEPT_TOKEN(anon_sym_GT_GT);
-      END_STATE();
-    case 318:
-      ACCEPT_TOKEN(anon_sym_LT_EQ);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(318);
       END_STATE();
     case 319:
-      ACCEPT_TOKEN(anon_sym_GT_EQ);
+      ACCEPT_TOKEN(anon_sym_TILDE);
       END_STATE();
     case 320:
-      ACCEPT_TOKEN(anon_sym_EQ_EQ);
+      ACCEPT_TOKEN(sym_cast);
       END_STATE();
     case 321:
-      ACCEPT_TOKEN(anon_sym_BANG_EQ);
+      ACCEPT_TOKEN(anon_sym_STAR);
       END_STATE();
     case 322:
-      ACCEPT_TOKEN(anon_sym_AMP);
-      if (lookahead == '&') ADVANCE(325);
+      ACCEPT_TOKEN(anon_sym_SLASH);
+      if (lookahead == '*') ADVANCE(551);
+      if (lookahead == '/') ADVANCE(549);
       END_STATE();
     case 323:
-      ACCEPT_TOKEN(anon_sym_CARET);
+      ACCEPT_TOKEN(anon_sym_LT_LT);
       END_STATE();
     case 324:
-      ACCEPT_TOKEN(anon_sym_PIPE);
-      if (lookahead == '|') ADVANCE(326);
+      ACCEPT_TOKEN(anon_sym_GT_GT);
       END_STATE();
     case 325:
-      ACCEPT_TOKEN(anon_sym_AMP_AMP);
+      ACCEPT_TOKEN(anon_sym_LT_EQ);
       END_STATE();
     case 326:
-      ACCEPT_TOKEN(anon_sym_PIPE_PIPE);
+      ACCEPT_TOKEN(anon_sym_GT_EQ);
       END_STATE();
     case 327:
-      ACCEPT_TOKEN(anon_sym_QMARK);
+      ACCEPT_TOKEN(anon_sym_EQ_EQ);
       END_STATE();
     case 328:
-      ACCEPT_TOKEN(sym__remainder);
+      ACCEPT_TOKEN(anon_sym_BANG_EQ);
       END_STATE();
     case 329:
-      ACCEPT_TOKEN(sym_opcode);
-      if (lookahead == '.') ADVANCE(232);
-      if (lookahead == ':') ADVANCE(39);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(29);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(329);
+      ACCEPT_TOKEN(anon_sym_AMP);
+      if (lookahead == '&') ADVANCE(332);
       END_STATE();
     case 330:
+      ACCEPT_TOKEN(anon_sym_CARET);
+      END_STATE();
+    case 331:
+      ACCEPT_TOKEN(anon_sym_PIPE);
+      if (lookahead == '|') ADVANCE(333);
+      END_STATE();
+    case 332:
+      ACCEPT_TOKEN(anon_sym_AMP_AMP);
+      END_STATE();
+    case 333:
+      ACCEPT_TOKEN(anon_sym_PIPE_PIPE);
+      END_STATE();
+    case 334:
+      ACCEPT_TOKEN(anon_sym_QMARK);
+      END_STATE();
+    case 335:
+      ACCEPT_TOKEN(sym__remainder);
+      END_STATE();
+    case 336:
       ACCEPT_TOKEN(sym_opcode);
-      if (lookahead == '.') ADVANCE(232);
+      if (lookahead == '.') ADVANCE(238);
       if (lookahead == ':') ADVANCE(39);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(29);
+          lookahead == ' ') ADVANCE(30);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(336);
+      END_STATE();
+    case 337:
+      ACCEPT_TOKEN(sym_opcode);
+      if (lookahead == '.') ADVANCE(238);
+      if (lookahead == ':') ADVANCE(39);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(30);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(330);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(337);
       END_STATE();
-    case 331:
+    case 338:
       ACCEPT_TOKEN(sym_opcode);
-      if (lookahead == '.') ADVANCE(232);
+      if (lookahead == '.') ADVANCE(238);
       if (lookahead == ':') ADVANCE(40);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(29);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(331);
+          lookahead == ' ') ADVANCE(30);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(338);
       if (('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(330);
-      END_STATE();
-    case 332:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == '_') ADVANCE(406);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 333:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == '_') ADVANCE(479);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 334:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == '_') ADVANCE(482);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 335:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == '_') ADVANCE(481);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 336:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(416);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 337:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(248);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
-      END_STATE();
-    case 338:
-      ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(462);
-      if (lookahead == 'e') ADVANCE(505);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(337);
       END_STATE();
     case 339:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(421);
-      if (lookahead == 'o') ADVANCE(426);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == '_') ADVANCE(413);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 340:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(421);
-      if (lookahead == 'o') ADVANCE(438);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == '_') ADVANCE(486);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 341:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(395);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == '_') ADVANCE(489);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 342:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(427);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == '_') ADVANCE(488);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
-          lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 343:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(473);
-      if (lookahead == 'g') ADVANCE(432);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'a') ADVANCE(423);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 344:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(473);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'a') ADVANCE(254);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 345:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(419);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'a') ADVANCE(469);
+      if (lookahead == 'e') ADVANCE(512);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 346:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(465);
-      if (lookahead == 'r') ADVANCE(341);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'a') ADVANCE(428);
+      if (lookahead == 'o') ADVANCE(433);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 347:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(440);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'a') ADVANCE(428);
+      if (lookahead == 'o') ADVANCE(445);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 348:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(468);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'a') ADVANCE(402);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 349:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(494);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'a') ADVANCE(434);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 350:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(495);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'a') ADVANCE(480);
+      if (lookahead == 'g') ADVANCE(439);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 351:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(470);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'a') ADVANCE(480);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 352:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'a') ADVANCE(471);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'a') ADVANCE(426);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 353:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'b') ADVANCE(503);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'a') ADVANCE(472);
+      if (lookahead == 'r') ADVANCE(348);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 354:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'b') ADVANCE(345);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'a') ADVANCE(447);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 355:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'b') ADVANCE(423);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'a') ADVANCE(475);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 356:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'c') ADVANCE(242);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'a') ADVANCE(501);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 357:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'c') ADVANCE(255);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'a') ADVANCE(502);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 358:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'c') ADVANCE(400);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'a') ADVANCE(477);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 359:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'c') ADVANCE(489);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'a') ADVANCE(478);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('b' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 360:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'c') ADVANCE(388);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'b') ADVANCE(510);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 361:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'c') ADVANCE(498);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'b') ADVANCE(352);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 362:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'd') ADVANCE(365);
-      if (lookahead == 'l') ADVANCE(402);
-      if (lookahead == 't') ADVANCE(488);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'b') ADVANCE(430);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 363:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'd') ADVANCE(365);
-      if (lookahead == 'l') ADVANCE(410);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'c') ADVANCE(248);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 364:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'd') ADVANCE(276);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'c') ADVANCE(261);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 365:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'd') ADVANCE(464);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'c') ADVANCE(407);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 366:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'd') ADVANCE(409);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'c') ADVANCE(496);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 367:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'd') ADVANCE(414);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'c') ADVANCE(395);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 368:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(392);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'c') ADVANCE(505);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 369:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(240);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'd') ADVANCE(372);
+      if (lookahead == 'l') ADVANCE(409);
+      if (lookahead == 't') ADVANCE(495);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 370:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(259);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'd') ADVANCE(372);
+      if (lookahead == 'l') ADVANCE(417);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 371:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(284);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'd') ADVANCE(282);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 372:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(239);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'd') ADVANCE(471);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 373:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(304);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'd') ADVANCE(416);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 374:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(364);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'd') ADVANCE(421);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 375:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(359);
-      if (lookahead == 'h') ADVANCE(348);
-      if (lookahead == 'r') ADVANCE(380);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(399);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 376:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(512);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(246);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 377:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(469);
-      if (lookahead == 'i') ADVANCE(477);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(265);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 378:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(366);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(290);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 379:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(333);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(245);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 380:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(393);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(311);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 381:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(336);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(371);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 382:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(480);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(366);
+      if (lookahead == 'h') ADVANCE(355);
+      if (lookahead == 'r') ADVANCE(387);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 383:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(485);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(519);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 384:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(466);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(476);
+      if (lookahead == 'i') ADVANCE(484);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 385:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(463);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(373);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 386:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(491);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(340);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 387:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(492);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(400);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 388:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(334);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(343);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 389:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(361);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(487);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 390:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(367);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(492);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 391:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'e') ADVANCE(472);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(473);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 392:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(270);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(470);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 393:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(272);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(498);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 394:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(432);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(499);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 395:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(429);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(341);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 396:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(383);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(368);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 397:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(386);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(374);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 398:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'g') ADVANCE(387);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'e') ADVANCE(479);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 399:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'h') ADVANCE(348);
-      if (lookahead == 'r') ADVANCE(380);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'g') ADVANCE(276);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 400:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'h') ADVANCE(499);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'g') ADVANCE(278);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 401:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(477);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'g') ADVANCE(439);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 402:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(343);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'g') ADVANCE(436);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 403:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(509);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'g') ADVANCE(390);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 404:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(355);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'g') ADVANCE(393);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 405:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(422);
-      if (lookahead == 'u') ADVANCE(439);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'g') ADVANCE(394);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 406:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(442);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'h') ADVANCE(355);
+      if (lookahead == 'r') ADVANCE(387);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 407:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(353);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'h') ADVANCE(506);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 408:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(394);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'i') ADVANCE(484);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 409:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(349);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'i') ADVANCE(350);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 410:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(344);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'i') ADVANCE(516);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 411:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(449);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'i') ADVANCE(362);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 412:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(451);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'i') ADVANCE(429);
+      if (lookahead == 'u') ADVANCE(446);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 413:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(453);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'i') ADVANCE(449);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 414:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(350);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'i') ADVANCE(360);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 415:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'i') ADVANCE(443);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'i') ADVANCE(401);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 416:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'k') ADVANCE(261);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'i') ADVANCE(356);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 417:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(455);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'i') ADVANCE(351);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 418:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(274);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'i') ADVANCE(456);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 419:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(278);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'i') ADVANCE(458);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 420:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(446);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'i') ADVANCE(460);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 421:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(417);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'i') ADVANCE(357);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 422:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(369);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'i') ADVANCE(450);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 423:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(370);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'k') ADVANCE(267);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 424:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(408);
-      if (lookahead == 't') ADVANCE(488);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'l') ADVANCE(462);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 425:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'l') ADVANCE(410);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'l') ADVANCE(280);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 426:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'm') ADVANCE(428);
-      if (lookahead == 'n') ADVANCE(478);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'l') ADVANCE(284);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 427:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'm') ADVANCE(268);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'l') ADVANCE(453);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 428:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'm') ADVANCE(448);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'l') ADVANCE(424);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 429:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'm') ADVANCE(337);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'l') ADVANCE(376);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 430:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'm') ADVANCE(378);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'l') ADVANCE(377);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 431:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'm') ADVANCE(390);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'l') ADVANCE(415);
+      if (lookahead == 't') ADVANCE(495);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 432:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(283);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'l') ADVANCE(417);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 433:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(263);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'm') ADVANCE(435);
+      if (lookahead == 'n') ADVANCE(485);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 434:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(257);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'm') ADVANCE(274);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 435:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(511);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'm') ADVANCE(455);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 436:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(236);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'm') ADVANCE(344);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 437:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(510);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'm') ADVANCE(385);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 438:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(478);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'm') ADVANCE(397);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 439:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(357);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'n') ADVANCE(289);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 440:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(358);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'n') ADVANCE(269);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 441:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(490);
-      if (lookahead == 'x') ADVANCE(487);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'n') ADVANCE(263);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 442:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(496);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'n') ADVANCE(518);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 443:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'n') ADVANCE(500);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'n') ADVANCE(242);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 444:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(426);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'n') ADVANCE(517);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 445:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(356);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'n') ADVANCE(485);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 446:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(354);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'n') ADVANCE(364);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 447:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(502);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'n') ADVANCE(365);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 448:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(433);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'n') ADVANCE(497);
+      if (lookahead == 'x') ADVANCE(494);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 449:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(435);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'n') ADVANCE(503);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 450:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(497);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'n') ADVANCE(507);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 451:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(436);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'o') ADVANCE(433);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 452:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(486);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'o') ADVANCE(363);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 453:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(437);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'o') ADVANCE(361);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 454:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'o') ADVANCE(438);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'o') ADVANCE(509);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 455:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'p') ADVANCE(460);
-      if (lookahead == 't') ADVANCE(351);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'o') ADVANCE(440);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 456:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'p') ADVANCE(373);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'o') ADVANCE(442);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 457:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(347);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'o') ADVANCE(504);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 458:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(507);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'o') ADVANCE(443);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 459:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(341);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'o') ADVANCE(493);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 460:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(450);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'o') ADVANCE(444);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 461:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(407);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'o') ADVANCE(445);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 462:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(396);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'p') ADVANCE(467);
+      if (lookahead == 't') ADVANCE(358);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 463:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(430);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'p') ADVANCE(380);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 464:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(382);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'r') ADVANCE(354);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 465:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(342);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'r') ADVANCE(514);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 466:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(434);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'r') ADVANCE(348);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 467:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(360);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'r') ADVANCE(457);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 468:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(374);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'r') ADVANCE(414);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 469:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(483);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'r') ADVANCE(403);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 470:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(397);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'r') ADVANCE(437);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 471:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(398);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'r') ADVANCE(389);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 472:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'r') ADVANCE(431);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'r') ADVANCE(349);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 473:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(250);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'r') ADVANCE(441);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 474:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(303);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'r') ADVANCE(367);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 475:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(302);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'r') ADVANCE(381);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 476:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(335);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'r') ADVANCE(490);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 477:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(404);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'r') ADVANCE(404);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 478:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(484);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'r') ADVANCE(405);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 479:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(447);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'r') ADVANCE(438);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 480:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(476);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 's') ADVANCE(256);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 481:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(403);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 's') ADVANCE(310);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 482:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(389);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 's') ADVANCE(309);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 483:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 's') ADVANCE(412);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 's') ADVANCE(342);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 484:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(282);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 's') ADVANCE(411);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 485:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(237);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 's') ADVANCE(491);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 486:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(508);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 's') ADVANCE(454);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 487:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(384);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 's') ADVANCE(483);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 488:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(461);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 's') ADVANCE(410);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 489:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(411);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 's') ADVANCE(396);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 490:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(458);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 's') ADVANCE(419);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 491:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(474);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 't') ADVANCE(288);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 492:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(475);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 't') ADVANCE(243);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 493:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(371);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 't') ADVANCE(515);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 494:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(379);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 't') ADVANCE(391);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 495:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(376);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 't') ADVANCE(468);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 496:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(385);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 't') ADVANCE(418);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 497:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(452);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 't') ADVANCE(465);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 498:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(413);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 't') ADVANCE(481);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 499:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(352);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 't') ADVANCE(482);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 500:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 't') ADVANCE(391);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 't') ADVANCE(378);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 501:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'u') ADVANCE(439);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 't') ADVANCE(386);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 502:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'u') ADVANCE(467);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 't') ADVANCE(383);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 503:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'u') ADVANCE(493);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 't') ADVANCE(392);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 504:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'v') ADVANCE(332);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 't') ADVANCE(459);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 505:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'x') ADVANCE(280);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 't') ADVANCE(420);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 506:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'x') ADVANCE(487);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 't') ADVANCE(359);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 507:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'y') ADVANCE(253);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 't') ADVANCE(398);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 508:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'y') ADVANCE(456);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'u') ADVANCE(446);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 509:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == 'z') ADVANCE(372);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'u') ADVANCE(474);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'y')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 510:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == '{') ADVANCE(135);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(133);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'u') ADVANCE(500);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 511:
       ACCEPT_TOKEN(sym_dot_word);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(152);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == 'v') ADVANCE(339);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
     case 512:
       ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'x') ADVANCE(286);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 513:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'x') ADVANCE(494);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 514:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'y') ADVANCE(259);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 515:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'y') ADVANCE(463);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 516:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == 'z') ADVANCE(379);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'y')) ADVANCE(520);
+      END_STATE();
+    case 517:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == '{') ADVANCE(139);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(168);
-      if (('0' <= lookahead && lookahead <= '9') ||
+          lookahead == ' ') ADVANCE(137);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
-    case 513:
+    case 518:
       ACCEPT_TOKEN(sym_dot_word);
-      if (('0' <= lookahead && lookahead <= '9') ||
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(158);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(513);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
       END_STATE();
-    case 514:
+    case 519:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(174);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 520:
+      ACCEPT_TOKEN(sym_dot_word);
+      if (lookahead == '$' ||
+          ('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'Z') ||
+          lookahead == '_' ||
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(520);
+      END_STATE();
+    case 521:
       ACCEPT_TOKEN(sym_identifier);
-      if (lookahead == '$') ADVANCE(515);
-      if (lookahead == '.') ADVANCE(232);
+      if (lookahead == '$') ADVANCE(522);
+      if (lookahead == '.') ADVANCE(238);
       if (lookahead == ':') ADVANCE(39);
       if (lookahead == '\t' ||
           lookahead == '\n' ||
           lookahead == '\f' ||
           lookahead == '\r' ||
           lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(29);
+          lookahead == ' ') ADVANCE(30);
       if (('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(514);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(521);
       END_STATE();
-    case 515:
+    case 522:
       ACCEPT_TOKEN(sym_identifier);
       if (lookahead == '$' ||
           ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(522);
       END_STATE();
-    case 516:
+    case 523:
       ACCEPT_TOKEN(sym_sink);
       if (lookahead == '$' ||
           ('0' <= lookahead && lookahead <= '9') ||
           ('A' <= lookahead && lookahead <= 'Z') ||
           lookahead == '_' ||
-          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(515);
-      END_STATE();
-    case 517:
-      ACCEPT_TOKEN(sym_integer);
-      END_STATE();
-    case 518:
-      ACCEPT_TOKEN(sym_integer);
-      ADVANCE_MAP(
-        ',', 26,
-        '.', 533,
-        'U', 523,
-        'B', 146,
-        'b', 146,
-        'D', 227,
-        'd', 227,
-        'E', 142,
-        'e', 142,
-        'F', 203,
-        'f', 203,
-        'X', 179,
-        'x', 179,
-        '8', 28,
-        '9', 28,
-        '\t', 22,
-        '\n', 22,
-        '\f', 22,
-        '\r', 22,
-        0x1a, 22,
-        ' ', 22,
-      );
-      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(519);
-      END_STATE();
-    case 519:
-      ACCEPT_TOKEN(sym_integer);
-      ADVANCE_MAP(
-        ',', 26,
-        '.', 533,
-        'U', 523,
-        'E', 142,
-        'e', 142,
-        '8', 28,
-        '9', 28,
-        '\t', 22,
-        '\n', 22,
-        '\f', 22,
-        '\r', 22,
-        0x1a, 22,
-        ' ', 22,
-      );
-      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(519);
-      END_STATE();
-    case 520:
-      ACCEPT_TOKEN(sym_integer);
-      ADVANCE_MAP(
-        ',', 26,
-        '.', 533,
-        'U', 523,
-        'E', 142,
-        'e', 142,
-        '\t', 22,
-        '\n', 22,
-        '\f', 22,
-        '\r', 22,
-        0x1a, 22,
-        ' ', 22,
-      );
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(520);
-      END_STATE();
-    case 521:
-      ACCEPT_TOKEN(sym_integer);
-      if (lookahead == ',') ADVANCE(26);
-      if (lookahead == 'U') ADVANCE(523);
-      if (lookahead == '0' ||
-          lookahead == '1') ADVANCE(521);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(22);
-      END_STATE();
-    case 522:
-      ACCEPT_TOKEN(sym_integer);
-      if (lookahead == ',') ADVANCE(26);
-      if (lookahead == 'U') ADVANCE(523);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(22);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(522);
-      END_STATE();
-    case 523:
-      ACCEPT_TOKEN(sym_integer);
-      if (lookahead == ',') ADVANCE(26);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(22);
+          ('a' <= lookahead && lookahead <= 'z')) ADVANCE(522);
       END_STATE();
     case 524:
       ACCEPT_TOKEN(sym_integer);
-      ADVANCE_MAP(
-        '.', 536,
-        'U', 517,
-        'B', 148,
-        'b', 148,
-        'D', 229,
-        'd', 229,
-        'E', 144,
-        'e', 144,
-        'F', 205,
-        'f', 205,
-        'X', 183,
-        'x', 183,
-        '8', 31,
-        '9', 31,
-      );
-      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(525);
       END_STATE();
     case 525:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == '.') ADVANCE(536);
-      if (lookahead == 'U') ADVANCE(517);
-      if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(144);
-      if (lookahead == '8' ||
-          lookahead == '9') ADVANCE(31);
-      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(525);
+      ADVANCE_MAP(
+        ',', 27,
+        '.', 541,
+        'U', 531,
+        'B', 152,
+        'b', 152,
+        'D', 233,
+        'd', 233,
+        'E', 148,
+        'e', 148,
+        'F', 209,
+        'f', 209,
+        'X', 185,
+        'x', 185,
+        '8', 29,
+        '9', 29,
+        '\t', 23,
+        '\n', 23,
+        '\f', 23,
+        '\r', 23,
+        0x1a, 23,
+        ' ', 23,
+      );
+      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(527);
       END_STATE();
     case 526:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == '.') ADVANCE(536);
-      if (lookahead == 'U') ADVANCE(517);
-      if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(144);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(526);
+      ADVANCE_MAP(
+        ',', 27,
+        '.', 541,
+        'U', 531,
+        'B', 152,
+        'b', 152,
+        'E', 148,
+        'e', 148,
+        'X', 185,
+        'x', 185,
+        '8', 29,
+        '9', 29,
+        '\t', 23,
+        '\n', 23,
+        '\f', 23,
+        '\r', 23,
+        0x1a, 23,
+        ' ', 23,
+      );
+      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(527);
       END_STATE();
     case 527:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == 'U') ADVANCE(517);
-      if (lookahead == 'B' ||
-          lookahead == 'b') ADVANCE(148);
-      if (lookahead == 'X' ||
-          lookahead == 'x') ADVANCE(183);
-      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(529);
+      ADVANCE_MAP(
+        ',', 27,
+        '.', 541,
+        'U', 531,
+        'E', 148,
+        'e', 148,
+        '8', 29,
+        '9', 29,
+        '\t', 23,
+        '\n', 23,
+        '\f', 23,
+        '\r', 23,
+        0x1a, 23,
+        ' ', 23,
+      );
+      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(527);
       END_STATE();
     case 528:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == 'U') ADVANCE(517);
-      if (lookahead == '0' ||
-          lookahead == '1') ADVANCE(528);
+      ADVANCE_MAP(
+        ',', 27,
+        '.', 541,
+        'U', 531,
+        'E', 148,
+        'e', 148,
+        '\t', 23,
+        '\n', 23,
+        '\f', 23,
+        '\r', 23,
+        0x1a, 23,
+        ' ', 23,
+      );
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(528);
       END_STATE();
     case 529:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == 'U') ADVANCE(517);
-      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(529);
+      if (lookahead == ',') ADVANCE(27);
+      if (lookahead == 'U') ADVANCE(531);
+      if (lookahead == '0' ||
+          lookahead == '1') ADVANCE(529);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(23);
       END_STATE();
     case 530:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == 'U') ADVANCE(517);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(530);
+      if (lookahead == ',') ADVANCE(27);
+      if (lookahead == 'U') ADVANCE(531);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(23);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(530);
       END_STATE();
     case 531:
       ACCEPT_TOKEN(sym_integer);
-      if (lookahead == 'U') ADVANCE(517);
-      if (('0' <= lookahead && lookahead <= '9') ||
-          ('A' <= lookahead && lookahead <= 'F') ||
-          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(531);
+      if (lookahead == ',') ADVANCE(27);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(23);
       END_STATE();
     case 532:
-      ACCEPT_TOKEN(sym_float);
+      ACCEPT_TOKEN(sym_integer);
+      ADVANCE_MAP(
+        '.', 543,
+        'U', 524,
+        'B', 154,
+        'b', 154,
+        'D', 235,
+        'd', 235,
+        'E', 150,
+        'e', 150,
+        'F', 211,
+        'f', 211,
+        'X', 189,
+        'x', 189,
+        '8', 32,
+        '9', 32,
+      );
+      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(534);
       END_STATE();
     case 533:
-      ACCEPT_TOKEN(sym_float);
-      if (lookahead == ',') ADVANCE(26);
-      if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(142);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(22);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(533);
+      ACCEPT_TOKEN(sym_integer);
+      ADVANCE_MAP(
+        '.', 543,
+        'U', 524,
+        'B', 154,
+        'b', 154,
+        'E', 150,
+        'e', 150,
+        'X', 189,
+        'x', 189,
+        '8', 32,
+        '9', 32,
+      );
+      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(534);
       END_STATE();
     case 534:
-      ACCEPT_TOKEN(sym_float);
-      if (lookahead == ',') ADVANCE(26);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(22);
+      ACCEPT_TOKEN(sym_integer);
+      if (lookahead == '.') ADVANCE(543);
+      if (lookahead == 'U') ADVANCE(524);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(150);
+      if (lookahead == '8' ||
+          lookahead == '9') ADVANCE(32);
+      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(534);
       END_STATE();
     case 535:
-      ACCEPT_TOKEN(sym_float);
-      if (lookahead == ',') ADVANCE(26);
-      if (lookahead == '\t' ||
-          lookahead == '\n' ||
-          lookahead == '\f' ||
-          lookahead == '\r' ||
-          lookahead == 0x1a ||
-          lookahead == ' ') ADVANCE(22);
+      ACCEPT_TOKEN(sym_integer);
+      if (lookahead == '.') ADVANCE(543);
+      if (lookahead == 'U') ADVANCE(524);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(150);
       if (('0' <= lookahead && lookahead <= '9')) ADVANCE(535);
       END_STATE();
     case 536:
-      ACCEPT_TOKEN(sym_float);
-      if (lookahead == 'E' ||
-          lookahead == 'e') ADVANCE(144);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(536);
+      ACCEPT_TOKEN(sym_integer);
+      if (lookahead == 'U') ADVANCE(524);
+      if (lookahead == 'B' ||
+          lookahead == 'b') ADVANCE(154);
+      if (lookahead == 'X' ||
+          lookahead == 'x') ADVANCE(189);
+      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(538);
       END_STATE();
     case 537:
-      ACCEPT_TOKEN(sym_float);
-      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(537);
+      ACCEPT_TOKEN(sym_integer);
+      if (lookahead == 'U') ADVANCE(524);
+      if (lookahead == '0' ||
+          lookahead == '1') ADVANCE(537);
       END_STATE();
     case 538:
-      ACCEPT_TOKEN(sym_string);
+      ACCEPT_TOKEN(sym_integer);
+      if (lookahead == 'U') ADVANCE(524);
+      if (('0' <= lookahead && lookahead <= '7')) ADVANCE(538);
       END_STATE();
     case 539:
-      ACCEPT_TOKEN(sym_comment);
+      ACCEPT_TOKEN(sym_integer);
+      if (lookahead == 'U') ADVANCE(524);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(539);
       END_STATE();
     case 540:
-      ACCEPT_TOKEN(sym_comment);
-      if (lookahead != 0 &&
-          lookahead != '\n') ADVANCE(540);
+      ACCEPT_TOKEN(sym_integer);
+      if (lookahead == 'U') ADVANCE(524);
+      if (('0' <= lookahead && lookahead <= '9') ||
+          ('A' <= lookahead && lookahead <= 'F') ||
+          ('a' <= lookahead && lookahead <= 'f')) ADVANCE(540);
       END_STATE();
     case 541:
-      ACCEPT_TOKEN(sym_unterminated_comment);
-      if (lookahead == '*') ADVANCE(541);
-      if (lookahead == '/') ADVANCE(539);
-      if (lookahead != 0) ADVANCE(542);
+      ACCEPT_TOKEN(sym_float);
+      if (lookahead == ',') ADVANCE(27);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(148);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(23);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(541);
       END_STATE();
     case 542:
-      ACCEPT_TOKEN(sym_unterminated_comment);
-      if (lookahead == '*') ADVANCE(541);
-      if (lookahead != 0) ADVANCE(542);
+      ACCEPT_TOKEN(sym_float);
+      if (lookahead == ',') ADVANCE(27);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(23);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(542);
       END_STATE();
     case 543:
-      ACCEPT_TOKEN(sym_preprocessor);
+      ACCEPT_TOKEN(sym_float);
+      if (lookahead == 'E' ||
+          lookahead == 'e') ADVANCE(150);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(543);
+      END_STATE();
+    case 544:
+      ACCEPT_TOKEN(sym_float);
+      if (('0' <= lookahead && lookahead <= '9')) ADVANCE(544);
+      END_STATE();
+    case 545:
+      ACCEPT_TOKEN(sym__exact);
+      END_STATE();
+    case 546:
+      ACCEPT_TOKEN(sym__exact);
+      if (lookahead == ',') ADVANCE(27);
+      if (lookahead == '\t' ||
+          lookahead == '\n' ||
+          lookahead == '\f' ||
+          lookahead == '\r' ||
+          lookahead == 0x1a ||
+          lookahead == ' ') ADVANCE(23);
+      END_STATE();
+    case 547:
+      ACCEPT_TOKEN(sym_string);
+      END_STATE();
+    case 548:
+      ACCEPT_TOKEN(sym_comment);
+      END_STATE();
+    case 549:
+      ACCEPT_TOKEN(sym_comment);
       if (lookahead != 0 &&
-          lookahead != '\n') ADVANCE(543);
+          lookahead != '\n') ADVANCE(549);
+      END_STATE();
+    case 550:
+      ACCEPT_TOKEN(sym_unterminated_comment);
+      if (lookahead == '*') ADVANCE(550);
+      if (lookahead == '/') ADVANCE(548);
+      if (lookahead != 0) ADVANCE(551);
+      END_STATE();
+    case 551:
+      ACCEPT_TOKEN(sym_unterminated_comment);
+      if (lookahead == '*') ADVANCE(550);
+      if (lookahead != 0) ADVANCE(551);
+      END_STATE();
+    case 552:
+      ACCEPT_TOKEN(sym_preprocessor);
+      if (lookahead == '\t' ||
+          lookahead == '\r' ||
+          lookahead == ' ' ||
+          ('0' <= lookahead && lookahead <= '9')) ADVANCE(552);
       END_STATE();
     default:
       return false;
@@ -5951,474 +6248,474 @@ static bool ts_lex_keywords(TSLexer *lexer, TSStateId state) {
 
 static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [0] = {.lex_state = 0, .external_lex_state = 1},
-  [1] = {.lex_state = 234},
-  [2] = {.lex_state = 234},
-  [3] = {.lex_state = 234},
-  [4] = {.lex_state = 5, .external_lex_state = 1},
-  [5] = {.lex_state = 5, .external_lex_state = 1},
-  [6] = {.lex_state = 5, .external_lex_state = 1},
-  [7] = {.lex_state = 5, .external_lex_state = 1},
-  [8] = {.lex_state = 5, .external_lex_state = 1},
-  [9] = {.lex_state = 234},
-  [10] = {.lex_state = 234},
-  [11] = {.lex_state = 234},
-  [12] = {.lex_state = 234},
-  [13] = {.lex_state = 234},
-  [14] = {.lex_state = 234},
-  [15] = {.lex_state = 234},
-  [16] = {.lex_state = 234},
-  [17] = {.lex_state = 234},
-  [18] = {.lex_state = 234},
-  [19] = {.lex_state = 234},
-  [20] = {.lex_state = 234},
-  [21] = {.lex_state = 234},
-  [22] = {.lex_state = 234},
-  [23] = {.lex_state = 234},
-  [24] = {.lex_state = 234},
-  [25] = {.lex_state = 234},
-  [26] = {.lex_state = 234},
-  [27] = {.lex_state = 234},
-  [28] = {.lex_state = 234},
-  [29] = {.lex_state = 234},
-  [30] = {.lex_state = 234},
-  [31] = {.lex_state = 234},
-  [32] = {.lex_state = 234},
-  [33] = {.lex_state = 234},
-  [34] = {.lex_state = 234},
-  [35] = {.lex_state = 234},
-  [36] = {.lex_state = 234},
-  [37] = {.lex_state = 234},
-  [38] = {.lex_state = 234},
-  [39] = {.lex_state = 234},
-  [40] = {.lex_state = 234},
-  [41] = {.lex_state = 234},
-  [42] = {.lex_state = 234},
-  [43] = {.lex_state = 234},
-  [44] = {.lex_state = 234},
-  [45] = {.lex_state = 234},
-  [46] = {.lex_state = 234},
-  [47] = {.lex_state = 234},
-  [48] = {.lex_state = 234},
-  [49] = {.lex_state = 234},
-  [50] = {.lex_state = 234},
-  [51] = {.lex_state = 6},
-  [52] = {.lex_state = 234},
-  [53] = {.lex_state = 234},
-  [54] = {.lex_state = 234},
-  [55] = {.lex_state = 234},
-  [56] = {.lex_state = 234},
-  [57] = {.lex_state = 234},
-  [58] = {.lex_state = 234},
-  [59] = {.lex_state = 14, .external_lex_state = 1},
-  [60] = {.lex_state = 234},
-  [61] = {.lex_state = 234},
-  [62] = {.lex_state = 234},
-  [63] = {.lex_state = 234},
-  [64] = {.lex_state = 234},
-  [65] = {.lex_state = 234},
-  [66] = {.lex_state = 234},
-  [67] = {.lex_state = 234},
-  [68] = {.lex_state = 234},
-  [69] = {.lex_state = 234},
-  [70] = {.lex_state = 234},
-  [71] = {.lex_state = 234},
-  [72] = {.lex_state = 234},
-  [73] = {.lex_state = 234},
-  [74] = {.lex_state = 234},
-  [75] = {.lex_state = 234},
-  [76] = {.lex_state = 234},
-  [77] = {.lex_state = 234},
-  [78] = {.lex_state = 234},
-  [79] = {.lex_state = 234},
-  [80] = {.lex_state = 234},
-  [81] = {.lex_state = 234},
-  [82] = {.lex_state = 234},
-  [83] = {.lex_state = 234},
-  [84] = {.lex_state = 234},
-  [85] = {.lex_state = 234},
-  [86] = {.lex_state = 234},
-  [87] = {.lex_state = 234},
-  [88] = {.lex_state = 234},
-  [89] = {.lex_state = 234},
-  [90] = {.lex_state = 234},
-  [91] = {.lex_state = 234},
-  [92] = {.lex_state = 234},
-  [93] = {.lex_state = 234},
-  [94] = {.lex_state = 234},
-  [95] = {.lex_state = 234},
-  [96] = {.lex_state = 234},
-  [97] = {.lex_state = 234},
-  [98] = {.lex_state = 234},
-  [99] = {.lex_state = 234},
-  [100] = {.lex_state = 234},
-  [101] = {.lex_state = 234},
-  [102] = {.lex_state = 234},
-  [103] = {.lex_state = 234},
-  [104] = {.lex_state = 234},
-  [105] = {.lex_state = 234},
-  [106] = {.lex_state = 234},
-  [107] = {.lex_state = 234},
-  [108] = {.lex_state = 234},
-  [109] = {.lex_state = 6},
-  [110] = {.lex_state = 234},
-  [111] = {.lex_state = 234},
-  [112] = {.lex_state = 234},
-  [113] = {.lex_state = 234},
-  [114] = {.lex_state = 234},
-  [115] = {.lex_state = 234},
-  [116] = {.lex_state = 234},
-  [117] = {.lex_state = 234},
-  [118] = {.lex_state = 234},
-  [119] = {.lex_state = 234},
-  [120] = {.lex_state = 234},
-  [121] = {.lex_state = 234},
-  [122] = {.lex_state = 234},
-  [123] = {.lex_state = 234},
-  [124] = {.lex_state = 234},
-  [125] = {.lex_state = 234},
-  [126] = {.lex_state = 234},
-  [127] = {.lex_state = 234},
-  [128] = {.lex_state = 234},
-  [129] = {.lex_state = 234},
-  [130] = {.lex_state = 234},
-  [131] = {.lex_state = 234},
-  [132] = {.lex_state = 234},
-  [133] = {.lex_state = 234},
-  [134] = {.lex_state = 234},
-  [135] = {.lex_state = 234},
-  [136] = {.lex_state = 234},
-  [137] = {.lex_state = 234},
-  [138] = {.lex_state = 234},
-  [139] = {.lex_state = 234},
-  [140] = {.lex_state = 234},
-  [141] = {.lex_state = 234},
-  [142] = {.lex_state = 234},
-  [143] = {.lex_state = 5, .external_lex_state = 1},
-  [144] = {.lex_state = 5, .external_lex_state = 1},
-  [145] = {.lex_state = 234},
-  [146] = {.lex_state = 5, .external_lex_state = 1},
-  [147] = {.lex_state = 234},
-  [148] = {.lex_state = 234},
-  [149] = {.lex_state = 5, .external_lex_state = 1},
-  [150] = {.lex_state = 5, .external_lex_state = 1},
-  [151] = {.lex_state = 5, .external_lex_state = 1},
-  [152] = {.lex_state = 5},
-  [153] = {.lex_state = 5, .external_lex_state = 1},
-  [154] = {.lex_state = 5, .external_lex_state = 1},
-  [155] = {.lex_state = 5, .external_lex_state = 1},
-  [156] = {.lex_state = 5, .external_lex_state = 1},
-  [157] = {.lex_state = 5, .external_lex_state = 1},
-  [158] = {.lex_state = 5, .external_lex_state = 1},
-  [159] = {.lex_state = 5, .external_lex_state = 1},
-  [160] = {.lex_state = 5, .external_lex_state = 1},
-  [161] = {.lex_state = 5, .external_lex_state = 1},
-  [162] = {.lex_state = 5, .external_lex_state = 1},
-  [163] = {.lex_state = 5, .external_lex_state = 1},
-  [164] = {.lex_state = 5, .external_lex_state = 1},
-  [165] = {.lex_state = 5, .external_lex_state = 1},
-  [166] = {.lex_state = 5, .external_lex_state = 1},
-  [167] = {.lex_state = 5},
-  [168] = {.lex_state = 5, .external_lex_state = 1},
-  [169] = {.lex_state = 5},
-  [170] = {.lex_state = 5, .external_lex_state = 1},
-  [171] = {.lex_state = 5, .external_lex_state = 1},
-  [172] = {.lex_state = 5, .external_lex_state = 1},
-  [173] = {.lex_state = 5, .external_lex_state = 1},
-  [174] = {.lex_state = 5, .external_lex_state = 1},
-  [175] = {.lex_state = 5, .external_lex_state = 1},
-  [176] = {.lex_state = 5, .external_lex_state = 1},
-  [177] = {.lex_state = 5, .external_lex_state = 1},
-  [178] = {.lex_state = 5, .external_lex_state = 1},
-  [179] = {.lex_state = 5, .external_lex_state = 1},
-  [180] = {.lex_state = 5, .external_lex_state = 1},
-  [181] = {.lex_state = 5, .external_lex_state = 1},
-  [182] = {.lex_state = 5, .external_lex_state = 1},
-  [183] = {.lex_state = 5, .external_lex_state = 1},
-  [184] = {.lex_state = 5, .external_lex_state = 1},
-  [185] = {.lex_state = 5, .external_lex_state = 1},
-  [186] = {.lex_state = 5, .external_lex_state = 1},
-  [187] = {.lex_state = 5, .external_lex_state = 1},
-  [188] = {.lex_state = 5, .external_lex_state = 1},
-  [189] = {.lex_state = 5, .external_lex_state = 1},
-  [190] = {.lex_state = 5, .external_lex_state = 1},
-  [191] = {.lex_state = 5, .external_lex_state = 1},
-  [192] = {.lex_state = 5, .external_lex_state = 1},
-  [193] = {.lex_state = 5, .external_lex_state = 1},
-  [194] = {.lex_state = 5, .external_lex_state = 1},
-  [195] = {.lex_state = 5, .external_lex_state = 1},
-  [196] = {.lex_state = 5, .external_lex_state = 1},
-  [197] = {.lex_state = 5, .external_lex_state = 1},
-  [198] = {.lex_state = 5, .external_lex_state = 1},
-  [199] = {.lex_state = 5, .external_lex_state = 1},
-  [200] = {.lex_state = 5, .external_lex_state = 1},
-  [201] = {.lex_state = 5, .external_lex_state = 1},
-  [202] = {.lex_state = 5, .external_lex_state = 1},
-  [203] = {.lex_state = 5, .external_lex_state = 1},
-  [204] = {.lex_state = 5, .external_lex_state = 1},
-  [205] = {.lex_state = 5, .external_lex_state = 1},
-  [206] = {.lex_state = 5, .external_lex_state = 1},
-  [207] = {.lex_state = 5, .external_lex_state = 1},
-  [208] = {.lex_state = 5, .external_lex_state = 1},
-  [209] = {.lex_state = 5, .external_lex_state = 1},
-  [210] = {.lex_state = 5, .external_lex_state = 1},
-  [211] = {.lex_state = 5, .external_lex_state = 1},
-  [212] = {.lex_state = 5, .external_lex_state = 1},
-  [213] = {.lex_state = 5, .external_lex_state = 1},
-  [214] = {.lex_state = 5, .external_lex_state = 1},
-  [215] = {.lex_state = 5, .external_lex_state = 1},
-  [216] = {.lex_state = 5, .external_lex_state = 1},
-  [217] = {.lex_state = 5, .external_lex_state = 1},
-  [218] = {.lex_state = 5, .external_lex_state = 1},
-  [219] = {.lex_state = 5, .external_lex_state = 1},
-  [220] = {.lex_state = 5, .external_lex_state = 1},
-  [221] = {.lex_state = 5, .external_lex_state = 1},
-  [222] = {.lex_state = 5, .external_lex_state = 1},
-  [223] = {.lex_state = 5, .external_lex_state = 1},
-  [224] = {.lex_state = 5, .external_lex_state = 1},
-  [225] = {.lex_state = 5, .external_lex_state = 1},
-  [226] = {.lex_state = 5, .external_lex_state = 1},
-  [227] = {.lex_state = 5, .external_lex_state = 1},
-  [228] = {.lex_state = 5, .external_lex_state = 1},
-  [229] = {.lex_state = 5, .external_lex_state = 1},
-  [230] = {.lex_state = 5, .external_lex_state = 1},
-  [231] = {.lex_state = 5},
-  [232] = {.lex_state = 5, .external_lex_state = 1},
-  [233] = {.lex_state = 5, .external_lex_state = 1},
-  [234] = {.lex_state = 5},
-  [235] = {.lex_state = 5, .external_lex_state = 1},
-  [236] = {.lex_state = 5, .external_lex_state = 1},
-  [237] = {.lex_state = 5, .external_lex_state = 1},
-  [238] = {.lex_state = 5, .external_lex_state = 1},
-  [239] = {.lex_state = 5, .external_lex_state = 1},
-  [240] = {.lex_state = 5, .external_lex_state = 1},
-  [241] = {.lex_state = 5, .external_lex_state = 1},
-  [242] = {.lex_state = 5},
-  [243] = {.lex_state = 5, .external_lex_state = 1},
-  [244] = {.lex_state = 5, .external_lex_state = 1},
-  [245] = {.lex_state = 5, .external_lex_state = 1},
-  [246] = {.lex_state = 5, .external_lex_state = 1},
-  [247] = {.lex_state = 5},
-  [248] = {.lex_state = 5},
-  [249] = {.lex_state = 5},
-  [250] = {.lex_state = 5},
-  [251] = {.lex_state = 5},
-  [252] = {.lex_state = 5},
-  [253] = {.lex_state = 5},
-  [254] = {.lex_state = 5},
-  [255] = {.lex_state = 5},
-  [256] = {.lex_state = 5},
-  [257] = {.lex_state = 5},
-  [258] = {.lex_state = 5},
-  [259] = {.lex_state = 5},
-  [260] = {.lex_state = 5},
-  [261] = {.lex_state = 5},
-  [262] = {.lex_state = 5},
-  [263] = {.lex_state = 5},
-  [264] = {.lex_state = 5},
-  [265] = {.lex_state = 5},
-  [266] = {.lex_state = 5},
-  [267] = {.lex_state = 5},
-  [268] = {.lex_state = 5},
-  [269] = {.lex_state = 5},
-  [270] = {.lex_state = 5},
-  [271] = {.lex_state = 5},
-  [272] = {.lex_state = 5},
-  [273] = {.lex_state = 5},
-  [274] = {.lex_state = 5},
-  [275] = {.lex_state = 5},
-  [276] = {.lex_state = 5},
-  [277] = {.lex_state = 5},
-  [278] = {.lex_state = 5},
-  [279] = {.lex_state = 5},
-  [280] = {.lex_state = 5},
-  [281] = {.lex_state = 5},
+  [1] = {.lex_state = 240},
+  [2] = {.lex_state = 240},
+  [3] = {.lex_state = 240},
+  [4] = {.lex_state = 7, .external_lex_state = 1},
+  [5] = {.lex_state = 7, .external_lex_state = 1},
+  [6] = {.lex_state = 7, .external_lex_state = 1},
+  [7] = {.lex_state = 7, .external_lex_state = 1},
+  [8] = {.lex_state = 7, .external_lex_state = 1},
+  [9] = {.lex_state = 240},
+  [10] = {.lex_state = 240},
+  [11] = {.lex_state = 240},
+  [12] = {.lex_state = 240},
+  [13] = {.lex_state = 240},
+  [14] = {.lex_state = 240},
+  [15] = {.lex_state = 240},
+  [16] = {.lex_state = 240},
+  [17] = {.lex_state = 240},
+  [18] = {.lex_state = 240},
+  [19] = {.lex_state = 240},
+  [20] = {.lex_state = 240},
+  [21] = {.lex_state = 240},
+  [22] = {.lex_state = 240},
+  [23] = {.lex_state = 240},
+  [24] = {.lex_state = 240},
+  [25] = {.lex_state = 240},
+  [26] = {.lex_state = 240},
+  [27] = {.lex_state = 240},
+  [28] = {.lex_state = 240},
+  [29] = {.lex_state = 240},
+  [30] = {.lex_state = 240},
+  [31] = {.lex_state = 240},
+  [32] = {.lex_state = 240},
+  [33] = {.lex_state = 240},
+  [34] = {.lex_state = 240},
+  [35] = {.lex_state = 240},
+  [36] = {.lex_state = 240},
+  [37] = {.lex_state = 240},
+  [38] = {.lex_state = 240},
+  [39] = {.lex_state = 240},
+  [40] = {.lex_state = 240},
+  [41] = {.lex_state = 240},
+  [42] = {.lex_state = 240},
+  [43] = {.lex_state = 240},
+  [44] = {.lex_state = 240},
+  [45] = {.lex_state = 240},
+  [46] = {.lex_state = 240},
+  [47] = {.lex_state = 240},
+  [48] = {.lex_state = 240},
+  [49] = {.lex_state = 8},
+  [50] = {.lex_state = 240},
+  [51] = {.lex_state = 240},
+  [52] = {.lex_state = 240},
+  [53] = {.lex_state = 240},
+  [54] = {.lex_state = 240},
+  [55] = {.lex_state = 240},
+  [56] = {.lex_state = 240},
+  [57] = {.lex_state = 240},
+  [58] = {.lex_state = 240},
+  [59] = {.lex_state = 6, .external_lex_state = 1},
+  [60] = {.lex_state = 240},
+  [61] = {.lex_state = 240},
+  [62] = {.lex_state = 240},
+  [63] = {.lex_state = 240},
+  [64] = {.lex_state = 240},
+  [65] = {.lex_state = 240},
+  [66] = {.lex_state = 240},
+  [67] = {.lex_state = 240},
+  [68] = {.lex_state = 240},
+  [69] = {.lex_state = 240},
+  [70] = {.lex_state = 240},
+  [71] = {.lex_state = 240},
+  [72] = {.lex_state = 240},
+  [73] = {.lex_state = 240},
+  [74] = {.lex_state = 240},
+  [75] = {.lex_state = 240},
+  [76] = {.lex_state = 240},
+  [77] = {.lex_state = 240},
+  [78] = {.lex_state = 240},
+  [79] = {.lex_state = 240},
+  [80] = {.lex_state = 240},
+  [81] = {.lex_state = 240},
+  [82] = {.lex_state = 240},
+  [83] = {.lex_state = 240},
+  [84] = {.lex_state = 240},
+  [85] = {.lex_state = 240},
+  [86] = {.lex_state = 240},
+  [87] = {.lex_state = 240},
+  [88] = {.lex_state = 240},
+  [89] = {.lex_state = 240},
+  [90] = {.lex_state = 240},
+  [91] = {.lex_state = 240},
+  [92] = {.lex_state = 240},
+  [93] = {.lex_state = 240},
+  [94] = {.lex_state = 240},
+  [95] = {.lex_state = 240},
+  [96] = {.lex_state = 240},
+  [97] = {.lex_state = 240},
+  [98] = {.lex_state = 240},
+  [99] = {.lex_state = 240},
+  [100] = {.lex_state = 240},
+  [101] = {.lex_state = 240},
+  [102] = {.lex_state = 240},
+  [103] = {.lex_state = 240},
+  [104] = {.lex_state = 8},
+  [105] = {.lex_state = 240},
+  [106] = {.lex_state = 240},
+  [107] = {.lex_state = 240},
+  [108] = {.lex_state = 240},
+  [109] = {.lex_state = 240},
+  [110] = {.lex_state = 240},
+  [111] = {.lex_state = 240},
+  [112] = {.lex_state = 240},
+  [113] = {.lex_state = 240},
+  [114] = {.lex_state = 240},
+  [115] = {.lex_state = 240},
+  [116] = {.lex_state = 240},
+  [117] = {.lex_state = 240},
+  [118] = {.lex_state = 240},
+  [119] = {.lex_state = 240},
+  [120] = {.lex_state = 240},
+  [121] = {.lex_state = 240},
+  [122] = {.lex_state = 240},
+  [123] = {.lex_state = 240},
+  [124] = {.lex_state = 240},
+  [125] = {.lex_state = 240},
+  [126] = {.lex_state = 240},
+  [127] = {.lex_state = 240},
+  [128] = {.lex_state = 240},
+  [129] = {.lex_state = 240},
+  [130] = {.lex_state = 240},
+  [131] = {.lex_state = 240},
+  [132] = {.lex_state = 240},
+  [133] = {.lex_state = 240},
+  [134] = {.lex_state = 240},
+  [135] = {.lex_state = 240},
+  [136] = {.lex_state = 240},
+  [137] = {.lex_state = 240},
+  [138] = {.lex_state = 240},
+  [139] = {.lex_state = 240},
+  [140] = {.lex_state = 7, .external_lex_state = 1},
+  [141] = {.lex_state = 7, .external_lex_state = 1},
+  [142] = {.lex_state = 240},
+  [143] = {.lex_state = 240},
+  [144] = {.lex_state = 7, .external_lex_state = 1},
+  [145] = {.lex_state = 240},
+  [146] = {.lex_state = 240},
+  [147] = {.lex_state = 240},
+  [148] = {.lex_state = 240},
+  [149] = {.lex_state = 7, .external_lex_state = 1},
+  [150] = {.lex_state = 7, .external_lex_state = 1},
+  [151] = {.lex_state = 7, .external_lex_state = 1},
+  [152] = {.lex_state = 7},
+  [153] = {.lex_state = 7, .external_lex_state = 1},
+  [154] = {.lex_state = 7},
+  [155] = {.lex_state = 7},
+  [156] = {.lex_state = 7},
+  [157] = {.lex_state = 7},
+  [158] = {.lex_state = 7, .external_lex_state = 1},
+  [159] = {.lex_state = 7, .external_lex_state = 1},
+  [160] = {.lex_state = 7, .external_lex_state = 1},
+  [161] = {.lex_state = 7, .external_lex_state = 1},
+  [162] = {.lex_state = 7, .external_lex_state = 1},
+  [163] = {.lex_state = 7, .external_lex_state = 1},
+  [164] = {.lex_state = 7, .external_lex_state = 1},
+  [165] = {.lex_state = 7, .external_lex_state = 1},
+  [166] = {.lex_state = 7, .external_lex_state = 1},
+  [167] = {.lex_state = 7, .external_lex_state = 1},
+  [168] = {.lex_state = 7, .external_lex_state = 1},
+  [169] = {.lex_state = 7, .external_lex_state = 1},
+  [170] = {.lex_state = 7, .external_lex_state = 1},
+  [171] = {.lex_state = 7, .external_lex_state = 1},
+  [172] = {.lex_state = 7, .external_lex_state = 1},
+  [173] = {.lex_state = 7, .external_lex_state = 1},
+  [174] = {.lex_state = 7, .external_lex_state = 1},
+  [175] = {.lex_state = 7, .external_lex_state = 1},
+  [176] = {.lex_state = 7, .external_lex_state = 1},
+  [177] = {.lex_state = 7, .external_lex_state = 1},
+  [178] = {.lex_state = 7, .external_lex_state = 1},
+  [179] = {.lex_state = 7, .external_lex_state = 1},
+  [180] = {.lex_state = 7, .external_lex_state = 1},
+  [181] = {.lex_state = 7, .external_lex_state = 1},
+  [182] = {.lex_state = 7, .external_lex_state = 1},
+  [183] = {.lex_state = 7, .external_lex_state = 1},
+  [184] = {.lex_state = 7, .external_lex_state = 1},
+  [185] = {.lex_state = 7, .external_lex_state = 1},
+  [186] = {.lex_state = 7, .external_lex_state = 1},
+  [187] = {.lex_state = 7, .external_lex_state = 1},
+  [188] = {.lex_state = 7, .external_lex_state = 1},
+  [189] = {.lex_state = 7, .external_lex_state = 1},
+  [190] = {.lex_state = 7, .external_lex_state = 1},
+  [191] = {.lex_state = 7, .external_lex_state = 1},
+  [192] = {.lex_state = 7, .external_lex_state = 1},
+  [193] = {.lex_state = 7, .external_lex_state = 1},
+  [194] = {.lex_state = 7, .external_lex_state = 1},
+  [195] = {.lex_state = 7, .external_lex_state = 1},
+  [196] = {.lex_state = 7, .external_lex_state = 1},
+  [197] = {.lex_state = 7, .external_lex_state = 1},
+  [198] = {.lex_state = 7, .external_lex_state = 1},
+  [199] = {.lex_state = 7, .external_lex_state = 1},
+  [200] = {.lex_state = 7, .external_lex_state = 1},
+  [201] = {.lex_state = 7},
+  [202] = {.lex_state = 7, .external_lex_state = 1},
+  [203] = {.lex_state = 7, .external_lex_state = 1},
+  [204] = {.lex_state = 7, .external_lex_state = 1},
+  [205] = {.lex_state = 7, .external_lex_state = 1},
+  [206] = {.lex_state = 7, .external_lex_state = 1},
+  [207] = {.lex_state = 7, .external_lex_state = 1},
+  [208] = {.lex_state = 7, .external_lex_state = 1},
+  [209] = {.lex_state = 7, .external_lex_state = 1},
+  [210] = {.lex_state = 7, .external_lex_state = 1},
+  [211] = {.lex_state = 7, .external_lex_state = 1},
+  [212] = {.lex_state = 7, .external_lex_state = 1},
+  [213] = {.lex_state = 7, .external_lex_state = 1},
+  [214] = {.lex_state = 7, .external_lex_state = 1},
+  [215] = {.lex_state = 7, .external_lex_state = 1},
+  [216] = {.lex_state = 7, .external_lex_state = 1},
+  [217] = {.lex_state = 7, .external_lex_state = 1},
+  [218] = {.lex_state = 7, .external_lex_state = 1},
+  [219] = {.lex_state = 7, .external_lex_state = 1},
+  [220] = {.lex_state = 7, .external_lex_state = 1},
+  [221] = {.lex_state = 7, .external_lex_state = 1},
+  [222] = {.lex_state = 7, .external_lex_state = 1},
+  [223] = {.lex_state = 7, .external_lex_state = 1},
+  [224] = {.lex_state = 7, .external_lex_state = 1},
+  [225] = {.lex_state = 7, .external_lex_state = 1},
+  [226] = {.lex_state = 7, .external_lex_state = 1},
+  [227] = {.lex_state = 7, .external_lex_state = 1},
+  [228] = {.lex_state = 7, .external_lex_state = 1},
+  [229] = {.lex_state = 7, .external_lex_state = 1},
+  [230] = {.lex_state = 7, .external_lex_state = 1},
+  [231] = {.lex_state = 7, .external_lex_state = 1},
+  [232] = {.lex_state = 7, .external_lex_state = 1},
+  [233] = {.lex_state = 7, .external_lex_state = 1},
+  [234] = {.lex_state = 7, .external_lex_state = 1},
+  [235] = {.lex_state = 7, .external_lex_state = 1},
+  [236] = {.lex_state = 7, .external_lex_state = 1},
+  [237] = {.lex_state = 7, .external_lex_state = 1},
+  [238] = {.lex_state = 7, .external_lex_state = 1},
+  [239] = {.lex_state = 7, .external_lex_state = 1},
+  [240] = {.lex_state = 7, .external_lex_state = 1},
+  [241] = {.lex_state = 7, .external_lex_state = 1},
+  [242] = {.lex_state = 7, .external_lex_state = 1},
+  [243] = {.lex_state = 7, .external_lex_state = 1},
+  [244] = {.lex_state = 7, .external_lex_state = 1},
+  [245] = {.lex_state = 7, .external_lex_state = 1},
+  [246] = {.lex_state = 7, .external_lex_state = 1},
+  [247] = {.lex_state = 7},
+  [248] = {.lex_state = 7},
+  [249] = {.lex_state = 7},
+  [250] = {.lex_state = 7},
+  [251] = {.lex_state = 7},
+  [252] = {.lex_state = 7},
+  [253] = {.lex_state = 7},
+  [254] = {.lex_state = 7},
+  [255] = {.lex_state = 7},
+  [256] = {.lex_state = 7},
+  [257] = {.lex_state = 7},
+  [258] = {.lex_state = 7},
+  [259] = {.lex_state = 7},
+  [260] = {.lex_state = 7},
+  [261] = {.lex_state = 7},
+  [262] = {.lex_state = 7},
+  [263] = {.lex_state = 7},
+  [264] = {.lex_state = 7},
+  [265] = {.lex_state = 7},
+  [266] = {.lex_state = 7},
+  [267] = {.lex_state = 7},
+  [268] = {.lex_state = 7},
+  [269] = {.lex_state = 7},
+  [270] = {.lex_state = 7},
+  [271] = {.lex_state = 7},
+  [272] = {.lex_state = 7},
+  [273] = {.lex_state = 7},
+  [274] = {.lex_state = 7},
+  [275] = {.lex_state = 7},
+  [276] = {.lex_state = 7},
+  [277] = {.lex_state = 7},
+  [278] = {.lex_state = 7},
+  [279] = {.lex_state = 7},
+  [280] = {.lex_state = 7},
+  [281] = {.lex_state = 7},
   [282] = {.lex_state = 5},
-  [283] = {.lex_state = 5},
-  [284] = {.lex_state = 5},
-  [285] = {.lex_state = 5},
-  [286] = {.lex_state = 5},
-  [287] = {.lex_state = 5},
-  [288] = {.lex_state = 5},
-  [289] = {.lex_state = 5},
-  [290] = {.lex_state = 5},
-  [291] = {.lex_state = 5},
-  [292] = {.lex_state = 5},
-  [293] = {.lex_state = 5},
-  [294] = {.lex_state = 4},
+  [283] = {.lex_state = 7},
+  [284] = {.lex_state = 7},
+  [285] = {.lex_state = 7},
+  [286] = {.lex_state = 7},
+  [287] = {.lex_state = 8},
+  [288] = {.lex_state = 7},
+  [289] = {.lex_state = 7},
+  [290] = {.lex_state = 7},
+  [291] = {.lex_state = 7},
+  [292] = {.lex_state = 7},
+  [293] = {.lex_state = 7},
+  [294] = {.lex_state = 5},
   [295] = {.lex_state = 5},
-  [296] = {.lex_state = 4},
-  [297] = {.lex_state = 4},
-  [298] = {.lex_state = 4},
-  [299] = {.lex_state = 4},
-  [300] = {.lex_state = 3},
-  [301] = {.lex_state = 4},
-  [302] = {.lex_state = 3},
-  [303] = {.lex_state = 4},
-  [304] = {.lex_state = 4},
-  [305] = {.lex_state = 4},
+  [296] = {.lex_state = 5},
+  [297] = {.lex_state = 7},
+  [298] = {.lex_state = 7},
+  [299] = {.lex_state = 5},
+  [300] = {.lex_state = 7},
+  [301] = {.lex_state = 5},
+  [302] = {.lex_state = 7},
+  [303] = {.lex_state = 5},
+  [304] = {.lex_state = 5},
+  [305] = {.lex_state = 5},
   [306] = {.lex_state = 4},
-  [307] = {.lex_state = 4},
-  [308] = {.lex_state = 4},
-  [309] = {.lex_state = 4},
-  [310] = {.lex_state = 4},
-  [311] = {.lex_state = 4},
-  [312] = {.lex_state = 4},
-  [313] = {.lex_state = 4},
-  [314] = {.lex_state = 4},
-  [315] = {.lex_state = 4},
-  [316] = {.lex_state = 4},
-  [317] = {.lex_state = 4},
-  [318] = {.lex_state = 4},
-  [319] = {.lex_state = 4},
+  [307] = {.lex_state = 5},
+  [308] = {.lex_state = 5},
+  [309] = {.lex_state = 5},
+  [310] = {.lex_state = 5},
+  [311] = {.lex_state = 5},
+  [312] = {.lex_state = 5},
+  [313] = {.lex_state = 5},
+  [314] = {.lex_state = 5},
+  [315] = {.lex_state = 5},
+  [316] = {.lex_state = 5},
+  [317] = {.lex_state = 5},
+  [318] = {.lex_state = 5},
+  [319] = {.lex_state = 5},
   [320] = {.lex_state = 4},
-  [321] = {.lex_state = 4},
-  [322] = {.lex_state = 4},
-  [323] = {.lex_state = 4},
-  [324] = {.lex_state = 4},
-  [325] = {.lex_state = 4},
-  [326] = {.lex_state = 4},
-  [327] = {.lex_state = 4},
-  [328] = {.lex_state = 4},
-  [329] = {.lex_state = 4},
-  [330] = {.lex_state = 4},
-  [331] = {.lex_state = 4},
-  [332] = {.lex_state = 8},
-  [333] = {.lex_state = 8},
-  [334] = {.lex_state = 9},
-  [335] = {.lex_state = 8},
+  [321] = {.lex_state = 5},
+  [322] = {.lex_state = 5},
+  [323] = {.lex_state = 5},
+  [324] = {.lex_state = 5},
+  [325] = {.lex_state = 5},
+  [326] = {.lex_state = 5},
+  [327] = {.lex_state = 5},
+  [328] = {.lex_state = 5},
+  [329] = {.lex_state = 5},
+  [330] = {.lex_state = 5},
+  [331] = {.lex_state = 5},
+  [332] = {.lex_state = 5},
+  [333] = {.lex_state = 3},
+  [334] = {.lex_state = 6},
+  [335] = {.lex_state = 9},
   [336] = {.lex_state = 9},
-  [337] = {.lex_state = 3},
-  [338] = {.lex_state = 8},
-  [339] = {.lex_state = 8},
-  [340] = {.lex_state = 8},
-  [341] = {.lex_state = 8},
-  [342] = {.lex_state = 8},
-  [343] = {.lex_state = 3},
-  [344] = {.lex_state = 8},
-  [345] = {.lex_state = 8},
-  [346] = {.lex_state = 8},
-  [347] = {.lex_state = 3},
-  [348] = {.lex_state = 8},
-  [349] = {.lex_state = 8},
-  [350] = {.lex_state = 3},
-  [351] = {.lex_state = 3},
-  [352] = {.lex_state = 0},
-  [353] = {.lex_state = 8},
-  [354] = {.lex_state = 8},
+  [337] = {.lex_state = 9},
+  [338] = {.lex_state = 4},
+  [339] = {.lex_state = 3},
+  [340] = {.lex_state = 4},
+  [341] = {.lex_state = 9},
+  [342] = {.lex_state = 3},
+  [343] = {.lex_state = 9},
+  [344] = {.lex_state = 9},
+  [345] = {.lex_state = 9},
+  [346] = {.lex_state = 9},
+  [347] = {.lex_state = 9},
+  [348] = {.lex_state = 9},
+  [349] = {.lex_state = 9},
+  [350] = {.lex_state = 4},
+  [351] = {.lex_state = 9},
+  [352] = {.lex_state = 9},
+  [353] = {.lex_state = 9},
+  [354] = {.lex_state = 4},
   [355] = {.lex_state = 9},
   [356] = {.lex_state = 3},
-  [357] = {.lex_state = 8},
-  [358] = {.lex_state = 9},
-  [359] = {.lex_state = 9},
+  [357] = {.lex_state = 3},
+  [358] = {.lex_state = 0},
+  [359] = {.lex_state = 4},
   [360] = {.lex_state = 3},
-  [361] = {.lex_state = 8},
-  [362] = {.lex_state = 0},
-  [363] = {.lex_state = 13},
-  [364] = {.lex_state = 13},
-  [365] = {.lex_state = 13},
-  [366] = {.lex_state = 8},
-  [367] = {.lex_state = 8},
-  [368] = {.lex_state = 8},
-  [369] = {.lex_state = 8},
-  [370] = {.lex_state = 8},
-  [371] = {.lex_state = 8},
-  [372] = {.lex_state = 8},
-  [373] = {.lex_state = 8},
-  [374] = {.lex_state = 8},
-  [375] = {.lex_state = 8},
-  [376] = {.lex_state = 8},
-  [377] = {.lex_state = 8},
-  [378] = {.lex_state = 8},
-  [379] = {.lex_state = 8},
-  [380] = {.lex_state = 0},
-  [381] = {.lex_state = 8},
-  [382] = {.lex_state = 8},
-  [383] = {.lex_state = 8},
-  [384] = {.lex_state = 8},
-  [385] = {.lex_state = 8},
+  [361] = {.lex_state = 4},
+  [362] = {.lex_state = 9},
+  [363] = {.lex_state = 4},
+  [364] = {.lex_state = 9},
+  [365] = {.lex_state = 0},
+  [366] = {.lex_state = 15},
+  [367] = {.lex_state = 15},
+  [368] = {.lex_state = 15},
+  [369] = {.lex_state = 9},
+  [370] = {.lex_state = 9},
+  [371] = {.lex_state = 9},
+  [372] = {.lex_state = 9},
+  [373] = {.lex_state = 9},
+  [374] = {.lex_state = 9},
+  [375] = {.lex_state = 9},
+  [376] = {.lex_state = 9},
+  [377] = {.lex_state = 9},
+  [378] = {.lex_state = 9},
+  [379] = {.lex_state = 9},
+  [380] = {.lex_state = 9},
+  [381] = {.lex_state = 9},
+  [382] = {.lex_state = 0},
+  [383] = {.lex_state = 10},
+  [384] = {.lex_state = 9},
+  [385] = {.lex_state = 9},
   [386] = {.lex_state = 9},
-  [387] = {.lex_state = 8},
-  [388] = {.lex_state = 8},
-  [389] = {.lex_state = 8},
-  [390] = {.lex_state = 8},
-  [391] = {.lex_state = 8},
-  [392] = {.lex_state = 3},
-  [393] = {.lex_state = 8},
-  [394] = {.lex_state = 8},
-  [395] = {.lex_state = 8},
-  [396] = {.lex_state = 8},
-  [397] = {.lex_state = 8},
-  [398] = {.lex_state = 8},
-  [399] = {.lex_state = 9},
-  [400] = {.lex_state = 8},
-  [401] = {.lex_state = 8},
-  [402] = {.lex_state = 3},
-  [403] = {.lex_state = 13},
-  [404] = {.lex_state = 3},
-  [405] = {.lex_state = 3},
-  [406] = {.lex_state = 13},
-  [407] = {.lex_state = 0},
-  [408] = {.lex_state = 13},
+  [387] = {.lex_state = 9},
+  [388] = {.lex_state = 4},
+  [389] = {.lex_state = 9},
+  [390] = {.lex_state = 9},
+  [391] = {.lex_state = 9},
+  [392] = {.lex_state = 9},
+  [393] = {.lex_state = 9},
+  [394] = {.lex_state = 9},
+  [395] = {.lex_state = 9},
+  [396] = {.lex_state = 9},
+  [397] = {.lex_state = 9},
+  [398] = {.lex_state = 9},
+  [399] = {.lex_state = 10},
+  [400] = {.lex_state = 9},
+  [401] = {.lex_state = 9},
+  [402] = {.lex_state = 9},
+  [403] = {.lex_state = 9},
+  [404] = {.lex_state = 15},
+  [405] = {.lex_state = 4},
+  [406] = {.lex_state = 4},
+  [407] = {.lex_state = 4},
+  [408] = {.lex_state = 9},
   [409] = {.lex_state = 0},
-  [410] = {.lex_state = 3},
-  [411] = {.lex_state = 3},
-  [412] = {.lex_state = 234},
-  [413] = {.lex_state = 0},
-  [414] = {.lex_state = 13},
-  [415] = {.lex_state = 9},
-  [416] = {.lex_state = 234},
-  [417] = {.lex_state = 0},
-  [418] = {.lex_state = 8},
-  [419] = {.lex_state = 8},
+  [410] = {.lex_state = 4},
+  [411] = {.lex_state = 0},
+  [412] = {.lex_state = 15},
+  [413] = {.lex_state = 240},
+  [414] = {.lex_state = 15},
+  [415] = {.lex_state = 0},
+  [416] = {.lex_state = 4},
+  [417] = {.lex_state = 15},
+  [418] = {.lex_state = 3},
+  [419] = {.lex_state = 9},
   [420] = {.lex_state = 0},
   [421] = {.lex_state = 9},
-  [422] = {.lex_state = 9},
-  [423] = {.lex_state = 9},
-  [424] = {.lex_state = 9},
-  [425] = {.lex_state = 10},
-  [426] = {.lex_state = 9},
-  [427] = {.lex_state = 9},
-  [428] = {.lex_state = 9},
-  [429] = {.lex_state = 9},
+  [422] = {.lex_state = 3},
+  [423] = {.lex_state = 240},
+  [424] = {.lex_state = 3},
+  [425] = {.lex_state = 3},
+  [426] = {.lex_state = 3},
+  [427] = {.lex_state = 3},
+  [428] = {.lex_state = 3},
+  [429] = {.lex_state = 3},
   [430] = {.lex_state = 0},
-  [431] = {.lex_state = 9},
-  [432] = {.lex_state = 0},
+  [431] = {.lex_state = 10},
+  [432] = {.lex_state = 3},
   [433] = {.lex_state = 0},
   [434] = {.lex_state = 0},
-  [435] = {.lex_state = 0},
+  [435] = {.lex_state = 3},
   [436] = {.lex_state = 0},
   [437] = {.lex_state = 0},
   [438] = {.lex_state = 0},
   [439] = {.lex_state = 0},
-  [440] = {.lex_state = 234},
+  [440] = {.lex_state = 0},
   [441] = {.lex_state = 0},
   [442] = {.lex_state = 0},
-  [443] = {.lex_state = 234},
+  [443] = {.lex_state = 0},
   [444] = {.lex_state = 0},
   [445] = {.lex_state = 0},
   [446] = {.lex_state = 0},
   [447] = {.lex_state = 0},
   [448] = {.lex_state = 0},
   [449] = {.lex_state = 0},
-  [450] = {.lex_state = 234},
-  [451] = {.lex_state = 234},
+  [450] = {.lex_state = 240},
+  [451] = {.lex_state = 0},
   [452] = {.lex_state = 0},
   [453] = {.lex_state = 0},
   [454] = {.lex_state = 0},
   [455] = {.lex_state = 0},
   [456] = {.lex_state = 0},
-  [457] = {.lex_state = 0},
-  [458] = {.lex_state = 9},
+  [457] = {.lex_state = 240},
+  [458] = {.lex_state = 0},
   [459] = {.lex_state = 0},
-  [460] = {.lex_state = 0},
-  [461] = {.lex_state = 0},
-  [462] = {.lex_state = 0},
+  [460] = {.lex_state = 240},
+  [461] = {.lex_state = 240},
+  [462] = {.lex_state = 3},
   [463] = {.lex_state = 0},
   [464] = {.lex_state = 0},
   [465] = {.lex_state = 0},
-  [466] = {.lex_state = 234},
+  [466] = {.lex_state = 240},
   [467] = {.lex_state = 0},
-  [468] = {.lex_state = 3},
+  [468] = {.lex_state = 0},
   [469] = {.lex_state = 0},
   [470] = {.lex_state = 0},
   [471] = {.lex_state = 0},
@@ -6428,135 +6725,138 @@ static const TSLexerMode ts_lex_modes[STATE_COUNT] = {
   [475] = {.lex_state = 0},
   [476] = {.lex_state = 0},
   [477] = {.lex_state = 0},
-  [478] = {.lex_state = 14},
-  [479] = {.lex_state = 9},
-  [480] = {.lex_state = 0},
-  [481] = {.lex_state = 0},
-  [482] = {.lex_state = 234},
-  [483] = {.lex_state = 0},
-  [484] = {.lex_state = 9},
-  [485] = {.lex_state = 234},
-  [486] = {.lex_state = 0},
+  [478] = {.lex_state = 0},
+  [479] = {.lex_state = 0},
+  [480] = {.lex_state = 4},
+  [481] = {.lex_state = 3},
+  [482] = {.lex_state = 0},
+  [483] = {.lex_state = 3},
+  [484] = {.lex_state = 0},
+  [485] = {.lex_state = 3},
+  [486] = {.lex_state = 6},
   [487] = {.lex_state = 0},
-  [488] = {.lex_state = 9},
+  [488] = {.lex_state = 0},
   [489] = {.lex_state = 0},
   [490] = {.lex_state = 0},
-  [491] = {.lex_state = 234},
+  [491] = {.lex_state = 0},
   [492] = {.lex_state = 0},
-  [493] = {.lex_state = 0},
+  [493] = {.lex_state = 240},
   [494] = {.lex_state = 0},
   [495] = {.lex_state = 0},
   [496] = {.lex_state = 0},
-  [497] = {.lex_state = 9},
+  [497] = {.lex_state = 0},
   [498] = {.lex_state = 0},
-  [499] = {.lex_state = 9},
-  [500] = {.lex_state = 9},
-  [501] = {.lex_state = 234},
+  [499] = {.lex_state = 0},
+  [500] = {.lex_state = 240},
+  [501] = {.lex_state = 0},
   [502] = {.lex_state = 0},
-  [503] = {.lex_state = 0},
+  [503] = {.lex_state = 240},
   [504] = {.lex_state = 0},
-  [505] = {.lex_state = 0},
-  [506] = {.lex_state = 234},
-  [507] = {.lex_state = 0},
-  [508] = {.lex_state = 0},
-  [509] = {.lex_state = 9},
-  [510] = {.lex_state = 234},
-  [511] = {.lex_state = 234},
-  [512] = {.lex_state = 234},
-  [513] = {.lex_state = 234},
-  [514] = {.lex_state = 9},
-  [515] = {.lex_state = 234},
-  [516] = {.lex_state = 0},
-  [517] = {.lex_state = 234},
-  [518] = {.lex_state = 4},
-  [519] = {.lex_state = 234},
-  [520] = {.lex_state = 234},
-  [521] = {.lex_state = 0},
-  [522] = {.lex_state = 234},
-  [523] = {.lex_state = 0},
-  [524] = {.lex_state = 0},
-  [525] = {.lex_state = 0},
-  [526] = {.lex_state = 234},
-  [527] = {.lex_state = 234},
-  [528] = {.lex_state = 0},
-  [529] = {.lex_state = 0},
-  [530] = {.lex_state = 234},
-  [531] = {.lex_state = 234},
-  [532] = {.lex_state = 234},
-  [533] = {.lex_state = 234},
-  [534] = {.lex_state = 234},
-  [535] = {.lex_state = 234},
-  [536] = {.lex_state = 0},
-  [537] = {.lex_state = 234},
-  [538] = {.lex_state = 234},
-  [539] = {.lex_state = 234},
-  [540] = {.lex_state = 234},
-  [541] = {.lex_state = 234},
-  [542] = {.lex_state = 234},
-  [543] = {.lex_state = 234},
-  [544] = {.lex_state = 234},
-  [545] = {.lex_state = 234},
-  [546] = {.lex_state = 0},
-  [547] = {.lex_state = 234},
-  [548] = {.lex_state = 234},
-  [549] = {.lex_state = 234},
-  [550] = {.lex_state = 234},
-  [551] = {.lex_state = 234},
-  [552] = {.lex_state = 234},
+  [505] = {.lex_state = 240},
+  [506] = {.lex_state = 240},
+  [507] = {.lex_state = 3},
+  [508] = {.lex_state = 3},
+  [509] = {.lex_state = 0},
+  [510] = {.lex_state = 0},
+  [511] = {.lex_state = 3},
+  [512] = {.lex_state = 3},
+  [513] = {.lex_state = 240},
+  [514] = {.lex_state = 240},
+  [515] = {.lex_state = 240},
+  [516] = {.lex_state = 240},
+  [517] = {.lex_state = 5},
+  [518] = {.lex_state = 240},
+  [519] = {.lex_state = 240},
+  [520] = {.lex_state = 0},
+  [521] = {.lex_state = 240},
+  [522] = {.lex_state = 240},
+  [523] = {.lex_state = 240},
+  [524] = {.lex_state = 3},
+  [525] = {.lex_state = 240},
+  [526] = {.lex_state = 240},
+  [527] = {.lex_state = 240},
+  [528] = {.lex_state = 240},
+  [529] = {.lex_state = 3},
+  [530] = {.lex_state = 240},
+  [531] = {.lex_state = 5},
+  [532] = {.lex_state = 240},
+  [533] = {.lex_state = 240},
+  [534] = {.lex_state = 240},
+  [535] = {.lex_state = 240},
+  [536] = {.lex_state = 240},
+  [537] = {.lex_state = 240},
+  [538] = {.lex_state = 240},
+  [539] = {.lex_state = 240},
+  [540] = {.lex_state = 0},
+  [541] = {.lex_state = 0},
+  [542] = {.lex_state = 0},
+  [543] = {.lex_state = 240},
+  [544] = {.lex_state = 240},
+  [545] = {.lex_state = 0},
+  [546] = {.lex_state = 240},
+  [547] = {.lex_state = 240},
+  [548] = {.lex_state = 240},
+  [549] = {.lex_state = 240},
+  [550] = {.lex_state = 0},
+  [551] = {.lex_state = 240},
+  [552] = {.lex_state = 240},
   [553] = {.lex_state = 0},
-  [554] = {.lex_state = 234},
-  [555] = {.lex_state = 234},
-  [556] = {.lex_state = 234},
-  [557] = {.lex_state = 234},
-  [558] = {.lex_state = 234},
-  [559] = {.lex_state = 234},
-  [560] = {.lex_state = 234},
-  [561] = {.lex_state = 0},
-  [562] = {.lex_state = 234},
-  [563] = {.lex_state = 4},
-  [564] = {.lex_state = 234},
-  [565] = {.lex_state = 234},
-  [566] = {.lex_state = 234},
-  [567] = {.lex_state = 234},
-  [568] = {.lex_state = 234},
-  [569] = {.lex_state = 234},
-  [570] = {.lex_state = 234},
-  [571] = {.lex_state = 234},
-  [572] = {.lex_state = 9},
-  [573] = {.lex_state = 234},
-  [574] = {.lex_state = 234},
-  [575] = {.lex_state = 234},
+  [554] = {.lex_state = 240},
+  [555] = {.lex_state = 240},
+  [556] = {.lex_state = 240},
+  [557] = {.lex_state = 240},
+  [558] = {.lex_state = 240},
+  [559] = {.lex_state = 240},
+  [560] = {.lex_state = 240},
+  [561] = {.lex_state = 240},
+  [562] = {.lex_state = 240},
+  [563] = {.lex_state = 0},
+  [564] = {.lex_state = 0},
+  [565] = {.lex_state = 240},
+  [566] = {.lex_state = 240},
+  [567] = {.lex_state = 240},
+  [568] = {.lex_state = 0},
+  [569] = {.lex_state = 240},
+  [570] = {.lex_state = 240},
+  [571] = {.lex_state = 240},
+  [572] = {.lex_state = 240},
+  [573] = {.lex_state = 240},
+  [574] = {.lex_state = 240},
+  [575] = {.lex_state = 240},
   [576] = {.lex_state = 0},
-  [577] = {.lex_state = 234},
-  [578] = {.lex_state = 234},
-  [579] = {.lex_state = 234},
-  [580] = {.lex_state = 234},
-  [581] = {.lex_state = 234},
-  [582] = {.lex_state = 234},
-  [583] = {.lex_state = 234},
-  [584] = {.lex_state = 0},
-  [585] = {.lex_state = 234},
-  [586] = {.lex_state = 0},
-  [587] = {.lex_state = 234},
-  [588] = {.lex_state = 234},
-  [589] = {.lex_state = 234},
-  [590] = {.lex_state = 234},
-  [591] = {.lex_state = 234},
-  [592] = {.lex_state = 234},
-  [593] = {.lex_state = 234},
-  [594] = {.lex_state = 234},
-  [595] = {.lex_state = 234},
-  [596] = {.lex_state = 234},
-  [597] = {.lex_state = 0},
-  [598] = {.lex_state = 234},
+  [577] = {.lex_state = 0},
+  [578] = {.lex_state = 240},
+  [579] = {.lex_state = 0},
+  [580] = {.lex_state = 240},
+  [581] = {.lex_state = 240},
+  [582] = {.lex_state = 240},
+  [583] = {.lex_state = 240},
+  [584] = {.lex_state = 240},
+  [585] = {.lex_state = 240},
+  [586] = {.lex_state = 240},
+  [587] = {.lex_state = 0},
+  [588] = {.lex_state = 240},
+  [589] = {.lex_state = 0},
+  [590] = {.lex_state = 240},
+  [591] = {.lex_state = 240},
+  [592] = {.lex_state = 240},
+  [593] = {.lex_state = 240},
+  [594] = {.lex_state = 240},
+  [595] = {.lex_state = 240},
+  [596] = {.lex_state = 240},
+  [597] = {.lex_state = 240},
+  [598] = {.lex_state = 240},
   [599] = {.lex_state = 0},
-  [600] = {.lex_state = 234},
-  [601] = {.lex_state = 234},
+  [600] = {.lex_state = 0},
+  [601] = {.lex_state = 240},
   [602] = {.lex_state = 0},
-  [603] = {.lex_state = 234},
-  [604] = {.lex_state = 234},
-  [605] = {.lex_state = 234},
-  [606] = {.lex_state = 0},
+  [603] = {.lex_state = 240},
+  [604] = {.lex_state = 240},
+  [605] = {.lex_state = 240},
+  [606] = {.lex_state = 240},
+  [607] = {.lex_state = 240},
+  [608] = {.lex_state = 240},
+  [609] = {.lex_state = 240},
 };
 
 static const uint16_t ts_parse_table[LARGE_STATE_COUNT][SYMBOL_COUNT] = {
@@ -6633,6 +6933,7 @@ static const uint16_t ts_parse_table[LARGE_STATE_COUNT][SYMBOL_COUNT] = {
     [sym_sink] = ACTIONS(1),
     [sym_integer] = ACTIONS(1),
     [sym_float] = ACTIONS(1),
+    [sym__exact] = ACTIONS(1),
     [sym_string] = ACTIONS(1),
     [sym_comment] = ACTIONS(3),
     [sym_unterminated_comment] = ACTIONS(5),
@@ -6640,24 +6941,24 @@ static const uint16_t ts_parse_table[LARGE_STATE_COUNT][SYMBOL_COUNT] = {
     [sym_unclosed] = ACTIONS(1),
   },
   [STATE(1)] = {
-    [sym_module] = STATE(529),
-    [sym__item] = STATE(2),
-    [sym__common_directive] = STATE(2),
-    [sym_version_directive] = STATE(2),
-    [sym_target_directive] = STATE(2),
-    [sym_address_size_directive] = STATE(2),
-    [sym_file_directive] = STATE(2),
-    [sym_loc_directive] = STATE(2),
-    [sym_pragma_directive] = STATE(2),
-    [sym_alias_directive] = STATE(2),
-    [sym_directive] = STATE(2),
-    [sym_function] = STATE(2),
-    [sym_linkage] = STATE(322),
-    [sym_variable_declaration] = STATE(2),
-    [sym__module_variable] = STATE(147),
+    [sym_module] = STATE(553),
+    [sym__item] = STATE(3),
+    [sym__common_directive] = STATE(3),
+    [sym_version_directive] = STATE(3),
+    [sym_target_directive] = STATE(3),
+    [sym_address_size_directive] = STATE(3),
+    [sym_file_directive] = STATE(3),
+    [sym_loc_directive] = STATE(3),
+    [sym_pragma_directive] = STATE(3),
+    [sym_alias_directive] = STATE(3),
+    [sym_directive] = STATE(3),
+    [sym_function] = STATE(3),
+    [sym_linkage] = STATE(326),
+    [sym_variable_declaration] = STATE(3),
+    [sym__module_variable] = STATE(142),
     [sym__state_space] = STATE(405),
-    [aux_sym_module_repeat1] = STATE(2),
-    [aux_sym_function_repeat1] = STATE(322),
+    [aux_sym_module_repeat1] = STATE(3),
+    [aux_sym_function_repeat1] = STATE(326),
     [ts_builtin_sym_end] = ACTIONS(7),
     [sym_dot_word] = ACTIONS(9),
     [anon_sym_DOTversion] = ACTIONS(11),
@@ -6696,6 +6997,78 @@ static const uint16_t ts_small_parse_table[] = {
   [0] = 23,
     ACTIONS(5), 1,
       sym_unterminated_comment,
+    ACTIONS(41), 1,
+      ts_builtin_sym_end,
+    ACTIONS(43), 1,
+      sym_dot_word,
+    ACTIONS(46), 1,
+      anon_sym_DOTversion,
+    ACTIONS(49), 1,
+      anon_sym_DOTtarget,
+    ACTIONS(52), 1,
+      anon_sym_DOTaddress_size,
+    ACTIONS(55), 1,
+      anon_sym_DOTfile,
+    ACTIONS(61), 1,
+      anon_sym_DOTloc,
+    ACTIONS(64), 1,
+      sym__location,
+    ACTIONS(67), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(70), 1,
+      anon_sym_DOTalias,
+    ACTIONS(73), 1,
+      aux_sym_directive_token1,
+    ACTIONS(76), 1,
+      anon_sym_DOTentry,
+    ACTIONS(79), 1,
+      anon_sym_DOTfunc,
+    ACTIONS(88), 1,
+      anon_sym_DOTconst,
+    STATE(142), 1,
+      sym__module_variable,
+    STATE(405), 1,
+      sym__state_space,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(326), 2,
+      sym_linkage,
+      aux_sym_function_repeat1,
+    ACTIONS(58), 3,
+      sym_section_directive,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+    ACTIONS(82), 4,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+    ACTIONS(85), 7,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+    STATE(2), 13,
+      sym__item,
+      sym__common_directive,
+      sym_version_directive,
+      sym_target_directive,
+      sym_address_size_directive,
+      sym_file_directive,
+      sym_loc_directive,
+      sym_pragma_directive,
+      sym_alias_directive,
+      sym_directive,
+      sym_function,
+      sym_variable_declaration,
+      aux_sym_module_repeat1,
+  [95] = 23,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
     ACTIONS(9), 1,
       sym_dot_word,
     ACTIONS(11), 1,
@@ -6722,19 +7095,19 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTfunc,
     ACTIONS(39), 1,
       anon_sym_DOTconst,
-    ACTIONS(41), 1,
+    ACTIONS(91), 1,
       ts_builtin_sym_end,
-    STATE(147), 1,
+    STATE(142), 1,
       sym__module_variable,
     STATE(405), 1,
       sym__state_space,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(322), 2,
+    STATE(326), 2,
       sym_linkage,
       aux_sym_function_repeat1,
-    ACTIONS(43), 3,
+    ACTIONS(93), 3,
       sym_section_directive,
       sym_loc_intermediate_directive,
       sym_source_section_directive,
@@ -6751,79 +7124,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTshared,
       anon_sym_DOTglobal,
       anon_sym_DOTtex,
-    STATE(3), 13,
-      sym__item,
-      sym__common_directive,
-      sym_version_directive,
-      sym_target_directive,
-      sym_address_size_directive,
-      sym_file_directive,
-      sym_loc_directive,
-      sym_pragma_directive,
-      sym_alias_directive,
-      sym_directive,
-      sym_function,
-      sym_variable_declaration,
-      aux_sym_module_repeat1,
-  [95] = 23,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(45), 1,
-      ts_builtin_sym_end,
-    ACTIONS(47), 1,
-      sym_dot_word,
-    ACTIONS(50), 1,
-      anon_sym_DOTversion,
-    ACTIONS(53), 1,
-      anon_sym_DOTtarget,
-    ACTIONS(56), 1,
-      anon_sym_DOTaddress_size,
-    ACTIONS(59), 1,
-      anon_sym_DOTfile,
-    ACTIONS(65), 1,
-      anon_sym_DOTloc,
-    ACTIONS(68), 1,
-      sym__location,
-    ACTIONS(71), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(74), 1,
-      anon_sym_DOTalias,
-    ACTIONS(77), 1,
-      aux_sym_directive_token1,
-    ACTIONS(80), 1,
-      anon_sym_DOTentry,
-    ACTIONS(83), 1,
-      anon_sym_DOTfunc,
-    ACTIONS(92), 1,
-      anon_sym_DOTconst,
-    STATE(147), 1,
-      sym__module_variable,
-    STATE(405), 1,
-      sym__state_space,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(322), 2,
-      sym_linkage,
-      aux_sym_function_repeat1,
-    ACTIONS(62), 3,
-      sym_section_directive,
-      sym_loc_intermediate_directive,
-      sym_source_section_directive,
-    ACTIONS(86), 4,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-    ACTIONS(89), 7,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-    STATE(3), 13,
+    STATE(2), 13,
       sym__item,
       sym__common_directive,
       sym_version_directive,
@@ -6868,13 +7169,13 @@ static const uint16_t ts_small_parse_table[] = {
       sym_opcode,
     ACTIONS(125), 1,
       sym_identifier,
-    STATE(236), 1,
+    STATE(167), 1,
       sym__prototype,
-    STATE(402), 1,
+    STATE(416), 1,
       sym__state_space,
-    STATE(503), 1,
+    STATE(492), 1,
       sym_guard,
-    STATE(563), 1,
+    STATE(517), 1,
       sym__linkage_of_prototype,
     ACTIONS(3), 2,
       sym_comment,
@@ -6941,13 +7242,13 @@ static const uint16_t ts_small_parse_table[] = {
       sym_identifier,
     ACTIONS(127), 1,
       sym_loc_intermediate_directive,
-    STATE(236), 1,
+    STATE(167), 1,
       sym__prototype,
-    STATE(402), 1,
+    STATE(416), 1,
       sym__state_space,
-    STATE(503), 1,
+    STATE(492), 1,
       sym_guard,
-    STATE(563), 1,
+    STATE(517), 1,
       sym__linkage_of_prototype,
     ACTIONS(3), 2,
       sym_comment,
@@ -6967,7 +7268,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTshared,
       anon_sym_DOTglobal,
       anon_sym_DOTtex,
-    STATE(6), 15,
+    STATE(7), 15,
       sym__common_directive,
       sym_target_directive,
       sym_loc_directive,
@@ -6984,79 +7285,6 @@ static const uint16_t ts_small_parse_table[] = {
       sym_instruction,
       aux_sym_block_repeat1,
   [384] = 24,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(131), 1,
-      sym_dot_word,
-    ACTIONS(134), 1,
-      anon_sym_DOTtarget,
-    ACTIONS(137), 1,
-      anon_sym_DOTloc,
-    ACTIONS(140), 1,
-      sym__location,
-    ACTIONS(143), 1,
-      sym_loc_intermediate_directive,
-    ACTIONS(146), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(149), 1,
-      anon_sym_DOTalias,
-    ACTIONS(152), 1,
-      aux_sym_directive_token1,
-    ACTIONS(155), 1,
-      anon_sym_DOTfunc,
-    ACTIONS(164), 1,
-      anon_sym_DOTconst,
-    ACTIONS(167), 1,
-      anon_sym_LBRACE,
-    ACTIONS(172), 1,
-      anon_sym_AT,
-    ACTIONS(175), 1,
-      sym_opcode,
-    ACTIONS(178), 1,
-      sym_identifier,
-    STATE(236), 1,
-      sym__prototype,
-    STATE(402), 1,
-      sym__state_space,
-    STATE(503), 1,
-      sym_guard,
-    STATE(563), 1,
-      sym__linkage_of_prototype,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(170), 2,
-      sym_unclosed,
-      anon_sym_RBRACE,
-    ACTIONS(158), 3,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-    ACTIONS(161), 7,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-    STATE(6), 15,
-      sym__common_directive,
-      sym_target_directive,
-      sym_loc_directive,
-      sym_pragma_directive,
-      sym_alias_directive,
-      sym_directive,
-      sym_variable_declaration,
-      sym_block,
-      sym__statement,
-      sym_label,
-      sym_branch_targets,
-      sym_call_targets,
-      sym_call_prototype,
-      sym_instruction,
-      aux_sym_block_repeat1,
-  [481] = 24,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(39), 1,
@@ -7085,20 +7313,20 @@ static const uint16_t ts_small_parse_table[] = {
       sym_opcode,
     ACTIONS(125), 1,
       sym_identifier,
-    ACTIONS(181), 1,
+    ACTIONS(127), 1,
       sym_loc_intermediate_directive,
-    STATE(236), 1,
+    STATE(167), 1,
       sym__prototype,
-    STATE(402), 1,
+    STATE(416), 1,
       sym__state_space,
-    STATE(503), 1,
+    STATE(492), 1,
       sym_guard,
-    STATE(563), 1,
+    STATE(517), 1,
       sym__linkage_of_prototype,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(183), 2,
+    ACTIONS(131), 2,
       sym_unclosed,
       anon_sym_RBRACE,
     ACTIONS(113), 3,
@@ -7113,7 +7341,80 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTshared,
       anon_sym_DOTglobal,
       anon_sym_DOTtex,
-    STATE(8), 15,
+    STATE(7), 15,
+      sym__common_directive,
+      sym_target_directive,
+      sym_loc_directive,
+      sym_pragma_directive,
+      sym_alias_directive,
+      sym_directive,
+      sym_variable_declaration,
+      sym_block,
+      sym__statement,
+      sym_label,
+      sym_branch_targets,
+      sym_call_targets,
+      sym_call_prototype,
+      sym_instruction,
+      aux_sym_block_repeat1,
+  [481] = 24,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(133), 1,
+      sym_dot_word,
+    ACTIONS(136), 1,
+      anon_sym_DOTtarget,
+    ACTIONS(139), 1,
+      anon_sym_DOTloc,
+    ACTIONS(142), 1,
+      sym__location,
+    ACTIONS(145), 1,
+      sym_loc_intermediate_directive,
+    ACTIONS(148), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(151), 1,
+      anon_sym_DOTalias,
+    ACTIONS(154), 1,
+      aux_sym_directive_token1,
+    ACTIONS(157), 1,
+      anon_sym_DOTfunc,
+    ACTIONS(166), 1,
+      anon_sym_DOTconst,
+    ACTIONS(169), 1,
+      anon_sym_LBRACE,
+    ACTIONS(174), 1,
+      anon_sym_AT,
+    ACTIONS(177), 1,
+      sym_opcode,
+    ACTIONS(180), 1,
+      sym_identifier,
+    STATE(167), 1,
+      sym__prototype,
+    STATE(416), 1,
+      sym__state_space,
+    STATE(492), 1,
+      sym_guard,
+    STATE(517), 1,
+      sym__linkage_of_prototype,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(172), 2,
+      sym_unclosed,
+      anon_sym_RBRACE,
+    ACTIONS(160), 3,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+    ACTIONS(163), 7,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+    STATE(7), 15,
       sym__common_directive,
       sym_target_directive,
       sym_loc_directive,
@@ -7158,15 +7459,15 @@ static const uint16_t ts_small_parse_table[] = {
       sym_opcode,
     ACTIONS(125), 1,
       sym_identifier,
-    ACTIONS(127), 1,
+    ACTIONS(183), 1,
       sym_loc_intermediate_directive,
-    STATE(236), 1,
+    STATE(167), 1,
       sym__prototype,
-    STATE(402), 1,
+    STATE(416), 1,
       sym__state_space,
-    STATE(503), 1,
+    STATE(492), 1,
       sym_guard,
-    STATE(563), 1,
+    STATE(517), 1,
       sym__linkage_of_prototype,
     ACTIONS(3), 2,
       sym_comment,
@@ -7215,14 +7516,14 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LPAREN,
     ACTIONS(197), 1,
       anon_sym_LBRACE,
-    STATE(19), 1,
+    STATE(31), 1,
       sym_parameter_list,
-    STATE(77), 1,
+    STATE(90), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(25), 3,
+    STATE(32), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -7267,14 +7568,14 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(203), 1,
       anon_sym_SEMI,
-    STATE(23), 1,
+    STATE(22), 1,
       sym_parameter_list,
-    STATE(145), 1,
+    STATE(147), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(24), 3,
+    STATE(23), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -7319,14 +7620,14 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(209), 1,
       anon_sym_SEMI,
-    STATE(21), 1,
+    STATE(24), 1,
       sym_parameter_list,
-    STATE(121), 1,
+    STATE(76), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(22), 3,
+    STATE(25), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -7373,12 +7674,12 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_SEMI,
     STATE(29), 1,
       sym_parameter_list,
-    STATE(86), 1,
+    STATE(81), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(30), 3,
+    STATE(40), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -7423,14 +7724,14 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(221), 1,
       anon_sym_SEMI,
-    STATE(32), 1,
+    STATE(26), 1,
       sym_parameter_list,
     STATE(93), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(33), 3,
+    STATE(18), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -7475,14 +7776,14 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(227), 1,
       anon_sym_SEMI,
-    STATE(26), 1,
+    STATE(33), 1,
       sym_parameter_list,
-    STATE(64), 1,
+    STATE(92), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(17), 3,
+    STATE(34), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -7527,14 +7828,14 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(233), 1,
       anon_sym_SEMI,
-    STATE(34), 1,
+    STATE(38), 1,
       sym_parameter_list,
-    STATE(97), 1,
+    STATE(119), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(35), 3,
+    STATE(17), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -7579,14 +7880,14 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(239), 1,
       anon_sym_SEMI,
-    STATE(39), 1,
+    STATE(20), 1,
       sym_parameter_list,
-    STATE(122), 1,
+    STATE(143), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(40), 3,
+    STATE(21), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -7629,7 +7930,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(245), 1,
       anon_sym_SEMI,
-    STATE(91), 1,
+    STATE(133), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
@@ -7677,7 +7978,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(251), 1,
       anon_sym_SEMI,
-    STATE(138), 1,
+    STATE(118), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
@@ -7725,12 +8026,12 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(257), 1,
       anon_sym_SEMI,
-    STATE(98), 1,
+    STATE(69), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(20), 3,
+    STATE(41), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -7773,12 +8074,12 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(263), 1,
       anon_sym_SEMI,
-    STATE(74), 1,
+    STATE(71), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(41), 3,
+    STATE(27), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -7821,12 +8122,12 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(269), 1,
       anon_sym_SEMI,
-    STATE(76), 1,
+    STATE(73), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(27), 3,
+    STATE(41), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -7869,12 +8170,12 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(275), 1,
       anon_sym_SEMI,
-    STATE(79), 1,
+    STATE(75), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(41), 3,
+    STATE(28), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -7917,12 +8218,12 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(281), 1,
       anon_sym_SEMI,
-    STATE(81), 1,
+    STATE(78), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(28), 3,
+    STATE(41), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -7965,12 +8266,12 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(287), 1,
       anon_sym_SEMI,
-    STATE(83), 1,
+    STATE(85), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(41), 3,
+    STATE(30), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -8013,7 +8314,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(293), 1,
       anon_sym_SEMI,
-    STATE(107), 1,
+    STATE(87), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
@@ -8061,12 +8362,12 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(299), 1,
       anon_sym_SEMI,
-    STATE(89), 1,
+    STATE(148), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(31), 3,
+    STATE(19), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -8109,7 +8410,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(305), 1,
       anon_sym_SEMI,
-    STATE(102), 1,
+    STATE(96), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
@@ -8157,7 +8458,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(311), 1,
       anon_sym_SEMI,
-    STATE(104), 1,
+    STATE(98), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
@@ -8205,12 +8506,12 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(317), 1,
       anon_sym_SEMI,
-    STATE(106), 1,
+    STATE(100), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(36), 3,
+    STATE(35), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -8253,7 +8554,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(323), 1,
       anon_sym_SEMI,
-    STATE(148), 1,
+    STATE(106), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
@@ -8301,12 +8602,12 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(329), 1,
       anon_sym_SEMI,
-    STATE(111), 1,
+    STATE(108), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(41), 3,
+    STATE(36), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -8349,12 +8650,12 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(335), 1,
       anon_sym_SEMI,
-    STATE(113), 1,
+    STATE(111), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(37), 3,
+    STATE(41), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -8397,12 +8698,12 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(341), 1,
       anon_sym_SEMI,
-    STATE(115), 1,
+    STATE(113), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(41), 3,
+    STATE(37), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -8445,12 +8746,12 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(347), 1,
       anon_sym_SEMI,
-    STATE(117), 1,
+    STATE(116), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(38), 3,
+    STATE(41), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -8493,7 +8794,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(353), 1,
       anon_sym_SEMI,
-    STATE(120), 1,
+    STATE(124), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
@@ -8541,7 +8842,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(359), 1,
       anon_sym_SEMI,
-    STATE(127), 1,
+    STATE(126), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
@@ -8589,7 +8890,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(365), 1,
       anon_sym_SEMI,
-    STATE(129), 1,
+    STATE(128), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
@@ -8637,12 +8938,12 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(371), 1,
       anon_sym_SEMI,
-    STATE(131), 1,
+    STATE(130), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(41), 3,
+    STATE(39), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -8685,12 +8986,12 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(377), 1,
       anon_sym_SEMI,
-    STATE(133), 1,
+    STATE(135), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(18), 3,
+    STATE(41), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
@@ -8733,7 +9034,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
     ACTIONS(383), 1,
       anon_sym_SEMI,
-    STATE(136), 1,
+    STATE(103), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
@@ -8814,15 +9115,16 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTglobal,
       anon_sym_DOTtex,
       anon_sym_DOTconst,
-  [2630] = 5,
+  [2630] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
+    ACTIONS(399), 1,
+      anon_sym_COMMA,
+    STATE(45), 1,
+      aux_sym_performance_directive_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(399), 2,
-      sym_integer,
-      sym_string,
     ACTIONS(395), 8,
       ts_builtin_sym_end,
       sym_section_directive,
@@ -8855,16 +9157,15 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [2676] = 6,
+  [2678] = 5,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(405), 1,
-      anon_sym_COMMA,
-    STATE(43), 1,
-      aux_sym_performance_directive_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
+    ACTIONS(405), 2,
+      sym_integer,
+      sym_string,
     ACTIONS(401), 8,
       ts_builtin_sym_end,
       sym_section_directive,
@@ -8900,14 +9201,14 @@ static const uint16_t ts_small_parse_table[] = {
   [2724] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(412), 1,
+    ACTIONS(399), 1,
       anon_sym_COMMA,
-    STATE(45), 1,
+    STATE(42), 1,
       aux_sym_performance_directive_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(408), 8,
+    ACTIONS(407), 8,
       ts_builtin_sym_end,
       sym_section_directive,
       sym__location,
@@ -8916,7 +9217,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_SEMI,
       aux_sym_directive_token1,
       anon_sym_LBRACE,
-    ACTIONS(410), 22,
+    ACTIONS(409), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -8942,14 +9243,14 @@ static const uint16_t ts_small_parse_table[] = {
   [2772] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(412), 1,
+    ACTIONS(415), 1,
       anon_sym_COMMA,
-    STATE(43), 1,
+    STATE(45), 1,
       aux_sym_performance_directive_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(414), 8,
+    ACTIONS(411), 8,
       ts_builtin_sym_end,
       sym_section_directive,
       sym__location,
@@ -8958,7 +9259,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_SEMI,
       aux_sym_directive_token1,
       anon_sym_LBRACE,
-    ACTIONS(416), 22,
+    ACTIONS(413), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -8981,51 +9282,12 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [2820] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(401), 9,
-      ts_builtin_sym_end,
-      anon_sym_COMMA,
-      sym_section_directive,
-      sym__location,
-      sym_loc_intermediate_directive,
-      sym_source_section_directive,
-      anon_sym_SEMI,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-    ACTIONS(403), 22,
-      anon_sym_DOTversion,
-      anon_sym_DOTtarget,
-      anon_sym_DOTaddress_size,
-      anon_sym_DOTfile,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTentry,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      sym_dot_word,
-  [2863] = 6,
+  [2820] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(422), 1,
       anon_sym_COMMA,
-    STATE(47), 1,
+    STATE(46), 1,
       aux_sym_target_directive_repeat1,
     ACTIONS(3), 2,
       sym_comment,
@@ -9061,14 +9323,15 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [2910] = 4,
+  [2867] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(425), 8,
+    ACTIONS(411), 9,
       ts_builtin_sym_end,
+      anon_sym_COMMA,
       sym_section_directive,
       sym__location,
       sym_loc_intermediate_directive,
@@ -9076,6 +9339,46 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_SEMI,
       aux_sym_directive_token1,
       anon_sym_LBRACE,
+    ACTIONS(413), 22,
+      anon_sym_DOTversion,
+      anon_sym_DOTtarget,
+      anon_sym_DOTaddress_size,
+      anon_sym_DOTfile,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTentry,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      sym_dot_word,
+  [2910] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(429), 1,
+      anon_sym_COMMA,
+    STATE(54), 1,
+      aux_sym_target_directive_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(425), 6,
+      ts_builtin_sym_end,
+      sym_section_directive,
+      sym__location,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+      aux_sym_directive_token1,
     ACTIONS(427), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
@@ -9099,106 +9402,28 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [2952] = 4,
+  [2956] = 8,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(429), 8,
-      ts_builtin_sym_end,
-      sym_section_directive,
-      sym__location,
-      sym_loc_intermediate_directive,
-      sym_source_section_directive,
-      anon_sym_SEMI,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-    ACTIONS(431), 22,
-      anon_sym_DOTversion,
-      anon_sym_DOTtarget,
-      anon_sym_DOTaddress_size,
-      anon_sym_DOTfile,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTentry,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      sym_dot_word,
-  [2994] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(437), 1,
-      anon_sym_COMMA,
-    STATE(47), 1,
-      aux_sym_target_directive_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(433), 6,
-      ts_builtin_sym_end,
-      sym_section_directive,
-      sym__location,
-      sym_loc_intermediate_directive,
-      sym_source_section_directive,
-      aux_sym_directive_token1,
-    ACTIONS(435), 22,
-      anon_sym_DOTversion,
-      anon_sym_DOTtarget,
-      anon_sym_DOTaddress_size,
-      anon_sym_DOTfile,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTentry,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      sym_dot_word,
-  [3040] = 8,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(441), 1,
+    ACTIONS(433), 1,
       anon_sym_LPAREN,
-    ACTIONS(445), 1,
+    ACTIONS(437), 1,
       anon_sym_LBRACK,
-    ACTIONS(447), 1,
+    ACTIONS(439), 1,
       aux_sym_selection_token1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(270), 2,
+    STATE(250), 2,
       sym_address,
       sym_group,
-    ACTIONS(443), 5,
+    ACTIONS(435), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(439), 20,
+    ACTIONS(431), 20,
       anon_sym_COMMA,
       anon_sym_PLUS,
       anon_sym_SEMI,
@@ -9219,23 +9444,97 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [3090] = 6,
+  [3006] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(437), 1,
-      anon_sym_COMMA,
-    STATE(50), 1,
-      aux_sym_target_directive_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(449), 6,
+    ACTIONS(441), 8,
       ts_builtin_sym_end,
       sym_section_directive,
       sym__location,
       sym_loc_intermediate_directive,
       sym_source_section_directive,
+      anon_sym_SEMI,
       aux_sym_directive_token1,
+      anon_sym_LBRACE,
+    ACTIONS(443), 22,
+      anon_sym_DOTversion,
+      anon_sym_DOTtarget,
+      anon_sym_DOTaddress_size,
+      anon_sym_DOTfile,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTentry,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      sym_dot_word,
+  [3048] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(445), 8,
+      ts_builtin_sym_end,
+      sym_section_directive,
+      sym__location,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+      anon_sym_SEMI,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
+    ACTIONS(447), 22,
+      anon_sym_DOTversion,
+      anon_sym_DOTtarget,
+      anon_sym_DOTaddress_size,
+      anon_sym_DOTfile,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTentry,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      sym_dot_word,
+  [3090] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(449), 8,
+      ts_builtin_sym_end,
+      sym_section_directive,
+      sym__location,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+      anon_sym_SEMI,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
     ACTIONS(451), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
@@ -9259,7 +9558,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [3136] = 4,
+  [3132] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -9297,21 +9596,23 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [3178] = 4,
+  [3174] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
+    ACTIONS(429), 1,
+      anon_sym_COMMA,
+    STATE(46), 1,
+      aux_sym_target_directive_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(457), 8,
+    ACTIONS(457), 6,
       ts_builtin_sym_end,
       sym_section_directive,
       sym__location,
       sym_loc_intermediate_directive,
       sym_source_section_directive,
-      anon_sym_SEMI,
       aux_sym_directive_token1,
-      anon_sym_LBRACE,
     ACTIONS(459), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
@@ -9341,16 +9642,16 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(418), 8,
+    ACTIONS(461), 8,
       ts_builtin_sym_end,
-      anon_sym_COMMA,
       sym_section_directive,
       sym__location,
       sym_loc_intermediate_directive,
       sym_source_section_directive,
       anon_sym_SEMI,
       aux_sym_directive_token1,
-    ACTIONS(420), 22,
+      anon_sym_LBRACE,
+    ACTIONS(463), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -9379,16 +9680,16 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(461), 8,
+    ACTIONS(418), 8,
       ts_builtin_sym_end,
+      anon_sym_COMMA,
       sym_section_directive,
       sym__location,
       sym_loc_intermediate_directive,
       sym_source_section_directive,
       anon_sym_SEMI,
       aux_sym_directive_token1,
-      anon_sym_LBRACE,
-    ACTIONS(463), 22,
+    ACTIONS(420), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -9571,42 +9872,6 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(379), 6,
-      ts_builtin_sym_end,
-      sym_section_directive,
-      sym__location,
-      sym_loc_intermediate_directive,
-      sym_source_section_directive,
-      aux_sym_directive_token1,
-    ACTIONS(381), 22,
-      anon_sym_DOTversion,
-      anon_sym_DOTtarget,
-      anon_sym_DOTaddress_size,
-      anon_sym_DOTfile,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTentry,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      sym_dot_word,
-  [3520] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
     ACTIONS(493), 6,
       ts_builtin_sym_end,
       sym_section_directive,
@@ -9637,43 +9902,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [3560] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(241), 6,
-      ts_builtin_sym_end,
-      sym_section_directive,
-      sym__location,
-      sym_loc_intermediate_directive,
-      sym_source_section_directive,
-      aux_sym_directive_token1,
-    ACTIONS(243), 22,
-      anon_sym_DOTversion,
-      anon_sym_DOTtarget,
-      anon_sym_DOTaddress_size,
-      anon_sym_DOTfile,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTentry,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      sym_dot_word,
-  [3600] = 4,
+  [3520] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -9709,7 +9938,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [3640] = 4,
+  [3560] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -9745,7 +9974,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [3680] = 4,
+  [3600] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -9781,115 +10010,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [3720] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(509), 6,
-      ts_builtin_sym_end,
-      sym_section_directive,
-      sym__location,
-      sym_loc_intermediate_directive,
-      sym_source_section_directive,
-      aux_sym_directive_token1,
-    ACTIONS(511), 22,
-      anon_sym_DOTversion,
-      anon_sym_DOTtarget,
-      anon_sym_DOTaddress_size,
-      anon_sym_DOTfile,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTentry,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      sym_dot_word,
-  [3760] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(513), 6,
-      ts_builtin_sym_end,
-      sym_section_directive,
-      sym__location,
-      sym_loc_intermediate_directive,
-      sym_source_section_directive,
-      aux_sym_directive_token1,
-    ACTIONS(515), 22,
-      anon_sym_DOTversion,
-      anon_sym_DOTtarget,
-      anon_sym_DOTaddress_size,
-      anon_sym_DOTfile,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTentry,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      sym_dot_word,
-  [3800] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(517), 6,
-      ts_builtin_sym_end,
-      sym_section_directive,
-      sym__location,
-      sym_loc_intermediate_directive,
-      sym_source_section_directive,
-      aux_sym_directive_token1,
-    ACTIONS(519), 22,
-      anon_sym_DOTversion,
-      anon_sym_DOTtarget,
-      anon_sym_DOTaddress_size,
-      anon_sym_DOTfile,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTentry,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      sym_dot_word,
-  [3840] = 4,
+  [3640] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -9925,7 +10046,115 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [3880] = 4,
+  [3680] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(509), 6,
+      ts_builtin_sym_end,
+      sym_section_directive,
+      sym__location,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+      aux_sym_directive_token1,
+    ACTIONS(511), 22,
+      anon_sym_DOTversion,
+      anon_sym_DOTtarget,
+      anon_sym_DOTaddress_size,
+      anon_sym_DOTfile,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTentry,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      sym_dot_word,
+  [3720] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(513), 6,
+      ts_builtin_sym_end,
+      sym_section_directive,
+      sym__location,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+      aux_sym_directive_token1,
+    ACTIONS(515), 22,
+      anon_sym_DOTversion,
+      anon_sym_DOTtarget,
+      anon_sym_DOTaddress_size,
+      anon_sym_DOTfile,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTentry,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      sym_dot_word,
+  [3760] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(517), 6,
+      ts_builtin_sym_end,
+      sym_section_directive,
+      sym__location,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+      aux_sym_directive_token1,
+    ACTIONS(519), 22,
+      anon_sym_DOTversion,
+      anon_sym_DOTtarget,
+      anon_sym_DOTaddress_size,
+      anon_sym_DOTfile,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTentry,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      sym_dot_word,
+  [3800] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -9961,115 +10190,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [3920] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(525), 6,
-      ts_builtin_sym_end,
-      sym_section_directive,
-      sym__location,
-      sym_loc_intermediate_directive,
-      sym_source_section_directive,
-      aux_sym_directive_token1,
-    ACTIONS(527), 22,
-      anon_sym_DOTversion,
-      anon_sym_DOTtarget,
-      anon_sym_DOTaddress_size,
-      anon_sym_DOTfile,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTentry,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      sym_dot_word,
-  [3960] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(529), 6,
-      ts_builtin_sym_end,
-      sym_section_directive,
-      sym__location,
-      sym_loc_intermediate_directive,
-      sym_source_section_directive,
-      aux_sym_directive_token1,
-    ACTIONS(531), 22,
-      anon_sym_DOTversion,
-      anon_sym_DOTtarget,
-      anon_sym_DOTaddress_size,
-      anon_sym_DOTfile,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTentry,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      sym_dot_word,
-  [4000] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(533), 6,
-      ts_builtin_sym_end,
-      sym_section_directive,
-      sym__location,
-      sym_loc_intermediate_directive,
-      sym_source_section_directive,
-      aux_sym_directive_token1,
-    ACTIONS(535), 22,
-      anon_sym_DOTversion,
-      anon_sym_DOTtarget,
-      anon_sym_DOTaddress_size,
-      anon_sym_DOTfile,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTentry,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      sym_dot_word,
-  [4040] = 4,
+  [3840] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -10105,20 +10226,20 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [4080] = 4,
+  [3880] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(537), 6,
+    ACTIONS(525), 6,
       ts_builtin_sym_end,
       sym_section_directive,
       sym__location,
       sym_loc_intermediate_directive,
       sym_source_section_directive,
       aux_sym_directive_token1,
-    ACTIONS(539), 22,
+    ACTIONS(527), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -10141,20 +10262,20 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [4120] = 4,
+  [3920] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(541), 6,
+    ACTIONS(529), 6,
       ts_builtin_sym_end,
       sym_section_directive,
       sym__location,
       sym_loc_intermediate_directive,
       sym_source_section_directive,
       aux_sym_directive_token1,
-    ACTIONS(543), 22,
+    ACTIONS(531), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -10177,20 +10298,20 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [4160] = 4,
+  [3960] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(545), 6,
+    ACTIONS(533), 6,
       ts_builtin_sym_end,
       sym_section_directive,
       sym__location,
       sym_loc_intermediate_directive,
       sym_source_section_directive,
       aux_sym_directive_token1,
-    ACTIONS(547), 22,
+    ACTIONS(535), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -10213,43 +10334,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [4200] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(549), 6,
-      ts_builtin_sym_end,
-      sym_section_directive,
-      sym__location,
-      sym_loc_intermediate_directive,
-      sym_source_section_directive,
-      aux_sym_directive_token1,
-    ACTIONS(551), 22,
-      anon_sym_DOTversion,
-      anon_sym_DOTtarget,
-      anon_sym_DOTaddress_size,
-      anon_sym_DOTfile,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTentry,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      sym_dot_word,
-  [4240] = 4,
+  [4000] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -10285,7 +10370,187 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [4280] = 4,
+  [4040] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(537), 6,
+      ts_builtin_sym_end,
+      sym_section_directive,
+      sym__location,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+      aux_sym_directive_token1,
+    ACTIONS(539), 22,
+      anon_sym_DOTversion,
+      anon_sym_DOTtarget,
+      anon_sym_DOTaddress_size,
+      anon_sym_DOTfile,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTentry,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      sym_dot_word,
+  [4080] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(541), 6,
+      ts_builtin_sym_end,
+      sym_section_directive,
+      sym__location,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+      aux_sym_directive_token1,
+    ACTIONS(543), 22,
+      anon_sym_DOTversion,
+      anon_sym_DOTtarget,
+      anon_sym_DOTaddress_size,
+      anon_sym_DOTfile,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTentry,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      sym_dot_word,
+  [4120] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(545), 6,
+      ts_builtin_sym_end,
+      sym_section_directive,
+      sym__location,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+      aux_sym_directive_token1,
+    ACTIONS(547), 22,
+      anon_sym_DOTversion,
+      anon_sym_DOTtarget,
+      anon_sym_DOTaddress_size,
+      anon_sym_DOTfile,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTentry,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      sym_dot_word,
+  [4160] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(549), 6,
+      ts_builtin_sym_end,
+      sym_section_directive,
+      sym__location,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+      aux_sym_directive_token1,
+    ACTIONS(551), 22,
+      anon_sym_DOTversion,
+      anon_sym_DOTtarget,
+      anon_sym_DOTaddress_size,
+      anon_sym_DOTfile,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTentry,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      sym_dot_word,
+  [4200] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(379), 6,
+      ts_builtin_sym_end,
+      sym_section_directive,
+      sym__location,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+      aux_sym_directive_token1,
+    ACTIONS(381), 22,
+      anon_sym_DOTversion,
+      anon_sym_DOTtarget,
+      anon_sym_DOTaddress_size,
+      anon_sym_DOTfile,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTentry,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      sym_dot_word,
+  [4240] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -10321,7 +10586,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [4320] = 4,
+  [4280] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -10335,6 +10600,42 @@ static const uint16_t ts_small_parse_table[] = {
       sym_source_section_directive,
       aux_sym_directive_token1,
     ACTIONS(559), 22,
+      anon_sym_DOTversion,
+      anon_sym_DOTtarget,
+      anon_sym_DOTaddress_size,
+      anon_sym_DOTfile,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTentry,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      sym_dot_word,
+  [4320] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(247), 6,
+      ts_builtin_sym_end,
+      sym_section_directive,
+      sym__location,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+      aux_sym_directive_token1,
+    ACTIONS(249), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -10543,14 +10844,14 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(325), 6,
+    ACTIONS(331), 6,
       ts_builtin_sym_end,
       sym_section_directive,
       sym__location,
       sym_loc_intermediate_directive,
       sym_source_section_directive,
       aux_sym_directive_token1,
-    ACTIONS(327), 22,
+    ACTIONS(333), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -10651,14 +10952,14 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(585), 6,
+    ACTIONS(343), 6,
       ts_builtin_sym_end,
       sym_section_directive,
       sym__location,
       sym_loc_intermediate_directive,
       sym_source_section_directive,
       aux_sym_directive_token1,
-    ACTIONS(587), 22,
+    ACTIONS(345), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -10687,14 +10988,14 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(337), 6,
+    ACTIONS(585), 6,
       ts_builtin_sym_end,
       sym_section_directive,
       sym__location,
       sym_loc_intermediate_directive,
       sym_source_section_directive,
       aux_sym_directive_token1,
-    ACTIONS(339), 22,
+    ACTIONS(587), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -10795,78 +11096,6 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(349), 6,
-      ts_builtin_sym_end,
-      sym_section_directive,
-      sym__location,
-      sym_loc_intermediate_directive,
-      sym_source_section_directive,
-      aux_sym_directive_token1,
-    ACTIONS(351), 22,
-      anon_sym_DOTversion,
-      anon_sym_DOTtarget,
-      anon_sym_DOTaddress_size,
-      anon_sym_DOTfile,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTentry,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      sym_dot_word,
-  [4880] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(259), 6,
-      ts_builtin_sym_end,
-      sym_section_directive,
-      sym__location,
-      sym_loc_intermediate_directive,
-      sym_source_section_directive,
-      aux_sym_directive_token1,
-    ACTIONS(261), 22,
-      anon_sym_DOTversion,
-      anon_sym_DOTtarget,
-      anon_sym_DOTaddress_size,
-      anon_sym_DOTfile,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTentry,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      sym_dot_word,
-  [4920] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
     ACTIONS(597), 6,
       ts_builtin_sym_end,
       sym_section_directive,
@@ -10897,7 +11126,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [4960] = 4,
+  [4880] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -10933,7 +11162,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [5000] = 4,
+  [4920] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -10969,7 +11198,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [5040] = 4,
+  [4960] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -11005,7 +11234,43 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [5080] = 4,
+  [5000] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(349), 6,
+      ts_builtin_sym_end,
+      sym_section_directive,
+      sym__location,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+      aux_sym_directive_token1,
+    ACTIONS(351), 22,
+      anon_sym_DOTversion,
+      anon_sym_DOTtarget,
+      anon_sym_DOTaddress_size,
+      anon_sym_DOTfile,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTentry,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      sym_dot_word,
+  [5040] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -11019,6 +11284,42 @@ static const uint16_t ts_small_parse_table[] = {
       sym_source_section_directive,
       aux_sym_directive_token1,
     ACTIONS(615), 22,
+      anon_sym_DOTversion,
+      anon_sym_DOTtarget,
+      anon_sym_DOTaddress_size,
+      anon_sym_DOTfile,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTentry,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      sym_dot_word,
+  [5080] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(253), 6,
+      ts_builtin_sym_end,
+      sym_section_directive,
+      sym__location,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+      aux_sym_directive_token1,
+    ACTIONS(255), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -11113,20 +11414,61 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [5200] = 4,
+  [5200] = 9,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(433), 1,
+      anon_sym_LPAREN,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(439), 1,
+      aux_sym_selection_token1,
+    ACTIONS(625), 1,
+      anon_sym_EQ,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(250), 2,
+      sym_address,
+      sym_group,
+    ACTIONS(435), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(431), 17,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_RBRACE,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [5250] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(625), 6,
+    ACTIONS(627), 6,
       ts_builtin_sym_end,
       sym_section_directive,
       sym__location,
       sym_loc_intermediate_directive,
       sym_source_section_directive,
       aux_sym_directive_token1,
-    ACTIONS(627), 22,
+    ACTIONS(629), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -11149,7 +11491,43 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [5240] = 4,
+  [5290] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(631), 6,
+      ts_builtin_sym_end,
+      sym_section_directive,
+      sym__location,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+      aux_sym_directive_token1,
+    ACTIONS(633), 22,
+      anon_sym_DOTversion,
+      anon_sym_DOTtarget,
+      anon_sym_DOTaddress_size,
+      anon_sym_DOTfile,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTentry,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      sym_dot_word,
+  [5330] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -11185,20 +11563,20 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [5280] = 4,
+  [5370] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(629), 6,
+    ACTIONS(635), 6,
       ts_builtin_sym_end,
       sym_section_directive,
       sym__location,
       sym_loc_intermediate_directive,
       sym_source_section_directive,
       aux_sym_directive_token1,
-    ACTIONS(631), 22,
+    ACTIONS(637), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -11221,20 +11599,20 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [5320] = 4,
+  [5410] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(633), 6,
+    ACTIONS(639), 6,
       ts_builtin_sym_end,
       sym_section_directive,
       sym__location,
       sym_loc_intermediate_directive,
       sym_source_section_directive,
       aux_sym_directive_token1,
-    ACTIONS(635), 22,
+    ACTIONS(641), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -11257,83 +11635,6 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [5360] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(637), 6,
-      ts_builtin_sym_end,
-      sym_section_directive,
-      sym__location,
-      sym_loc_intermediate_directive,
-      sym_source_section_directive,
-      aux_sym_directive_token1,
-    ACTIONS(639), 22,
-      anon_sym_DOTversion,
-      anon_sym_DOTtarget,
-      anon_sym_DOTaddress_size,
-      anon_sym_DOTfile,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTentry,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      sym_dot_word,
-  [5400] = 9,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(441), 1,
-      anon_sym_LPAREN,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(447), 1,
-      aux_sym_selection_token1,
-    ACTIONS(641), 1,
-      anon_sym_EQ,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(270), 2,
-      sym_address,
-      sym_group,
-    ACTIONS(443), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(439), 17,
-      anon_sym_COMMA,
-      anon_sym_PLUS,
-      anon_sym_RBRACE,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
   [5450] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
@@ -11556,42 +11857,6 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(367), 6,
-      ts_builtin_sym_end,
-      sym_section_directive,
-      sym__location,
-      sym_loc_intermediate_directive,
-      sym_source_section_directive,
-      aux_sym_directive_token1,
-    ACTIONS(369), 22,
-      anon_sym_DOTversion,
-      anon_sym_DOTtarget,
-      anon_sym_DOTaddress_size,
-      anon_sym_DOTfile,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTentry,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      sym_dot_word,
-  [5730] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
     ACTIONS(663), 6,
       ts_builtin_sym_end,
       sym_section_directive,
@@ -11622,20 +11887,20 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [5770] = 4,
+  [5730] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(271), 6,
+    ACTIONS(241), 6,
       ts_builtin_sym_end,
       sym_section_directive,
       sym__location,
       sym_loc_intermediate_directive,
       sym_source_section_directive,
       aux_sym_directive_token1,
-    ACTIONS(273), 22,
+    ACTIONS(243), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -11658,7 +11923,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [5810] = 4,
+  [5770] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -11694,7 +11959,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [5850] = 4,
+  [5810] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -11730,7 +11995,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [5890] = 4,
+  [5850] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -11766,7 +12031,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [5930] = 4,
+  [5890] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -11802,7 +12067,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [5970] = 4,
+  [5930] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -11838,7 +12103,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [6010] = 4,
+  [5970] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -11874,7 +12139,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [6050] = 4,
+  [6010] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -11910,7 +12175,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [6090] = 4,
+  [6050] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -11946,7 +12211,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [6130] = 4,
+  [6090] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -11982,7 +12247,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [6170] = 4,
+  [6130] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -12018,7 +12283,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [6210] = 4,
+  [6170] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -12032,6 +12297,42 @@ static const uint16_t ts_small_parse_table[] = {
       sym_source_section_directive,
       aux_sym_directive_token1,
     ACTIONS(709), 22,
+      anon_sym_DOTversion,
+      anon_sym_DOTtarget,
+      anon_sym_DOTaddress_size,
+      anon_sym_DOTfile,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTentry,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      sym_dot_word,
+  [6210] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(373), 6,
+      ts_builtin_sym_end,
+      sym_section_directive,
+      sym__location,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+      aux_sym_directive_token1,
+    ACTIONS(375), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -12096,14 +12397,14 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(715), 6,
+    ACTIONS(265), 6,
       ts_builtin_sym_end,
       sym_section_directive,
       sym__location,
       sym_loc_intermediate_directive,
       sym_source_section_directive,
       aux_sym_directive_token1,
-    ACTIONS(717), 22,
+    ACTIONS(267), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -12132,14 +12433,14 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(247), 6,
+    ACTIONS(715), 6,
       ts_builtin_sym_end,
       sym_section_directive,
       sym__location,
       sym_loc_intermediate_directive,
       sym_source_section_directive,
       aux_sym_directive_token1,
-    ACTIONS(249), 22,
+    ACTIONS(717), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -12204,42 +12505,6 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(283), 6,
-      ts_builtin_sym_end,
-      sym_section_directive,
-      sym__location,
-      sym_loc_intermediate_directive,
-      sym_source_section_directive,
-      aux_sym_directive_token1,
-    ACTIONS(285), 22,
-      anon_sym_DOTversion,
-      anon_sym_DOTtarget,
-      anon_sym_DOTaddress_size,
-      anon_sym_DOTfile,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTentry,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      sym_dot_word,
-  [6450] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
     ACTIONS(723), 6,
       ts_builtin_sym_end,
       sym_section_directive,
@@ -12270,7 +12535,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [6490] = 4,
+  [6450] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -12306,7 +12571,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [6530] = 4,
+  [6490] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -12342,7 +12607,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [6570] = 4,
+  [6530] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -12378,7 +12643,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [6610] = 4,
+  [6570] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -12414,7 +12679,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [6650] = 4,
+  [6610] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -12450,33 +12715,33 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [6690] = 4,
+  [6650] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
+    ACTIONS(747), 1,
+      anon_sym_COMMA,
+    STATE(141), 1,
+      aux_sym_target_directive_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(747), 6,
-      ts_builtin_sym_end,
-      sym_section_directive,
+    ACTIONS(425), 7,
+      sym_unclosed,
       sym__location,
       sym_loc_intermediate_directive,
-      sym_source_section_directive,
       aux_sym_directive_token1,
-    ACTIONS(749), 22,
-      anon_sym_DOTversion,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+      sym_opcode,
+    ACTIONS(427), 19,
       anon_sym_DOTtarget,
-      anon_sym_DOTaddress_size,
-      anon_sym_DOTfile,
       anon_sym_DOTloc,
       anon_sym_DOTpragma,
       anon_sym_DOTalias,
-      anon_sym_DOTentry,
       anon_sym_DOTfunc,
       anon_sym_DOTextern,
       anon_sym_DOTvisible,
       anon_sym_DOTweak,
-      anon_sym_DOTcommon,
       anon_sym_DOTparam,
       anon_sym_DOTreg,
       anon_sym_DOTsreg,
@@ -12485,54 +12750,20 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTglobal,
       anon_sym_DOTtex,
       anon_sym_DOTconst,
+      anon_sym_AT,
       sym_dot_word,
-  [6730] = 4,
+      sym_identifier,
+  [6694] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(751), 6,
-      ts_builtin_sym_end,
-      sym_section_directive,
-      sym__location,
-      sym_loc_intermediate_directive,
-      sym_source_section_directive,
-      aux_sym_directive_token1,
-    ACTIONS(753), 22,
-      anon_sym_DOTversion,
-      anon_sym_DOTtarget,
-      anon_sym_DOTaddress_size,
-      anon_sym_DOTfile,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTentry,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      sym_dot_word,
-  [6770] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(755), 1,
+    ACTIONS(747), 1,
       anon_sym_COMMA,
     STATE(144), 1,
       aux_sym_target_directive_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(449), 7,
+    ACTIONS(457), 7,
       sym_unclosed,
       sym__location,
       sym_loc_intermediate_directive,
@@ -12540,7 +12771,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
       anon_sym_RBRACE,
       sym_opcode,
-    ACTIONS(451), 19,
+    ACTIONS(459), 19,
       anon_sym_DOTtarget,
       anon_sym_DOTloc,
       anon_sym_DOTpragma,
@@ -12560,58 +12791,20 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [6814] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(755), 1,
-      anon_sym_COMMA,
-    STATE(146), 1,
-      aux_sym_target_directive_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(433), 7,
-      sym_unclosed,
-      sym__location,
-      sym_loc_intermediate_directive,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-      sym_opcode,
-    ACTIONS(435), 19,
-      anon_sym_DOTtarget,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      anon_sym_AT,
-      sym_dot_word,
-      sym_identifier,
-  [6858] = 4,
+  [6738] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(757), 6,
+    ACTIONS(749), 6,
       ts_builtin_sym_end,
       sym_section_directive,
       sym__location,
       sym_loc_intermediate_directive,
       sym_source_section_directive,
       aux_sym_directive_token1,
-    ACTIONS(759), 22,
+    ACTIONS(751), 22,
       anon_sym_DOTversion,
       anon_sym_DOTtarget,
       anon_sym_DOTaddress_size,
@@ -12634,12 +12827,48 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [6898] = 6,
+  [6778] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(761), 1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(753), 6,
+      ts_builtin_sym_end,
+      sym_section_directive,
+      sym__location,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+      aux_sym_directive_token1,
+    ACTIONS(755), 22,
+      anon_sym_DOTversion,
+      anon_sym_DOTtarget,
+      anon_sym_DOTaddress_size,
+      anon_sym_DOTfile,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTentry,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      sym_dot_word,
+  [6818] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(757), 1,
       anon_sym_COMMA,
-    STATE(146), 1,
+    STATE(144), 1,
       aux_sym_target_directive_repeat1,
     ACTIONS(3), 2,
       sym_comment,
@@ -12672,6 +12901,78 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
+  [6862] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(277), 6,
+      ts_builtin_sym_end,
+      sym_section_directive,
+      sym__location,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+      aux_sym_directive_token1,
+    ACTIONS(279), 22,
+      anon_sym_DOTversion,
+      anon_sym_DOTtarget,
+      anon_sym_DOTaddress_size,
+      anon_sym_DOTfile,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTentry,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      sym_dot_word,
+  [6902] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(760), 6,
+      ts_builtin_sym_end,
+      sym_section_directive,
+      sym__location,
+      sym_loc_intermediate_directive,
+      sym_source_section_directive,
+      aux_sym_directive_token1,
+    ACTIONS(762), 22,
+      anon_sym_DOTversion,
+      anon_sym_DOTtarget,
+      anon_sym_DOTaddress_size,
+      anon_sym_DOTfile,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTentry,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      sym_dot_word,
   [6942] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
@@ -12744,42 +13045,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTtex,
       anon_sym_DOTconst,
       sym_dot_word,
-  [7022] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(418), 8,
-      sym_unclosed,
-      anon_sym_COMMA,
-      sym__location,
-      sym_loc_intermediate_directive,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-      sym_opcode,
-    ACTIONS(420), 19,
-      anon_sym_DOTtarget,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      anon_sym_AT,
-      sym_dot_word,
-      sym_identifier,
-  [7061] = 5,
+  [7022] = 5,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(772), 1,
@@ -12815,7 +13081,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [7102] = 5,
+  [7063] = 5,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(774), 1,
@@ -12823,7 +13089,7 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(487), 7,
+    ACTIONS(471), 7,
       sym_unclosed,
       sym__location,
       sym_loc_intermediate_directive,
@@ -12831,7 +13097,42 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
       anon_sym_RBRACE,
       sym_opcode,
-    ACTIONS(489), 19,
+    ACTIONS(473), 19,
+      anon_sym_DOTtarget,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      anon_sym_AT,
+      sym_dot_word,
+      sym_identifier,
+  [7104] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(418), 8,
+      sym_unclosed,
+      anon_sym_COMMA,
+      sym__location,
+      sym_loc_intermediate_directive,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+      sym_opcode,
+    ACTIONS(420), 19,
       anon_sym_DOTtarget,
       anon_sym_DOTloc,
       anon_sym_DOTpragma,
@@ -12854,20 +13155,20 @@ static const uint16_t ts_small_parse_table[] = {
   [7143] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(441), 1,
+    ACTIONS(433), 1,
       anon_sym_LPAREN,
-    STATE(270), 1,
+    STATE(250), 1,
       sym_group,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(443), 5,
+    ACTIONS(435), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(439), 20,
+    ACTIONS(431), 20,
       anon_sym_COMMA,
       anon_sym_PLUS,
       anon_sym_SEMI,
@@ -12889,74 +13190,6 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_QMARK,
       sym__remainder,
   [7186] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(743), 7,
-      sym_unclosed,
-      sym__location,
-      sym_loc_intermediate_directive,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-      sym_opcode,
-    ACTIONS(745), 19,
-      anon_sym_DOTtarget,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      anon_sym_AT,
-      sym_dot_word,
-      sym_identifier,
-  [7224] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(429), 7,
-      sym_unclosed,
-      sym__location,
-      sym_loc_intermediate_directive,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-      sym_opcode,
-    ACTIONS(431), 19,
-      anon_sym_DOTtarget,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      anon_sym_AT,
-      sym_dot_word,
-      sym_identifier,
-  [7262] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -12990,402 +13223,30 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [7300] = 4,
+  [7224] = 9,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(782), 7,
-      sym_unclosed,
-      sym__location,
-      sym_loc_intermediate_directive,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-      sym_opcode,
-    ACTIONS(780), 19,
-      anon_sym_DOTtarget,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      anon_sym_AT,
-      sym_dot_word,
-      sym_identifier,
-  [7338] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(786), 7,
-      sym_unclosed,
-      sym__location,
-      sym_loc_intermediate_directive,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-      sym_opcode,
-    ACTIONS(784), 19,
-      anon_sym_DOTtarget,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      anon_sym_AT,
-      sym_dot_word,
-      sym_identifier,
-  [7376] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(790), 7,
-      sym_unclosed,
-      sym__location,
-      sym_loc_intermediate_directive,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-      sym_opcode,
-    ACTIONS(788), 19,
-      anon_sym_DOTtarget,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      anon_sym_AT,
-      sym_dot_word,
-      sym_identifier,
-  [7414] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(794), 7,
-      sym_unclosed,
-      sym__location,
-      sym_loc_intermediate_directive,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-      sym_opcode,
-    ACTIONS(792), 19,
-      anon_sym_DOTtarget,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      anon_sym_AT,
-      sym_dot_word,
-      sym_identifier,
-  [7452] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(798), 7,
-      sym_unclosed,
-      sym__location,
-      sym_loc_intermediate_directive,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-      sym_opcode,
-    ACTIONS(796), 19,
-      anon_sym_DOTtarget,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      anon_sym_AT,
-      sym_dot_word,
-      sym_identifier,
-  [7490] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(802), 7,
-      sym_unclosed,
-      sym__location,
-      sym_loc_intermediate_directive,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-      sym_opcode,
-    ACTIONS(800), 19,
-      anon_sym_DOTtarget,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      anon_sym_AT,
-      sym_dot_word,
-      sym_identifier,
-  [7528] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(806), 7,
-      sym_unclosed,
-      sym__location,
-      sym_loc_intermediate_directive,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-      sym_opcode,
-    ACTIONS(804), 19,
-      anon_sym_DOTtarget,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      anon_sym_AT,
-      sym_dot_word,
-      sym_identifier,
-  [7566] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(810), 7,
-      sym_unclosed,
-      sym__location,
-      sym_loc_intermediate_directive,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-      sym_opcode,
-    ACTIONS(808), 19,
-      anon_sym_DOTtarget,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      anon_sym_AT,
-      sym_dot_word,
-      sym_identifier,
-  [7604] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(814), 7,
-      sym_unclosed,
-      sym__location,
-      sym_loc_intermediate_directive,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-      sym_opcode,
-    ACTIONS(812), 19,
-      anon_sym_DOTtarget,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      anon_sym_AT,
-      sym_dot_word,
-      sym_identifier,
-  [7642] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(818), 7,
-      sym_unclosed,
-      sym__location,
-      sym_loc_intermediate_directive,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-      sym_opcode,
-    ACTIONS(816), 19,
-      anon_sym_DOTtarget,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      anon_sym_AT,
-      sym_dot_word,
-      sym_identifier,
-  [7680] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(822), 7,
-      sym_unclosed,
-      sym__location,
-      sym_loc_intermediate_directive,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-      sym_opcode,
-    ACTIONS(820), 19,
-      anon_sym_DOTtarget,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      anon_sym_AT,
-      sym_dot_word,
-      sym_identifier,
-  [7718] = 7,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    STATE(167), 1,
+    ACTIONS(433), 1,
+      anon_sym_LPAREN,
+    STATE(289), 1,
       aux_sym__element_repeat1,
-    STATE(329), 1,
+    STATE(330), 1,
       sym__operator,
+    STATE(502), 1,
+      sym_group,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(824), 4,
+    ACTIONS(780), 2,
       anon_sym_COMMA,
-      anon_sym_SEMI,
-      anon_sym_RBRACK,
       anon_sym_RBRACE,
-    ACTIONS(829), 5,
+    ACTIONS(784), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(826), 15,
+    ACTIONS(782), 15,
       anon_sym_PLUS,
       anon_sym_COLON,
       anon_sym_DASH,
@@ -13401,13 +13262,124 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [7762] = 4,
+  [7272] = 7,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    STATE(155), 1,
+      aux_sym__element_repeat1,
+    STATE(330), 1,
+      sym__operator,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(786), 4,
+      anon_sym_COMMA,
+      anon_sym_SEMI,
+      anon_sym_RBRACK,
+      anon_sym_RBRACE,
+    ACTIONS(791), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(788), 15,
+      anon_sym_PLUS,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [7316] = 7,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    STATE(157), 1,
+      aux_sym__element_repeat1,
+    STATE(330), 1,
+      sym__operator,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(794), 4,
+      anon_sym_COMMA,
+      anon_sym_SEMI,
+      anon_sym_RBRACK,
+      anon_sym_RBRACE,
+    ACTIONS(784), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(782), 15,
+      anon_sym_PLUS,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [7360] = 7,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    STATE(155), 1,
+      aux_sym__element_repeat1,
+    STATE(330), 1,
+      sym__operator,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(796), 4,
+      anon_sym_COMMA,
+      anon_sym_SEMI,
+      anon_sym_RBRACK,
+      anon_sym_RBRACE,
+    ACTIONS(784), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(782), 15,
+      anon_sym_PLUS,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [7404] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(834), 7,
+    ACTIONS(800), 7,
       sym_unclosed,
       sym__location,
       sym_loc_intermediate_directive,
@@ -13415,7 +13387,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
       anon_sym_RBRACE,
       sym_opcode,
-    ACTIONS(832), 19,
+    ACTIONS(798), 19,
       anon_sym_DOTtarget,
       anon_sym_DOTloc,
       anon_sym_DOTpragma,
@@ -13435,44 +13407,347 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [7800] = 7,
+  [7442] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    STATE(242), 1,
-      aux_sym__element_repeat1,
-    STATE(329), 1,
-      sym__operator,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(836), 4,
-      anon_sym_COMMA,
-      anon_sym_SEMI,
-      anon_sym_RBRACK,
+    ACTIONS(804), 7,
+      sym_unclosed,
+      sym__location,
+      sym_loc_intermediate_directive,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
       anon_sym_RBRACE,
-    ACTIONS(840), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(838), 15,
-      anon_sym_PLUS,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [7844] = 4,
+      sym_opcode,
+    ACTIONS(802), 19,
+      anon_sym_DOTtarget,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      anon_sym_AT,
+      sym_dot_word,
+      sym_identifier,
+  [7480] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(808), 7,
+      sym_unclosed,
+      sym__location,
+      sym_loc_intermediate_directive,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+      sym_opcode,
+    ACTIONS(806), 19,
+      anon_sym_DOTtarget,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      anon_sym_AT,
+      sym_dot_word,
+      sym_identifier,
+  [7518] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(812), 7,
+      sym_unclosed,
+      sym__location,
+      sym_loc_intermediate_directive,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+      sym_opcode,
+    ACTIONS(810), 19,
+      anon_sym_DOTtarget,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      anon_sym_AT,
+      sym_dot_word,
+      sym_identifier,
+  [7556] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(816), 7,
+      sym_unclosed,
+      sym__location,
+      sym_loc_intermediate_directive,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+      sym_opcode,
+    ACTIONS(814), 19,
+      anon_sym_DOTtarget,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      anon_sym_AT,
+      sym_dot_word,
+      sym_identifier,
+  [7594] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(820), 7,
+      sym_unclosed,
+      sym__location,
+      sym_loc_intermediate_directive,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+      sym_opcode,
+    ACTIONS(818), 19,
+      anon_sym_DOTtarget,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      anon_sym_AT,
+      sym_dot_word,
+      sym_identifier,
+  [7632] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(824), 7,
+      sym_unclosed,
+      sym__location,
+      sym_loc_intermediate_directive,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+      sym_opcode,
+    ACTIONS(822), 19,
+      anon_sym_DOTtarget,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      anon_sym_AT,
+      sym_dot_word,
+      sym_identifier,
+  [7670] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(828), 7,
+      sym_unclosed,
+      sym__location,
+      sym_loc_intermediate_directive,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+      sym_opcode,
+    ACTIONS(826), 19,
+      anon_sym_DOTtarget,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      anon_sym_AT,
+      sym_dot_word,
+      sym_identifier,
+  [7708] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(832), 7,
+      sym_unclosed,
+      sym__location,
+      sym_loc_intermediate_directive,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+      sym_opcode,
+    ACTIONS(830), 19,
+      anon_sym_DOTtarget,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      anon_sym_AT,
+      sym_dot_word,
+      sym_identifier,
+  [7746] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(836), 7,
+      sym_unclosed,
+      sym__location,
+      sym_loc_intermediate_directive,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+      sym_opcode,
+    ACTIONS(834), 19,
+      anon_sym_DOTtarget,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      anon_sym_AT,
+      sym_dot_word,
+      sym_identifier,
+  [7784] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(840), 7,
+      sym_unclosed,
+      sym__location,
+      sym_loc_intermediate_directive,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+      sym_opcode,
+    ACTIONS(838), 19,
+      anon_sym_DOTtarget,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      anon_sym_AT,
+      sym_dot_word,
+      sym_identifier,
+  [7822] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -13506,7 +13781,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [7882] = 4,
+  [7860] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -13540,7 +13815,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [7920] = 4,
+  [7898] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -13574,7 +13849,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [7958] = 4,
+  [7936] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -13608,7 +13883,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [7996] = 4,
+  [7974] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -13642,7 +13917,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8034] = 4,
+  [8012] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -13676,7 +13951,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8072] = 4,
+  [8050] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -13710,7 +13985,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8110] = 4,
+  [8088] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -13744,7 +14019,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8148] = 4,
+  [8126] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -13778,7 +14053,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8186] = 4,
+  [8164] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -13812,7 +14087,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8224] = 4,
+  [8202] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -13846,7 +14121,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8262] = 4,
+  [8240] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -13880,7 +14155,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8300] = 4,
+  [8278] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -13914,7 +14189,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8338] = 4,
+  [8316] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -13948,7 +14223,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8376] = 4,
+  [8354] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -13982,7 +14257,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8414] = 4,
+  [8392] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14016,7 +14291,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8452] = 4,
+  [8430] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14050,7 +14325,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8490] = 4,
+  [8468] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14084,7 +14359,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8528] = 4,
+  [8506] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14118,7 +14393,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8566] = 4,
+  [8544] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14152,7 +14427,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8604] = 4,
+  [8582] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14186,7 +14461,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8642] = 4,
+  [8620] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14220,7 +14495,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8680] = 4,
+  [8658] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14254,7 +14529,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8718] = 4,
+  [8696] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14288,7 +14563,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8756] = 4,
+  [8734] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14322,7 +14597,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8794] = 4,
+  [8772] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14356,7 +14631,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8832] = 4,
+  [8810] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14390,7 +14665,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8870] = 4,
+  [8848] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14424,7 +14699,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8908] = 4,
+  [8886] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14458,7 +14733,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8946] = 4,
+  [8924] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14492,7 +14767,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [8984] = 4,
+  [8962] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14526,7 +14801,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9022] = 4,
+  [9000] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14560,75 +14835,44 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9060] = 4,
+  [9038] = 7,
     ACTIONS(5), 1,
       sym_unterminated_comment,
+    STATE(201), 1,
+      aux_sym_instruction_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(972), 7,
-      sym_unclosed,
-      sym__location,
-      sym_loc_intermediate_directive,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-      sym_opcode,
-    ACTIONS(970), 19,
-      anon_sym_DOTtarget,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      anon_sym_AT,
-      sym_dot_word,
-      sym_identifier,
-  [9098] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(976), 7,
-      sym_unclosed,
-      sym__location,
-      sym_loc_intermediate_directive,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-      sym_opcode,
-    ACTIONS(974), 19,
-      anon_sym_DOTtarget,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      anon_sym_AT,
-      sym_dot_word,
-      sym_identifier,
-  [9136] = 4,
+    ACTIONS(973), 2,
+      anon_sym_SEMI,
+      anon_sym_RPAREN,
+    STATE(310), 2,
+      sym__separator,
+      sym__operator,
+    ACTIONS(975), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(970), 16,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [9082] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14662,7 +14906,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9174] = 4,
+  [9120] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14696,7 +14940,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9212] = 4,
+  [9158] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14730,7 +14974,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9250] = 4,
+  [9196] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14764,7 +15008,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9288] = 4,
+  [9234] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14798,7 +15042,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9326] = 4,
+  [9272] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14832,7 +15076,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9364] = 4,
+  [9310] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14866,7 +15110,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9402] = 4,
+  [9348] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14900,7 +15144,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9440] = 4,
+  [9386] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14934,7 +15178,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9478] = 4,
+  [9424] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -14968,7 +15212,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9516] = 4,
+  [9462] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -15002,7 +15246,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9554] = 4,
+  [9500] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -15036,7 +15280,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9592] = 4,
+  [9538] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -15070,7 +15314,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9630] = 4,
+  [9576] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -15104,7 +15348,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9668] = 4,
+  [9614] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -15138,7 +15382,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9706] = 4,
+  [9652] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -15172,7 +15416,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9744] = 4,
+  [9690] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -15206,7 +15450,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9782] = 4,
+  [9728] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -15240,7 +15484,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9820] = 4,
+  [9766] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -15274,7 +15518,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9858] = 4,
+  [9804] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -15308,7 +15552,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9896] = 4,
+  [9842] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -15342,7 +15586,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9934] = 4,
+  [9880] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -15376,7 +15620,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [9972] = 4,
+  [9918] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -15410,7 +15654,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [10010] = 4,
+  [9956] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -15444,7 +15688,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [10048] = 4,
+  [9994] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -15478,13 +15722,13 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [10086] = 4,
+  [10032] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(525), 7,
+    ACTIONS(1080), 7,
       sym_unclosed,
       sym__location,
       sym_loc_intermediate_directive,
@@ -15492,7 +15736,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
       anon_sym_RBRACE,
       sym_opcode,
-    ACTIONS(527), 19,
+    ACTIONS(1078), 19,
       anon_sym_DOTtarget,
       anon_sym_DOTloc,
       anon_sym_DOTpragma,
@@ -15512,13 +15756,13 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [10124] = 4,
+  [10070] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(593), 7,
+    ACTIONS(1084), 7,
       sym_unclosed,
       sym__location,
       sym_loc_intermediate_directive,
@@ -15526,7 +15770,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
       anon_sym_RBRACE,
       sym_opcode,
-    ACTIONS(595), 19,
+    ACTIONS(1082), 19,
       anon_sym_DOTtarget,
       anon_sym_DOTloc,
       anon_sym_DOTpragma,
@@ -15546,50 +15790,13 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [10162] = 7,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    STATE(231), 1,
-      aux_sym_instruction_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1081), 2,
-      anon_sym_SEMI,
-      anon_sym_RPAREN,
-    STATE(304), 2,
-      sym__separator,
-      sym__operator,
-    ACTIONS(1083), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(1078), 16,
-      anon_sym_COMMA,
-      anon_sym_PLUS,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [10206] = 4,
+  [10108] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(501), 7,
+    ACTIONS(1088), 7,
       sym_unclosed,
       sym__location,
       sym_loc_intermediate_directive,
@@ -15597,7 +15804,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
       anon_sym_RBRACE,
       sym_opcode,
-    ACTIONS(503), 19,
+    ACTIONS(1086), 19,
       anon_sym_DOTtarget,
       anon_sym_DOTloc,
       anon_sym_DOTpragma,
@@ -15617,7 +15824,245 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [10244] = 4,
+  [10146] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1092), 7,
+      sym_unclosed,
+      sym__location,
+      sym_loc_intermediate_directive,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+      sym_opcode,
+    ACTIONS(1090), 19,
+      anon_sym_DOTtarget,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      anon_sym_AT,
+      sym_dot_word,
+      sym_identifier,
+  [10184] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(627), 7,
+      sym_unclosed,
+      sym__location,
+      sym_loc_intermediate_directive,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+      sym_opcode,
+    ACTIONS(629), 19,
+      anon_sym_DOTtarget,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      anon_sym_AT,
+      sym_dot_word,
+      sym_identifier,
+  [10222] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(760), 7,
+      sym_unclosed,
+      sym__location,
+      sym_loc_intermediate_directive,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+      sym_opcode,
+    ACTIONS(762), 19,
+      anon_sym_DOTtarget,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      anon_sym_AT,
+      sym_dot_word,
+      sym_identifier,
+  [10260] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(497), 7,
+      sym_unclosed,
+      sym__location,
+      sym_loc_intermediate_directive,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+      sym_opcode,
+    ACTIONS(499), 19,
+      anon_sym_DOTtarget,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      anon_sym_AT,
+      sym_dot_word,
+      sym_identifier,
+  [10298] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(513), 7,
+      sym_unclosed,
+      sym__location,
+      sym_loc_intermediate_directive,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+      sym_opcode,
+    ACTIONS(515), 19,
+      anon_sym_DOTtarget,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      anon_sym_AT,
+      sym_dot_word,
+      sym_identifier,
+  [10336] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(577), 7,
+      sym_unclosed,
+      sym__location,
+      sym_loc_intermediate_directive,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+      sym_opcode,
+    ACTIONS(579), 19,
+      anon_sym_DOTtarget,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      anon_sym_AT,
+      sym_dot_word,
+      sym_identifier,
+  [10374] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(639), 7,
+      sym_unclosed,
+      sym__location,
+      sym_loc_intermediate_directive,
+      aux_sym_directive_token1,
+      anon_sym_LBRACE,
+      anon_sym_RBRACE,
+      sym_opcode,
+    ACTIONS(641), 19,
+      anon_sym_DOTtarget,
+      anon_sym_DOTloc,
+      anon_sym_DOTpragma,
+      anon_sym_DOTalias,
+      anon_sym_DOTfunc,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+      anon_sym_DOTconst,
+      anon_sym_AT,
+      sym_dot_word,
+      sym_identifier,
+  [10412] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -15651,52 +16096,13 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [10282] = 9,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(441), 1,
-      anon_sym_LPAREN,
-    STATE(289), 1,
-      aux_sym__element_repeat1,
-    STATE(329), 1,
-      sym__operator,
-    STATE(505), 1,
-      sym_group,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1086), 2,
-      anon_sym_COMMA,
-      anon_sym_RBRACE,
-    ACTIONS(840), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(838), 15,
-      anon_sym_PLUS,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [10330] = 4,
+  [10450] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(565), 7,
+    ACTIONS(509), 7,
       sym_unclosed,
       sym__location,
       sym_loc_intermediate_directive,
@@ -15704,7 +16110,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
       anon_sym_RBRACE,
       sym_opcode,
-    ACTIONS(567), 19,
+    ACTIONS(511), 19,
       anon_sym_DOTtarget,
       anon_sym_DOTloc,
       anon_sym_DOTpragma,
@@ -15724,13 +16130,13 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [10368] = 4,
+  [10488] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1090), 7,
+    ACTIONS(561), 7,
       sym_unclosed,
       sym__location,
       sym_loc_intermediate_directive,
@@ -15738,7 +16144,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
       anon_sym_RBRACE,
       sym_opcode,
-    ACTIONS(1088), 19,
+    ACTIONS(563), 19,
       anon_sym_DOTtarget,
       anon_sym_DOTloc,
       anon_sym_DOTpragma,
@@ -15758,13 +16164,13 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [10406] = 4,
+  [10526] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(493), 7,
+    ACTIONS(731), 7,
       sym_unclosed,
       sym__location,
       sym_loc_intermediate_directive,
@@ -15772,7 +16178,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
       anon_sym_RBRACE,
       sym_opcode,
-    ACTIONS(495), 19,
+    ACTIONS(733), 19,
       anon_sym_DOTtarget,
       anon_sym_DOTloc,
       anon_sym_DOTpragma,
@@ -15792,13 +16198,13 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [10444] = 4,
+  [10564] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(517), 7,
+    ACTIONS(735), 7,
       sym_unclosed,
       sym__location,
       sym_loc_intermediate_directive,
@@ -15806,7 +16212,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
       anon_sym_RBRACE,
       sym_opcode,
-    ACTIONS(519), 19,
+    ACTIONS(737), 19,
       anon_sym_DOTtarget,
       anon_sym_DOTloc,
       anon_sym_DOTpragma,
@@ -15826,75 +16232,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [10482] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(521), 7,
-      sym_unclosed,
-      sym__location,
-      sym_loc_intermediate_directive,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-      sym_opcode,
-    ACTIONS(523), 19,
-      anon_sym_DOTtarget,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      anon_sym_AT,
-      sym_dot_word,
-      sym_identifier,
-  [10520] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(573), 7,
-      sym_unclosed,
-      sym__location,
-      sym_loc_intermediate_directive,
-      aux_sym_directive_token1,
-      anon_sym_LBRACE,
-      anon_sym_RBRACE,
-      sym_opcode,
-    ACTIONS(575), 19,
-      anon_sym_DOTtarget,
-      anon_sym_DOTloc,
-      anon_sym_DOTpragma,
-      anon_sym_DOTalias,
-      anon_sym_DOTfunc,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-      anon_sym_DOTconst,
-      anon_sym_AT,
-      sym_dot_word,
-      sym_identifier,
-  [10558] = 4,
+  [10602] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -15928,50 +16266,13 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_AT,
       sym_dot_word,
       sym_identifier,
-  [10596] = 7,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    STATE(167), 1,
-      aux_sym__element_repeat1,
-    STATE(329), 1,
-      sym__operator,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1092), 4,
-      anon_sym_COMMA,
-      anon_sym_SEMI,
-      anon_sym_RBRACK,
-      anon_sym_RBRACE,
-    ACTIONS(840), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(838), 15,
-      anon_sym_PLUS,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
   [10640] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(747), 7,
+    ACTIONS(743), 7,
       sym_unclosed,
       sym__location,
       sym_loc_intermediate_directive,
@@ -15979,7 +16280,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
       anon_sym_RBRACE,
       sym_opcode,
-    ACTIONS(749), 19,
+    ACTIONS(745), 19,
       anon_sym_DOTtarget,
       anon_sym_DOTloc,
       anon_sym_DOTpragma,
@@ -16005,7 +16306,7 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(751), 7,
+    ACTIONS(441), 7,
       sym_unclosed,
       sym__location,
       sym_loc_intermediate_directive,
@@ -16013,7 +16314,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
       anon_sym_RBRACE,
       sym_opcode,
-    ACTIONS(753), 19,
+    ACTIONS(443), 19,
       anon_sym_DOTtarget,
       anon_sym_DOTloc,
       anon_sym_DOTpragma,
@@ -16039,7 +16340,7 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(425), 7,
+    ACTIONS(449), 7,
       sym_unclosed,
       sym__location,
       sym_loc_intermediate_directive,
@@ -16047,7 +16348,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_LBRACE,
       anon_sym_RBRACE,
       sym_opcode,
-    ACTIONS(427), 19,
+    ACTIONS(451), 19,
       anon_sym_DOTtarget,
       anon_sym_DOTloc,
       anon_sym_DOTpragma,
@@ -16134,136 +16435,25 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [10829] = 7,
+  [10829] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1104), 1,
-      anon_sym_SEMI,
-    STATE(250), 1,
-      aux_sym_instruction_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(304), 2,
-      sym__separator,
-      sym__operator,
-    ACTIONS(1106), 5,
+    ACTIONS(1104), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(1102), 16,
+    ACTIONS(1102), 20,
       anon_sym_COMMA,
       anon_sym_PLUS,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [10872] = 7,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1108), 1,
       anon_sym_SEMI,
-    STATE(252), 1,
-      aux_sym_instruction_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(304), 2,
-      sym__separator,
-      sym__operator,
-    ACTIONS(1106), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(1102), 16,
-      anon_sym_COMMA,
-      anon_sym_PLUS,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [10915] = 7,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1110), 1,
-      anon_sym_SEMI,
-    STATE(231), 1,
-      aux_sym_instruction_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(304), 2,
-      sym__separator,
-      sym__operator,
-    ACTIONS(1106), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(1102), 16,
-      anon_sym_COMMA,
-      anon_sym_PLUS,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [10958] = 7,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1112), 1,
       anon_sym_RPAREN,
-    STATE(231), 1,
-      aux_sym_instruction_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(304), 2,
-      sym__separator,
-      sym__operator,
-    ACTIONS(1106), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(1102), 16,
-      anon_sym_COMMA,
-      anon_sym_PLUS,
+      anon_sym_RBRACK,
+      anon_sym_RBRACE,
       anon_sym_COLON,
       anon_sym_DASH,
       anon_sym_STAR,
@@ -16278,28 +16468,25 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [11001] = 7,
+  [10866] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1114), 1,
-      anon_sym_SEMI,
-    STATE(231), 1,
-      aux_sym_instruction_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(304), 2,
-      sym__separator,
-      sym__operator,
-    ACTIONS(1106), 5,
+    ACTIONS(1108), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(1102), 16,
+    ACTIONS(1106), 20,
       anon_sym_COMMA,
       anon_sym_PLUS,
+      anon_sym_SEMI,
+      anon_sym_RPAREN,
+      anon_sym_RBRACK,
+      anon_sym_RBRACE,
       anon_sym_COLON,
       anon_sym_DASH,
       anon_sym_STAR,
@@ -16314,26 +16501,95 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [11044] = 7,
+  [10903] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1112), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(1110), 20,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_SEMI,
+      anon_sym_RPAREN,
+      anon_sym_RBRACK,
+      anon_sym_RBRACE,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [10940] = 7,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1116), 1,
+      anon_sym_RPAREN,
+    STATE(268), 1,
+      aux_sym_instruction_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(310), 2,
+      sym__separator,
+      sym__operator,
+    ACTIONS(1118), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(1114), 16,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [10983] = 7,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1120), 1,
       anon_sym_SEMI,
     STATE(255), 1,
       aux_sym_instruction_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(304), 2,
+    STATE(310), 2,
       sym__separator,
       sym__operator,
-    ACTIONS(1106), 5,
+    ACTIONS(1118), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(1102), 16,
+    ACTIONS(1114), 16,
       anon_sym_COMMA,
       anon_sym_PLUS,
       anon_sym_COLON,
@@ -16350,26 +16606,26 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [11087] = 7,
+  [11026] = 7,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1118), 1,
+    ACTIONS(1122), 1,
       anon_sym_SEMI,
     STATE(256), 1,
       aux_sym_instruction_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(304), 2,
+    STATE(310), 2,
       sym__separator,
       sym__operator,
-    ACTIONS(1106), 5,
+    ACTIONS(1118), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(1102), 16,
+    ACTIONS(1114), 16,
       anon_sym_COMMA,
       anon_sym_PLUS,
       anon_sym_COLON,
@@ -16386,127 +16642,19 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [11130] = 7,
+  [11069] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1120), 1,
-      anon_sym_SEMI,
-    STATE(231), 1,
-      aux_sym_instruction_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(304), 2,
-      sym__separator,
-      sym__operator,
-    ACTIONS(1106), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(1102), 16,
-      anon_sym_COMMA,
-      anon_sym_PLUS,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [11173] = 7,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1122), 1,
-      anon_sym_SEMI,
-    STATE(231), 1,
-      aux_sym_instruction_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(304), 2,
-      sym__separator,
-      sym__operator,
-    ACTIONS(1106), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(1102), 16,
-      anon_sym_COMMA,
-      anon_sym_PLUS,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [11216] = 7,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1128), 1,
-      anon_sym_RBRACE,
-    STATE(268), 1,
-      aux_sym_vector_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(330), 2,
-      sym__separator,
-      sym__operator,
     ACTIONS(1126), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(1124), 16,
-      anon_sym_COMMA,
-      anon_sym_PLUS,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [11259] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1132), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(1130), 20,
+    ACTIONS(1124), 20,
       anon_sym_COMMA,
       anon_sym_PLUS,
       anon_sym_SEMI,
@@ -16527,12 +16675,153 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [11296] = 7,
+  [11106] = 7,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1138), 1,
+    ACTIONS(1128), 1,
+      anon_sym_SEMI,
+    STATE(201), 1,
+      aux_sym_instruction_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(310), 2,
+      sym__separator,
+      sym__operator,
+    ACTIONS(1118), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(1114), 16,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [11149] = 7,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1130), 1,
+      anon_sym_SEMI,
+    STATE(201), 1,
+      aux_sym_instruction_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(310), 2,
+      sym__separator,
+      sym__operator,
+    ACTIONS(1118), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(1114), 16,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [11192] = 7,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1132), 1,
+      anon_sym_SEMI,
+    STATE(262), 1,
+      aux_sym_instruction_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(310), 2,
+      sym__separator,
+      sym__operator,
+    ACTIONS(1118), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(1114), 16,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [11235] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1136), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(1134), 20,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_SEMI,
+      anon_sym_RPAREN,
       anon_sym_RBRACK,
-    STATE(267), 1,
+      anon_sym_RBRACE,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [11272] = 7,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1142), 1,
+      anon_sym_RBRACK,
+    STATE(265), 1,
       aux_sym_address_repeat1,
     ACTIONS(3), 2,
       sym_comment,
@@ -16540,13 +16829,13 @@ static const uint16_t ts_small_parse_table[] = {
     STATE(323), 2,
       sym__separator,
       sym__operator,
-    ACTIONS(1136), 5,
+    ACTIONS(1140), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(1134), 16,
+    ACTIONS(1138), 16,
       anon_sym_COMMA,
       anon_sym_PLUS,
       anon_sym_COLON,
@@ -16563,59 +16852,134 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [11339] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1142), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(1140), 20,
-      anon_sym_COMMA,
-      anon_sym_PLUS,
-      anon_sym_SEMI,
-      anon_sym_RPAREN,
-      anon_sym_RBRACK,
-      anon_sym_RBRACE,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [11376] = 7,
+  [11315] = 7,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1144), 1,
+      anon_sym_SEMI,
+    STATE(201), 1,
+      aux_sym_instruction_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(310), 2,
+      sym__separator,
+      sym__operator,
+    ACTIONS(1118), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(1114), 16,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [11358] = 7,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1152), 1,
+      anon_sym_RBRACK,
+    STATE(261), 1,
+      aux_sym_address_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(323), 2,
+      sym__separator,
+      sym__operator,
+    ACTIONS(1149), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(1146), 16,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [11401] = 7,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1154), 1,
+      anon_sym_SEMI,
+    STATE(201), 1,
+      aux_sym_instruction_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(310), 2,
+      sym__separator,
+      sym__operator,
+    ACTIONS(1118), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(1114), 16,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [11444] = 7,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1160), 1,
       anon_sym_RBRACE,
-    STATE(257), 1,
+    STATE(266), 1,
       aux_sym_vector_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(330), 2,
+    STATE(331), 2,
       sym__separator,
       sym__operator,
-    ACTIONS(1126), 5,
+    ACTIONS(1158), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(1124), 16,
+    ACTIONS(1156), 16,
       anon_sym_COMMA,
       anon_sym_PLUS,
       anon_sym_COLON,
@@ -16632,91 +16996,28 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [11419] = 4,
+  [11487] = 7,
     ACTIONS(5), 1,
       sym_unterminated_comment,
+    ACTIONS(1168), 1,
+      anon_sym_RBRACE,
+    STATE(264), 1,
+      aux_sym_vector_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1148), 5,
+    STATE(331), 2,
+      sym__separator,
+      sym__operator,
+    ACTIONS(1165), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(1146), 20,
+    ACTIONS(1162), 16,
       anon_sym_COMMA,
       anon_sym_PLUS,
-      anon_sym_SEMI,
-      anon_sym_RPAREN,
-      anon_sym_RBRACK,
-      anon_sym_RBRACE,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [11456] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1152), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(1150), 20,
-      anon_sym_COMMA,
-      anon_sym_PLUS,
-      anon_sym_SEMI,
-      anon_sym_RPAREN,
-      anon_sym_RBRACK,
-      anon_sym_RBRACE,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [11493] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1156), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(1154), 20,
-      anon_sym_COMMA,
-      anon_sym_PLUS,
-      anon_sym_SEMI,
-      anon_sym_RPAREN,
-      anon_sym_RBRACK,
-      anon_sym_RBRACE,
       anon_sym_COLON,
       anon_sym_DASH,
       anon_sym_STAR,
@@ -16734,23 +17035,23 @@ static const uint16_t ts_small_parse_table[] = {
   [11530] = 7,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1158), 1,
-      anon_sym_RPAREN,
-    STATE(251), 1,
-      aux_sym_instruction_repeat1,
+    ACTIONS(1170), 1,
+      anon_sym_RBRACK,
+    STATE(261), 1,
+      aux_sym_address_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(304), 2,
+    STATE(323), 2,
       sym__separator,
       sym__operator,
-    ACTIONS(1106), 5,
+    ACTIONS(1140), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(1102), 16,
+    ACTIONS(1138), 16,
       anon_sym_COMMA,
       anon_sym_PLUS,
       anon_sym_COLON,
@@ -16770,95 +17071,23 @@ static const uint16_t ts_small_parse_table[] = {
   [11573] = 7,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1166), 1,
-      anon_sym_RBRACK,
-    STATE(266), 1,
-      aux_sym_address_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(323), 2,
-      sym__separator,
-      sym__operator,
-    ACTIONS(1163), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(1160), 16,
-      anon_sym_COMMA,
-      anon_sym_PLUS,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [11616] = 7,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1168), 1,
-      anon_sym_RBRACK,
-    STATE(266), 1,
-      aux_sym_address_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(323), 2,
-      sym__separator,
-      sym__operator,
-    ACTIONS(1136), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(1134), 16,
-      anon_sym_COMMA,
-      anon_sym_PLUS,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [11659] = 7,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1176), 1,
+    ACTIONS(1172), 1,
       anon_sym_RBRACE,
-    STATE(268), 1,
+    STATE(264), 1,
       aux_sym_vector_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(330), 2,
+    STATE(331), 2,
       sym__separator,
       sym__operator,
-    ACTIONS(1173), 5,
+    ACTIONS(1158), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(1170), 16,
+    ACTIONS(1156), 16,
       anon_sym_COMMA,
       anon_sym_PLUS,
       anon_sym_COLON,
@@ -16875,19 +17104,19 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [11702] = 4,
+  [11616] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1180), 5,
+    ACTIONS(1176), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(1178), 20,
+    ACTIONS(1174), 20,
       anon_sym_COMMA,
       anon_sym_PLUS,
       anon_sym_SEMI,
@@ -16908,25 +17137,97 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [11739] = 4,
+  [11653] = 7,
     ACTIONS(5), 1,
       sym_unterminated_comment,
+    ACTIONS(1178), 1,
+      anon_sym_RPAREN,
+    STATE(201), 1,
+      aux_sym_instruction_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1184), 5,
+    STATE(310), 2,
+      sym__separator,
+      sym__operator,
+    ACTIONS(1118), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(1182), 20,
+    ACTIONS(1114), 16,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [11696] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1182), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(1180), 20,
       anon_sym_COMMA,
       anon_sym_PLUS,
       anon_sym_SEMI,
       anon_sym_RPAREN,
       anon_sym_RBRACK,
       anon_sym_RBRACE,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [11733] = 7,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1184), 1,
+      anon_sym_SEMI,
+    STATE(260), 1,
+      aux_sym_instruction_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(310), 2,
+      sym__separator,
+      sym__operator,
+    ACTIONS(1118), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(1114), 16,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
       anon_sym_COLON,
       anon_sym_DASH,
       anon_sym_STAR,
@@ -16949,7 +17250,7 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(301), 2,
+    STATE(318), 2,
       sym__separator,
       sym__operator,
     ACTIONS(1190), 5,
@@ -16975,26 +17276,24 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [11816] = 6,
+  [11816] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1194), 1,
-      anon_sym_SEMI,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(311), 2,
-      sym__separator,
-      sym__operator,
-    ACTIONS(1196), 5,
+    ACTIONS(1194), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(1192), 16,
+    ACTIONS(1192), 19,
       anon_sym_COMMA,
       anon_sym_PLUS,
+      anon_sym_SEMI,
+      anon_sym_RPAREN,
+      anon_sym_RBRACK,
       anon_sym_COLON,
       anon_sym_DASH,
       anon_sym_STAR,
@@ -17009,24 +17308,26 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [11856] = 4,
+  [11852] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
+    ACTIONS(1198), 1,
+      anon_sym_SEMI,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
+    STATE(309), 2,
+      sym__separator,
+      sym__operator,
     ACTIONS(1200), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(1198), 19,
+    ACTIONS(1196), 16,
       anon_sym_COMMA,
       anon_sym_PLUS,
-      anon_sym_SEMI,
-      anon_sym_RPAREN,
-      anon_sym_RBRACK,
       anon_sym_COLON,
       anon_sym_DASH,
       anon_sym_STAR,
@@ -17049,7 +17350,7 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(312), 2,
+    STATE(301), 2,
       sym__separator,
       sym__operator,
     ACTIONS(1206), 5,
@@ -17083,7 +17384,7 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(316), 2,
+    STATE(313), 2,
       sym__separator,
       sym__operator,
     ACTIONS(1212), 5,
@@ -17117,7 +17418,7 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(309), 2,
+    STATE(317), 2,
       sym__separator,
       sym__operator,
     ACTIONS(1218), 5,
@@ -17151,7 +17452,7 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(314), 2,
+    STATE(312), 2,
       sym__separator,
       sym__operator,
     ACTIONS(1224), 5,
@@ -17185,7 +17486,7 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(310), 2,
+    STATE(314), 2,
       sym__separator,
       sym__operator,
     ACTIONS(1230), 5,
@@ -17219,7 +17520,7 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(315), 2,
+    STATE(308), 2,
       sym__separator,
       sym__operator,
     ACTIONS(1236), 5,
@@ -17253,7 +17554,7 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(318), 2,
+    STATE(319), 2,
       sym__separator,
       sym__operator,
     ACTIONS(1242), 5,
@@ -17287,7 +17588,7 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(313), 2,
+    STATE(311), 2,
       sym__separator,
       sym__operator,
     ACTIONS(1248), 5,
@@ -17313,221 +17614,62 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [12212] = 4,
+  [12212] = 15,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1252), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(1250), 19,
-      anon_sym_COMMA,
-      anon_sym_PLUS,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1252), 1,
       anon_sym_SEMI,
-      anon_sym_RPAREN,
-      anon_sym_RBRACK,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [12248] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
     ACTIONS(1256), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(308), 2,
-      sym__separator,
-      sym__operator,
-    ACTIONS(1258), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(1254), 16,
-      anon_sym_COMMA,
-      anon_sym_PLUS,
+      anon_sym_LBRACE,
+    ACTIONS(1258), 1,
       anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [12288] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
     ACTIONS(1262), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(306), 2,
-      sym__separator,
-      sym__operator,
-    ACTIONS(1264), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(1260), 16,
-      anon_sym_COMMA,
-      anon_sym_PLUS,
-      anon_sym_COLON,
       anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [12328] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1266), 1,
+      sym_sink,
     ACTIONS(1268), 1,
-      anon_sym_SEMI,
+      sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(307), 2,
-      sym__separator,
-      sym__operator,
-    ACTIONS(1270), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(1266), 16,
-      anon_sym_COMMA,
+    ACTIONS(1270), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
       anon_sym_PLUS,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [12368] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1274), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(305), 2,
-      sym__separator,
-      sym__operator,
-    ACTIONS(1276), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(1272), 16,
-      anon_sym_COMMA,
-      anon_sym_PLUS,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [12408] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1280), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(317), 2,
-      sym__separator,
-      sym__operator,
-    ACTIONS(1282), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(1278), 16,
-      anon_sym_COMMA,
-      anon_sym_PLUS,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [12448] = 4,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(286), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [12270] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1286), 5,
+    ACTIONS(1274), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(1284), 19,
+    ACTIONS(1272), 19,
       anon_sym_COMMA,
       anon_sym_PLUS,
       anon_sym_SEMI,
@@ -17547,45 +17689,10 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [12484] = 7,
+  [12306] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    STATE(167), 1,
-      aux_sym__element_repeat1,
-    STATE(329), 1,
-      sym__operator,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1288), 2,
-      anon_sym_COMMA,
-      anon_sym_RBRACE,
-    ACTIONS(840), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(838), 15,
-      anon_sym_PLUS,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [12526] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1292), 1,
+    ACTIONS(1278), 1,
       anon_sym_SEMI,
     ACTIONS(3), 2,
       sym_comment,
@@ -17593,13 +17700,13 @@ static const uint16_t ts_small_parse_table[] = {
     STATE(303), 2,
       sym__separator,
       sym__operator,
-    ACTIONS(1294), 5,
+    ACTIONS(1280), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(1290), 16,
+    ACTIONS(1276), 16,
       anon_sym_COMMA,
       anon_sym_PLUS,
       anon_sym_COLON,
@@ -17616,9 +17723,79 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [12566] = 4,
+  [12346] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
+    ACTIONS(1284), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(307), 2,
+      sym__separator,
+      sym__operator,
+    ACTIONS(1286), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(1282), 16,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [12386] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1290), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(315), 2,
+      sym__separator,
+      sym__operator,
+    ACTIONS(1292), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(1288), 16,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [12426] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(439), 1,
+      aux_sym_selection_token1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
@@ -17628,39 +17805,7 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(824), 19,
-      anon_sym_COMMA,
-      anon_sym_PLUS,
-      anon_sym_SEMI,
-      anon_sym_RBRACK,
-      anon_sym_RBRACE,
-      anon_sym_COLON,
-      anon_sym_DASH,
-      anon_sym_STAR,
-      anon_sym_LT_LT,
-      anon_sym_GT_GT,
-      anon_sym_LT_EQ,
-      anon_sym_GT_EQ,
-      anon_sym_EQ_EQ,
-      anon_sym_BANG_EQ,
-      anon_sym_CARET,
-      anon_sym_AMP_AMP,
-      anon_sym_PIPE_PIPE,
-      anon_sym_QMARK,
-      sym__remainder,
-  [12602] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1298), 5,
-      anon_sym_LT,
-      anon_sym_GT,
-      anon_sym_SLASH,
-      anon_sym_AMP,
-      anon_sym_PIPE,
-    ACTIONS(1081), 18,
+    ACTIONS(1294), 18,
       anon_sym_COMMA,
       anon_sym_PLUS,
       anon_sym_SEMI,
@@ -17679,21 +17824,126 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [12637] = 4,
+  [12464] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
+    ACTIONS(1300), 1,
+      anon_sym_SEMI,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1300), 5,
+    STATE(316), 2,
+      sym__separator,
+      sym__operator,
+    ACTIONS(1302), 5,
       anon_sym_LT,
       anon_sym_GT,
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(1166), 17,
+    ACTIONS(1298), 16,
       anon_sym_COMMA,
       anon_sym_PLUS,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [12504] = 7,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    STATE(155), 1,
+      aux_sym__element_repeat1,
+    STATE(330), 1,
+      sym__operator,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1304), 2,
+      anon_sym_COMMA,
+      anon_sym_RBRACE,
+    ACTIONS(784), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(782), 15,
+      anon_sym_PLUS,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [12546] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1308), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(304), 2,
+      sym__separator,
+      sym__operator,
+    ACTIONS(1310), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(1306), 16,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [12586] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1314), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(1312), 19,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_SEMI,
+      anon_sym_RPAREN,
       anon_sym_RBRACK,
       anon_sym_COLON,
       anon_sym_DASH,
@@ -17709,47 +17959,41 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [12671] = 14,
+  [12622] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1304), 1,
-      anon_sym_SEMI,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1310), 1,
-      anon_sym_COLON,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1316), 1,
-      sym_sink,
     ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1320), 1,
-      sym_float,
+      anon_sym_SEMI,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1302), 4,
+    STATE(305), 2,
+      sym__separator,
+      sym__operator,
+    ACTIONS(1320), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(1316), 16,
+      anon_sym_COMMA,
       anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(284), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [12725] = 4,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [12662] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -17761,7 +18005,265 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_SLASH,
       anon_sym_AMP,
       anon_sym_PIPE,
-    ACTIONS(1176), 17,
+    ACTIONS(786), 19,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_SEMI,
+      anon_sym_RBRACK,
+      anon_sym_RBRACE,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [12698] = 14,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1256), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1324), 1,
+      anon_sym_SEMI,
+    ACTIONS(1326), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1328), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
+      anon_sym_PLUS,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(280), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [12753] = 14,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1256), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1330), 1,
+      anon_sym_SEMI,
+    ACTIONS(1332), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1334), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
+      anon_sym_PLUS,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(275), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [12808] = 14,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1256), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1336), 1,
+      anon_sym_SEMI,
+    ACTIONS(1338), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1340), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
+      anon_sym_PLUS,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(278), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [12863] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1342), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(973), 18,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_SEMI,
+      anon_sym_RPAREN,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [12898] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1296), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(1294), 18,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_SEMI,
+      anon_sym_RPAREN,
+      anon_sym_COLON,
+      anon_sym_DASH,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [12933] = 14,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1256), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1344), 1,
+      anon_sym_RPAREN,
+    ACTIONS(1346), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1348), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
+      anon_sym_PLUS,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(251), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [12988] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1350), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(1168), 17,
       anon_sym_COMMA,
       anon_sym_PLUS,
       anon_sym_RBRACE,
@@ -17779,225 +18281,107 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_PIPE_PIPE,
       anon_sym_QMARK,
       sym__remainder,
-  [12759] = 13,
+  [13022] = 13,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(445), 1,
+    ACTIONS(437), 1,
       anon_sym_LBRACK,
-    ACTIONS(1306), 1,
+    ACTIONS(1254), 1,
       anon_sym_LPAREN,
-    ACTIONS(1308), 1,
+    ACTIONS(1256), 1,
       anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1324), 1,
-      anon_sym_SEMI,
-    ACTIONS(1326), 1,
-      sym_sink,
-    ACTIONS(1328), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
+    ACTIONS(1260), 1,
       anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(287), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [12810] = 13,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1312), 1,
+    ACTIONS(1262), 1,
       anon_sym_DASH,
-    ACTIONS(1314), 1,
+    ACTIONS(1264), 1,
       sym_identifier,
-    ACTIONS(1318), 1,
+    ACTIONS(1268), 1,
       sym_integer,
-    ACTIONS(1330), 1,
-      anon_sym_RPAREN,
-    ACTIONS(1332), 1,
-      sym_sink,
-    ACTIONS(1334), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(265), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [12861] = 13,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1336), 1,
-      anon_sym_SEMI,
-    ACTIONS(1338), 1,
-      sym_sink,
-    ACTIONS(1340), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(276), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [12912] = 13,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1342), 1,
-      anon_sym_SEMI,
-    ACTIONS(1344), 1,
-      sym_sink,
-    ACTIONS(1346), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(290), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [12963] = 13,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1348), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1350), 1,
-      anon_sym_RBRACE,
     ACTIONS(1352), 1,
-      sym_data,
-    ACTIONS(1354), 1,
-      sym_identifier,
+      sym_sink,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1356), 2,
-      sym_sink,
+    ACTIONS(1354), 2,
       sym_float,
-    STATE(434), 3,
-      sym_initializer,
-      sym__element,
-      sym__expression,
-    ACTIONS(1302), 4,
+      sym__exact,
+    ACTIONS(1250), 3,
       anon_sym_PLUS,
-      anon_sym_BANG,
       anon_sym_TILDE,
       sym_cast,
-    STATE(169), 5,
+    STATE(257), 9,
+      sym__term,
+      sym__negated,
       sym__scalar,
       sym_indexed,
       sym_selection,
       sym_unary,
+      sym_address,
+      sym_vector,
       sym_group,
-  [13014] = 12,
+  [13074] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1312), 1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1356), 5,
+      anon_sym_LT,
+      anon_sym_GT,
+      anon_sym_SLASH,
+      anon_sym_AMP,
+      anon_sym_PIPE,
+    ACTIONS(1152), 17,
+      anon_sym_COMMA,
+      anon_sym_PLUS,
+      anon_sym_RBRACK,
+      anon_sym_COLON,
       anon_sym_DASH,
-    ACTIONS(1314), 1,
+      anon_sym_STAR,
+      anon_sym_LT_LT,
+      anon_sym_GT_GT,
+      anon_sym_LT_EQ,
+      anon_sym_GT_EQ,
+      anon_sym_EQ_EQ,
+      anon_sym_BANG_EQ,
+      anon_sym_CARET,
+      anon_sym_AMP_AMP,
+      anon_sym_PIPE_PIPE,
+      anon_sym_QMARK,
+      sym__remainder,
+  [13108] = 13,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1256), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
       sym_identifier,
-    ACTIONS(1318), 1,
+    ACTIONS(1268), 1,
       sym_integer,
     ACTIONS(1358), 1,
       sym_sink,
-    ACTIONS(1360), 1,
-      sym_float,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1302), 4,
+    ACTIONS(1360), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
       anon_sym_PLUS,
-      anon_sym_BANG,
       anon_sym_TILDE,
       sym_cast,
-    STATE(249), 8,
+    STATE(290), 9,
       sym__term,
+      sym__negated,
       sym__scalar,
       sym_indexed,
       sym_selection,
@@ -18005,804 +18389,828 @@ static const uint16_t ts_small_parse_table[] = {
       sym_address,
       sym_vector,
       sym_group,
-  [13062] = 12,
+  [13160] = 13,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1306), 1,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
       anon_sym_LPAREN,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1348), 1,
+    ACTIONS(1256), 1,
       anon_sym_LBRACE,
-    ACTIONS(1352), 1,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1362), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1364), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
+      anon_sym_PLUS,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(252), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [13212] = 13,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1256), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1366), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1368), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
+      anon_sym_PLUS,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(288), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [13264] = 13,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1370), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1372), 1,
+      anon_sym_RBRACE,
+    ACTIONS(1374), 1,
       sym_data,
-    ACTIONS(1354), 1,
+    ACTIONS(1376), 1,
+      anon_sym_DASH,
+    ACTIONS(1378), 1,
       sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1356), 2,
+    ACTIONS(1380), 3,
       sym_sink,
       sym_float,
+      sym__exact,
+    STATE(448), 3,
+      sym_initializer,
+      sym__element,
+      sym__expression,
+    ACTIONS(1250), 4,
+      anon_sym_PLUS,
+      anon_sym_BANG,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(156), 5,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_group,
+  [13316] = 13,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1256), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1382), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1384), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
+      anon_sym_PLUS,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(274), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [13368] = 13,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1256), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1386), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1388), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
+      anon_sym_PLUS,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(284), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [13420] = 13,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1256), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1390), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1392), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
+      anon_sym_PLUS,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(270), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [13472] = 13,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1256), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1394), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1396), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
+      anon_sym_PLUS,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(297), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [13524] = 13,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1256), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1398), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1400), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
+      anon_sym_PLUS,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(292), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [13576] = 13,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1256), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1402), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1404), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
+      anon_sym_PLUS,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(285), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [13628] = 13,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1256), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1406), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1408), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
+      anon_sym_PLUS,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(279), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [13680] = 13,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1256), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1410), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1412), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
+      anon_sym_PLUS,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(277), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [13732] = 13,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1256), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1414), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1416), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
+      anon_sym_PLUS,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(281), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [13784] = 13,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1256), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1418), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1420), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
+      anon_sym_PLUS,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(253), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [13836] = 13,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1256), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1422), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1424), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
+      anon_sym_PLUS,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(271), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [13888] = 13,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1256), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1426), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1428), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
+      anon_sym_PLUS,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(273), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [13940] = 13,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(437), 1,
+      anon_sym_LBRACK,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1256), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1260), 1,
+      anon_sym_BANG,
+    ACTIONS(1262), 1,
+      anon_sym_DASH,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1430), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1432), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 3,
+      anon_sym_PLUS,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(276), 9,
+      sym__term,
+      sym__negated,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_address,
+      sym_vector,
+      sym_group,
+  [13992] = 12,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1370), 1,
+      anon_sym_LBRACE,
+    ACTIONS(1374), 1,
+      sym_data,
+    ACTIONS(1376), 1,
+      anon_sym_DASH,
+    ACTIONS(1378), 1,
+      sym_identifier,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1380), 3,
+      sym_sink,
+      sym_float,
+      sym__exact,
     STATE(494), 3,
       sym_initializer,
       sym__element,
       sym__expression,
-    ACTIONS(1302), 4,
+    ACTIONS(1250), 4,
       anon_sym_PLUS,
       anon_sym_BANG,
       anon_sym_TILDE,
       sym_cast,
-    STATE(169), 5,
+    STATE(156), 5,
       sym__scalar,
       sym_indexed,
       sym_selection,
       sym_unary,
       sym_group,
-  [13110] = 12,
+  [14041] = 12,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
+    ACTIONS(1254), 1,
       anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
+    ACTIONS(1264), 1,
       sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1362), 1,
-      sym_sink,
-    ACTIONS(1364), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(278), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [13158] = 12,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1366), 1,
-      sym_sink,
-    ACTIONS(1368), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(292), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [13206] = 12,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
+    ACTIONS(1268), 1,
       sym_integer,
     ACTIONS(1370), 1,
-      sym_sink,
-    ACTIONS(1372), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(271), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [13254] = 12,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
       anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1374), 1,
-      sym_sink,
     ACTIONS(1376), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(272), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [13302] = 12,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1312), 1,
       anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1378), 1,
-      sym_sink,
     ACTIONS(1380), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(253), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [13350] = 12,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1382), 1,
       sym_sink,
-    ACTIONS(1384), 1,
-      sym_float,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(254), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [13398] = 12,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1386), 1,
-      sym_sink,
-    ACTIONS(1388), 1,
+    ACTIONS(1434), 2,
       sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(274), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [13446] = 12,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1390), 1,
-      sym_sink,
-    ACTIONS(1392), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(275), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [13494] = 12,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1394), 1,
-      sym_sink,
-    ACTIONS(1396), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(286), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [13542] = 12,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1398), 1,
-      sym_sink,
-    ACTIONS(1400), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(277), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [13590] = 12,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1402), 1,
-      sym_sink,
-    ACTIONS(1404), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(279), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [13638] = 12,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1406), 1,
-      sym_sink,
-    ACTIONS(1408), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(285), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [13686] = 12,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1410), 1,
-      sym_sink,
-    ACTIONS(1412), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(283), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [13734] = 12,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1414), 1,
-      sym_sink,
-    ACTIONS(1416), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(280), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [13782] = 12,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1418), 1,
-      sym_sink,
-    ACTIONS(1420), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(281), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [13830] = 12,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(445), 1,
-      anon_sym_LBRACK,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1422), 1,
-      sym_sink,
-    ACTIONS(1424), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(248), 8,
-      sym__term,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_address,
-      sym_vector,
-      sym_group,
-  [13878] = 12,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1348), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1356), 1,
-      sym_sink,
-    ACTIONS(1426), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(480), 3,
+      sym__exact,
+    STATE(498), 3,
       sym__initializer,
       sym_initializer,
       sym__expression,
-    ACTIONS(1302), 4,
+    ACTIONS(1250), 4,
       anon_sym_PLUS,
       anon_sym_BANG,
       anon_sym_TILDE,
       sym_cast,
-    STATE(169), 5,
+    STATE(156), 5,
       sym__scalar,
       sym_indexed,
       sym_selection,
       sym_unary,
       sym_group,
-  [13925] = 12,
+  [14089] = 12,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1306), 1,
+    ACTIONS(1254), 1,
       anon_sym_LPAREN,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
+    ACTIONS(1264), 1,
       sym_identifier,
-    ACTIONS(1318), 1,
+    ACTIONS(1268), 1,
       sym_integer,
-    ACTIONS(1348), 1,
+    ACTIONS(1370), 1,
       anon_sym_LBRACE,
-    ACTIONS(1356), 1,
+    ACTIONS(1376), 1,
+      anon_sym_DASH,
+    ACTIONS(1380), 1,
       sym_sink,
-    ACTIONS(1426), 1,
-      sym_float,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(487), 3,
+    ACTIONS(1434), 2,
+      sym_float,
+      sym__exact,
+    STATE(499), 3,
       sym__initializer,
       sym_initializer,
       sym__expression,
-    ACTIONS(1302), 4,
+    ACTIONS(1250), 4,
       anon_sym_PLUS,
       anon_sym_BANG,
       anon_sym_TILDE,
       sym_cast,
-    STATE(169), 5,
+    STATE(156), 5,
       sym__scalar,
       sym_indexed,
       sym_selection,
       sym_unary,
       sym_group,
-  [13972] = 12,
+  [14137] = 11,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1306), 1,
+    ACTIONS(1254), 1,
       anon_sym_LPAREN,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1356), 1,
-      sym_sink,
-    ACTIONS(1426), 1,
-      sym_float,
-    ACTIONS(1428), 1,
-      anon_sym_RBRACK,
-    STATE(523), 1,
-      sym__expression,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(169), 5,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_group,
-  [14017] = 9,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1430), 1,
-      anon_sym_DOTentry,
-    ACTIONS(1432), 1,
-      anon_sym_DOTfunc,
-    ACTIONS(1438), 1,
-      anon_sym_DOTconst,
-    STATE(410), 1,
-      sym__state_space,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(326), 2,
-      sym_linkage,
-      aux_sym_function_repeat1,
-    ACTIONS(1434), 4,
-      anon_sym_DOTextern,
-      anon_sym_DOTvisible,
-      anon_sym_DOTweak,
-      anon_sym_DOTcommon,
-    ACTIONS(1436), 7,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-      anon_sym_DOTsreg,
-      anon_sym_DOTlocal,
-      anon_sym_DOTshared,
-      anon_sym_DOTglobal,
-      anon_sym_DOTtex,
-  [14056] = 11,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1308), 1,
+    ACTIONS(1256), 1,
       anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
+    ACTIONS(1264), 1,
       sym_identifier,
-    ACTIONS(1318), 1,
+    ACTIONS(1268), 1,
       sym_integer,
+    ACTIONS(1376), 1,
+      anon_sym_DASH,
+    ACTIONS(1436), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1438), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 4,
+      anon_sym_PLUS,
+      anon_sym_BANG,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(302), 6,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_vector,
+      sym_group,
+  [14181] = 12,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1376), 1,
+      anon_sym_DASH,
+    ACTIONS(1380), 1,
+      sym_sink,
     ACTIONS(1440), 1,
-      sym_sink,
-    ACTIONS(1442), 1,
-      sym_float,
+      anon_sym_RBRACK,
+    STATE(568), 1,
+      sym__expression,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1302), 4,
+    ACTIONS(1434), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 4,
       anon_sym_PLUS,
       anon_sym_BANG,
       anon_sym_TILDE,
       sym_cast,
-    STATE(293), 6,
+    STATE(156), 5,
       sym__scalar,
       sym_indexed,
       sym_selection,
       sym_unary,
-      sym_vector,
       sym_group,
-  [14099] = 11,
+  [14227] = 11,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1306), 1,
+    ACTIONS(1254), 1,
       anon_sym_LPAREN,
-    ACTIONS(1308), 1,
+    ACTIONS(1256), 1,
       anon_sym_LBRACE,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
+    ACTIONS(1264), 1,
       sym_identifier,
-    ACTIONS(1318), 1,
+    ACTIONS(1268), 1,
       sym_integer,
-    ACTIONS(1444), 1,
+    ACTIONS(1376), 1,
+      anon_sym_DASH,
+    ACTIONS(1442), 1,
       sym_sink,
-    ACTIONS(1446), 1,
-      sym_float,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1302), 4,
+    ACTIONS(1444), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 4,
       anon_sym_PLUS,
       anon_sym_BANG,
       anon_sym_TILDE,
@@ -18814,44 +19222,21 @@ static const uint16_t ts_small_parse_table[] = {
       sym_unary,
       sym_vector,
       sym_group,
-  [14142] = 11,
+  [14271] = 9,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1356), 1,
-      sym_sink,
-    ACTIONS(1426), 1,
-      sym_float,
-    STATE(493), 1,
-      sym__expression,
+    ACTIONS(1446), 1,
+      anon_sym_DOTentry,
+    ACTIONS(1448), 1,
+      anon_sym_DOTfunc,
+    ACTIONS(1454), 1,
+      anon_sym_DOTconst,
+    STATE(406), 1,
+      sym__state_space,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(169), 5,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_group,
-  [14184] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(326), 2,
+    STATE(329), 2,
       sym_linkage,
       aux_sym_function_repeat1,
     ACTIONS(1450), 4,
@@ -18859,7 +19244,93 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTvisible,
       anon_sym_DOTweak,
       anon_sym_DOTcommon,
-    ACTIONS(1448), 10,
+    ACTIONS(1452), 7,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+      anon_sym_DOTsreg,
+      anon_sym_DOTlocal,
+      anon_sym_DOTshared,
+      anon_sym_DOTglobal,
+      anon_sym_DOTtex,
+  [14310] = 11,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1376), 1,
+      anon_sym_DASH,
+    ACTIONS(1380), 1,
+      sym_sink,
+    STATE(491), 1,
+      sym__expression,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1434), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 4,
+      anon_sym_PLUS,
+      anon_sym_BANG,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(156), 5,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_group,
+  [14353] = 11,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1376), 1,
+      anon_sym_DASH,
+    ACTIONS(1456), 1,
+      anon_sym_RBRACE,
+    ACTIONS(1458), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1460), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 4,
+      anon_sym_PLUS,
+      anon_sym_BANG,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(263), 5,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_group,
+  [14396] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(329), 2,
+      sym_linkage,
+      aux_sym_function_repeat1,
+    ACTIONS(1464), 4,
+      anon_sym_DOTextern,
+      anon_sym_DOTvisible,
+      anon_sym_DOTweak,
+      anon_sym_DOTcommon,
+    ACTIONS(1462), 10,
       anon_sym_DOTentry,
       anon_sym_DOTfunc,
       anon_sym_DOTparam,
@@ -18870,131 +19341,73 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTglobal,
       anon_sym_DOTtex,
       anon_sym_DOTconst,
-  [14214] = 11,
+  [14426] = 10,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1306), 1,
+    ACTIONS(1254), 1,
       anon_sym_LPAREN,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
+    ACTIONS(1264), 1,
       sym_identifier,
-    ACTIONS(1318), 1,
+    ACTIONS(1268), 1,
       sym_integer,
-    ACTIONS(1453), 1,
-      anon_sym_RBRACE,
-    ACTIONS(1455), 1,
-      sym_sink,
-    ACTIONS(1457), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(261), 5,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_group,
-  [14256] = 10,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1312), 1,
+    ACTIONS(1376), 1,
       anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1459), 1,
-      sym_sink,
-    ACTIONS(1461), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(262), 5,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_group,
-  [14295] = 10,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
-    ACTIONS(1463), 1,
-      sym_sink,
-    ACTIONS(1465), 1,
-      sym_float,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1302), 4,
-      anon_sym_PLUS,
-      anon_sym_BANG,
-      anon_sym_TILDE,
-      sym_cast,
-    STATE(291), 5,
-      sym__scalar,
-      sym_indexed,
-      sym_selection,
-      sym_unary,
-      sym_group,
-  [14334] = 10,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1306), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1312), 1,
-      anon_sym_DASH,
-    ACTIONS(1314), 1,
-      sym_identifier,
-    ACTIONS(1318), 1,
-      sym_integer,
     ACTIONS(1467), 1,
       sym_sink,
-    ACTIONS(1469), 1,
-      sym_float,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1302), 4,
+    ACTIONS(1469), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 4,
       anon_sym_PLUS,
       anon_sym_BANG,
       anon_sym_TILDE,
       sym_cast,
-    STATE(295), 5,
+    STATE(293), 5,
       sym__scalar,
       sym_indexed,
       sym_selection,
       sym_unary,
       sym_group,
-  [14373] = 3,
+  [14466] = 10,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1264), 1,
+      sym_identifier,
+    ACTIONS(1268), 1,
+      sym_integer,
+    ACTIONS(1376), 1,
+      anon_sym_DASH,
+    ACTIONS(1471), 1,
+      sym_sink,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1473), 2,
+      sym_float,
+      sym__exact,
+    ACTIONS(1250), 4,
+      anon_sym_PLUS,
+      anon_sym_BANG,
+      anon_sym_TILDE,
+      sym_cast,
+    STATE(300), 5,
+      sym__scalar,
+      sym_indexed,
+      sym_selection,
+      sym_unary,
+      sym_group,
+  [14506] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1471), 14,
+    ACTIONS(1475), 14,
       anon_sym_DOTentry,
       anon_sym_DOTfunc,
       anon_sym_DOTextern,
@@ -19009,46 +19422,70 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTglobal,
       anon_sym_DOTtex,
       anon_sym_DOTconst,
-  [14397] = 10,
+  [14530] = 10,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(193), 1,
-      anon_sym_SEMI,
-    ACTIONS(197), 1,
-      anon_sym_LBRACE,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1477), 1,
+    ACTIONS(1254), 1,
       anon_sym_LPAREN,
-    STATE(77), 1,
-      sym_block,
-    STATE(346), 1,
-      sym_parameter_list,
+    ACTIONS(1376), 1,
+      anon_sym_DASH,
+    ACTIONS(1477), 1,
+      sym_identifier,
+    ACTIONS(1479), 1,
+      sym_integer,
+    ACTIONS(1481), 1,
+      sym_float,
+    STATE(298), 1,
+      sym_selection,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(349), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [14431] = 10,
+    STATE(269), 2,
+      sym_unary,
+      sym_group,
+    ACTIONS(1250), 4,
+      anon_sym_PLUS,
+      anon_sym_BANG,
+      anon_sym_TILDE,
+      sym_cast,
+  [14566] = 8,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1254), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1376), 1,
+      anon_sym_DASH,
+    ACTIONS(1479), 1,
+      sym_integer,
+    ACTIONS(1481), 1,
+      sym_float,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(269), 2,
+      sym_unary,
+      sym_group,
+    ACTIONS(1250), 4,
+      anon_sym_PLUS,
+      anon_sym_BANG,
+      anon_sym_TILDE,
+      sym_cast,
+  [14596] = 10,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(197), 1,
       anon_sym_LBRACE,
-    ACTIONS(227), 1,
+    ACTIONS(209), 1,
       anon_sym_SEMI,
-    ACTIONS(1473), 1,
+    ACTIONS(1483), 1,
       sym_dot_word,
-    ACTIONS(1475), 1,
+    ACTIONS(1485), 1,
       anon_sym_DOTpragma,
-    ACTIONS(1477), 1,
+    ACTIONS(1487), 1,
       anon_sym_LPAREN,
-    STATE(64), 1,
+    STATE(76), 1,
       sym_block,
-    STATE(354), 1,
+    STATE(352), 1,
       sym_parameter_list,
     ACTIONS(3), 2,
       sym_comment,
@@ -19057,113 +19494,40 @@ static const uint16_t ts_small_parse_table[] = {
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
-  [14465] = 6,
+  [14630] = 10,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1481), 1,
+    ACTIONS(197), 1,
+      anon_sym_LBRACE,
+    ACTIONS(221), 1,
       anon_sym_SEMI,
     ACTIONS(1483), 1,
-      sym_integer,
-    STATE(336), 1,
-      aux_sym_directive_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1479), 5,
-      anon_sym_COMMA,
       sym_dot_word,
-      sym_identifier,
-      sym_float,
-      sym_string,
-  [14489] = 8,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1477), 1,
-      anon_sym_LPAREN,
     ACTIONS(1485), 1,
-      anon_sym_SEMI,
-    STATE(372), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1487), 1,
+      anon_sym_LPAREN,
+    STATE(93), 1,
+      sym_block,
+    STATE(347), 1,
       sym_parameter_list,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(373), 3,
+    STATE(348), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
-  [14517] = 6,
+  [14664] = 8,
     ACTIONS(5), 1,
       sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1487), 1,
+      anon_sym_LPAREN,
     ACTIONS(1489), 1,
-      anon_sym_SEMI,
-    ACTIONS(1491), 1,
-      sym_integer,
-    STATE(355), 1,
-      aux_sym_directive_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1487), 5,
-      anon_sym_COMMA,
-      sym_dot_word,
-      sym_identifier,
-      sym_float,
-      sym_string,
-  [14541] = 9,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1493), 1,
-      sym_dot_word,
-    ACTIONS(1495), 1,
-      anon_sym_SEMI,
-    ACTIONS(1497), 1,
-      anon_sym_DOTalign,
-    ACTIONS(1499), 1,
-      anon_sym_DOTattribute,
-    ACTIONS(1501), 1,
-      sym_identifier,
-    STATE(464), 1,
-      sym__declarator,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(347), 2,
-      aux_sym__type,
-      sym_attribute,
-  [14571] = 8,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1477), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1503), 1,
-      anon_sym_SEMI,
-    STATE(375), 1,
-      sym_parameter_list,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(376), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [14599] = 8,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1477), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1505), 1,
       anon_sym_SEMI,
     STATE(390), 1,
       sym_parameter_list,
@@ -19174,97 +19538,174 @@ static const uint16_t ts_small_parse_table[] = {
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
-  [14627] = 8,
+  [14692] = 9,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1473), 1,
+    ACTIONS(1491), 1,
       sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1477), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1507), 1,
-      anon_sym_SEMI,
-    STATE(395), 1,
-      sym_parameter_list,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(396), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [14655] = 8,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(197), 1,
-      anon_sym_LBRACE,
-    ACTIONS(263), 1,
-      anon_sym_SEMI,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    STATE(74), 1,
-      sym_block,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(361), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [14683] = 8,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(197), 1,
-      anon_sym_LBRACE,
-    ACTIONS(329), 1,
-      anon_sym_SEMI,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    STATE(111), 1,
-      sym_block,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(361), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [14711] = 9,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
     ACTIONS(1493), 1,
-      sym_dot_word,
-    ACTIONS(1497), 1,
-      anon_sym_DOTalign,
-    ACTIONS(1499), 1,
-      anon_sym_DOTattribute,
-    ACTIONS(1501), 1,
-      sym_identifier,
-    ACTIONS(1509), 1,
       anon_sym_SEMI,
-    STATE(433), 1,
+    ACTIONS(1495), 1,
+      anon_sym_DOTalign,
+    ACTIONS(1497), 1,
+      anon_sym_DOTattribute,
+    ACTIONS(1499), 1,
+      sym_identifier,
+    STATE(447), 1,
       sym__declarator,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(347), 2,
+    STATE(359), 2,
       aux_sym__type,
       sym_attribute,
-  [14741] = 8,
+  [14722] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1473), 1,
+    ACTIONS(1503), 1,
+      anon_sym_SEMI,
+    ACTIONS(1505), 1,
+      sym_integer,
+    STATE(357), 1,
+      aux_sym_directive_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1501), 5,
+      anon_sym_COMMA,
       sym_dot_word,
-    ACTIONS(1475), 1,
+      sym_identifier,
+      sym_float,
+      sym_string,
+  [14746] = 9,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1491), 1,
+      sym_dot_word,
+    ACTIONS(1495), 1,
+      anon_sym_DOTalign,
+    ACTIONS(1497), 1,
+      anon_sym_DOTattribute,
+    ACTIONS(1499), 1,
+      sym_identifier,
+    ACTIONS(1507), 1,
+      anon_sym_SEMI,
+    STATE(455), 1,
+      sym__declarator,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(359), 2,
+      aux_sym__type,
+      sym_attribute,
+  [14776] = 8,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(197), 1,
+      anon_sym_LBRACE,
+    ACTIONS(257), 1,
+      anon_sym_SEMI,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
       anon_sym_DOTpragma,
-    ACTIONS(1477), 1,
-      anon_sym_LPAREN,
+    STATE(69), 1,
+      sym_block,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(364), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [14804] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
     ACTIONS(1511), 1,
+      anon_sym_SEMI,
+    ACTIONS(1513), 1,
+      sym_integer,
+    STATE(339), 1,
+      aux_sym_directive_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1509), 5,
+      anon_sym_COMMA,
+      sym_dot_word,
+      sym_identifier,
+      sym_float,
+      sym_string,
+  [14828] = 8,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1487), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1515), 1,
+      anon_sym_SEMI,
+    STATE(396), 1,
+      sym_parameter_list,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(397), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [14856] = 8,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1487), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1517), 1,
+      anon_sym_SEMI,
+    STATE(375), 1,
+      sym_parameter_list,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(376), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [14884] = 8,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(197), 1,
+      anon_sym_LBRACE,
+    ACTIONS(323), 1,
+      anon_sym_SEMI,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    STATE(106), 1,
+      sym_block,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(364), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [14912] = 8,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1487), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1519), 1,
       anon_sym_SEMI,
     STATE(393), 1,
       sym_parameter_list,
@@ -19275,38 +19716,18 @@ static const uint16_t ts_small_parse_table[] = {
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
-  [14769] = 8,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1477), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1513), 1,
-      anon_sym_SEMI,
-    STATE(371), 1,
-      sym_parameter_list,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(382), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [14797] = 8,
+  [14940] = 8,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(197), 1,
       anon_sym_LBRACE,
-    ACTIONS(257), 1,
+    ACTIONS(299), 1,
       anon_sym_SEMI,
-    ACTIONS(1473), 1,
+    ACTIONS(1483), 1,
       sym_dot_word,
-    ACTIONS(1475), 1,
+    ACTIONS(1485), 1,
       anon_sym_DOTpragma,
-    STATE(98), 1,
+    STATE(148), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
@@ -19315,502 +19736,286 @@ static const uint16_t ts_small_parse_table[] = {
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
-  [14825] = 8,
+  [14968] = 8,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1515), 1,
+    ACTIONS(197), 1,
+      anon_sym_LBRACE,
+    ACTIONS(251), 1,
+      anon_sym_SEMI,
+    ACTIONS(1483), 1,
       sym_dot_word,
-    ACTIONS(1520), 1,
-      anon_sym_DOTalign,
-    ACTIONS(1523), 1,
-      anon_sym_DOTattribute,
-    ACTIONS(1526), 1,
-      sym_sink,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    STATE(118), 1,
+      sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1518), 2,
-      anon_sym_SEMI,
-      sym_identifier,
-    STATE(347), 2,
-      aux_sym__type,
-      sym_attribute,
-  [14853] = 8,
+    STATE(364), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [14996] = 8,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1473), 1,
+    ACTIONS(1483), 1,
       sym_dot_word,
-    ACTIONS(1475), 1,
+    ACTIONS(1485), 1,
       anon_sym_DOTpragma,
-    ACTIONS(1477), 1,
+    ACTIONS(1487), 1,
       anon_sym_LPAREN,
-    ACTIONS(1528), 1,
+    ACTIONS(1521), 1,
       anon_sym_SEMI,
-    STATE(397), 1,
+    STATE(401), 1,
       sym_parameter_list,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(398), 3,
+    STATE(385), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
-  [14881] = 8,
+  [15024] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1523), 3,
+      anon_sym_DOTalign,
+      anon_sym_DOTattribute,
+      sym_dot_word,
+    ACTIONS(1525), 5,
+      anon_sym_COMMA,
+      anon_sym_SEMI,
+      anon_sym_RPAREN,
+      anon_sym_EQ,
+      anon_sym_LBRACK,
+  [15044] = 8,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1487), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1527), 1,
+      anon_sym_SEMI,
+    STATE(373), 1,
+      sym_parameter_list,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(374), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [15072] = 8,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(197), 1,
+      anon_sym_LBRACE,
+    ACTIONS(287), 1,
+      anon_sym_SEMI,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    STATE(85), 1,
+      sym_block,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(345), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [15100] = 8,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(197), 1,
       anon_sym_LBRACE,
     ACTIONS(293), 1,
       anon_sym_SEMI,
-    ACTIONS(1473), 1,
+    ACTIONS(1483), 1,
       sym_dot_word,
-    ACTIONS(1475), 1,
+    ACTIONS(1485), 1,
       anon_sym_DOTpragma,
-    STATE(107), 1,
+    STATE(87), 1,
       sym_block,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(361), 3,
+    STATE(364), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
-  [14909] = 4,
+  [15128] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1530), 3,
+    ACTIONS(1529), 3,
       anon_sym_DOTalign,
       anon_sym_DOTattribute,
       sym_dot_word,
-    ACTIONS(1532), 5,
+    ACTIONS(1531), 5,
       anon_sym_COMMA,
       anon_sym_SEMI,
       anon_sym_RPAREN,
       anon_sym_EQ,
       anon_sym_LBRACK,
-  [14929] = 9,
+  [15148] = 8,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1493), 1,
+    ACTIONS(1483), 1,
       sym_dot_word,
-    ACTIONS(1497), 1,
-      anon_sym_DOTalign,
-    ACTIONS(1499), 1,
-      anon_sym_DOTattribute,
-    ACTIONS(1501), 1,
-      sym_identifier,
-    ACTIONS(1534), 1,
-      anon_sym_SEMI,
-    STATE(436), 1,
-      sym__declarator,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(347), 2,
-      aux_sym__type,
-      sym_attribute,
-  [14959] = 8,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1538), 1,
-      anon_sym_EQ,
-    ACTIONS(1540), 1,
-      anon_sym_LT,
-    ACTIONS(1542), 1,
-      anon_sym_LBRACK,
-    STATE(481), 1,
-      sym_range,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1536), 2,
-      anon_sym_COMMA,
-      anon_sym_SEMI,
-    STATE(380), 2,
-      sym_dimension,
-      aux_sym_parameter_repeat1,
-  [14987] = 8,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(197), 1,
-      anon_sym_LBRACE,
-    ACTIONS(245), 1,
-      anon_sym_SEMI,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
+    ACTIONS(1485), 1,
       anon_sym_DOTpragma,
-    STATE(91), 1,
-      sym_block,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(361), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [15015] = 8,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(197), 1,
-      anon_sym_LBRACE,
-    ACTIONS(299), 1,
-      anon_sym_SEMI,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    STATE(89), 1,
-      sym_block,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(342), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [15043] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1547), 1,
-      anon_sym_SEMI,
-    ACTIONS(1549), 1,
-      sym_integer,
-    STATE(355), 1,
-      aux_sym_directive_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1544), 5,
-      anon_sym_COMMA,
-      sym_dot_word,
-      sym_identifier,
-      sym_float,
-      sym_string,
-  [15067] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1552), 3,
-      anon_sym_DOTalign,
-      anon_sym_DOTattribute,
-      sym_dot_word,
-    ACTIONS(1554), 5,
-      anon_sym_COMMA,
-      anon_sym_SEMI,
-      anon_sym_RPAREN,
-      anon_sym_EQ,
-      anon_sym_LBRACK,
-  [15087] = 8,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1477), 1,
+    ACTIONS(1487), 1,
       anon_sym_LPAREN,
-    ACTIONS(1556), 1,
+    ACTIONS(1533), 1,
       anon_sym_SEMI,
-    STATE(379), 1,
+    STATE(377), 1,
       sym_parameter_list,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(381), 3,
+    STATE(378), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
-  [15115] = 6,
+  [15176] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1560), 1,
+    ACTIONS(1537), 1,
       anon_sym_SEMI,
+    ACTIONS(1539), 1,
+      sym_integer,
+    STATE(360), 1,
+      aux_sym_directive_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1535), 5,
+      anon_sym_COMMA,
+      sym_dot_word,
+      sym_identifier,
+      sym_float,
+      sym_string,
+  [15200] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1544), 1,
+      anon_sym_SEMI,
+    ACTIONS(1546), 1,
+      sym_integer,
+    STATE(357), 1,
+      aux_sym_directive_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1541), 5,
+      anon_sym_COMMA,
+      sym_dot_word,
+      sym_identifier,
+      sym_float,
+      sym_string,
+  [15224] = 8,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1551), 1,
+      anon_sym_EQ,
+    ACTIONS(1553), 1,
+      anon_sym_LT,
+    ACTIONS(1555), 1,
+      anon_sym_LBRACK,
+    STATE(487), 1,
+      sym_range,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1549), 2,
+      anon_sym_COMMA,
+      anon_sym_SEMI,
+    STATE(382), 2,
+      sym_dimension,
+      aux_sym_parameter_repeat1,
+  [15252] = 8,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1557), 1,
+      sym_dot_word,
     ACTIONS(1562), 1,
-      sym_integer,
-    STATE(359), 1,
-      aux_sym_directive_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1558), 5,
-      anon_sym_COMMA,
-      sym_dot_word,
-      sym_identifier,
-      sym_float,
-      sym_string,
-  [15139] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1491), 1,
-      sym_integer,
-    ACTIONS(1564), 1,
-      anon_sym_SEMI,
-    STATE(355), 1,
-      aux_sym_directive_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1487), 5,
-      anon_sym_COMMA,
-      sym_dot_word,
-      sym_identifier,
-      sym_float,
-      sym_string,
-  [15163] = 8,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1493), 1,
-      sym_dot_word,
-    ACTIONS(1497), 1,
       anon_sym_DOTalign,
-    ACTIONS(1499), 1,
+    ACTIONS(1565), 1,
       anon_sym_DOTattribute,
-    ACTIONS(1566), 1,
-      sym_identifier,
     ACTIONS(1568), 1,
       sym_sink,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(347), 2,
+    ACTIONS(1560), 2,
+      anon_sym_SEMI,
+      sym_identifier,
+    STATE(359), 2,
       aux_sym__type,
       sym_attribute,
-  [15190] = 6,
+  [15280] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1570), 1,
-      sym_dot_word,
-    ACTIONS(1573), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(385), 2,
-      anon_sym_SEMI,
-      anon_sym_LBRACE,
-    STATE(361), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [15213] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1578), 1,
-      anon_sym_LBRACK,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(362), 2,
-      sym_dimension,
-      aux_sym_parameter_repeat1,
-    ACTIONS(1576), 4,
-      anon_sym_COMMA,
-      anon_sym_SEMI,
-      anon_sym_RPAREN,
-      anon_sym_EQ,
-  [15234] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1583), 3,
-      anon_sym_SEMI,
-      anon_sym_LPAREN,
-      sym_identifier,
-    ACTIONS(1581), 4,
-      anon_sym_DOTalign,
-      anon_sym_DOTattribute,
-      sym_dot_word,
-      sym_sink,
-  [15253] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1587), 3,
-      anon_sym_SEMI,
-      anon_sym_LPAREN,
-      sym_identifier,
-    ACTIONS(1585), 4,
-      anon_sym_DOTalign,
-      anon_sym_DOTattribute,
-      sym_dot_word,
-      sym_sink,
-  [15272] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1591), 3,
-      anon_sym_SEMI,
-      anon_sym_LPAREN,
-      sym_identifier,
-    ACTIONS(1589), 4,
-      anon_sym_DOTalign,
-      anon_sym_DOTattribute,
-      sym_dot_word,
-      sym_sink,
-  [15291] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(395), 2,
-      anon_sym_SEMI,
-      anon_sym_LBRACE,
-    ACTIONS(397), 2,
-      anon_sym_DOTpragma,
-      sym_dot_word,
-    ACTIONS(1593), 2,
+    ACTIONS(1505), 1,
       sym_integer,
+    ACTIONS(1570), 1,
+      anon_sym_SEMI,
+    STATE(357), 1,
+      aux_sym_directive_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1501), 5,
+      anon_sym_COMMA,
+      sym_dot_word,
+      sym_identifier,
+      sym_float,
       sym_string,
-  [15311] = 6,
+  [15304] = 9,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1595), 1,
-      anon_sym_COMMA,
-    STATE(378), 1,
-      aux_sym_performance_directive_repeat1,
+    ACTIONS(1491), 1,
+      sym_dot_word,
+    ACTIONS(1495), 1,
+      anon_sym_DOTalign,
+    ACTIONS(1497), 1,
+      anon_sym_DOTattribute,
+    ACTIONS(1499), 1,
+      sym_identifier,
+    ACTIONS(1572), 1,
+      anon_sym_SEMI,
+    STATE(470), 1,
+      sym__declarator,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(408), 2,
-      anon_sym_SEMI,
-      anon_sym_LBRACE,
-    ACTIONS(410), 2,
-      anon_sym_DOTpragma,
-      sym_dot_word,
-  [15333] = 6,
+    STATE(359), 2,
+      aux_sym__type,
+      sym_attribute,
+  [15334] = 8,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1473), 1,
+    ACTIONS(1483), 1,
       sym_dot_word,
-    ACTIONS(1475), 1,
+    ACTIONS(1485), 1,
       anon_sym_DOTpragma,
-    ACTIONS(1597), 1,
+    ACTIONS(1487), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1574), 1,
       anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(361), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [15355] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1599), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(361), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [15377] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1601), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(361), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [15399] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1603), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(368), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [15421] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1605), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(387), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [15443] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1607), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(361), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [15465] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1609), 1,
-      anon_sym_COMMA,
-    STATE(374), 1,
-      aux_sym_performance_directive_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(401), 2,
-      anon_sym_SEMI,
-      anon_sym_LBRACE,
-    ACTIONS(403), 2,
-      anon_sym_DOTpragma,
-      sym_dot_word,
-  [15487] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1612), 1,
-      anon_sym_SEMI,
+    STATE(387), 1,
+      sym_parameter_list,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
@@ -19818,23 +20023,104 @@ static const uint16_t ts_small_parse_table[] = {
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
-  [15509] = 6,
+  [15362] = 8,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1473), 1,
+    ACTIONS(1491), 1,
       sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1614), 1,
-      anon_sym_SEMI,
+    ACTIONS(1495), 1,
+      anon_sym_DOTalign,
+    ACTIONS(1497), 1,
+      anon_sym_DOTattribute,
+    ACTIONS(1576), 1,
+      sym_identifier,
+    ACTIONS(1578), 1,
+      sym_sink,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(361), 3,
+    STATE(359), 2,
+      aux_sym__type,
+      sym_attribute,
+  [15389] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1580), 1,
+      sym_dot_word,
+    ACTIONS(1583), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(385), 2,
+      anon_sym_SEMI,
+      anon_sym_LBRACE,
+    STATE(364), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
-  [15531] = 4,
+  [15412] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1588), 1,
+      anon_sym_LBRACK,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(365), 2,
+      sym_dimension,
+      aux_sym_parameter_repeat1,
+    ACTIONS(1586), 4,
+      anon_sym_COMMA,
+      anon_sym_SEMI,
+      anon_sym_RPAREN,
+      anon_sym_EQ,
+  [15433] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1593), 3,
+      anon_sym_SEMI,
+      anon_sym_LPAREN,
+      sym_identifier,
+    ACTIONS(1591), 4,
+      anon_sym_DOTalign,
+      anon_sym_DOTattribute,
+      sym_dot_word,
+      sym_sink,
+  [15452] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1597), 3,
+      anon_sym_SEMI,
+      anon_sym_LPAREN,
+      sym_identifier,
+    ACTIONS(1595), 4,
+      anon_sym_DOTalign,
+      anon_sym_DOTattribute,
+      sym_dot_word,
+      sym_sink,
+  [15471] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1601), 3,
+      anon_sym_SEMI,
+      anon_sym_LPAREN,
+      sym_identifier,
+    ACTIONS(1599), 4,
+      anon_sym_DOTalign,
+      anon_sym_DOTattribute,
+      sym_dot_word,
+      sym_sink,
+  [15490] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -19848,133 +20134,212 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_DOTpragma,
       sym_dot_word,
       sym_sink,
-  [15549] = 6,
+  [15508] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1595), 1,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1603), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(364), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [15530] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(401), 2,
+      anon_sym_SEMI,
+      anon_sym_LBRACE,
+    ACTIONS(403), 2,
+      anon_sym_DOTpragma,
+      sym_dot_word,
+    ACTIONS(1605), 2,
+      sym_integer,
+      sym_string,
+  [15550] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1607), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(364), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [15572] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1609), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(392), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [15594] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1611), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(364), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [15616] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1613), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(380), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [15638] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1615), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(364), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [15660] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1617), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(402), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [15682] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1619), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(364), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [15704] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(445), 3,
+      anon_sym_SEMI,
+      anon_sym_LBRACE,
+      sym_identifier,
+    ACTIONS(447), 3,
+      anon_sym_DOTpragma,
+      sym_dot_word,
+      sym_sink,
+  [15722] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1621), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(364), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [15744] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1623), 1,
       anon_sym_COMMA,
-    STATE(374), 1,
+    STATE(381), 1,
       aux_sym_performance_directive_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(414), 2,
+    ACTIONS(411), 2,
       anon_sym_SEMI,
       anon_sym_LBRACE,
-    ACTIONS(416), 2,
+    ACTIONS(413), 2,
       anon_sym_DOTpragma,
       sym_dot_word,
-  [15571] = 6,
+  [15766] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1616), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(384), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [15593] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1542), 1,
+    ACTIONS(1555), 1,
       anon_sym_LBRACK,
-    ACTIONS(1620), 1,
+    ACTIONS(1628), 1,
       anon_sym_EQ,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1618), 2,
+    ACTIONS(1626), 2,
       anon_sym_COMMA,
       anon_sym_SEMI,
-    STATE(362), 2,
+    STATE(365), 2,
       sym_dimension,
       aux_sym_parameter_repeat1,
-  [15615] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1622), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(361), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [15637] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1624), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(361), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [15659] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1626), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(361), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [15681] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1628), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(361), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [15703] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(453), 3,
-      anon_sym_SEMI,
-      anon_sym_LBRACE,
-      sym_identifier,
-    ACTIONS(455), 3,
-      anon_sym_DOTpragma,
-      sym_dot_word,
-      sym_sink,
-  [15721] = 7,
+  [15788] = 7,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1630), 1,
@@ -19988,143 +20353,65 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(423), 2,
+    STATE(425), 2,
       sym_performance_directive,
       aux_sym_call_prototype_repeat1,
-  [15745] = 6,
+  [15812] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1473), 1,
+    ACTIONS(1483), 1,
       sym_dot_word,
-    ACTIONS(1475), 1,
+    ACTIONS(1485), 1,
       anon_sym_DOTpragma,
     ACTIONS(1636), 1,
       anon_sym_SEMI,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(361), 3,
+    STATE(364), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
-  [15767] = 6,
+  [15834] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1473), 1,
+    ACTIONS(1483), 1,
       sym_dot_word,
-    ACTIONS(1475), 1,
+    ACTIONS(1485), 1,
       anon_sym_DOTpragma,
     ACTIONS(1638), 1,
       anon_sym_SEMI,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(361), 3,
+    STATE(364), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
-  [15789] = 6,
+  [15856] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
     ACTIONS(1640), 1,
-      anon_sym_SEMI,
+      anon_sym_COMMA,
+    STATE(395), 1,
+      aux_sym_performance_directive_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(361), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [15811] = 6,
+    ACTIONS(407), 2,
+      anon_sym_SEMI,
+      anon_sym_LBRACE,
+    ACTIONS(409), 2,
+      anon_sym_DOTpragma,
+      sym_dot_word,
+  [15878] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1473), 1,
+    ACTIONS(1483), 1,
       sym_dot_word,
-    ACTIONS(1475), 1,
+    ACTIONS(1485), 1,
       anon_sym_DOTpragma,
     ACTIONS(1642), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(383), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [15833] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1644), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(361), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [15855] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1518), 2,
-      anon_sym_SEMI,
-      sym_identifier,
-    ACTIONS(1526), 4,
-      anon_sym_DOTalign,
-      anon_sym_DOTattribute,
-      sym_dot_word,
-      sym_sink,
-  [15873] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1646), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(369), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [15895] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1648), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(361), 3,
-      sym_pragma_directive,
-      sym_performance_directive,
-      aux_sym_function_repeat2,
-  [15917] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1473), 1,
-      sym_dot_word,
-    ACTIONS(1475), 1,
-      anon_sym_DOTpragma,
-    ACTIONS(1650), 1,
       anon_sym_SEMI,
     ACTIONS(3), 2,
       sym_comment,
@@ -20133,814 +20420,1021 @@ static const uint16_t ts_small_parse_table[] = {
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
-  [15939] = 6,
+  [15900] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1473), 1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1560), 2,
+      anon_sym_SEMI,
+      sym_identifier,
+    ACTIONS(1568), 4,
+      anon_sym_DOTalign,
+      anon_sym_DOTattribute,
       sym_dot_word,
-    ACTIONS(1475), 1,
+      sym_sink,
+  [15918] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1644), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(364), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [15940] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1646), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(372), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [15962] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1648), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(364), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [15984] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1650), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(364), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [16006] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
       anon_sym_DOTpragma,
     ACTIONS(1652), 1,
       anon_sym_SEMI,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(361), 3,
+    STATE(384), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
-  [15961] = 6,
+  [16028] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1473), 1,
+    ACTIONS(1483), 1,
       sym_dot_word,
-    ACTIONS(1475), 1,
+    ACTIONS(1485), 1,
       anon_sym_DOTpragma,
     ACTIONS(1654), 1,
       anon_sym_SEMI,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(388), 3,
+    STATE(364), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
-  [15983] = 6,
+  [16050] = 6,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1473), 1,
+    ACTIONS(1640), 1,
+      anon_sym_COMMA,
+    STATE(381), 1,
+      aux_sym_performance_directive_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(395), 2,
+      anon_sym_SEMI,
+      anon_sym_LBRACE,
+    ACTIONS(397), 2,
+      anon_sym_DOTpragma,
       sym_dot_word,
-    ACTIONS(1475), 1,
+  [16072] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
       anon_sym_DOTpragma,
     ACTIONS(1656), 1,
       anon_sym_SEMI,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    STATE(361), 3,
+    STATE(398), 3,
       sym_pragma_directive,
       sym_performance_directive,
       aux_sym_function_repeat2,
-  [16005] = 7,
+  [16094] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1658), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(364), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [16116] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1660), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(364), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [16138] = 7,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1630), 1,
       sym_dot_word,
     ACTIONS(1634), 1,
       anon_sym_LPAREN,
-    ACTIONS(1658), 1,
-      anon_sym_SEMI,
-    STATE(429), 1,
-      sym_parameter_list,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(431), 2,
-      sym_performance_directive,
-      aux_sym_call_prototype_repeat1,
-  [16029] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(457), 3,
-      anon_sym_SEMI,
-      anon_sym_LBRACE,
-      sym_identifier,
-    ACTIONS(459), 3,
-      anon_sym_DOTpragma,
-      sym_dot_word,
-      sym_sink,
-  [16047] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(403), 2,
-      anon_sym_DOTpragma,
-      sym_dot_word,
-    ACTIONS(401), 3,
-      anon_sym_COMMA,
-      anon_sym_SEMI,
-      anon_sym_LBRACE,
-  [16064] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1497), 1,
-      anon_sym_DOTalign,
-    ACTIONS(1499), 1,
-      anon_sym_DOTattribute,
-    ACTIONS(1660), 1,
-      sym_dot_word,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(343), 2,
-      aux_sym__type,
-      sym_attribute,
-  [16085] = 7,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1477), 1,
-      anon_sym_LPAREN,
     ACTIONS(1662), 1,
-      anon_sym_DOTattribute,
-    ACTIONS(1664), 1,
-      sym_identifier,
-    STATE(466), 1,
-      sym_attribute,
-    STATE(540), 1,
+      anon_sym_SEMI,
+    STATE(418), 1,
       sym_parameter_list,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16108] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1497), 1,
-      anon_sym_DOTalign,
-    ACTIONS(1499), 1,
-      anon_sym_DOTattribute,
-    ACTIONS(1666), 1,
-      sym_dot_word,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(360), 2,
-      aux_sym__type,
-      sym_attribute,
-  [16129] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1497), 1,
-      anon_sym_DOTalign,
-    ACTIONS(1499), 1,
-      anon_sym_DOTattribute,
-    ACTIONS(1668), 1,
-      sym_dot_word,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(337), 2,
-      aux_sym__type,
-      sym_attribute,
-  [16150] = 7,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1477), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1662), 1,
-      anon_sym_DOTattribute,
-    ACTIONS(1670), 1,
-      sym_identifier,
-    STATE(440), 1,
-      sym_attribute,
-    STATE(517), 1,
-      sym_parameter_list,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16173] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1542), 1,
-      anon_sym_LBRACK,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1672), 2,
-      anon_sym_COMMA,
-      anon_sym_RPAREN,
-    STATE(409), 2,
-      sym_dimension,
-      aux_sym_parameter_repeat1,
-  [16192] = 7,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1477), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1662), 1,
-      anon_sym_DOTattribute,
-    ACTIONS(1674), 1,
-      sym_identifier,
-    STATE(450), 1,
-      sym_attribute,
-    STATE(534), 1,
-      sym_parameter_list,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16215] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1542), 1,
-      anon_sym_LBRACK,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1676), 2,
-      anon_sym_COMMA,
-      anon_sym_RPAREN,
-    STATE(362), 2,
-      sym_dimension,
-      aux_sym_parameter_repeat1,
-  [16234] = 6,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1497), 1,
-      anon_sym_DOTalign,
-    ACTIONS(1499), 1,
-      anon_sym_DOTattribute,
-    ACTIONS(1678), 1,
-      sym_dot_word,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(351), 2,
-      aux_sym__type,
-      sym_attribute,
-  [16255] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1542), 1,
-      anon_sym_LBRACK,
-    STATE(468), 1,
-      sym_dimension,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1680), 3,
-      anon_sym_DOTalign,
-      anon_sym_DOTattribute,
-      sym_dot_word,
-  [16274] = 7,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(441), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1682), 1,
-      anon_sym_COMMA,
-    ACTIONS(1684), 1,
-      anon_sym_RPAREN,
-    STATE(449), 1,
-      aux_sym_attribute_repeat1,
-    STATE(477), 1,
-      sym_group,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16297] = 7,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1540), 1,
-      anon_sym_LT,
-    ACTIONS(1686), 1,
-      anon_sym_COMMA,
-    ACTIONS(1688), 1,
-      anon_sym_SEMI,
-    STATE(459), 1,
-      sym_range,
-    STATE(462), 1,
-      aux_sym_branch_targets_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16320] = 7,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1477), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1662), 1,
-      anon_sym_DOTattribute,
-    ACTIONS(1690), 1,
-      sym_identifier,
-    STATE(451), 1,
-      sym_attribute,
-    STATE(552), 1,
-      sym_parameter_list,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16343] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1630), 1,
-      sym_dot_word,
-    ACTIONS(1692), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(421), 2,
-      sym_performance_directive,
-      aux_sym_call_prototype_repeat1,
-  [16361] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(441), 1,
-      anon_sym_LPAREN,
-    STATE(498), 1,
-      sym_group,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1694), 2,
-      anon_sym_COMMA,
-      anon_sym_RPAREN,
-  [16379] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1540), 1,
-      anon_sym_LT,
-    STATE(496), 1,
-      sym_range,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1696), 2,
-      anon_sym_COMMA,
-      anon_sym_SEMI,
-  [16397] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(425), 2,
-      anon_sym_SEMI,
-      anon_sym_LBRACE,
-    ACTIONS(427), 2,
-      anon_sym_DOTpragma,
-      sym_dot_word,
-  [16413] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(429), 2,
-      anon_sym_SEMI,
-      anon_sym_LBRACE,
-    ACTIONS(431), 2,
-      anon_sym_DOTpragma,
-      sym_dot_word,
-  [16429] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1698), 1,
-      anon_sym_RPAREN,
-    STATE(456), 1,
-      sym_parameter,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1700), 2,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-  [16447] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1702), 1,
-      sym_dot_word,
-    ACTIONS(1705), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(421), 2,
-      sym_performance_directive,
-      aux_sym_call_prototype_repeat1,
-  [16465] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1630), 1,
-      sym_dot_word,
-    ACTIONS(1707), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(415), 2,
-      sym_performance_directive,
-      aux_sym_call_prototype_repeat1,
-  [16483] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1630), 1,
-      sym_dot_word,
-    ACTIONS(1709), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(421), 2,
-      sym_performance_directive,
-      aux_sym_call_prototype_repeat1,
-  [16501] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1630), 1,
-      sym_dot_word,
-    ACTIONS(1711), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(421), 2,
-      sym_performance_directive,
-      aux_sym_call_prototype_repeat1,
-  [16519] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(395), 2,
-      anon_sym_SEMI,
-      sym_dot_word,
-    ACTIONS(1713), 2,
-      sym_integer,
-      sym_string,
-  [16535] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1715), 1,
-      anon_sym_COMMA,
-    STATE(427), 1,
-      aux_sym_performance_directive_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(408), 2,
-      anon_sym_SEMI,
-      sym_dot_word,
-  [16553] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1715), 1,
-      anon_sym_COMMA,
-    STATE(428), 1,
-      aux_sym_performance_directive_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(414), 2,
-      anon_sym_SEMI,
-      sym_dot_word,
-  [16571] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1717), 1,
-      anon_sym_COMMA,
-    STATE(428), 1,
-      aux_sym_performance_directive_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(401), 2,
-      anon_sym_SEMI,
-      sym_dot_word,
-  [16589] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1630), 1,
-      sym_dot_word,
-    ACTIONS(1720), 1,
-      anon_sym_SEMI,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
     STATE(424), 2,
       sym_performance_directive,
       aux_sym_call_prototype_repeat1,
-  [16607] = 5,
+  [16162] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1722), 1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(453), 3,
+      anon_sym_SEMI,
+      anon_sym_LBRACE,
+      sym_identifier,
+    ACTIONS(455), 3,
+      anon_sym_DOTpragma,
+      sym_dot_word,
+      sym_sink,
+  [16180] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1664), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(403), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [16202] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1666), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(364), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [16224] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1483), 1,
+      sym_dot_word,
+    ACTIONS(1485), 1,
+      anon_sym_DOTpragma,
+    ACTIONS(1668), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(364), 3,
+      sym_pragma_directive,
+      sym_performance_directive,
+      aux_sym_function_repeat2,
+  [16246] = 7,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1487), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1670), 1,
+      anon_sym_DOTattribute,
+    ACTIONS(1672), 1,
+      sym_identifier,
+    STATE(466), 1,
+      sym_attribute,
+    STATE(522), 1,
+      sym_parameter_list,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [16269] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1495), 1,
+      anon_sym_DOTalign,
+    ACTIONS(1497), 1,
+      anon_sym_DOTattribute,
+    ACTIONS(1674), 1,
+      sym_dot_word,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(340), 2,
+      aux_sym__type,
+      sym_attribute,
+  [16290] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1495), 1,
+      anon_sym_DOTalign,
+    ACTIONS(1497), 1,
+      anon_sym_DOTattribute,
+    ACTIONS(1676), 1,
+      sym_dot_word,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(338), 2,
+      aux_sym__type,
+      sym_attribute,
+  [16311] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1495), 1,
+      anon_sym_DOTalign,
+    ACTIONS(1497), 1,
+      anon_sym_DOTattribute,
+    ACTIONS(1678), 1,
+      sym_dot_word,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(363), 2,
+      aux_sym__type,
+      sym_attribute,
+  [16332] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(413), 2,
+      anon_sym_DOTpragma,
+      sym_dot_word,
+    ACTIONS(411), 3,
+      anon_sym_COMMA,
+      anon_sym_SEMI,
+      anon_sym_LBRACE,
+  [16349] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1555), 1,
+      anon_sym_LBRACK,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1680), 2,
+      anon_sym_COMMA,
+      anon_sym_RPAREN,
+    STATE(365), 2,
+      sym_dimension,
+      aux_sym_parameter_repeat1,
+  [16368] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1555), 1,
+      anon_sym_LBRACK,
+    STATE(480), 1,
+      sym_dimension,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1682), 3,
+      anon_sym_DOTalign,
+      anon_sym_DOTattribute,
+      sym_dot_word,
+  [16387] = 7,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1553), 1,
+      anon_sym_LT,
+    ACTIONS(1684), 1,
+      anon_sym_COMMA,
+    ACTIONS(1686), 1,
+      anon_sym_SEMI,
+    STATE(439), 1,
+      sym_range,
+    STATE(441), 1,
+      aux_sym_branch_targets_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [16410] = 7,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1487), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1670), 1,
+      anon_sym_DOTattribute,
+    ACTIONS(1688), 1,
+      sym_identifier,
+    STATE(450), 1,
+      sym_attribute,
+    STATE(603), 1,
+      sym_parameter_list,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [16433] = 7,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(433), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1690), 1,
+      anon_sym_COMMA,
+    ACTIONS(1692), 1,
+      anon_sym_RPAREN,
+    STATE(453), 1,
+      sym_group,
+    STATE(454), 1,
+      aux_sym_attribute_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [16456] = 7,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1487), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1670), 1,
+      anon_sym_DOTattribute,
+    ACTIONS(1694), 1,
+      sym_identifier,
+    STATE(461), 1,
+      sym_attribute,
+    STATE(538), 1,
+      sym_parameter_list,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [16479] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1555), 1,
+      anon_sym_LBRACK,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1696), 2,
+      anon_sym_COMMA,
+      anon_sym_RPAREN,
+    STATE(409), 2,
+      sym_dimension,
+      aux_sym_parameter_repeat1,
+  [16498] = 6,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1495), 1,
+      anon_sym_DOTalign,
+    ACTIONS(1497), 1,
+      anon_sym_DOTattribute,
+    ACTIONS(1698), 1,
+      sym_dot_word,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(361), 2,
+      aux_sym__type,
+      sym_attribute,
+  [16519] = 7,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1487), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1670), 1,
+      anon_sym_DOTattribute,
+    ACTIONS(1700), 1,
+      sym_identifier,
+    STATE(457), 1,
+      sym_attribute,
+    STATE(530), 1,
+      sym_parameter_list,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [16542] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1630), 1,
+      sym_dot_word,
+    ACTIONS(1702), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(426), 2,
+      sym_performance_directive,
+      aux_sym_call_prototype_repeat1,
+  [16560] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(441), 2,
+      anon_sym_SEMI,
+      anon_sym_LBRACE,
+    ACTIONS(443), 2,
+      anon_sym_DOTpragma,
+      sym_dot_word,
+  [16576] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1553), 1,
+      anon_sym_LT,
+    STATE(504), 1,
+      sym_range,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1704), 2,
+      anon_sym_COMMA,
+      anon_sym_SEMI,
+  [16594] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(449), 2,
+      anon_sym_SEMI,
+      anon_sym_LBRACE,
+    ACTIONS(451), 2,
+      anon_sym_DOTpragma,
+      sym_dot_word,
+  [16610] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1630), 1,
+      sym_dot_word,
+    ACTIONS(1706), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(432), 2,
+      sym_performance_directive,
+      aux_sym_call_prototype_repeat1,
+  [16628] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(433), 1,
+      anon_sym_LPAREN,
+    STATE(490), 1,
+      sym_group,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1708), 2,
+      anon_sym_COMMA,
+      anon_sym_RPAREN,
+  [16646] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1630), 1,
+      sym_dot_word,
+    ACTIONS(1710), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(435), 2,
+      sym_performance_directive,
+      aux_sym_call_prototype_repeat1,
+  [16664] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1630), 1,
+      sym_dot_word,
+    ACTIONS(1712), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(435), 2,
+      sym_performance_directive,
+      aux_sym_call_prototype_repeat1,
+  [16682] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1630), 1,
+      sym_dot_word,
+    ACTIONS(1714), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(435), 2,
+      sym_performance_directive,
+      aux_sym_call_prototype_repeat1,
+  [16700] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1716), 1,
+      anon_sym_COMMA,
+    STATE(427), 1,
+      aux_sym_performance_directive_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(411), 2,
+      anon_sym_SEMI,
+      sym_dot_word,
+  [16718] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1719), 1,
+      anon_sym_COMMA,
+    STATE(429), 1,
+      aux_sym_performance_directive_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(407), 2,
+      anon_sym_SEMI,
+      sym_dot_word,
+  [16736] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1719), 1,
+      anon_sym_COMMA,
+    STATE(427), 1,
+      aux_sym_performance_directive_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(395), 2,
+      anon_sym_SEMI,
+      sym_dot_word,
+  [16754] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1721), 1,
+      anon_sym_RPAREN,
+    STATE(469), 1,
+      sym_parameter,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1723), 2,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+  [16772] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(401), 2,
+      anon_sym_SEMI,
+      sym_dot_word,
+    ACTIONS(1725), 2,
+      sym_integer,
+      sym_string,
+  [16788] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1630), 1,
+      sym_dot_word,
+    ACTIONS(1727), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(435), 2,
+      sym_performance_directive,
+      aux_sym_call_prototype_repeat1,
+  [16806] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1729), 1,
       anon_sym_RPAREN,
     STATE(467), 1,
       sym_parameter,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1700), 2,
+    ACTIONS(1723), 2,
       anon_sym_DOTparam,
       anon_sym_DOTreg,
-  [16625] = 5,
+  [16824] = 5,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1630), 1,
-      sym_dot_word,
-    ACTIONS(1724), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    STATE(421), 2,
-      sym_performance_directive,
-      aux_sym_call_prototype_repeat1,
-  [16643] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1726), 1,
+    ACTIONS(1731), 1,
       anon_sym_RPAREN,
-    STATE(474), 1,
+    STATE(477), 1,
       sym_parameter,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1700), 2,
+    ACTIONS(1723), 2,
       anon_sym_DOTparam,
       anon_sym_DOTreg,
-  [16661] = 5,
+  [16842] = 5,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1728), 1,
-      anon_sym_COMMA,
-    ACTIONS(1730), 1,
-      anon_sym_SEMI,
-    STATE(470), 1,
-      aux_sym__variable_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16678] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1732), 1,
-      anon_sym_COMMA,
-    ACTIONS(1734), 1,
-      anon_sym_RBRACE,
-    STATE(448), 1,
-      aux_sym_initializer_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16695] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
+    ACTIONS(1733), 1,
+      sym_dot_word,
     ACTIONS(1736), 1,
-      anon_sym_COMMA,
-    ACTIONS(1738), 1,
       anon_sym_SEMI,
-    STATE(453), 1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    STATE(435), 2,
+      sym_performance_directive,
+      aux_sym_call_prototype_repeat1,
+  [16860] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1738), 1,
+      anon_sym_COMMA,
+    ACTIONS(1740), 1,
+      anon_sym_SEMI,
+    STATE(479), 1,
       aux_sym_pragma_directive_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [16712] = 5,
+  [16877] = 5,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1728), 1,
+    ACTIONS(1690), 1,
       anon_sym_COMMA,
-    ACTIONS(1740), 1,
+    ACTIONS(1742), 1,
+      anon_sym_RPAREN,
+    STATE(438), 1,
+      aux_sym_attribute_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [16894] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1708), 1,
+      anon_sym_RPAREN,
+    ACTIONS(1744), 1,
+      anon_sym_COMMA,
+    STATE(438), 1,
+      aux_sym_attribute_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [16911] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1684), 1,
+      anon_sym_COMMA,
+    ACTIONS(1747), 1,
+      anon_sym_SEMI,
+    STATE(444), 1,
+      aux_sym_branch_targets_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [16928] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1749), 1,
+      anon_sym_COMMA,
+    ACTIONS(1751), 1,
+      anon_sym_SEMI,
+    STATE(456), 1,
+      aux_sym__variable_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [16945] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1684), 1,
+      anon_sym_COMMA,
+    ACTIONS(1747), 1,
+      anon_sym_SEMI,
+    STATE(445), 1,
+      aux_sym_branch_targets_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [16962] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1738), 1,
+      anon_sym_COMMA,
+    ACTIONS(1753), 1,
+      anon_sym_SEMI,
+    STATE(479), 1,
+      aux_sym_pragma_directive_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [16979] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1738), 1,
+      anon_sym_COMMA,
+    ACTIONS(1755), 1,
+      anon_sym_SEMI,
+    STATE(442), 1,
+      aux_sym_pragma_directive_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [16996] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1684), 1,
+      anon_sym_COMMA,
+    ACTIONS(1757), 1,
+      anon_sym_SEMI,
+    STATE(445), 1,
+      aux_sym_branch_targets_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17013] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1704), 1,
+      anon_sym_SEMI,
+    ACTIONS(1759), 1,
+      anon_sym_COMMA,
+    STATE(445), 1,
+      aux_sym_branch_targets_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17030] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1762), 3,
+      anon_sym_COMMA,
+      anon_sym_SEMI,
+      anon_sym_RBRACE,
+  [17043] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1749), 1,
+      anon_sym_COMMA,
+    ACTIONS(1764), 1,
       anon_sym_SEMI,
     STATE(452), 1,
       aux_sym__variable_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [16729] = 3,
+  [17060] = 5,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1742), 3,
+    ACTIONS(1766), 1,
       anon_sym_COMMA,
-      anon_sym_SEMI,
+    ACTIONS(1768), 1,
       anon_sym_RBRACE,
-  [16742] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1736), 1,
-      anon_sym_COMMA,
-    ACTIONS(1744), 1,
-      anon_sym_SEMI,
-    STATE(435), 1,
-      aux_sym_pragma_directive_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16759] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1746), 1,
-      anon_sym_COMMA,
-    ACTIONS(1748), 1,
-      anon_sym_RPAREN,
-    STATE(441), 1,
-      aux_sym_parameter_list_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16776] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1477), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1750), 1,
-      sym_identifier,
-    STATE(535), 1,
-      sym_parameter_list,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16793] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1752), 1,
-      anon_sym_COMMA,
-    ACTIONS(1755), 1,
-      anon_sym_RPAREN,
-    STATE(441), 1,
-      aux_sym_parameter_list_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16810] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1686), 1,
-      anon_sym_COMMA,
-    ACTIONS(1757), 1,
-      anon_sym_SEMI,
-    STATE(444), 1,
-      aux_sym_branch_targets_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16827] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1477), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1759), 1,
-      sym_sink,
-    STATE(606), 1,
-      sym_parameter_list,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16844] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1696), 1,
-      anon_sym_SEMI,
-    ACTIONS(1761), 1,
-      anon_sym_COMMA,
-    STATE(444), 1,
-      aux_sym_branch_targets_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16861] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1764), 1,
-      anon_sym_COMMA,
-    ACTIONS(1767), 1,
-      anon_sym_RBRACE,
-    STATE(445), 1,
+    STATE(464), 1,
       aux_sym_initializer_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [16878] = 5,
+  [17077] = 5,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1682), 1,
+    ACTIONS(429), 1,
       anon_sym_COMMA,
-    ACTIONS(1769), 1,
-      anon_sym_RPAREN,
-    STATE(447), 1,
-      aux_sym_attribute_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16895] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1694), 1,
-      anon_sym_RPAREN,
-    ACTIONS(1771), 1,
-      anon_sym_COMMA,
-    STATE(447), 1,
-      aux_sym_attribute_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16912] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1732), 1,
-      anon_sym_COMMA,
-    ACTIONS(1774), 1,
-      anon_sym_RBRACE,
-    STATE(445), 1,
-      aux_sym_initializer_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16929] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1682), 1,
-      anon_sym_COMMA,
-    ACTIONS(1776), 1,
-      anon_sym_RPAREN,
-    STATE(447), 1,
-      aux_sym_attribute_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16946] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1477), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1778), 1,
-      sym_identifier,
-    STATE(596), 1,
-      sym_parameter_list,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16963] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1477), 1,
-      anon_sym_LPAREN,
-    ACTIONS(1780), 1,
-      sym_identifier,
-    STATE(522), 1,
-      sym_parameter_list,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16980] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1728), 1,
-      anon_sym_COMMA,
-    ACTIONS(1782), 1,
+    ACTIONS(1770), 1,
       anon_sym_SEMI,
-    STATE(454), 1,
-      aux_sym__variable_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [16997] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1784), 1,
-      anon_sym_COMMA,
-    ACTIONS(1787), 1,
-      anon_sym_SEMI,
-    STATE(453), 1,
-      aux_sym_pragma_directive_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17014] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1789), 1,
-      anon_sym_COMMA,
-    ACTIONS(1792), 1,
-      anon_sym_SEMI,
-    STATE(454), 1,
-      aux_sym__variable_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17031] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(437), 1,
-      anon_sym_COMMA,
-    ACTIONS(1794), 1,
-      anon_sym_SEMI,
-    STATE(472), 1,
+    STATE(46), 1,
       aux_sym_target_directive_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17048] = 5,
+  [17094] = 5,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1746), 1,
+    ACTIONS(1487), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1772), 1,
+      sym_identifier,
+    STATE(609), 1,
+      sym_parameter_list,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17111] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1774), 1,
       anon_sym_COMMA,
-    ACTIONS(1796), 1,
+    ACTIONS(1777), 1,
       anon_sym_RPAREN,
-    STATE(439), 1,
+    STATE(451), 1,
       aux_sym_parameter_list_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17065] = 3,
+  [17128] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1749), 1,
+      anon_sym_COMMA,
+    ACTIONS(1779), 1,
+      anon_sym_SEMI,
+    STATE(456), 1,
+      aux_sym__variable_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17145] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1690), 1,
+      anon_sym_COMMA,
+    ACTIONS(1781), 1,
+      anon_sym_RPAREN,
+    STATE(437), 1,
+      aux_sym_attribute_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17162] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1690), 1,
+      anon_sym_COMMA,
+    ACTIONS(1781), 1,
+      anon_sym_RPAREN,
+    STATE(438), 1,
+      aux_sym_attribute_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17179] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1749), 1,
+      anon_sym_COMMA,
+    ACTIONS(1783), 1,
+      anon_sym_SEMI,
+    STATE(440), 1,
+      aux_sym__variable_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17196] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1785), 1,
+      anon_sym_COMMA,
+    ACTIONS(1788), 1,
+      anon_sym_SEMI,
+    STATE(456), 1,
+      aux_sym__variable_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17213] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1487), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1790), 1,
+      sym_identifier,
+    STATE(554), 1,
+      sym_parameter_list,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17230] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    STATE(497), 1,
+      sym_parameter,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1723), 2,
+      anon_sym_DOTparam,
+      anon_sym_DOTreg,
+  [17245] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(429), 1,
+      anon_sym_COMMA,
+    ACTIONS(1792), 1,
+      anon_sym_SEMI,
+    STATE(449), 1,
+      aux_sym_target_directive_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17262] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1487), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1794), 1,
+      sym_sink,
+    STATE(542), 1,
+      sym_parameter_list,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17279] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1487), 1,
+      anon_sym_LPAREN,
+    ACTIONS(1796), 1,
+      sym_identifier,
+    STATE(566), 1,
+      sym_parameter_list,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17296] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(411), 3,
+      anon_sym_COMMA,
+      anon_sym_SEMI,
+      sym_dot_word,
+  [17309] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -20950,296 +21444,207 @@ static const uint16_t ts_small_parse_table[] = {
       anon_sym_COMMA,
       anon_sym_SEMI,
       anon_sym_RBRACE,
-  [17078] = 3,
+  [17322] = 5,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(401), 3,
-      anon_sym_COMMA,
-      anon_sym_SEMI,
-      sym_dot_word,
-  [17091] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1686), 1,
+    ACTIONS(1766), 1,
       anon_sym_COMMA,
     ACTIONS(1800), 1,
-      anon_sym_SEMI,
-    STATE(442), 1,
-      aux_sym_branch_targets_repeat1,
+      anon_sym_RBRACE,
+    STATE(475), 1,
+      aux_sym_initializer_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17108] = 5,
+  [17339] = 5,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1728), 1,
+    ACTIONS(1738), 1,
       anon_sym_COMMA,
     ACTIONS(1802), 1,
       anon_sym_SEMI,
-    STATE(454), 1,
-      aux_sym__variable_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17125] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1736), 1,
-      anon_sym_COMMA,
-    ACTIONS(1804), 1,
-      anon_sym_SEMI,
-    STATE(465), 1,
+    STATE(468), 1,
       aux_sym_pragma_directive_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17142] = 5,
+  [17356] = 5,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1686), 1,
-      anon_sym_COMMA,
-    ACTIONS(1800), 1,
-      anon_sym_SEMI,
-    STATE(444), 1,
-      aux_sym_branch_targets_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17159] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    STATE(492), 1,
-      sym_parameter,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1700), 2,
-      anon_sym_DOTparam,
-      anon_sym_DOTreg,
-  [17174] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1728), 1,
-      anon_sym_COMMA,
-    ACTIONS(1806), 1,
-      anon_sym_SEMI,
-    STATE(460), 1,
-      aux_sym__variable_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17191] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1736), 1,
-      anon_sym_COMMA,
-    ACTIONS(1808), 1,
-      anon_sym_SEMI,
-    STATE(453), 1,
-      aux_sym_pragma_directive_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17208] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1477), 1,
+    ACTIONS(1487), 1,
       anon_sym_LPAREN,
-    ACTIONS(1810), 1,
+    ACTIONS(1804), 1,
       sym_identifier,
-    STATE(565), 1,
+    STATE(537), 1,
       sym_parameter_list,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17225] = 5,
+  [17373] = 5,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1746), 1,
+    ACTIONS(1806), 1,
+      anon_sym_COMMA,
+    ACTIONS(1808), 1,
+      anon_sym_RPAREN,
+    STATE(476), 1,
+      aux_sym_parameter_list_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17390] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1738), 1,
+      anon_sym_COMMA,
+    ACTIONS(1810), 1,
+      anon_sym_SEMI,
+    STATE(479), 1,
+      aux_sym_pragma_directive_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17407] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1806), 1,
       anon_sym_COMMA,
     ACTIONS(1812), 1,
       anon_sym_RPAREN,
-    STATE(469), 1,
+    STATE(472), 1,
       aux_sym_parameter_list_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17242] = 3,
+  [17424] = 5,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1814), 3,
-      anon_sym_DOTalign,
-      anon_sym_DOTattribute,
-      sym_dot_word,
-  [17255] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1746), 1,
+    ACTIONS(1749), 1,
       anon_sym_COMMA,
-    ACTIONS(1816), 1,
-      anon_sym_RPAREN,
-    STATE(441), 1,
-      aux_sym_parameter_list_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17272] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1728), 1,
-      anon_sym_COMMA,
-    ACTIONS(1818), 1,
+    ACTIONS(1814), 1,
       anon_sym_SEMI,
-    STATE(454), 1,
+    STATE(473), 1,
       aux_sym__variable_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17289] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1736), 1,
-      anon_sym_COMMA,
-    ACTIONS(1820), 1,
-      anon_sym_SEMI,
-    STATE(473), 1,
-      aux_sym_pragma_directive_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17306] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(437), 1,
-      anon_sym_COMMA,
-    ACTIONS(1822), 1,
-      anon_sym_SEMI,
-    STATE(47), 1,
-      aux_sym_target_directive_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17323] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1736), 1,
-      anon_sym_COMMA,
-    ACTIONS(1824), 1,
-      anon_sym_SEMI,
-    STATE(453), 1,
-      aux_sym_pragma_directive_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17340] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1746), 1,
-      anon_sym_COMMA,
-    ACTIONS(1826), 1,
-      anon_sym_RPAREN,
-    STATE(475), 1,
-      aux_sym_parameter_list_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17357] = 5,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1746), 1,
-      anon_sym_COMMA,
-    ACTIONS(1828), 1,
-      anon_sym_RPAREN,
-    STATE(441), 1,
-      aux_sym_parameter_list_repeat1,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17374] = 3,
+  [17441] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1830), 3,
+    ACTIONS(1816), 3,
       anon_sym_COMMA,
       anon_sym_SEMI,
       anon_sym_RBRACE,
-  [17387] = 5,
+  [17454] = 5,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1682), 1,
+    ACTIONS(1806), 1,
       anon_sym_COMMA,
-    ACTIONS(1776), 1,
+    ACTIONS(1818), 1,
       anon_sym_RPAREN,
-    STATE(446), 1,
-      aux_sym_attribute_repeat1,
+    STATE(451), 1,
+      aux_sym_parameter_list_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17404] = 4,
+  [17471] = 5,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1832), 1,
-      sym_integer,
-    ACTIONS(1834), 1,
-      sym_float,
+    ACTIONS(1749), 1,
+      anon_sym_COMMA,
+    ACTIONS(1820), 1,
+      anon_sym_SEMI,
+    STATE(456), 1,
+      aux_sym__variable_repeat1,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17418] = 3,
+  [17488] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1738), 1,
+      anon_sym_COMMA,
+    ACTIONS(1822), 1,
+      anon_sym_SEMI,
+    STATE(436), 1,
+      aux_sym_pragma_directive_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17505] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1824), 1,
+      anon_sym_COMMA,
+    ACTIONS(1827), 1,
+      anon_sym_RBRACE,
+    STATE(475), 1,
+      aux_sym_initializer_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17522] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1806), 1,
+      anon_sym_COMMA,
+    ACTIONS(1829), 1,
+      anon_sym_RPAREN,
+    STATE(451), 1,
+      aux_sym_parameter_list_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17539] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1806), 1,
+      anon_sym_COMMA,
+    ACTIONS(1831), 1,
+      anon_sym_RPAREN,
+    STATE(478), 1,
+      aux_sym_parameter_list_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17556] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1806), 1,
+      anon_sym_COMMA,
+    ACTIONS(1833), 1,
+      anon_sym_RPAREN,
+    STATE(451), 1,
+      aux_sym_parameter_list_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17573] = 5,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1835), 1,
+      anon_sym_COMMA,
+    ACTIONS(1838), 1,
+      anon_sym_SEMI,
+    STATE(479), 1,
+      aux_sym_pragma_directive_repeat1,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17590] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1836), 2,
+    ACTIONS(1840), 3,
+      anon_sym_DOTalign,
+      anon_sym_DOTattribute,
       sym_dot_word,
-      sym_identifier,
-  [17430] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1838), 2,
-      anon_sym_COMMA,
-      anon_sym_SEMI,
-  [17442] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1618), 2,
-      anon_sym_COMMA,
-      anon_sym_SEMI,
-  [17454] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1501), 1,
-      sym_identifier,
-    STATE(483), 1,
-      sym__declarator,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17468] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1840), 2,
-      anon_sym_COMMA,
-      anon_sym_SEMI,
-  [17480] = 3,
+  [17603] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -21248,137 +21653,17 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(1842), 2,
       sym_dot_word,
       sym_identifier,
-  [17492] = 3,
+  [17615] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1844), 2,
-      sym_integer,
-      sym_string,
-  [17504] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1846), 2,
+    ACTIONS(1844), 1,
       anon_sym_COMMA,
-      anon_sym_SEMI,
-  [17516] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1848), 2,
-      anon_sym_COMMA,
-      anon_sym_SEMI,
-  [17528] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1850), 2,
-      sym_dot_word,
-      sym_identifier,
-  [17540] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1852), 1,
-      sym_opcode,
-    ACTIONS(1854), 1,
-      sym_identifier,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17554] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1856), 1,
-      anon_sym_COMMA,
-    ACTIONS(1858), 1,
+    ACTIONS(1846), 1,
       anon_sym_PLUS,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17568] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1860), 1,
-      anon_sym_BANG,
-    ACTIONS(1862), 1,
-      sym_identifier,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17582] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1755), 2,
-      anon_sym_COMMA,
-      anon_sym_RPAREN,
-  [17594] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1864), 2,
-      anon_sym_COMMA,
-      anon_sym_RBRACE,
-  [17606] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1767), 2,
-      anon_sym_COMMA,
-      anon_sym_RBRACE,
-  [17618] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1866), 1,
-      sym_opcode,
-    ACTIONS(1868), 1,
-      sym_identifier,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17632] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1870), 2,
-      anon_sym_COMMA,
-      anon_sym_SEMI,
-  [17644] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(461), 2,
-      anon_sym_SEMI,
-      sym_dot_word,
-  [17656] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1872), 2,
-      anon_sym_COMMA,
-      anon_sym_RPAREN,
-  [17668] = 3,
+  [17629] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
@@ -21387,35 +21672,164 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(453), 2,
       anon_sym_SEMI,
       sym_dot_word,
-  [17680] = 3,
+  [17641] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(457), 2,
+    ACTIONS(1838), 2,
+      anon_sym_COMMA,
+      anon_sym_SEMI,
+  [17653] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(461), 2,
       anon_sym_SEMI,
       sym_dot_word,
-  [17692] = 3,
+  [17665] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1848), 1,
+      sym_integer,
+    ACTIONS(1850), 1,
+      sym_float,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17679] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1626), 2,
+      anon_sym_COMMA,
+      anon_sym_SEMI,
+  [17691] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1852), 1,
+      anon_sym_COMMA,
+    ACTIONS(1854), 1,
+      anon_sym_PLUS,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17705] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1856), 2,
+      anon_sym_COMMA,
+      anon_sym_SEMI,
+  [17717] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1858), 2,
+      anon_sym_COMMA,
+      anon_sym_RPAREN,
+  [17729] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1860), 2,
+      anon_sym_COMMA,
+      anon_sym_RBRACE,
+  [17741] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1862), 1,
+      sym_opcode,
+    ACTIONS(1864), 1,
+      sym_identifier,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17755] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1866), 2,
+      sym_integer,
+      sym_string,
+  [17767] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1827), 2,
+      anon_sym_COMMA,
+      anon_sym_RBRACE,
+  [17779] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1868), 1,
+      sym_opcode,
+    ACTIONS(1870), 1,
+      sym_identifier,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17793] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1872), 2,
+      anon_sym_COMMA,
+      anon_sym_SEMI,
+  [17805] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1777), 2,
+      anon_sym_COMMA,
+      anon_sym_RPAREN,
+  [17817] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
     ACTIONS(1874), 2,
-      sym_integer,
-      sym_string,
-  [17704] = 4,
+      anon_sym_COMMA,
+      anon_sym_SEMI,
+  [17829] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1876), 1,
-      anon_sym_COMMA,
-    ACTIONS(1878), 1,
-      anon_sym_PLUS,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17718] = 4,
+    ACTIONS(1876), 2,
+      anon_sym_COMMA,
+      anon_sym_SEMI,
+  [17841] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1878), 2,
+      sym_integer,
+      sym_string,
+  [17853] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1880), 1,
@@ -21425,103 +21839,110 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17732] = 3,
+  [17867] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1787), 2,
-      anon_sym_COMMA,
-      anon_sym_SEMI,
-  [17744] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-    ACTIONS(1288), 2,
+    ACTIONS(1304), 2,
       anon_sym_COMMA,
       anon_sym_RBRACE,
-  [17756] = 3,
+  [17879] = 4,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1499), 1,
+      sym_identifier,
+    STATE(489), 1,
+      sym__declarator,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [17893] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
     ACTIONS(1884), 2,
-      sym_integer,
-      sym_string,
-  [17768] = 4,
+      anon_sym_COMMA,
+      anon_sym_SEMI,
+  [17905] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1886), 1,
-      anon_sym_COMMA,
+      anon_sym_BANG,
     ACTIONS(1888), 1,
-      anon_sym_PLUS,
+      sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17782] = 4,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1890), 1,
-      anon_sym_COMMA,
-    ACTIONS(1892), 1,
-      anon_sym_PLUS,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17796] = 3,
+  [17919] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-    ACTIONS(1894), 2,
+    ACTIONS(1890), 2,
+      sym_integer,
+      sym_string,
+  [17931] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(445), 2,
+      anon_sym_SEMI,
+      sym_dot_word,
+  [17943] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+    ACTIONS(1892), 2,
       sym_dot_word,
       sym_identifier,
-  [17808] = 3,
+  [17955] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
+    ACTIONS(1894), 1,
+      anon_sym_COMMA,
     ACTIONS(1896), 1,
-      sym_integer,
+      anon_sym_PLUS,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17819] = 3,
+  [17969] = 4,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1898), 1,
-      sym_identifier,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17830] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
+      anon_sym_COMMA,
     ACTIONS(1900), 1,
-      sym_identifier,
+      anon_sym_PLUS,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17841] = 3,
+  [17983] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1902), 1,
-      sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17852] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1904), 1,
+    ACTIONS(1902), 2,
       sym_dot_word,
+      sym_identifier,
+  [17995] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17863] = 3,
+    ACTIONS(1904), 2,
+      sym_dot_word,
+      sym_identifier,
+  [18007] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1906), 1,
@@ -21529,39 +21950,39 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17874] = 3,
+  [18018] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1908), 1,
-      anon_sym_COMMA,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17885] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1910), 1,
       sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17896] = 3,
+  [18029] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1910), 1,
+      anon_sym_LPAREN,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [18040] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1912), 1,
+      sym_integer,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [18051] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1914), 1,
       anon_sym_DOTfunc,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17907] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1914), 1,
-      sym_identifier,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17918] = 3,
+  [18062] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1916), 1,
@@ -21569,55 +21990,55 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17929] = 3,
+  [18073] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1918), 1,
-      anon_sym_COMMA,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17940] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1920), 1,
       sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17951] = 3,
+  [18084] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1920), 1,
+      anon_sym_GT,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [18095] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1922), 1,
-      anon_sym_RBRACK,
+      sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17962] = 3,
+  [18106] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1924), 1,
-      sym_string,
+      sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17973] = 3,
+  [18117] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1926), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [17984] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1928), 1,
       sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [17995] = 3,
+  [18128] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1928), 1,
+      sym_dot_word,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [18139] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1930), 1,
@@ -21625,23 +22046,23 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18006] = 3,
+  [18150] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1932), 1,
-      anon_sym_GT,
+      sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18017] = 3,
+  [18161] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1934), 1,
-      ts_builtin_sym_end,
+      sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18028] = 3,
+  [18172] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1936), 1,
@@ -21649,15 +22070,15 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18039] = 3,
+  [18183] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1938), 1,
-      sym_integer,
+      sym_dot_word,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18050] = 3,
+  [18194] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1940), 1,
@@ -21665,39 +22086,39 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18061] = 3,
+  [18205] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1942), 1,
+      anon_sym_DOTfunc,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [18216] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1944), 1,
       sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18072] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1944), 1,
-      sym_identifier,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [18083] = 3,
+  [18227] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1946), 1,
-      sym_identifier,
+      sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18094] = 3,
+  [18238] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1948), 1,
-      sym_string,
+      sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18105] = 3,
+  [18249] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1950), 1,
@@ -21705,23 +22126,23 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18116] = 3,
+  [18260] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1952), 1,
-      anon_sym_LPAREN,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [18127] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1954), 1,
       sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18138] = 3,
+  [18271] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1954), 1,
+      sym_identifier,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [18282] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1956), 1,
@@ -21729,39 +22150,39 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18149] = 3,
+  [18293] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1958), 1,
-      sym_identifier,
+      sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18160] = 3,
+  [18304] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1960), 1,
-      sym_identifier,
+      anon_sym_SEMI,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18171] = 3,
+  [18315] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1962), 1,
-      sym_integer,
+      anon_sym_COMMA,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18182] = 3,
+  [18326] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1964), 1,
-      sym_integer,
+      sym_sink,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18193] = 3,
+  [18337] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1966), 1,
@@ -21769,39 +22190,39 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18204] = 3,
+  [18348] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1968), 1,
+      sym_identifier,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [18359] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1970), 1,
       sym_string,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18215] = 3,
+  [18370] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(1970), 1,
+    ACTIONS(1972), 1,
       sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18226] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1972), 1,
-      sym_identifier,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [18237] = 3,
+  [18381] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1974), 1,
-      sym_identifier,
+      sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18248] = 3,
+  [18392] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1976), 1,
@@ -21809,7 +22230,7 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18259] = 3,
+  [18403] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1978), 1,
@@ -21817,23 +22238,23 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18270] = 3,
+  [18414] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1980), 1,
-      sym_identifier,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [18281] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1982), 1,
       anon_sym_COMMA,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18292] = 3,
+  [18425] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1982), 1,
+      sym_integer,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [18436] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1984), 1,
@@ -21841,23 +22262,23 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18303] = 3,
+  [18447] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1986), 1,
+      ts_builtin_sym_end,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [18458] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1988), 1,
       sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18314] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1988), 1,
-      sym_integer,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [18325] = 3,
+  [18469] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1990), 1,
@@ -21865,7 +22286,7 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18336] = 3,
+  [18480] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1992), 1,
@@ -21873,31 +22294,31 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18347] = 3,
+  [18491] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1994), 1,
-      sym_integer,
+      sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18358] = 3,
+  [18502] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(1996), 1,
+      sym_identifier,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [18513] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(1998), 1,
       sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18369] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(1998), 1,
-      anon_sym_SEMI,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [18380] = 3,
+  [18524] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2000), 1,
@@ -21905,15 +22326,15 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18391] = 3,
+  [18535] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2002), 1,
-      anon_sym_DOTfunc,
+      sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18402] = 3,
+  [18546] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2004), 1,
@@ -21921,39 +22342,39 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18413] = 3,
+  [18557] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2006), 1,
+      anon_sym_COMMA,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [18568] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(2008), 1,
+      anon_sym_SEMI,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [18579] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(2010), 1,
       sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18424] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(2008), 1,
-      sym_integer,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [18435] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(2010), 1,
-      sym_integer,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [18446] = 3,
+  [18590] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2012), 1,
-      sym_integer,
+      sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18457] = 3,
+  [18601] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2014), 1,
@@ -21961,31 +22382,31 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18468] = 3,
+  [18612] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2016), 1,
-      sym_identifier,
+      anon_sym_RBRACK,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18479] = 3,
+  [18623] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2018), 1,
-      sym_identifier,
+      sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18490] = 3,
+  [18634] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2020), 1,
-      sym_dot_word,
+      sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18501] = 3,
+  [18645] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2022), 1,
@@ -21993,7 +22414,7 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18512] = 3,
+  [18656] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2024), 1,
@@ -22001,71 +22422,71 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18523] = 3,
+  [18667] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2026), 1,
+      sym_integer,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [18678] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(2028), 1,
       sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18534] = 3,
+  [18689] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
-    ACTIONS(2028), 1,
+    ACTIONS(2030), 1,
+      sym_integer,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [18700] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(2032), 1,
       sym_string,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18545] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(2030), 1,
-      sym_identifier,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [18556] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(2032), 1,
-      sym_integer,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [18567] = 3,
+  [18711] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2034), 1,
+      anon_sym_COMMA,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [18722] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(2036), 1,
       sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18578] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(2036), 1,
-      sym_integer,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [18589] = 3,
+  [18733] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2038), 1,
-      sym_integer,
+      sym_string,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18600] = 3,
+  [18744] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2040), 1,
-      sym_integer,
+      sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18611] = 3,
+  [18755] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2042), 1,
@@ -22073,15 +22494,15 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18622] = 3,
+  [18766] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2044), 1,
-      sym_string,
+      sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18633] = 3,
+  [18777] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2046), 1,
@@ -22089,15 +22510,15 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18644] = 3,
+  [18788] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2048), 1,
-      anon_sym_COMMA,
+      sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18655] = 3,
+  [18799] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2050), 1,
@@ -22105,7 +22526,7 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18666] = 3,
+  [18810] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2052), 1,
@@ -22113,15 +22534,15 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18677] = 3,
+  [18821] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2054), 1,
-      sym_integer,
+      sym_string,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18688] = 3,
+  [18832] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2056), 1,
@@ -22129,47 +22550,47 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18699] = 3,
+  [18843] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2058), 1,
-      sym_identifier,
+      anon_sym_COMMA,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18710] = 3,
+  [18854] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2060), 1,
-      sym_identifier,
+      sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18721] = 3,
+  [18865] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2062), 1,
-      sym_identifier,
+      sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18732] = 3,
+  [18876] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2064), 1,
-      sym_identifier,
+      sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18743] = 3,
+  [18887] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2066), 1,
-      sym_identifier,
+      sym_integer,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18754] = 3,
+  [18898] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2068), 1,
@@ -22177,47 +22598,47 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18765] = 3,
+  [18909] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2070), 1,
-      anon_sym_COMMA,
+      sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18776] = 3,
+  [18920] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2072), 1,
-      sym_integer,
+      sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18787] = 3,
+  [18931] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2074), 1,
-      anon_sym_COMMA,
+      sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18798] = 3,
+  [18942] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2076), 1,
-      sym_integer,
+      sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18809] = 3,
+  [18953] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2078), 1,
-      sym_integer,
+      sym_string,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18820] = 3,
+  [18964] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2080), 1,
@@ -22225,23 +22646,23 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18831] = 3,
+  [18975] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2082), 1,
-      sym_integer,
-    ACTIONS(3), 2,
-      sym_comment,
-      sym_preprocessor,
-  [18842] = 3,
-    ACTIONS(5), 1,
-      sym_unterminated_comment,
-    ACTIONS(2084), 1,
       sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18853] = 3,
+  [18986] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(2084), 1,
+      anon_sym_COMMA,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [18997] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2086), 1,
@@ -22249,11 +22670,51 @@ static const uint16_t ts_small_parse_table[] = {
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
-  [18864] = 3,
+  [19008] = 3,
     ACTIONS(5), 1,
       sym_unterminated_comment,
     ACTIONS(2088), 1,
-      sym_sink,
+      sym_integer,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [19019] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(2090), 1,
+      sym_identifier,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [19030] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(2092), 1,
+      sym_integer,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [19041] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(2094), 1,
+      sym_identifier,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [19052] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(2096), 1,
+      sym_identifier,
+    ACTIONS(3), 2,
+      sym_comment,
+      sym_preprocessor,
+  [19063] = 3,
+    ACTIONS(5), 1,
+      sym_unterminated_comment,
+    ACTIONS(2098), 1,
+      sym_identifier,
     ACTIONS(3), 2,
       sym_comment,
       sym_preprocessor,
@@ -22301,18 +22762,18 @@ static const uint32_t ts_small_parse_table_map[] = {
   [SMALL_STATE(40)] = 2521,
   [SMALL_STATE(41)] = 2579,
   [SMALL_STATE(42)] = 2630,
-  [SMALL_STATE(43)] = 2676,
+  [SMALL_STATE(43)] = 2678,
   [SMALL_STATE(44)] = 2724,
   [SMALL_STATE(45)] = 2772,
   [SMALL_STATE(46)] = 2820,
-  [SMALL_STATE(47)] = 2863,
+  [SMALL_STATE(47)] = 2867,
   [SMALL_STATE(48)] = 2910,
-  [SMALL_STATE(49)] = 2952,
-  [SMALL_STATE(50)] = 2994,
-  [SMALL_STATE(51)] = 3040,
+  [SMALL_STATE(49)] = 2956,
+  [SMALL_STATE(50)] = 3006,
+  [SMALL_STATE(51)] = 3048,
   [SMALL_STATE(52)] = 3090,
-  [SMALL_STATE(53)] = 3136,
-  [SMALL_STATE(54)] = 3178,
+  [SMALL_STATE(53)] = 3132,
+  [SMALL_STATE(54)] = 3174,
   [SMALL_STATE(55)] = 3220,
   [SMALL_STATE(56)] = 3262,
   [SMALL_STATE(57)] = 3304,
@@ -22363,11 +22824,11 @@ static const uint32_t ts_small_parse_table_map[] = {
   [SMALL_STATE(102)] = 5120,
   [SMALL_STATE(103)] = 5160,
   [SMALL_STATE(104)] = 5200,
-  [SMALL_STATE(105)] = 5240,
-  [SMALL_STATE(106)] = 5280,
-  [SMALL_STATE(107)] = 5320,
-  [SMALL_STATE(108)] = 5360,
-  [SMALL_STATE(109)] = 5400,
+  [SMALL_STATE(105)] = 5250,
+  [SMALL_STATE(106)] = 5290,
+  [SMALL_STATE(107)] = 5330,
+  [SMALL_STATE(108)] = 5370,
+  [SMALL_STATE(109)] = 5410,
   [SMALL_STATE(110)] = 5450,
   [SMALL_STATE(111)] = 5490,
   [SMALL_STATE(112)] = 5530,
@@ -22399,139 +22860,139 @@ static const uint32_t ts_small_parse_table_map[] = {
   [SMALL_STATE(138)] = 6570,
   [SMALL_STATE(139)] = 6610,
   [SMALL_STATE(140)] = 6650,
-  [SMALL_STATE(141)] = 6690,
-  [SMALL_STATE(142)] = 6730,
-  [SMALL_STATE(143)] = 6770,
-  [SMALL_STATE(144)] = 6814,
-  [SMALL_STATE(145)] = 6858,
-  [SMALL_STATE(146)] = 6898,
+  [SMALL_STATE(141)] = 6694,
+  [SMALL_STATE(142)] = 6738,
+  [SMALL_STATE(143)] = 6778,
+  [SMALL_STATE(144)] = 6818,
+  [SMALL_STATE(145)] = 6862,
+  [SMALL_STATE(146)] = 6902,
   [SMALL_STATE(147)] = 6942,
   [SMALL_STATE(148)] = 6982,
   [SMALL_STATE(149)] = 7022,
-  [SMALL_STATE(150)] = 7061,
-  [SMALL_STATE(151)] = 7102,
+  [SMALL_STATE(150)] = 7063,
+  [SMALL_STATE(151)] = 7104,
   [SMALL_STATE(152)] = 7143,
   [SMALL_STATE(153)] = 7186,
   [SMALL_STATE(154)] = 7224,
-  [SMALL_STATE(155)] = 7262,
-  [SMALL_STATE(156)] = 7300,
-  [SMALL_STATE(157)] = 7338,
-  [SMALL_STATE(158)] = 7376,
-  [SMALL_STATE(159)] = 7414,
-  [SMALL_STATE(160)] = 7452,
-  [SMALL_STATE(161)] = 7490,
-  [SMALL_STATE(162)] = 7528,
-  [SMALL_STATE(163)] = 7566,
-  [SMALL_STATE(164)] = 7604,
-  [SMALL_STATE(165)] = 7642,
-  [SMALL_STATE(166)] = 7680,
-  [SMALL_STATE(167)] = 7718,
-  [SMALL_STATE(168)] = 7762,
-  [SMALL_STATE(169)] = 7800,
-  [SMALL_STATE(170)] = 7844,
-  [SMALL_STATE(171)] = 7882,
-  [SMALL_STATE(172)] = 7920,
-  [SMALL_STATE(173)] = 7958,
-  [SMALL_STATE(174)] = 7996,
-  [SMALL_STATE(175)] = 8034,
-  [SMALL_STATE(176)] = 8072,
-  [SMALL_STATE(177)] = 8110,
-  [SMALL_STATE(178)] = 8148,
-  [SMALL_STATE(179)] = 8186,
-  [SMALL_STATE(180)] = 8224,
-  [SMALL_STATE(181)] = 8262,
-  [SMALL_STATE(182)] = 8300,
-  [SMALL_STATE(183)] = 8338,
-  [SMALL_STATE(184)] = 8376,
-  [SMALL_STATE(185)] = 8414,
-  [SMALL_STATE(186)] = 8452,
-  [SMALL_STATE(187)] = 8490,
-  [SMALL_STATE(188)] = 8528,
-  [SMALL_STATE(189)] = 8566,
-  [SMALL_STATE(190)] = 8604,
-  [SMALL_STATE(191)] = 8642,
-  [SMALL_STATE(192)] = 8680,
-  [SMALL_STATE(193)] = 8718,
-  [SMALL_STATE(194)] = 8756,
-  [SMALL_STATE(195)] = 8794,
-  [SMALL_STATE(196)] = 8832,
-  [SMALL_STATE(197)] = 8870,
-  [SMALL_STATE(198)] = 8908,
-  [SMALL_STATE(199)] = 8946,
-  [SMALL_STATE(200)] = 8984,
-  [SMALL_STATE(201)] = 9022,
-  [SMALL_STATE(202)] = 9060,
-  [SMALL_STATE(203)] = 9098,
-  [SMALL_STATE(204)] = 9136,
-  [SMALL_STATE(205)] = 9174,
-  [SMALL_STATE(206)] = 9212,
-  [SMALL_STATE(207)] = 9250,
-  [SMALL_STATE(208)] = 9288,
-  [SMALL_STATE(209)] = 9326,
-  [SMALL_STATE(210)] = 9364,
-  [SMALL_STATE(211)] = 9402,
-  [SMALL_STATE(212)] = 9440,
-  [SMALL_STATE(213)] = 9478,
-  [SMALL_STATE(214)] = 9516,
-  [SMALL_STATE(215)] = 9554,
-  [SMALL_STATE(216)] = 9592,
-  [SMALL_STATE(217)] = 9630,
-  [SMALL_STATE(218)] = 9668,
-  [SMALL_STATE(219)] = 9706,
-  [SMALL_STATE(220)] = 9744,
-  [SMALL_STATE(221)] = 9782,
-  [SMALL_STATE(222)] = 9820,
-  [SMALL_STATE(223)] = 9858,
-  [SMALL_STATE(224)] = 9896,
-  [SMALL_STATE(225)] = 9934,
-  [SMALL_STATE(226)] = 9972,
-  [SMALL_STATE(227)] = 10010,
-  [SMALL_STATE(228)] = 10048,
-  [SMALL_STATE(229)] = 10086,
-  [SMALL_STATE(230)] = 10124,
-  [SMALL_STATE(231)] = 10162,
-  [SMALL_STATE(232)] = 10206,
-  [SMALL_STATE(233)] = 10244,
-  [SMALL_STATE(234)] = 10282,
-  [SMALL_STATE(235)] = 10330,
-  [SMALL_STATE(236)] = 10368,
-  [SMALL_STATE(237)] = 10406,
-  [SMALL_STATE(238)] = 10444,
-  [SMALL_STATE(239)] = 10482,
-  [SMALL_STATE(240)] = 10520,
-  [SMALL_STATE(241)] = 10558,
-  [SMALL_STATE(242)] = 10596,
+  [SMALL_STATE(155)] = 7272,
+  [SMALL_STATE(156)] = 7316,
+  [SMALL_STATE(157)] = 7360,
+  [SMALL_STATE(158)] = 7404,
+  [SMALL_STATE(159)] = 7442,
+  [SMALL_STATE(160)] = 7480,
+  [SMALL_STATE(161)] = 7518,
+  [SMALL_STATE(162)] = 7556,
+  [SMALL_STATE(163)] = 7594,
+  [SMALL_STATE(164)] = 7632,
+  [SMALL_STATE(165)] = 7670,
+  [SMALL_STATE(166)] = 7708,
+  [SMALL_STATE(167)] = 7746,
+  [SMALL_STATE(168)] = 7784,
+  [SMALL_STATE(169)] = 7822,
+  [SMALL_STATE(170)] = 7860,
+  [SMALL_STATE(171)] = 7898,
+  [SMALL_STATE(172)] = 7936,
+  [SMALL_STATE(173)] = 7974,
+  [SMALL_STATE(174)] = 8012,
+  [SMALL_STATE(175)] = 8050,
+  [SMALL_STATE(176)] = 8088,
+  [SMALL_STATE(177)] = 8126,
+  [SMALL_STATE(178)] = 8164,
+  [SMALL_STATE(179)] = 8202,
+  [SMALL_STATE(180)] = 8240,
+  [SMALL_STATE(181)] = 8278,
+  [SMALL_STATE(182)] = 8316,
+  [SMALL_STATE(183)] = 8354,
+  [SMALL_STATE(184)] = 8392,
+  [SMALL_STATE(185)] = 8430,
+  [SMALL_STATE(186)] = 8468,
+  [SMALL_STATE(187)] = 8506,
+  [SMALL_STATE(188)] = 8544,
+  [SMALL_STATE(189)] = 8582,
+  [SMALL_STATE(190)] = 8620,
+  [SMALL_STATE(191)] = 8658,
+  [SMALL_STATE(192)] = 8696,
+  [SMALL_STATE(193)] = 8734,
+  [SMALL_STATE(194)] = 8772,
+  [SMALL_STATE(195)] = 8810,
+  [SMALL_STATE(196)] = 8848,
+  [SMALL_STATE(197)] = 8886,
+  [SMALL_STATE(198)] = 8924,
+  [SMALL_STATE(199)] = 8962,
+  [SMALL_STATE(200)] = 9000,
+  [SMALL_STATE(201)] = 9038,
+  [SMALL_STATE(202)] = 9082,
+  [SMALL_STATE(203)] = 9120,
+  [SMALL_STATE(204)] = 9158,
+  [SMALL_STATE(205)] = 9196,
+  [SMALL_STATE(206)] = 9234,
+  [SMALL_STATE(207)] = 9272,
+  [SMALL_STATE(208)] = 9310,
+  [SMALL_STATE(209)] = 9348,
+  [SMALL_STATE(210)] = 9386,
+  [SMALL_STATE(211)] = 9424,
+  [SMALL_STATE(212)] = 9462,
+  [SMALL_STATE(213)] = 9500,
+  [SMALL_STATE(214)] = 9538,
+  [SMALL_STATE(215)] = 9576,
+  [SMALL_STATE(216)] = 9614,
+  [SMALL_STATE(217)] = 9652,
+  [SMALL_STATE(218)] = 9690,
+  [SMALL_STATE(219)] = 9728,
+  [SMALL_STATE(220)] = 9766,
+  [SMALL_STATE(221)] = 9804,
+  [SMALL_STATE(222)] = 9842,
+  [SMALL_STATE(223)] = 9880,
+  [SMALL_STATE(224)] = 9918,
+  [SMALL_STATE(225)] = 9956,
+  [SMALL_STATE(226)] = 9994,
+  [SMALL_STATE(227)] = 10032,
+  [SMALL_STATE(228)] = 10070,
+  [SMALL_STATE(229)] = 10108,
+  [SMALL_STATE(230)] = 10146,
+  [SMALL_STATE(231)] = 10184,
+  [SMALL_STATE(232)] = 10222,
+  [SMALL_STATE(233)] = 10260,
+  [SMALL_STATE(234)] = 10298,
+  [SMALL_STATE(235)] = 10336,
+  [SMALL_STATE(236)] = 10374,
+  [SMALL_STATE(237)] = 10412,
+  [SMALL_STATE(238)] = 10450,
+  [SMALL_STATE(239)] = 10488,
+  [SMALL_STATE(240)] = 10526,
+  [SMALL_STATE(241)] = 10564,
+  [SMALL_STATE(242)] = 10602,
   [SMALL_STATE(243)] = 10640,
   [SMALL_STATE(244)] = 10678,
   [SMALL_STATE(245)] = 10716,
   [SMALL_STATE(246)] = 10754,
   [SMALL_STATE(247)] = 10792,
   [SMALL_STATE(248)] = 10829,
-  [SMALL_STATE(249)] = 10872,
-  [SMALL_STATE(250)] = 10915,
-  [SMALL_STATE(251)] = 10958,
-  [SMALL_STATE(252)] = 11001,
-  [SMALL_STATE(253)] = 11044,
-  [SMALL_STATE(254)] = 11087,
-  [SMALL_STATE(255)] = 11130,
-  [SMALL_STATE(256)] = 11173,
-  [SMALL_STATE(257)] = 11216,
-  [SMALL_STATE(258)] = 11259,
-  [SMALL_STATE(259)] = 11296,
-  [SMALL_STATE(260)] = 11339,
-  [SMALL_STATE(261)] = 11376,
-  [SMALL_STATE(262)] = 11419,
-  [SMALL_STATE(263)] = 11456,
-  [SMALL_STATE(264)] = 11493,
+  [SMALL_STATE(249)] = 10866,
+  [SMALL_STATE(250)] = 10903,
+  [SMALL_STATE(251)] = 10940,
+  [SMALL_STATE(252)] = 10983,
+  [SMALL_STATE(253)] = 11026,
+  [SMALL_STATE(254)] = 11069,
+  [SMALL_STATE(255)] = 11106,
+  [SMALL_STATE(256)] = 11149,
+  [SMALL_STATE(257)] = 11192,
+  [SMALL_STATE(258)] = 11235,
+  [SMALL_STATE(259)] = 11272,
+  [SMALL_STATE(260)] = 11315,
+  [SMALL_STATE(261)] = 11358,
+  [SMALL_STATE(262)] = 11401,
+  [SMALL_STATE(263)] = 11444,
+  [SMALL_STATE(264)] = 11487,
   [SMALL_STATE(265)] = 11530,
   [SMALL_STATE(266)] = 11573,
   [SMALL_STATE(267)] = 11616,
-  [SMALL_STATE(268)] = 11659,
-  [SMALL_STATE(269)] = 11702,
-  [SMALL_STATE(270)] = 11739,
+  [SMALL_STATE(268)] = 11653,
+  [SMALL_STATE(269)] = 11696,
+  [SMALL_STATE(270)] = 11733,
   [SMALL_STATE(271)] = 11776,
   [SMALL_STATE(272)] = 11816,
-  [SMALL_STATE(273)] = 11856,
+  [SMALL_STATE(273)] = 11852,
   [SMALL_STATE(274)] = 11892,
   [SMALL_STATE(275)] = 11932,
   [SMALL_STATE(276)] = 11972,
@@ -22541,330 +23002,333 @@ static const uint32_t ts_small_parse_table_map[] = {
   [SMALL_STATE(280)] = 12132,
   [SMALL_STATE(281)] = 12172,
   [SMALL_STATE(282)] = 12212,
-  [SMALL_STATE(283)] = 12248,
-  [SMALL_STATE(284)] = 12288,
-  [SMALL_STATE(285)] = 12328,
-  [SMALL_STATE(286)] = 12368,
-  [SMALL_STATE(287)] = 12408,
-  [SMALL_STATE(288)] = 12448,
-  [SMALL_STATE(289)] = 12484,
-  [SMALL_STATE(290)] = 12526,
-  [SMALL_STATE(291)] = 12566,
-  [SMALL_STATE(292)] = 12602,
-  [SMALL_STATE(293)] = 12637,
-  [SMALL_STATE(294)] = 12671,
-  [SMALL_STATE(295)] = 12725,
-  [SMALL_STATE(296)] = 12759,
-  [SMALL_STATE(297)] = 12810,
-  [SMALL_STATE(298)] = 12861,
-  [SMALL_STATE(299)] = 12912,
-  [SMALL_STATE(300)] = 12963,
-  [SMALL_STATE(301)] = 13014,
-  [SMALL_STATE(302)] = 13062,
-  [SMALL_STATE(303)] = 13110,
-  [SMALL_STATE(304)] = 13158,
-  [SMALL_STATE(305)] = 13206,
-  [SMALL_STATE(306)] = 13254,
-  [SMALL_STATE(307)] = 13302,
-  [SMALL_STATE(308)] = 13350,
-  [SMALL_STATE(309)] = 13398,
-  [SMALL_STATE(310)] = 13446,
-  [SMALL_STATE(311)] = 13494,
-  [SMALL_STATE(312)] = 13542,
-  [SMALL_STATE(313)] = 13590,
-  [SMALL_STATE(314)] = 13638,
-  [SMALL_STATE(315)] = 13686,
-  [SMALL_STATE(316)] = 13734,
-  [SMALL_STATE(317)] = 13782,
-  [SMALL_STATE(318)] = 13830,
-  [SMALL_STATE(319)] = 13878,
-  [SMALL_STATE(320)] = 13925,
-  [SMALL_STATE(321)] = 13972,
-  [SMALL_STATE(322)] = 14017,
-  [SMALL_STATE(323)] = 14056,
-  [SMALL_STATE(324)] = 14099,
-  [SMALL_STATE(325)] = 14142,
-  [SMALL_STATE(326)] = 14184,
-  [SMALL_STATE(327)] = 14214,
-  [SMALL_STATE(328)] = 14256,
-  [SMALL_STATE(329)] = 14295,
-  [SMALL_STATE(330)] = 14334,
-  [SMALL_STATE(331)] = 14373,
-  [SMALL_STATE(332)] = 14397,
-  [SMALL_STATE(333)] = 14431,
-  [SMALL_STATE(334)] = 14465,
-  [SMALL_STATE(335)] = 14489,
-  [SMALL_STATE(336)] = 14517,
-  [SMALL_STATE(337)] = 14541,
-  [SMALL_STATE(338)] = 14571,
-  [SMALL_STATE(339)] = 14599,
-  [SMALL_STATE(340)] = 14627,
-  [SMALL_STATE(341)] = 14655,
-  [SMALL_STATE(342)] = 14683,
-  [SMALL_STATE(343)] = 14711,
-  [SMALL_STATE(344)] = 14741,
-  [SMALL_STATE(345)] = 14769,
-  [SMALL_STATE(346)] = 14797,
-  [SMALL_STATE(347)] = 14825,
-  [SMALL_STATE(348)] = 14853,
-  [SMALL_STATE(349)] = 14881,
-  [SMALL_STATE(350)] = 14909,
-  [SMALL_STATE(351)] = 14929,
-  [SMALL_STATE(352)] = 14959,
-  [SMALL_STATE(353)] = 14987,
-  [SMALL_STATE(354)] = 15015,
-  [SMALL_STATE(355)] = 15043,
-  [SMALL_STATE(356)] = 15067,
-  [SMALL_STATE(357)] = 15087,
-  [SMALL_STATE(358)] = 15115,
-  [SMALL_STATE(359)] = 15139,
-  [SMALL_STATE(360)] = 15163,
-  [SMALL_STATE(361)] = 15190,
-  [SMALL_STATE(362)] = 15213,
-  [SMALL_STATE(363)] = 15234,
-  [SMALL_STATE(364)] = 15253,
-  [SMALL_STATE(365)] = 15272,
-  [SMALL_STATE(366)] = 15291,
-  [SMALL_STATE(367)] = 15311,
-  [SMALL_STATE(368)] = 15333,
-  [SMALL_STATE(369)] = 15355,
-  [SMALL_STATE(370)] = 15377,
-  [SMALL_STATE(371)] = 15399,
-  [SMALL_STATE(372)] = 15421,
-  [SMALL_STATE(373)] = 15443,
-  [SMALL_STATE(374)] = 15465,
-  [SMALL_STATE(375)] = 15487,
-  [SMALL_STATE(376)] = 15509,
-  [SMALL_STATE(377)] = 15531,
-  [SMALL_STATE(378)] = 15549,
-  [SMALL_STATE(379)] = 15571,
-  [SMALL_STATE(380)] = 15593,
-  [SMALL_STATE(381)] = 15615,
-  [SMALL_STATE(382)] = 15637,
-  [SMALL_STATE(383)] = 15659,
-  [SMALL_STATE(384)] = 15681,
-  [SMALL_STATE(385)] = 15703,
-  [SMALL_STATE(386)] = 15721,
-  [SMALL_STATE(387)] = 15745,
-  [SMALL_STATE(388)] = 15767,
-  [SMALL_STATE(389)] = 15789,
-  [SMALL_STATE(390)] = 15811,
-  [SMALL_STATE(391)] = 15833,
-  [SMALL_STATE(392)] = 15855,
-  [SMALL_STATE(393)] = 15873,
-  [SMALL_STATE(394)] = 15895,
-  [SMALL_STATE(395)] = 15917,
-  [SMALL_STATE(396)] = 15939,
-  [SMALL_STATE(397)] = 15961,
-  [SMALL_STATE(398)] = 15983,
-  [SMALL_STATE(399)] = 16005,
-  [SMALL_STATE(400)] = 16029,
-  [SMALL_STATE(401)] = 16047,
-  [SMALL_STATE(402)] = 16064,
-  [SMALL_STATE(403)] = 16085,
-  [SMALL_STATE(404)] = 16108,
-  [SMALL_STATE(405)] = 16129,
-  [SMALL_STATE(406)] = 16150,
-  [SMALL_STATE(407)] = 16173,
-  [SMALL_STATE(408)] = 16192,
-  [SMALL_STATE(409)] = 16215,
-  [SMALL_STATE(410)] = 16234,
-  [SMALL_STATE(411)] = 16255,
-  [SMALL_STATE(412)] = 16274,
-  [SMALL_STATE(413)] = 16297,
-  [SMALL_STATE(414)] = 16320,
-  [SMALL_STATE(415)] = 16343,
-  [SMALL_STATE(416)] = 16361,
-  [SMALL_STATE(417)] = 16379,
-  [SMALL_STATE(418)] = 16397,
-  [SMALL_STATE(419)] = 16413,
-  [SMALL_STATE(420)] = 16429,
-  [SMALL_STATE(421)] = 16447,
-  [SMALL_STATE(422)] = 16465,
-  [SMALL_STATE(423)] = 16483,
-  [SMALL_STATE(424)] = 16501,
-  [SMALL_STATE(425)] = 16519,
-  [SMALL_STATE(426)] = 16535,
-  [SMALL_STATE(427)] = 16553,
-  [SMALL_STATE(428)] = 16571,
-  [SMALL_STATE(429)] = 16589,
-  [SMALL_STATE(430)] = 16607,
-  [SMALL_STATE(431)] = 16625,
-  [SMALL_STATE(432)] = 16643,
-  [SMALL_STATE(433)] = 16661,
-  [SMALL_STATE(434)] = 16678,
-  [SMALL_STATE(435)] = 16695,
-  [SMALL_STATE(436)] = 16712,
-  [SMALL_STATE(437)] = 16729,
-  [SMALL_STATE(438)] = 16742,
-  [SMALL_STATE(439)] = 16759,
-  [SMALL_STATE(440)] = 16776,
-  [SMALL_STATE(441)] = 16793,
-  [SMALL_STATE(442)] = 16810,
-  [SMALL_STATE(443)] = 16827,
-  [SMALL_STATE(444)] = 16844,
-  [SMALL_STATE(445)] = 16861,
-  [SMALL_STATE(446)] = 16878,
-  [SMALL_STATE(447)] = 16895,
-  [SMALL_STATE(448)] = 16912,
-  [SMALL_STATE(449)] = 16929,
-  [SMALL_STATE(450)] = 16946,
-  [SMALL_STATE(451)] = 16963,
-  [SMALL_STATE(452)] = 16980,
-  [SMALL_STATE(453)] = 16997,
-  [SMALL_STATE(454)] = 17014,
-  [SMALL_STATE(455)] = 17031,
-  [SMALL_STATE(456)] = 17048,
-  [SMALL_STATE(457)] = 17065,
-  [SMALL_STATE(458)] = 17078,
-  [SMALL_STATE(459)] = 17091,
-  [SMALL_STATE(460)] = 17108,
-  [SMALL_STATE(461)] = 17125,
-  [SMALL_STATE(462)] = 17142,
-  [SMALL_STATE(463)] = 17159,
-  [SMALL_STATE(464)] = 17174,
-  [SMALL_STATE(465)] = 17191,
-  [SMALL_STATE(466)] = 17208,
-  [SMALL_STATE(467)] = 17225,
-  [SMALL_STATE(468)] = 17242,
-  [SMALL_STATE(469)] = 17255,
-  [SMALL_STATE(470)] = 17272,
-  [SMALL_STATE(471)] = 17289,
-  [SMALL_STATE(472)] = 17306,
-  [SMALL_STATE(473)] = 17323,
-  [SMALL_STATE(474)] = 17340,
-  [SMALL_STATE(475)] = 17357,
-  [SMALL_STATE(476)] = 17374,
-  [SMALL_STATE(477)] = 17387,
-  [SMALL_STATE(478)] = 17404,
-  [SMALL_STATE(479)] = 17418,
-  [SMALL_STATE(480)] = 17430,
-  [SMALL_STATE(481)] = 17442,
-  [SMALL_STATE(482)] = 17454,
-  [SMALL_STATE(483)] = 17468,
-  [SMALL_STATE(484)] = 17480,
-  [SMALL_STATE(485)] = 17492,
-  [SMALL_STATE(486)] = 17504,
-  [SMALL_STATE(487)] = 17516,
-  [SMALL_STATE(488)] = 17528,
-  [SMALL_STATE(489)] = 17540,
-  [SMALL_STATE(490)] = 17554,
-  [SMALL_STATE(491)] = 17568,
-  [SMALL_STATE(492)] = 17582,
-  [SMALL_STATE(493)] = 17594,
-  [SMALL_STATE(494)] = 17606,
-  [SMALL_STATE(495)] = 17618,
-  [SMALL_STATE(496)] = 17632,
-  [SMALL_STATE(497)] = 17644,
-  [SMALL_STATE(498)] = 17656,
-  [SMALL_STATE(499)] = 17668,
-  [SMALL_STATE(500)] = 17680,
-  [SMALL_STATE(501)] = 17692,
-  [SMALL_STATE(502)] = 17704,
-  [SMALL_STATE(503)] = 17718,
-  [SMALL_STATE(504)] = 17732,
-  [SMALL_STATE(505)] = 17744,
-  [SMALL_STATE(506)] = 17756,
-  [SMALL_STATE(507)] = 17768,
-  [SMALL_STATE(508)] = 17782,
-  [SMALL_STATE(509)] = 17796,
-  [SMALL_STATE(510)] = 17808,
-  [SMALL_STATE(511)] = 17819,
-  [SMALL_STATE(512)] = 17830,
-  [SMALL_STATE(513)] = 17841,
-  [SMALL_STATE(514)] = 17852,
-  [SMALL_STATE(515)] = 17863,
-  [SMALL_STATE(516)] = 17874,
-  [SMALL_STATE(517)] = 17885,
-  [SMALL_STATE(518)] = 17896,
-  [SMALL_STATE(519)] = 17907,
-  [SMALL_STATE(520)] = 17918,
-  [SMALL_STATE(521)] = 17929,
-  [SMALL_STATE(522)] = 17940,
-  [SMALL_STATE(523)] = 17951,
-  [SMALL_STATE(524)] = 17962,
-  [SMALL_STATE(525)] = 17973,
-  [SMALL_STATE(526)] = 17984,
-  [SMALL_STATE(527)] = 17995,
-  [SMALL_STATE(528)] = 18006,
-  [SMALL_STATE(529)] = 18017,
-  [SMALL_STATE(530)] = 18028,
-  [SMALL_STATE(531)] = 18039,
-  [SMALL_STATE(532)] = 18050,
-  [SMALL_STATE(533)] = 18061,
-  [SMALL_STATE(534)] = 18072,
-  [SMALL_STATE(535)] = 18083,
-  [SMALL_STATE(536)] = 18094,
-  [SMALL_STATE(537)] = 18105,
-  [SMALL_STATE(538)] = 18116,
-  [SMALL_STATE(539)] = 18127,
-  [SMALL_STATE(540)] = 18138,
-  [SMALL_STATE(541)] = 18149,
-  [SMALL_STATE(542)] = 18160,
-  [SMALL_STATE(543)] = 18171,
-  [SMALL_STATE(544)] = 18182,
-  [SMALL_STATE(545)] = 18193,
-  [SMALL_STATE(546)] = 18204,
-  [SMALL_STATE(547)] = 18215,
-  [SMALL_STATE(548)] = 18226,
-  [SMALL_STATE(549)] = 18237,
-  [SMALL_STATE(550)] = 18248,
-  [SMALL_STATE(551)] = 18259,
-  [SMALL_STATE(552)] = 18270,
-  [SMALL_STATE(553)] = 18281,
-  [SMALL_STATE(554)] = 18292,
-  [SMALL_STATE(555)] = 18303,
-  [SMALL_STATE(556)] = 18314,
-  [SMALL_STATE(557)] = 18325,
-  [SMALL_STATE(558)] = 18336,
-  [SMALL_STATE(559)] = 18347,
-  [SMALL_STATE(560)] = 18358,
-  [SMALL_STATE(561)] = 18369,
-  [SMALL_STATE(562)] = 18380,
-  [SMALL_STATE(563)] = 18391,
-  [SMALL_STATE(564)] = 18402,
-  [SMALL_STATE(565)] = 18413,
-  [SMALL_STATE(566)] = 18424,
-  [SMALL_STATE(567)] = 18435,
-  [SMALL_STATE(568)] = 18446,
-  [SMALL_STATE(569)] = 18457,
-  [SMALL_STATE(570)] = 18468,
-  [SMALL_STATE(571)] = 18479,
-  [SMALL_STATE(572)] = 18490,
-  [SMALL_STATE(573)] = 18501,
-  [SMALL_STATE(574)] = 18512,
-  [SMALL_STATE(575)] = 18523,
-  [SMALL_STATE(576)] = 18534,
-  [SMALL_STATE(577)] = 18545,
-  [SMALL_STATE(578)] = 18556,
-  [SMALL_STATE(579)] = 18567,
-  [SMALL_STATE(580)] = 18578,
-  [SMALL_STATE(581)] = 18589,
-  [SMALL_STATE(582)] = 18600,
-  [SMALL_STATE(583)] = 18611,
-  [SMALL_STATE(584)] = 18622,
-  [SMALL_STATE(585)] = 18633,
-  [SMALL_STATE(586)] = 18644,
-  [SMALL_STATE(587)] = 18655,
-  [SMALL_STATE(588)] = 18666,
-  [SMALL_STATE(589)] = 18677,
-  [SMALL_STATE(590)] = 18688,
-  [SMALL_STATE(591)] = 18699,
-  [SMALL_STATE(592)] = 18710,
-  [SMALL_STATE(593)] = 18721,
-  [SMALL_STATE(594)] = 18732,
-  [SMALL_STATE(595)] = 18743,
-  [SMALL_STATE(596)] = 18754,
-  [SMALL_STATE(597)] = 18765,
-  [SMALL_STATE(598)] = 18776,
-  [SMALL_STATE(599)] = 18787,
-  [SMALL_STATE(600)] = 18798,
-  [SMALL_STATE(601)] = 18809,
-  [SMALL_STATE(602)] = 18820,
-  [SMALL_STATE(603)] = 18831,
-  [SMALL_STATE(604)] = 18842,
-  [SMALL_STATE(605)] = 18853,
-  [SMALL_STATE(606)] = 18864,
+  [SMALL_STATE(283)] = 12270,
+  [SMALL_STATE(284)] = 12306,
+  [SMALL_STATE(285)] = 12346,
+  [SMALL_STATE(286)] = 12386,
+  [SMALL_STATE(287)] = 12426,
+  [SMALL_STATE(288)] = 12464,
+  [SMALL_STATE(289)] = 12504,
+  [SMALL_STATE(290)] = 12546,
+  [SMALL_STATE(291)] = 12586,
+  [SMALL_STATE(292)] = 12622,
+  [SMALL_STATE(293)] = 12662,
+  [SMALL_STATE(294)] = 12698,
+  [SMALL_STATE(295)] = 12753,
+  [SMALL_STATE(296)] = 12808,
+  [SMALL_STATE(297)] = 12863,
+  [SMALL_STATE(298)] = 12898,
+  [SMALL_STATE(299)] = 12933,
+  [SMALL_STATE(300)] = 12988,
+  [SMALL_STATE(301)] = 13022,
+  [SMALL_STATE(302)] = 13074,
+  [SMALL_STATE(303)] = 13108,
+  [SMALL_STATE(304)] = 13160,
+  [SMALL_STATE(305)] = 13212,
+  [SMALL_STATE(306)] = 13264,
+  [SMALL_STATE(307)] = 13316,
+  [SMALL_STATE(308)] = 13368,
+  [SMALL_STATE(309)] = 13420,
+  [SMALL_STATE(310)] = 13472,
+  [SMALL_STATE(311)] = 13524,
+  [SMALL_STATE(312)] = 13576,
+  [SMALL_STATE(313)] = 13628,
+  [SMALL_STATE(314)] = 13680,
+  [SMALL_STATE(315)] = 13732,
+  [SMALL_STATE(316)] = 13784,
+  [SMALL_STATE(317)] = 13836,
+  [SMALL_STATE(318)] = 13888,
+  [SMALL_STATE(319)] = 13940,
+  [SMALL_STATE(320)] = 13992,
+  [SMALL_STATE(321)] = 14041,
+  [SMALL_STATE(322)] = 14089,
+  [SMALL_STATE(323)] = 14137,
+  [SMALL_STATE(324)] = 14181,
+  [SMALL_STATE(325)] = 14227,
+  [SMALL_STATE(326)] = 14271,
+  [SMALL_STATE(327)] = 14310,
+  [SMALL_STATE(328)] = 14353,
+  [SMALL_STATE(329)] = 14396,
+  [SMALL_STATE(330)] = 14426,
+  [SMALL_STATE(331)] = 14466,
+  [SMALL_STATE(332)] = 14506,
+  [SMALL_STATE(333)] = 14530,
+  [SMALL_STATE(334)] = 14566,
+  [SMALL_STATE(335)] = 14596,
+  [SMALL_STATE(336)] = 14630,
+  [SMALL_STATE(337)] = 14664,
+  [SMALL_STATE(338)] = 14692,
+  [SMALL_STATE(339)] = 14722,
+  [SMALL_STATE(340)] = 14746,
+  [SMALL_STATE(341)] = 14776,
+  [SMALL_STATE(342)] = 14804,
+  [SMALL_STATE(343)] = 14828,
+  [SMALL_STATE(344)] = 14856,
+  [SMALL_STATE(345)] = 14884,
+  [SMALL_STATE(346)] = 14912,
+  [SMALL_STATE(347)] = 14940,
+  [SMALL_STATE(348)] = 14968,
+  [SMALL_STATE(349)] = 14996,
+  [SMALL_STATE(350)] = 15024,
+  [SMALL_STATE(351)] = 15044,
+  [SMALL_STATE(352)] = 15072,
+  [SMALL_STATE(353)] = 15100,
+  [SMALL_STATE(354)] = 15128,
+  [SMALL_STATE(355)] = 15148,
+  [SMALL_STATE(356)] = 15176,
+  [SMALL_STATE(357)] = 15200,
+  [SMALL_STATE(358)] = 15224,
+  [SMALL_STATE(359)] = 15252,
+  [SMALL_STATE(360)] = 15280,
+  [SMALL_STATE(361)] = 15304,
+  [SMALL_STATE(362)] = 15334,
+  [SMALL_STATE(363)] = 15362,
+  [SMALL_STATE(364)] = 15389,
+  [SMALL_STATE(365)] = 15412,
+  [SMALL_STATE(366)] = 15433,
+  [SMALL_STATE(367)] = 15452,
+  [SMALL_STATE(368)] = 15471,
+  [SMALL_STATE(369)] = 15490,
+  [SMALL_STATE(370)] = 15508,
+  [SMALL_STATE(371)] = 15530,
+  [SMALL_STATE(372)] = 15550,
+  [SMALL_STATE(373)] = 15572,
+  [SMALL_STATE(374)] = 15594,
+  [SMALL_STATE(375)] = 15616,
+  [SMALL_STATE(376)] = 15638,
+  [SMALL_STATE(377)] = 15660,
+  [SMALL_STATE(378)] = 15682,
+  [SMALL_STATE(379)] = 15704,
+  [SMALL_STATE(380)] = 15722,
+  [SMALL_STATE(381)] = 15744,
+  [SMALL_STATE(382)] = 15766,
+  [SMALL_STATE(383)] = 15788,
+  [SMALL_STATE(384)] = 15812,
+  [SMALL_STATE(385)] = 15834,
+  [SMALL_STATE(386)] = 15856,
+  [SMALL_STATE(387)] = 15878,
+  [SMALL_STATE(388)] = 15900,
+  [SMALL_STATE(389)] = 15918,
+  [SMALL_STATE(390)] = 15940,
+  [SMALL_STATE(391)] = 15962,
+  [SMALL_STATE(392)] = 15984,
+  [SMALL_STATE(393)] = 16006,
+  [SMALL_STATE(394)] = 16028,
+  [SMALL_STATE(395)] = 16050,
+  [SMALL_STATE(396)] = 16072,
+  [SMALL_STATE(397)] = 16094,
+  [SMALL_STATE(398)] = 16116,
+  [SMALL_STATE(399)] = 16138,
+  [SMALL_STATE(400)] = 16162,
+  [SMALL_STATE(401)] = 16180,
+  [SMALL_STATE(402)] = 16202,
+  [SMALL_STATE(403)] = 16224,
+  [SMALL_STATE(404)] = 16246,
+  [SMALL_STATE(405)] = 16269,
+  [SMALL_STATE(406)] = 16290,
+  [SMALL_STATE(407)] = 16311,
+  [SMALL_STATE(408)] = 16332,
+  [SMALL_STATE(409)] = 16349,
+  [SMALL_STATE(410)] = 16368,
+  [SMALL_STATE(411)] = 16387,
+  [SMALL_STATE(412)] = 16410,
+  [SMALL_STATE(413)] = 16433,
+  [SMALL_STATE(414)] = 16456,
+  [SMALL_STATE(415)] = 16479,
+  [SMALL_STATE(416)] = 16498,
+  [SMALL_STATE(417)] = 16519,
+  [SMALL_STATE(418)] = 16542,
+  [SMALL_STATE(419)] = 16560,
+  [SMALL_STATE(420)] = 16576,
+  [SMALL_STATE(421)] = 16594,
+  [SMALL_STATE(422)] = 16610,
+  [SMALL_STATE(423)] = 16628,
+  [SMALL_STATE(424)] = 16646,
+  [SMALL_STATE(425)] = 16664,
+  [SMALL_STATE(426)] = 16682,
+  [SMALL_STATE(427)] = 16700,
+  [SMALL_STATE(428)] = 16718,
+  [SMALL_STATE(429)] = 16736,
+  [SMALL_STATE(430)] = 16754,
+  [SMALL_STATE(431)] = 16772,
+  [SMALL_STATE(432)] = 16788,
+  [SMALL_STATE(433)] = 16806,
+  [SMALL_STATE(434)] = 16824,
+  [SMALL_STATE(435)] = 16842,
+  [SMALL_STATE(436)] = 16860,
+  [SMALL_STATE(437)] = 16877,
+  [SMALL_STATE(438)] = 16894,
+  [SMALL_STATE(439)] = 16911,
+  [SMALL_STATE(440)] = 16928,
+  [SMALL_STATE(441)] = 16945,
+  [SMALL_STATE(442)] = 16962,
+  [SMALL_STATE(443)] = 16979,
+  [SMALL_STATE(444)] = 16996,
+  [SMALL_STATE(445)] = 17013,
+  [SMALL_STATE(446)] = 17030,
+  [SMALL_STATE(447)] = 17043,
+  [SMALL_STATE(448)] = 17060,
+  [SMALL_STATE(449)] = 17077,
+  [SMALL_STATE(450)] = 17094,
+  [SMALL_STATE(451)] = 17111,
+  [SMALL_STATE(452)] = 17128,
+  [SMALL_STATE(453)] = 17145,
+  [SMALL_STATE(454)] = 17162,
+  [SMALL_STATE(455)] = 17179,
+  [SMALL_STATE(456)] = 17196,
+  [SMALL_STATE(457)] = 17213,
+  [SMALL_STATE(458)] = 17230,
+  [SMALL_STATE(459)] = 17245,
+  [SMALL_STATE(460)] = 17262,
+  [SMALL_STATE(461)] = 17279,
+  [SMALL_STATE(462)] = 17296,
+  [SMALL_STATE(463)] = 17309,
+  [SMALL_STATE(464)] = 17322,
+  [SMALL_STATE(465)] = 17339,
+  [SMALL_STATE(466)] = 17356,
+  [SMALL_STATE(467)] = 17373,
+  [SMALL_STATE(468)] = 17390,
+  [SMALL_STATE(469)] = 17407,
+  [SMALL_STATE(470)] = 17424,
+  [SMALL_STATE(471)] = 17441,
+  [SMALL_STATE(472)] = 17454,
+  [SMALL_STATE(473)] = 17471,
+  [SMALL_STATE(474)] = 17488,
+  [SMALL_STATE(475)] = 17505,
+  [SMALL_STATE(476)] = 17522,
+  [SMALL_STATE(477)] = 17539,
+  [SMALL_STATE(478)] = 17556,
+  [SMALL_STATE(479)] = 17573,
+  [SMALL_STATE(480)] = 17590,
+  [SMALL_STATE(481)] = 17603,
+  [SMALL_STATE(482)] = 17615,
+  [SMALL_STATE(483)] = 17629,
+  [SMALL_STATE(484)] = 17641,
+  [SMALL_STATE(485)] = 17653,
+  [SMALL_STATE(486)] = 17665,
+  [SMALL_STATE(487)] = 17679,
+  [SMALL_STATE(488)] = 17691,
+  [SMALL_STATE(489)] = 17705,
+  [SMALL_STATE(490)] = 17717,
+  [SMALL_STATE(491)] = 17729,
+  [SMALL_STATE(492)] = 17741,
+  [SMALL_STATE(493)] = 17755,
+  [SMALL_STATE(494)] = 17767,
+  [SMALL_STATE(495)] = 17779,
+  [SMALL_STATE(496)] = 17793,
+  [SMALL_STATE(497)] = 17805,
+  [SMALL_STATE(498)] = 17817,
+  [SMALL_STATE(499)] = 17829,
+  [SMALL_STATE(500)] = 17841,
+  [SMALL_STATE(501)] = 17853,
+  [SMALL_STATE(502)] = 17867,
+  [SMALL_STATE(503)] = 17879,
+  [SMALL_STATE(504)] = 17893,
+  [SMALL_STATE(505)] = 17905,
+  [SMALL_STATE(506)] = 17919,
+  [SMALL_STATE(507)] = 17931,
+  [SMALL_STATE(508)] = 17943,
+  [SMALL_STATE(509)] = 17955,
+  [SMALL_STATE(510)] = 17969,
+  [SMALL_STATE(511)] = 17983,
+  [SMALL_STATE(512)] = 17995,
+  [SMALL_STATE(513)] = 18007,
+  [SMALL_STATE(514)] = 18018,
+  [SMALL_STATE(515)] = 18029,
+  [SMALL_STATE(516)] = 18040,
+  [SMALL_STATE(517)] = 18051,
+  [SMALL_STATE(518)] = 18062,
+  [SMALL_STATE(519)] = 18073,
+  [SMALL_STATE(520)] = 18084,
+  [SMALL_STATE(521)] = 18095,
+  [SMALL_STATE(522)] = 18106,
+  [SMALL_STATE(523)] = 18117,
+  [SMALL_STATE(524)] = 18128,
+  [SMALL_STATE(525)] = 18139,
+  [SMALL_STATE(526)] = 18150,
+  [SMALL_STATE(527)] = 18161,
+  [SMALL_STATE(528)] = 18172,
+  [SMALL_STATE(529)] = 18183,
+  [SMALL_STATE(530)] = 18194,
+  [SMALL_STATE(531)] = 18205,
+  [SMALL_STATE(532)] = 18216,
+  [SMALL_STATE(533)] = 18227,
+  [SMALL_STATE(534)] = 18238,
+  [SMALL_STATE(535)] = 18249,
+  [SMALL_STATE(536)] = 18260,
+  [SMALL_STATE(537)] = 18271,
+  [SMALL_STATE(538)] = 18282,
+  [SMALL_STATE(539)] = 18293,
+  [SMALL_STATE(540)] = 18304,
+  [SMALL_STATE(541)] = 18315,
+  [SMALL_STATE(542)] = 18326,
+  [SMALL_STATE(543)] = 18337,
+  [SMALL_STATE(544)] = 18348,
+  [SMALL_STATE(545)] = 18359,
+  [SMALL_STATE(546)] = 18370,
+  [SMALL_STATE(547)] = 18381,
+  [SMALL_STATE(548)] = 18392,
+  [SMALL_STATE(549)] = 18403,
+  [SMALL_STATE(550)] = 18414,
+  [SMALL_STATE(551)] = 18425,
+  [SMALL_STATE(552)] = 18436,
+  [SMALL_STATE(553)] = 18447,
+  [SMALL_STATE(554)] = 18458,
+  [SMALL_STATE(555)] = 18469,
+  [SMALL_STATE(556)] = 18480,
+  [SMALL_STATE(557)] = 18491,
+  [SMALL_STATE(558)] = 18502,
+  [SMALL_STATE(559)] = 18513,
+  [SMALL_STATE(560)] = 18524,
+  [SMALL_STATE(561)] = 18535,
+  [SMALL_STATE(562)] = 18546,
+  [SMALL_STATE(563)] = 18557,
+  [SMALL_STATE(564)] = 18568,
+  [SMALL_STATE(565)] = 18579,
+  [SMALL_STATE(566)] = 18590,
+  [SMALL_STATE(567)] = 18601,
+  [SMALL_STATE(568)] = 18612,
+  [SMALL_STATE(569)] = 18623,
+  [SMALL_STATE(570)] = 18634,
+  [SMALL_STATE(571)] = 18645,
+  [SMALL_STATE(572)] = 18656,
+  [SMALL_STATE(573)] = 18667,
+  [SMALL_STATE(574)] = 18678,
+  [SMALL_STATE(575)] = 18689,
+  [SMALL_STATE(576)] = 18700,
+  [SMALL_STATE(577)] = 18711,
+  [SMALL_STATE(578)] = 18722,
+  [SMALL_STATE(579)] = 18733,
+  [SMALL_STATE(580)] = 18744,
+  [SMALL_STATE(581)] = 18755,
+  [SMALL_STATE(582)] = 18766,
+  [SMALL_STATE(583)] = 18777,
+  [SMALL_STATE(584)] = 18788,
+  [SMALL_STATE(585)] = 18799,
+  [SMALL_STATE(586)] = 18810,
+  [SMALL_STATE(587)] = 18821,
+  [SMALL_STATE(588)] = 18832,
+  [SMALL_STATE(589)] = 18843,
+  [SMALL_STATE(590)] = 18854,
+  [SMALL_STATE(591)] = 18865,
+  [SMALL_STATE(592)] = 18876,
+  [SMALL_STATE(593)] = 18887,
+  [SMALL_STATE(594)] = 18898,
+  [SMALL_STATE(595)] = 18909,
+  [SMALL_STATE(596)] = 18920,
+  [SMALL_STATE(597)] = 18931,
+  [SMALL_STATE(598)] = 18942,
+  [SMALL_STATE(599)] = 18953,
+  [SMALL_STATE(600)] = 18964,
+  [SMALL_STATE(601)] = 18975,
+  [SMALL_STATE(602)] = 18986,
+  [SMALL_STATE(603)] = 18997,
+  [SMALL_STATE(604)] = 19008,
+  [SMALL_STATE(605)] = 19019,
+  [SMALL_STATE(606)] = 19030,
+  [SMALL_STATE(607)] = 19041,
+  [SMALL_STATE(608)] = 19052,
+  [SMALL_STATE(609)] = 19063,
 };
 
 static const TSParseActionEntry ts_parse_actions[] = {
@@ -22873,1015 +23337,1020 @@ static const TSParseActionEntry ts_parse_actions[] = {
   [3] = {.entry = {.count = 1, .reusable = true}}, SHIFT_EXTRA(),
   [5] = {.entry = {.count = 1, .reusable = false}}, SHIFT_EXTRA(),
   [7] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_module, 0, 0, 0),
-  [9] = {.entry = {.count = 1, .reusable = false}}, SHIFT(334),
-  [11] = {.entry = {.count = 1, .reusable = false}}, SHIFT(478),
-  [13] = {.entry = {.count = 1, .reusable = false}}, SHIFT(577),
-  [15] = {.entry = {.count = 1, .reusable = false}}, SHIFT(539),
-  [17] = {.entry = {.count = 1, .reusable = false}}, SHIFT(557),
-  [19] = {.entry = {.count = 1, .reusable = true}}, SHIFT(2),
-  [21] = {.entry = {.count = 1, .reusable = false}}, SHIFT(564),
-  [23] = {.entry = {.count = 1, .reusable = true}}, SHIFT(57),
-  [25] = {.entry = {.count = 1, .reusable = false}}, SHIFT(536),
-  [27] = {.entry = {.count = 1, .reusable = false}}, SHIFT(541),
-  [29] = {.entry = {.count = 1, .reusable = true}}, SHIFT(72),
-  [31] = {.entry = {.count = 1, .reusable = false}}, SHIFT(570),
-  [33] = {.entry = {.count = 1, .reusable = false}}, SHIFT(403),
-  [35] = {.entry = {.count = 1, .reusable = false}}, SHIFT(331),
+  [9] = {.entry = {.count = 1, .reusable = false}}, SHIFT(342),
+  [11] = {.entry = {.count = 1, .reusable = false}}, SHIFT(486),
+  [13] = {.entry = {.count = 1, .reusable = false}}, SHIFT(544),
+  [15] = {.entry = {.count = 1, .reusable = false}}, SHIFT(518),
+  [17] = {.entry = {.count = 1, .reusable = false}}, SHIFT(560),
+  [19] = {.entry = {.count = 1, .reusable = true}}, SHIFT(3),
+  [21] = {.entry = {.count = 1, .reusable = false}}, SHIFT(523),
+  [23] = {.entry = {.count = 1, .reusable = true}}, SHIFT(58),
+  [25] = {.entry = {.count = 1, .reusable = false}}, SHIFT(599),
+  [27] = {.entry = {.count = 1, .reusable = false}}, SHIFT(543),
+  [29] = {.entry = {.count = 1, .reusable = true}}, SHIFT(105),
+  [31] = {.entry = {.count = 1, .reusable = false}}, SHIFT(519),
+  [33] = {.entry = {.count = 1, .reusable = false}}, SHIFT(417),
+  [35] = {.entry = {.count = 1, .reusable = false}}, SHIFT(332),
   [37] = {.entry = {.count = 1, .reusable = false}}, SHIFT(405),
-  [39] = {.entry = {.count = 1, .reusable = false}}, SHIFT(411),
-  [41] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_module, 1, 0, 0),
-  [43] = {.entry = {.count = 1, .reusable = true}}, SHIFT(3),
-  [45] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0),
-  [47] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(334),
-  [50] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(478),
-  [53] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(577),
-  [56] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(539),
-  [59] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(557),
-  [62] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(3),
-  [65] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(564),
-  [68] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(57),
-  [71] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(536),
-  [74] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(541),
-  [77] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(72),
-  [80] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(570),
-  [83] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(403),
-  [86] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(331),
-  [89] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(405),
-  [92] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(411),
-  [95] = {.entry = {.count = 1, .reusable = false}}, SHIFT(358),
-  [97] = {.entry = {.count = 1, .reusable = false}}, SHIFT(549),
-  [99] = {.entry = {.count = 1, .reusable = false}}, SHIFT(585),
+  [39] = {.entry = {.count = 1, .reusable = false}}, SHIFT(410),
+  [41] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0),
+  [43] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(342),
+  [46] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(486),
+  [49] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(544),
+  [52] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(518),
+  [55] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(560),
+  [58] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(2),
+  [61] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(523),
+  [64] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(58),
+  [67] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(599),
+  [70] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(543),
+  [73] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(105),
+  [76] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(519),
+  [79] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(417),
+  [82] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(332),
+  [85] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(405),
+  [88] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_module_repeat1, 2, 0, 0), SHIFT_REPEAT(410),
+  [91] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_module, 1, 0, 0),
+  [93] = {.entry = {.count = 1, .reusable = true}}, SHIFT(2),
+  [95] = {.entry = {.count = 1, .reusable = false}}, SHIFT(356),
+  [97] = {.entry = {.count = 1, .reusable = false}}, SHIFT(552),
+  [99] = {.entry = {.count = 1, .reusable = false}}, SHIFT(513),
   [101] = {.entry = {.count = 1, .reusable = true}}, SHIFT(150),
   [103] = {.entry = {.count = 1, .reusable = true}}, SHIFT(5),
-  [105] = {.entry = {.count = 1, .reusable = false}}, SHIFT(584),
-  [107] = {.entry = {.count = 1, .reusable = false}}, SHIFT(591),
-  [109] = {.entry = {.count = 1, .reusable = true}}, SHIFT(229),
-  [111] = {.entry = {.count = 1, .reusable = false}}, SHIFT(406),
-  [113] = {.entry = {.count = 1, .reusable = false}}, SHIFT(518),
-  [115] = {.entry = {.count = 1, .reusable = false}}, SHIFT(402),
-  [117] = {.entry = {.count = 1, .reusable = true}}, SHIFT(7),
-  [119] = {.entry = {.count = 1, .reusable = true}}, SHIFT(85),
-  [121] = {.entry = {.count = 1, .reusable = false}}, SHIFT(491),
-  [123] = {.entry = {.count = 1, .reusable = true}}, SHIFT(299),
-  [125] = {.entry = {.count = 1, .reusable = false}}, SHIFT(294),
-  [127] = {.entry = {.count = 1, .reusable = true}}, SHIFT(6),
-  [129] = {.entry = {.count = 1, .reusable = true}}, SHIFT(71),
-  [131] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(358),
-  [134] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(549),
-  [137] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(585),
-  [140] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(150),
-  [143] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(6),
-  [146] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(584),
-  [149] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(591),
-  [152] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(229),
-  [155] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(406),
-  [158] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(518),
-  [161] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(402),
-  [164] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(411),
-  [167] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(7),
-  [170] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0),
-  [172] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(491),
-  [175] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(299),
-  [178] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(294),
-  [181] = {.entry = {.count = 1, .reusable = true}}, SHIFT(8),
-  [183] = {.entry = {.count = 1, .reusable = true}}, SHIFT(235),
-  [185] = {.entry = {.count = 1, .reusable = true}}, SHIFT(239),
-  [187] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 2, 0, 2),
-  [189] = {.entry = {.count = 1, .reusable = false}}, SHIFT(42),
-  [191] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 2, 0, 2),
-  [193] = {.entry = {.count = 1, .reusable = true}}, SHIFT(70),
+  [105] = {.entry = {.count = 1, .reusable = false}}, SHIFT(587),
+  [107] = {.entry = {.count = 1, .reusable = false}}, SHIFT(594),
+  [109] = {.entry = {.count = 1, .reusable = true}}, SHIFT(231),
+  [111] = {.entry = {.count = 1, .reusable = false}}, SHIFT(412),
+  [113] = {.entry = {.count = 1, .reusable = false}}, SHIFT(531),
+  [115] = {.entry = {.count = 1, .reusable = false}}, SHIFT(416),
+  [117] = {.entry = {.count = 1, .reusable = true}}, SHIFT(8),
+  [119] = {.entry = {.count = 1, .reusable = true}}, SHIFT(89),
+  [121] = {.entry = {.count = 1, .reusable = false}}, SHIFT(505),
+  [123] = {.entry = {.count = 1, .reusable = true}}, SHIFT(295),
+  [125] = {.entry = {.count = 1, .reusable = false}}, SHIFT(282),
+  [127] = {.entry = {.count = 1, .reusable = true}}, SHIFT(7),
+  [129] = {.entry = {.count = 1, .reusable = true}}, SHIFT(66),
+  [131] = {.entry = {.count = 1, .reusable = true}}, SHIFT(238),
+  [133] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(356),
+  [136] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(552),
+  [139] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(513),
+  [142] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(150),
+  [145] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(7),
+  [148] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(587),
+  [151] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(594),
+  [154] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(231),
+  [157] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(412),
+  [160] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(531),
+  [163] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(416),
+  [166] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(410),
+  [169] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(8),
+  [172] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0),
+  [174] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(505),
+  [177] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(295),
+  [180] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_block_repeat1, 2, 0, 0), SHIFT_REPEAT(282),
+  [183] = {.entry = {.count = 1, .reusable = true}}, SHIFT(6),
+  [185] = {.entry = {.count = 1, .reusable = true}}, SHIFT(235),
+  [187] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 20),
+  [189] = {.entry = {.count = 1, .reusable = false}}, SHIFT(43),
+  [191] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 20),
+  [193] = {.entry = {.count = 1, .reusable = true}}, SHIFT(88),
   [195] = {.entry = {.count = 1, .reusable = true}}, SHIFT(430),
   [197] = {.entry = {.count = 1, .reusable = true}}, SHIFT(4),
   [199] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 3, 0, 6),
   [201] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 3, 0, 6),
-  [203] = {.entry = {.count = 1, .reusable = true}}, SHIFT(134),
-  [205] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 3, 0, 5),
-  [207] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 3, 0, 5),
-  [209] = {.entry = {.count = 1, .reusable = true}}, SHIFT(118),
+  [203] = {.entry = {.count = 1, .reusable = true}}, SHIFT(145),
+  [205] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 3, 0, 8),
+  [207] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 3, 0, 8),
+  [209] = {.entry = {.count = 1, .reusable = true}}, SHIFT(65),
   [211] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 16),
   [213] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 16),
-  [215] = {.entry = {.count = 1, .reusable = true}}, SHIFT(84),
-  [217] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 20),
-  [219] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 20),
-  [221] = {.entry = {.count = 1, .reusable = true}}, SHIFT(92),
-  [223] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 3, 0, 8),
-  [225] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 3, 0, 8),
-  [227] = {.entry = {.count = 1, .reusable = true}}, SHIFT(63),
-  [229] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 21),
-  [231] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 21),
-  [233] = {.entry = {.count = 1, .reusable = true}}, SHIFT(95),
-  [235] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 42),
-  [237] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 42),
-  [239] = {.entry = {.count = 1, .reusable = true}}, SHIFT(61),
-  [241] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 8),
-  [243] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 8),
-  [245] = {.entry = {.count = 1, .reusable = true}}, SHIFT(90),
-  [247] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 55),
-  [249] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 55),
-  [251] = {.entry = {.count = 1, .reusable = true}}, SHIFT(137),
-  [253] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 3, 0, 4),
-  [255] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 3, 0, 4),
-  [257] = {.entry = {.count = 1, .reusable = true}}, SHIFT(96),
-  [259] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 4),
-  [261] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 4),
-  [263] = {.entry = {.count = 1, .reusable = true}}, SHIFT(73),
-  [265] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 12),
-  [267] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 12),
-  [269] = {.entry = {.count = 1, .reusable = true}}, SHIFT(75),
-  [271] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 5),
-  [273] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 5),
-  [275] = {.entry = {.count = 1, .reusable = true}}, SHIFT(78),
-  [277] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 14),
-  [279] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 14),
-  [281] = {.entry = {.count = 1, .reusable = true}}, SHIFT(80),
-  [283] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 6),
-  [285] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 6),
-  [287] = {.entry = {.count = 1, .reusable = true}}, SHIFT(82),
-  [289] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 3, 0, 2),
-  [291] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 3, 0, 2),
-  [293] = {.entry = {.count = 1, .reusable = true}}, SHIFT(99),
-  [295] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 19),
-  [297] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 19),
-  [299] = {.entry = {.count = 1, .reusable = true}}, SHIFT(88),
+  [215] = {.entry = {.count = 1, .reusable = true}}, SHIFT(79),
+  [217] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 2, 0, 2),
+  [219] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 2, 0, 2),
+  [221] = {.entry = {.count = 1, .reusable = true}}, SHIFT(82),
+  [223] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 21),
+  [225] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 21),
+  [227] = {.entry = {.count = 1, .reusable = true}}, SHIFT(91),
+  [229] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 42),
+  [231] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 42),
+  [233] = {.entry = {.count = 1, .reusable = true}}, SHIFT(117),
+  [235] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 3, 0, 5),
+  [237] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 3, 0, 5),
+  [239] = {.entry = {.count = 1, .reusable = true}}, SHIFT(131),
+  [241] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 42),
+  [243] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 42),
+  [245] = {.entry = {.count = 1, .reusable = true}}, SHIFT(132),
+  [247] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 3, 0, 2),
+  [249] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 3, 0, 2),
+  [251] = {.entry = {.count = 1, .reusable = true}}, SHIFT(114),
+  [253] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 4),
+  [255] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 4),
+  [257] = {.entry = {.count = 1, .reusable = true}}, SHIFT(68),
+  [259] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 12),
+  [261] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 12),
+  [263] = {.entry = {.count = 1, .reusable = true}}, SHIFT(70),
+  [265] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 5),
+  [267] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 5),
+  [269] = {.entry = {.count = 1, .reusable = true}}, SHIFT(72),
+  [271] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 14),
+  [273] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 14),
+  [275] = {.entry = {.count = 1, .reusable = true}}, SHIFT(74),
+  [277] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 6),
+  [279] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 6),
+  [281] = {.entry = {.count = 1, .reusable = true}}, SHIFT(77),
+  [283] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 19),
+  [285] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 19),
+  [287] = {.entry = {.count = 1, .reusable = true}}, SHIFT(84),
+  [289] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 8),
+  [291] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 8),
+  [293] = {.entry = {.count = 1, .reusable = true}}, SHIFT(86),
+  [295] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 3, 0, 4),
+  [297] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 3, 0, 4),
+  [299] = {.entry = {.count = 1, .reusable = true}}, SHIFT(101),
   [301] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 12),
   [303] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 12),
-  [305] = {.entry = {.count = 1, .reusable = true}}, SHIFT(101),
+  [305] = {.entry = {.count = 1, .reusable = true}}, SHIFT(95),
   [307] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 14),
   [309] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 14),
-  [311] = {.entry = {.count = 1, .reusable = true}}, SHIFT(103),
+  [311] = {.entry = {.count = 1, .reusable = true}}, SHIFT(97),
   [313] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 31),
   [315] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 31),
-  [317] = {.entry = {.count = 1, .reusable = true}}, SHIFT(105),
-  [319] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 16),
-  [321] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 16),
-  [323] = {.entry = {.count = 1, .reusable = true}}, SHIFT(108),
-  [325] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 19),
-  [327] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 19),
-  [329] = {.entry = {.count = 1, .reusable = true}}, SHIFT(110),
-  [331] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 38),
-  [333] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 38),
-  [335] = {.entry = {.count = 1, .reusable = true}}, SHIFT(112),
-  [337] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 20),
-  [339] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 20),
-  [341] = {.entry = {.count = 1, .reusable = true}}, SHIFT(114),
-  [343] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 40),
-  [345] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 40),
-  [347] = {.entry = {.count = 1, .reusable = true}}, SHIFT(116),
-  [349] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 21),
-  [351] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 21),
-  [353] = {.entry = {.count = 1, .reusable = true}}, SHIFT(119),
-  [355] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 31),
-  [357] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 31),
-  [359] = {.entry = {.count = 1, .reusable = true}}, SHIFT(126),
-  [361] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 38),
-  [363] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 38),
-  [365] = {.entry = {.count = 1, .reusable = true}}, SHIFT(128),
-  [367] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 40),
-  [369] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 40),
-  [371] = {.entry = {.count = 1, .reusable = true}}, SHIFT(130),
-  [373] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 55),
-  [375] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 55),
-  [377] = {.entry = {.count = 1, .reusable = true}}, SHIFT(132),
-  [379] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 42),
-  [381] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 42),
-  [383] = {.entry = {.count = 1, .reusable = true}}, SHIFT(135),
+  [317] = {.entry = {.count = 1, .reusable = true}}, SHIFT(99),
+  [319] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 19),
+  [321] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 19),
+  [323] = {.entry = {.count = 1, .reusable = true}}, SHIFT(61),
+  [325] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 38),
+  [327] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 38),
+  [329] = {.entry = {.count = 1, .reusable = true}}, SHIFT(107),
+  [331] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 20),
+  [333] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 20),
+  [335] = {.entry = {.count = 1, .reusable = true}}, SHIFT(110),
+  [337] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 40),
+  [339] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 40),
+  [341] = {.entry = {.count = 1, .reusable = true}}, SHIFT(112),
+  [343] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 21),
+  [345] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 21),
+  [347] = {.entry = {.count = 1, .reusable = true}}, SHIFT(115),
+  [349] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 31),
+  [351] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 31),
+  [353] = {.entry = {.count = 1, .reusable = true}}, SHIFT(123),
+  [355] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 38),
+  [357] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 38),
+  [359] = {.entry = {.count = 1, .reusable = true}}, SHIFT(125),
+  [361] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 40),
+  [363] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 40),
+  [365] = {.entry = {.count = 1, .reusable = true}}, SHIFT(127),
+  [367] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 55),
+  [369] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 55),
+  [371] = {.entry = {.count = 1, .reusable = true}}, SHIFT(129),
+  [373] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 55),
+  [375] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 55),
+  [377] = {.entry = {.count = 1, .reusable = true}}, SHIFT(134),
+  [379] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 16),
+  [381] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 16),
+  [383] = {.entry = {.count = 1, .reusable = true}}, SHIFT(102),
   [385] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_function_repeat2, 2, 0, 0),
-  [387] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_function_repeat2, 2, 0, 0), SHIFT_REPEAT(42),
+  [387] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_function_repeat2, 2, 0, 0), SHIFT_REPEAT(43),
   [390] = {.entry = {.count = 1, .reusable = false}}, REDUCE(aux_sym_function_repeat2, 2, 0, 0),
-  [392] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_function_repeat2, 2, 0, 0), SHIFT_REPEAT(536),
-  [395] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_performance_directive, 1, 0, 0),
-  [397] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_performance_directive, 1, 0, 0),
-  [399] = {.entry = {.count = 1, .reusable = true}}, SHIFT(44),
-  [401] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_performance_directive_repeat1, 2, 0, 0),
-  [403] = {.entry = {.count = 1, .reusable = false}}, REDUCE(aux_sym_performance_directive_repeat1, 2, 0, 0),
-  [405] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_performance_directive_repeat1, 2, 0, 0), SHIFT_REPEAT(501),
-  [408] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_performance_directive, 2, 0, 0),
-  [410] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_performance_directive, 2, 0, 0),
-  [412] = {.entry = {.count = 1, .reusable = true}}, SHIFT(501),
-  [414] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_performance_directive, 3, 0, 0),
-  [416] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_performance_directive, 3, 0, 0),
+  [392] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_function_repeat2, 2, 0, 0), SHIFT_REPEAT(599),
+  [395] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_performance_directive, 3, 0, 0),
+  [397] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_performance_directive, 3, 0, 0),
+  [399] = {.entry = {.count = 1, .reusable = true}}, SHIFT(500),
+  [401] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_performance_directive, 1, 0, 0),
+  [403] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_performance_directive, 1, 0, 0),
+  [405] = {.entry = {.count = 1, .reusable = true}}, SHIFT(44),
+  [407] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_performance_directive, 2, 0, 0),
+  [409] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_performance_directive, 2, 0, 0),
+  [411] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_performance_directive_repeat1, 2, 0, 0),
+  [413] = {.entry = {.count = 1, .reusable = false}}, REDUCE(aux_sym_performance_directive_repeat1, 2, 0, 0),
+  [415] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_performance_directive_repeat1, 2, 0, 0), SHIFT_REPEAT(500),
   [418] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_target_directive_repeat1, 2, 0, 0),
   [420] = {.entry = {.count = 1, .reusable = false}}, REDUCE(aux_sym_target_directive_repeat1, 2, 0, 0),
-  [422] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_target_directive_repeat1, 2, 0, 0), SHIFT_REPEAT(530),
-  [425] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_pragma_directive, 3, 0, 0),
-  [427] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_pragma_directive, 3, 0, 0),
-  [429] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_pragma_directive, 4, 0, 0),
-  [431] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_pragma_directive, 4, 0, 0),
-  [433] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_target_directive, 3, 0, 0),
-  [435] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_target_directive, 3, 0, 0),
-  [437] = {.entry = {.count = 1, .reusable = true}}, SHIFT(530),
-  [439] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__scalar, 1, 0, 0),
-  [441] = {.entry = {.count = 1, .reusable = true}}, SHIFT(297),
-  [443] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__scalar, 1, 0, 0),
-  [445] = {.entry = {.count = 1, .reusable = true}}, SHIFT(324),
-  [447] = {.entry = {.count = 1, .reusable = true}}, SHIFT(269),
-  [449] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_target_directive, 2, 0, 0),
-  [451] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_target_directive, 2, 0, 0),
+  [422] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_target_directive_repeat1, 2, 0, 0), SHIFT_REPEAT(525),
+  [425] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_target_directive, 2, 0, 0),
+  [427] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_target_directive, 2, 0, 0),
+  [429] = {.entry = {.count = 1, .reusable = true}}, SHIFT(525),
+  [431] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__scalar, 1, 0, 0),
+  [433] = {.entry = {.count = 1, .reusable = true}}, SHIFT(299),
+  [435] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__scalar, 1, 0, 0),
+  [437] = {.entry = {.count = 1, .reusable = true}}, SHIFT(325),
+  [439] = {.entry = {.count = 1, .reusable = true}}, SHIFT(254),
+  [441] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_pragma_directive, 3, 0, 0),
+  [443] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_pragma_directive, 3, 0, 0),
+  [445] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_parameter_list, 2, 0, 0),
+  [447] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_parameter_list, 2, 0, 0),
+  [449] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_pragma_directive, 4, 0, 0),
+  [451] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_pragma_directive, 4, 0, 0),
   [453] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_parameter_list, 3, 0, 0),
   [455] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_parameter_list, 3, 0, 0),
-  [457] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_parameter_list, 4, 0, 0),
-  [459] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_parameter_list, 4, 0, 0),
-  [461] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_parameter_list, 2, 0, 0),
-  [463] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_parameter_list, 2, 0, 0),
-  [465] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_loc_directive, 1, 0, 0),
-  [467] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_loc_directive, 1, 0, 0),
-  [469] = {.entry = {.count = 1, .reusable = true}}, SHIFT(575),
-  [471] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_file_directive, 3, 0, 0),
-  [473] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_file_directive, 3, 0, 0),
-  [475] = {.entry = {.count = 1, .reusable = true}}, SHIFT(510),
+  [457] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_target_directive, 3, 0, 0),
+  [459] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_target_directive, 3, 0, 0),
+  [461] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_parameter_list, 4, 0, 0),
+  [463] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_parameter_list, 4, 0, 0),
+  [465] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_loc_directive, 4, 0, 0),
+  [467] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_loc_directive, 4, 0, 0),
+  [469] = {.entry = {.count = 1, .reusable = true}}, SHIFT(578),
+  [471] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_loc_directive, 1, 0, 0),
+  [473] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_loc_directive, 1, 0, 0),
+  [475] = {.entry = {.count = 1, .reusable = true}}, SHIFT(557),
   [477] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_label, 2, 0, 7),
   [479] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_label, 2, 0, 7),
-  [481] = {.entry = {.count = 1, .reusable = false}}, SHIFT(542),
-  [483] = {.entry = {.count = 1, .reusable = false}}, SHIFT(545),
-  [485] = {.entry = {.count = 1, .reusable = false}}, SHIFT(443),
-  [487] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_loc_directive, 4, 0, 0),
-  [489] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_loc_directive, 4, 0, 0),
-  [491] = {.entry = {.count = 1, .reusable = true}}, SHIFT(511),
-  [493] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_variable_declaration, 4, 0, 17),
-  [495] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_variable_declaration, 4, 0, 17),
-  [497] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 18),
-  [499] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 18),
-  [501] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_directive, 3, 0, 0),
-  [503] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_directive, 3, 0, 0),
-  [505] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_variable_declaration, 3, 0, 0),
-  [507] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_variable_declaration, 3, 0, 0),
-  [509] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_address_size_directive, 2, 0, 0),
-  [511] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_address_size_directive, 2, 0, 0),
-  [513] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__module_variable, 4, 0, 0),
-  [515] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__module_variable, 4, 0, 0),
-  [517] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_alias_directive, 5, 0, 22),
-  [519] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_alias_directive, 5, 0, 22),
-  [521] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_block, 3, 0, 0),
-  [523] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_block, 3, 0, 0),
-  [525] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_directive, 1, 0, 0),
-  [527] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_directive, 1, 0, 0),
-  [529] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 4),
-  [531] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 4),
-  [533] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 25),
-  [535] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 25),
-  [537] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 27),
-  [539] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 27),
-  [541] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 3, 0, 3),
-  [543] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 3, 0, 3),
-  [545] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 5),
-  [547] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 5),
-  [549] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 28),
-  [551] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 28),
-  [553] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 29),
-  [555] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 29),
-  [557] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 6),
-  [559] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 6),
-  [561] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 30),
-  [563] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 30),
-  [565] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_block, 2, 0, 0),
-  [567] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_block, 2, 0, 0),
-  [569] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 32),
-  [571] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 32),
-  [573] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_variable_declaration, 5, 0, 34),
-  [575] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_variable_declaration, 5, 0, 34),
-  [577] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 36),
-  [579] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 36),
-  [581] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 8),
-  [583] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 8),
-  [585] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 37),
-  [587] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 37),
-  [589] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 39),
-  [591] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 39),
-  [593] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_directive, 2, 0, 0),
-  [595] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_directive, 2, 0, 0),
-  [597] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 41),
-  [599] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 41),
-  [601] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 10),
-  [603] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 10),
-  [605] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 2),
-  [607] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 2),
-  [609] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__module_variable, 5, 0, 43),
-  [611] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__module_variable, 5, 0, 43),
-  [613] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 12),
-  [615] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 12),
-  [617] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 46),
-  [619] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 46),
-  [621] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 14),
-  [623] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 14),
-  [625] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 47),
-  [627] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 47),
-  [629] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 48),
-  [631] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 48),
-  [633] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 11),
-  [635] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 11),
-  [637] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 16),
-  [639] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 16),
-  [641] = {.entry = {.count = 1, .reusable = false}}, SHIFT(325),
-  [643] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 19),
-  [645] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 19),
-  [647] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 50),
-  [649] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 50),
-  [651] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 51),
-  [653] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 51),
-  [655] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 20),
-  [657] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 20),
-  [659] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 52),
-  [661] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 52),
-  [663] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 53),
-  [665] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 53),
-  [667] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 21),
-  [669] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 21),
-  [671] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 54),
-  [673] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 54),
-  [675] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 13),
-  [677] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 13),
-  [679] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 56),
-  [681] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 56),
-  [683] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_version_directive, 2, 0, 0),
-  [685] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_version_directive, 2, 0, 0),
-  [687] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__module_variable, 6, 0, 57),
-  [689] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__module_variable, 6, 0, 57),
-  [691] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_file_directive, 7, 0, 0),
-  [693] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_file_directive, 7, 0, 0),
-  [695] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 31),
-  [697] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 31),
-  [699] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 58),
-  [701] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 58),
-  [703] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 38),
-  [705] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 38),
-  [707] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 59),
-  [709] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 59),
-  [711] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 40),
-  [713] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 40),
-  [715] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 60),
-  [717] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 60),
-  [719] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 61),
-  [721] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 61),
-  [723] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 42),
-  [725] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 42),
-  [727] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 62),
-  [729] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 62),
-  [731] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 8, 0, 55),
-  [733] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 8, 0, 55),
-  [735] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 8, 0, 64),
-  [737] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 8, 0, 64),
-  [739] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_loc_directive, 9, 0, 0),
-  [741] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_loc_directive, 9, 0, 0),
-  [743] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_loc_directive, 11, 0, 0),
-  [745] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_loc_directive, 11, 0, 0),
-  [747] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_loc_directive, 12, 0, 0),
-  [749] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_loc_directive, 12, 0, 0),
-  [751] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_loc_directive, 14, 0, 0),
-  [753] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_loc_directive, 14, 0, 0),
-  [755] = {.entry = {.count = 1, .reusable = true}}, SHIFT(555),
-  [757] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 15),
-  [759] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 15),
-  [761] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_target_directive_repeat1, 2, 0, 0), SHIFT_REPEAT(555),
-  [764] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__item, 1, 0, 1),
-  [766] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__item, 1, 0, 1),
-  [768] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 49),
-  [770] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 49),
-  [772] = {.entry = {.count = 1, .reusable = true}}, SHIFT(604),
-  [774] = {.entry = {.count = 1, .reusable = true}}, SHIFT(605),
-  [776] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 3, 0, 2),
-  [778] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 3, 0, 2),
-  [780] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 3, 0, 23),
-  [782] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 3, 0, 23),
-  [784] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 3, 0, 24),
-  [786] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 3, 0, 24),
-  [788] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 4, 0, 4),
-  [790] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 4, 0, 4),
-  [792] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 4, 0, 2),
-  [794] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 4, 0, 2),
-  [796] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 4, 0, 5),
-  [798] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 4, 0, 5),
-  [800] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 4, 0, 6),
-  [802] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 4, 0, 6),
-  [804] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 4, 0, 8),
-  [806] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 4, 0, 8),
-  [808] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 4, 0, 44),
-  [810] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 4, 0, 44),
-  [812] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 4, 0, 45),
-  [814] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 4, 0, 45),
-  [816] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 3, 0, 44),
-  [818] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 3, 0, 44),
-  [820] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 3, 0, 45),
-  [822] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 3, 0, 45),
-  [824] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym__element_repeat1, 2, 0, 0),
-  [826] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym__element_repeat1, 2, 0, 0), SHIFT_REPEAT(329),
-  [829] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym__element_repeat1, 2, 0, 0), SHIFT_REPEAT(329),
-  [832] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 2, 0, 24),
-  [834] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 2, 0, 24),
-  [836] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__expression, 1, 0, 0),
-  [838] = {.entry = {.count = 1, .reusable = true}}, SHIFT(329),
-  [840] = {.entry = {.count = 1, .reusable = false}}, SHIFT(329),
-  [842] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 4),
-  [844] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 4),
-  [846] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 12),
-  [848] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 12),
-  [850] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 5),
-  [852] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 5),
-  [854] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 14),
-  [856] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 14),
-  [858] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 6),
-  [860] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 6),
-  [862] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 16),
-  [864] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 16),
-  [866] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 5, 0, 23),
-  [868] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 5, 0, 23),
-  [870] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_branch_targets, 5, 0, 63),
-  [872] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_branch_targets, 5, 0, 63),
-  [874] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_targets, 5, 0, 63),
-  [876] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_targets, 5, 0, 63),
-  [878] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_prototype, 5, 0, 63),
-  [880] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_prototype, 5, 0, 63),
-  [882] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 5, 0, 24),
-  [884] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 5, 0, 24),
-  [886] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 19),
-  [888] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 19),
-  [890] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 8),
-  [892] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 8),
-  [894] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 20),
-  [896] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 20),
-  [898] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 21),
-  [900] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 21),
-  [902] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 12),
-  [904] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 12),
-  [906] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 14),
-  [908] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 14),
-  [910] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 31),
-  [912] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 31),
-  [914] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 16),
-  [916] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 16),
-  [918] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_branch_targets, 6, 0, 63),
-  [920] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_branch_targets, 6, 0, 63),
-  [922] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_targets, 6, 0, 63),
-  [924] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_targets, 6, 0, 63),
-  [926] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_prototype, 6, 0, 65),
-  [928] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_prototype, 6, 0, 65),
-  [930] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_prototype, 6, 0, 63),
-  [932] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_prototype, 6, 0, 63),
-  [934] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_prototype, 6, 0, 66),
-  [936] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_prototype, 6, 0, 66),
-  [938] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 19),
-  [940] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 19),
-  [942] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 38),
-  [944] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 38),
-  [946] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 20),
-  [948] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 20),
-  [950] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 40),
-  [952] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 40),
-  [954] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 21),
-  [956] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 21),
-  [958] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 42),
-  [960] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 42),
-  [962] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 6, 0, 44),
-  [964] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 6, 0, 44),
-  [966] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 6, 0, 45),
-  [968] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 6, 0, 45),
-  [970] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 7, 0, 31),
-  [972] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 7, 0, 31),
-  [974] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 7, 0, 23),
-  [976] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 7, 0, 23),
-  [978] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_branch_targets, 7, 0, 63),
-  [980] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_branch_targets, 7, 0, 63),
-  [982] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_prototype, 7, 0, 65),
-  [984] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_prototype, 7, 0, 65),
-  [986] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_prototype, 7, 0, 67),
-  [988] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_prototype, 7, 0, 67),
-  [990] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_prototype, 7, 0, 66),
-  [992] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_prototype, 7, 0, 66),
-  [994] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 7, 0, 24),
-  [996] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 7, 0, 24),
-  [998] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 7, 0, 38),
-  [1000] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 7, 0, 38),
-  [1002] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 7, 0, 40),
-  [1004] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 7, 0, 40),
-  [1006] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 7, 0, 55),
-  [1008] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 7, 0, 55),
-  [1010] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 7, 0, 42),
-  [1012] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 7, 0, 42),
-  [1014] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_prototype, 8, 0, 67),
-  [1016] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_prototype, 8, 0, 67),
-  [1018] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 8, 0, 55),
-  [1020] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 8, 0, 55),
-  [1022] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 8, 0, 44),
-  [1024] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 8, 0, 44),
-  [1026] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 8, 0, 45),
-  [1028] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 8, 0, 45),
-  [1030] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 9, 0, 23),
-  [1032] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 9, 0, 23),
-  [1034] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 9, 0, 24),
-  [1036] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 9, 0, 24),
-  [1038] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 10, 0, 44),
-  [1040] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 10, 0, 44),
-  [1042] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 10, 0, 45),
-  [1044] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 10, 0, 45),
-  [1046] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 11, 0, 23),
-  [1048] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 11, 0, 23),
-  [1050] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 11, 0, 24),
-  [1052] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 11, 0, 24),
-  [1054] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 12, 0, 23),
-  [1056] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 12, 0, 23),
-  [1058] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 12, 0, 24),
-  [1060] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 12, 0, 24),
-  [1062] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 12, 0, 44),
-  [1064] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 12, 0, 44),
-  [1066] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 12, 0, 45),
-  [1068] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 12, 0, 45),
-  [1070] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 13, 0, 44),
-  [1072] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 13, 0, 44),
-  [1074] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 13, 0, 45),
-  [1076] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 13, 0, 45),
-  [1078] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_instruction_repeat1, 2, 0, 0), SHIFT_REPEAT(304),
-  [1081] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_instruction_repeat1, 2, 0, 0),
-  [1083] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_instruction_repeat1, 2, 0, 0), SHIFT_REPEAT(304),
-  [1086] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__element, 1, 0, 0),
-  [1088] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__statement, 1, 0, 9),
-  [1090] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__statement, 1, 0, 9),
-  [1092] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__expression, 2, 0, 0),
-  [1094] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 2, 0, 23),
-  [1096] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 2, 0, 23),
+  [481] = {.entry = {.count = 1, .reusable = false}}, SHIFT(601),
+  [483] = {.entry = {.count = 1, .reusable = false}}, SHIFT(514),
+  [485] = {.entry = {.count = 1, .reusable = false}}, SHIFT(460),
+  [487] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_file_directive, 3, 0, 0),
+  [489] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_file_directive, 3, 0, 0),
+  [491] = {.entry = {.count = 1, .reusable = true}}, SHIFT(532),
+  [493] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 19),
+  [495] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 19),
+  [497] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_directive, 3, 0, 0),
+  [499] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_directive, 3, 0, 0),
+  [501] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__module_variable, 4, 0, 0),
+  [503] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__module_variable, 4, 0, 0),
+  [505] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_alias_directive, 5, 0, 22),
+  [507] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_alias_directive, 5, 0, 22),
+  [509] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_block, 3, 0, 0),
+  [511] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_block, 3, 0, 0),
+  [513] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_variable_declaration, 3, 0, 0),
+  [515] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_variable_declaration, 3, 0, 0),
+  [517] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 4),
+  [519] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 4),
+  [521] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 25),
+  [523] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 25),
+  [525] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 27),
+  [527] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 27),
+  [529] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 5),
+  [531] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 5),
+  [533] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 28),
+  [535] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 28),
+  [537] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 29),
+  [539] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 29),
+  [541] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 18),
+  [543] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 18),
+  [545] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 6),
+  [547] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 6),
+  [549] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 30),
+  [551] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 30),
+  [553] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_version_directive, 2, 0, 0),
+  [555] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_version_directive, 2, 0, 0),
+  [557] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 32),
+  [559] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 32),
+  [561] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_variable_declaration, 5, 0, 34),
+  [563] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_variable_declaration, 5, 0, 34),
+  [565] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 36),
+  [567] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 36),
+  [569] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 8),
+  [571] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 8),
+  [573] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 37),
+  [575] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 37),
+  [577] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_block, 2, 0, 0),
+  [579] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_block, 2, 0, 0),
+  [581] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 39),
+  [583] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 39),
+  [585] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 5, 0, 41),
+  [587] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 5, 0, 41),
+  [589] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 3, 0, 3),
+  [591] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 3, 0, 3),
+  [593] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__module_variable, 5, 0, 43),
+  [595] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__module_variable, 5, 0, 43),
+  [597] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 12),
+  [599] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 12),
+  [601] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 46),
+  [603] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 46),
+  [605] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 14),
+  [607] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 14),
+  [609] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 47),
+  [611] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 47),
+  [613] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 48),
+  [615] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 48),
+  [617] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 16),
+  [619] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 16),
+  [621] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 49),
+  [623] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 49),
+  [625] = {.entry = {.count = 1, .reusable = false}}, SHIFT(327),
+  [627] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_directive, 1, 0, 0),
+  [629] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_directive, 1, 0, 0),
+  [631] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 50),
+  [633] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 50),
+  [635] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 51),
+  [637] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 51),
+  [639] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_variable_declaration, 4, 0, 17),
+  [641] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_variable_declaration, 4, 0, 17),
+  [643] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 20),
+  [645] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 20),
+  [647] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 52),
+  [649] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 52),
+  [651] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 53),
+  [653] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 53),
+  [655] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 2),
+  [657] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 2),
+  [659] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 21),
+  [661] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 21),
+  [663] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 54),
+  [665] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 54),
+  [667] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 11),
+  [669] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 11),
+  [671] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 6, 0, 56),
+  [673] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 6, 0, 56),
+  [675] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_address_size_directive, 2, 0, 0),
+  [677] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_address_size_directive, 2, 0, 0),
+  [679] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__module_variable, 6, 0, 57),
+  [681] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__module_variable, 6, 0, 57),
+  [683] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_file_directive, 7, 0, 0),
+  [685] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_file_directive, 7, 0, 0),
+  [687] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 31),
+  [689] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 31),
+  [691] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 58),
+  [693] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 58),
+  [695] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 38),
+  [697] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 38),
+  [699] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 59),
+  [701] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 59),
+  [703] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 40),
+  [705] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 40),
+  [707] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 60),
+  [709] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 60),
+  [711] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 61),
+  [713] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 61),
+  [715] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 42),
+  [717] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 42),
+  [719] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 7, 0, 62),
+  [721] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 7, 0, 62),
+  [723] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 8, 0, 55),
+  [725] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 8, 0, 55),
+  [727] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 8, 0, 64),
+  [729] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 8, 0, 64),
+  [731] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_loc_directive, 9, 0, 0),
+  [733] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_loc_directive, 9, 0, 0),
+  [735] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_loc_directive, 11, 0, 0),
+  [737] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_loc_directive, 11, 0, 0),
+  [739] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_loc_directive, 12, 0, 0),
+  [741] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_loc_directive, 12, 0, 0),
+  [743] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_loc_directive, 14, 0, 0),
+  [745] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_loc_directive, 14, 0, 0),
+  [747] = {.entry = {.count = 1, .reusable = true}}, SHIFT(558),
+  [749] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__item, 1, 0, 1),
+  [751] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__item, 1, 0, 1),
+  [753] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 13),
+  [755] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 13),
+  [757] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_target_directive_repeat1, 2, 0, 0), SHIFT_REPEAT(558),
+  [760] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_directive, 2, 0, 0),
+  [762] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_directive, 2, 0, 0),
+  [764] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 15),
+  [766] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 15),
+  [768] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_function, 4, 0, 10),
+  [770] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_function, 4, 0, 10),
+  [772] = {.entry = {.count = 1, .reusable = true}}, SHIFT(608),
+  [774] = {.entry = {.count = 1, .reusable = true}}, SHIFT(607),
+  [776] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 12, 0, 44),
+  [778] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 12, 0, 44),
+  [780] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__element, 1, 0, 0),
+  [782] = {.entry = {.count = 1, .reusable = true}}, SHIFT(330),
+  [784] = {.entry = {.count = 1, .reusable = false}}, SHIFT(330),
+  [786] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym__element_repeat1, 2, 0, 0),
+  [788] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym__element_repeat1, 2, 0, 0), SHIFT_REPEAT(330),
+  [791] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym__element_repeat1, 2, 0, 0), SHIFT_REPEAT(330),
+  [794] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__expression, 1, 0, 0),
+  [796] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__expression, 2, 0, 0),
+  [798] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 2, 0, 23),
+  [800] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 2, 0, 23),
+  [802] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 4, 0, 4),
+  [804] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 4, 0, 4),
+  [806] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 4, 0, 2),
+  [808] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 4, 0, 2),
+  [810] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 4, 0, 5),
+  [812] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 4, 0, 5),
+  [814] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 4, 0, 6),
+  [816] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 4, 0, 6),
+  [818] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 4, 0, 8),
+  [820] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 4, 0, 8),
+  [822] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 4, 0, 44),
+  [824] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 4, 0, 44),
+  [826] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 4, 0, 45),
+  [828] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 4, 0, 45),
+  [830] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 2, 0, 24),
+  [832] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 2, 0, 24),
+  [834] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__statement, 1, 0, 9),
+  [836] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__statement, 1, 0, 9),
+  [838] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 3, 0, 2),
+  [840] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 3, 0, 2),
+  [842] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 3, 0, 23),
+  [844] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 3, 0, 23),
+  [846] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 3, 0, 24),
+  [848] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 3, 0, 24),
+  [850] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 3, 0, 44),
+  [852] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 3, 0, 44),
+  [854] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 4),
+  [856] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 4),
+  [858] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 12),
+  [860] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 12),
+  [862] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 5),
+  [864] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 5),
+  [866] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 14),
+  [868] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 14),
+  [870] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 6),
+  [872] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 6),
+  [874] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 16),
+  [876] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 16),
+  [878] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 5, 0, 23),
+  [880] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 5, 0, 23),
+  [882] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_branch_targets, 5, 0, 63),
+  [884] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_branch_targets, 5, 0, 63),
+  [886] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_targets, 5, 0, 63),
+  [888] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_targets, 5, 0, 63),
+  [890] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_prototype, 5, 0, 63),
+  [892] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_prototype, 5, 0, 63),
+  [894] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 5, 0, 24),
+  [896] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 5, 0, 24),
+  [898] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 19),
+  [900] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 19),
+  [902] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 8),
+  [904] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 8),
+  [906] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 20),
+  [908] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 20),
+  [910] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 5, 0, 21),
+  [912] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 5, 0, 21),
+  [914] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 3, 0, 45),
+  [916] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 3, 0, 45),
+  [918] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 12),
+  [920] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 12),
+  [922] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 14),
+  [924] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 14),
+  [926] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 31),
+  [928] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 31),
+  [930] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 16),
+  [932] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 16),
+  [934] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_branch_targets, 6, 0, 63),
+  [936] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_branch_targets, 6, 0, 63),
+  [938] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_targets, 6, 0, 63),
+  [940] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_targets, 6, 0, 63),
+  [942] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_prototype, 6, 0, 65),
+  [944] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_prototype, 6, 0, 65),
+  [946] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_prototype, 6, 0, 63),
+  [948] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_prototype, 6, 0, 63),
+  [950] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_prototype, 6, 0, 66),
+  [952] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_prototype, 6, 0, 66),
+  [954] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 19),
+  [956] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 19),
+  [958] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 38),
+  [960] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 38),
+  [962] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 20),
+  [964] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 20),
+  [966] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 40),
+  [968] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 40),
+  [970] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_instruction_repeat1, 2, 0, 0), SHIFT_REPEAT(310),
+  [973] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_instruction_repeat1, 2, 0, 0),
+  [975] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_instruction_repeat1, 2, 0, 0), SHIFT_REPEAT(310),
+  [978] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 42),
+  [980] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 42),
+  [982] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 6, 0, 44),
+  [984] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 6, 0, 44),
+  [986] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 6, 0, 45),
+  [988] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 6, 0, 45),
+  [990] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 7, 0, 31),
+  [992] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 7, 0, 31),
+  [994] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 7, 0, 23),
+  [996] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 7, 0, 23),
+  [998] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_branch_targets, 7, 0, 63),
+  [1000] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_branch_targets, 7, 0, 63),
+  [1002] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_prototype, 7, 0, 65),
+  [1004] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_prototype, 7, 0, 65),
+  [1006] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_prototype, 7, 0, 67),
+  [1008] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_prototype, 7, 0, 67),
+  [1010] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_prototype, 7, 0, 66),
+  [1012] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_prototype, 7, 0, 66),
+  [1014] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 7, 0, 24),
+  [1016] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 7, 0, 24),
+  [1018] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 7, 0, 38),
+  [1020] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 7, 0, 38),
+  [1022] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 7, 0, 40),
+  [1024] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 7, 0, 40),
+  [1026] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 7, 0, 55),
+  [1028] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 7, 0, 55),
+  [1030] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 7, 0, 42),
+  [1032] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 7, 0, 42),
+  [1034] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_call_prototype, 8, 0, 67),
+  [1036] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_call_prototype, 8, 0, 67),
+  [1038] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 8, 0, 55),
+  [1040] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 8, 0, 55),
+  [1042] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 8, 0, 44),
+  [1044] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 8, 0, 44),
+  [1046] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 8, 0, 45),
+  [1048] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 8, 0, 45),
+  [1050] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 9, 0, 23),
+  [1052] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 9, 0, 23),
+  [1054] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 9, 0, 24),
+  [1056] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 9, 0, 24),
+  [1058] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 10, 0, 44),
+  [1060] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 10, 0, 44),
+  [1062] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 10, 0, 45),
+  [1064] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 10, 0, 45),
+  [1066] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 11, 0, 23),
+  [1068] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 11, 0, 23),
+  [1070] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 11, 0, 24),
+  [1072] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 11, 0, 24),
+  [1074] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 12, 0, 23),
+  [1076] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 12, 0, 23),
+  [1078] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 12, 0, 24),
+  [1080] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 12, 0, 24),
+  [1082] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 12, 0, 45),
+  [1084] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 12, 0, 45),
+  [1086] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 13, 0, 44),
+  [1088] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 13, 0, 44),
+  [1090] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_instruction, 13, 0, 45),
+  [1092] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_instruction, 13, 0, 45),
+  [1094] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__prototype, 6, 0, 21),
+  [1096] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__prototype, 6, 0, 21),
   [1098] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_address, 3, 0, 0),
   [1100] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_address, 3, 0, 0),
-  [1102] = {.entry = {.count = 1, .reusable = true}}, SHIFT(304),
-  [1104] = {.entry = {.count = 1, .reusable = true}}, SHIFT(221),
-  [1106] = {.entry = {.count = 1, .reusable = false}}, SHIFT(304),
-  [1108] = {.entry = {.count = 1, .reusable = true}}, SHIFT(222),
-  [1110] = {.entry = {.count = 1, .reusable = true}}, SHIFT(223),
-  [1112] = {.entry = {.count = 1, .reusable = true}}, SHIFT(260),
-  [1114] = {.entry = {.count = 1, .reusable = true}}, SHIFT(224),
-  [1116] = {.entry = {.count = 1, .reusable = true}}, SHIFT(225),
-  [1118] = {.entry = {.count = 1, .reusable = true}}, SHIFT(226),
-  [1120] = {.entry = {.count = 1, .reusable = true}}, SHIFT(227),
-  [1122] = {.entry = {.count = 1, .reusable = true}}, SHIFT(228),
-  [1124] = {.entry = {.count = 1, .reusable = true}}, SHIFT(330),
-  [1126] = {.entry = {.count = 1, .reusable = false}}, SHIFT(330),
-  [1128] = {.entry = {.count = 1, .reusable = true}}, SHIFT(288),
-  [1130] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_group, 3, 0, 0),
-  [1132] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_group, 3, 0, 0),
-  [1134] = {.entry = {.count = 1, .reusable = true}}, SHIFT(323),
-  [1136] = {.entry = {.count = 1, .reusable = false}}, SHIFT(323),
-  [1138] = {.entry = {.count = 1, .reusable = true}}, SHIFT(247),
-  [1140] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_group, 4, 0, 0),
-  [1142] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_group, 4, 0, 0),
-  [1144] = {.entry = {.count = 1, .reusable = true}}, SHIFT(282),
-  [1146] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_unary, 2, 0, 0),
-  [1148] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_unary, 2, 0, 0),
-  [1150] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_address, 4, 0, 0),
-  [1152] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_address, 4, 0, 0),
-  [1154] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_group, 2, 0, 0),
-  [1156] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_group, 2, 0, 0),
-  [1158] = {.entry = {.count = 1, .reusable = true}}, SHIFT(258),
-  [1160] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_address_repeat1, 2, 0, 0), SHIFT_REPEAT(323),
-  [1163] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_address_repeat1, 2, 0, 0), SHIFT_REPEAT(323),
-  [1166] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_address_repeat1, 2, 0, 0),
-  [1168] = {.entry = {.count = 1, .reusable = true}}, SHIFT(263),
-  [1170] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_vector_repeat1, 2, 0, 0), SHIFT_REPEAT(330),
-  [1173] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_vector_repeat1, 2, 0, 0), SHIFT_REPEAT(330),
-  [1176] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_vector_repeat1, 2, 0, 0),
-  [1178] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_selection, 2, 0, 0),
-  [1180] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_selection, 2, 0, 0),
-  [1182] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_indexed, 2, 0, 0),
-  [1184] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_indexed, 2, 0, 0),
-  [1186] = {.entry = {.count = 1, .reusable = true}}, SHIFT(301),
+  [1102] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_group, 2, 0, 0),
+  [1104] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_group, 2, 0, 0),
+  [1106] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_group, 3, 0, 0),
+  [1108] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_group, 3, 0, 0),
+  [1110] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_indexed, 2, 0, 0),
+  [1112] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_indexed, 2, 0, 0),
+  [1114] = {.entry = {.count = 1, .reusable = true}}, SHIFT(310),
+  [1116] = {.entry = {.count = 1, .reusable = true}}, SHIFT(249),
+  [1118] = {.entry = {.count = 1, .reusable = false}}, SHIFT(310),
+  [1120] = {.entry = {.count = 1, .reusable = true}}, SHIFT(224),
+  [1122] = {.entry = {.count = 1, .reusable = true}}, SHIFT(225),
+  [1124] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_selection, 2, 0, 0),
+  [1126] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_selection, 2, 0, 0),
+  [1128] = {.entry = {.count = 1, .reusable = true}}, SHIFT(226),
+  [1130] = {.entry = {.count = 1, .reusable = true}}, SHIFT(227),
+  [1132] = {.entry = {.count = 1, .reusable = true}}, SHIFT(228),
+  [1134] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_address, 4, 0, 0),
+  [1136] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_address, 4, 0, 0),
+  [1138] = {.entry = {.count = 1, .reusable = true}}, SHIFT(323),
+  [1140] = {.entry = {.count = 1, .reusable = false}}, SHIFT(323),
+  [1142] = {.entry = {.count = 1, .reusable = true}}, SHIFT(247),
+  [1144] = {.entry = {.count = 1, .reusable = true}}, SHIFT(229),
+  [1146] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_address_repeat1, 2, 0, 0), SHIFT_REPEAT(323),
+  [1149] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_address_repeat1, 2, 0, 0), SHIFT_REPEAT(323),
+  [1152] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_address_repeat1, 2, 0, 0),
+  [1154] = {.entry = {.count = 1, .reusable = true}}, SHIFT(230),
+  [1156] = {.entry = {.count = 1, .reusable = true}}, SHIFT(331),
+  [1158] = {.entry = {.count = 1, .reusable = false}}, SHIFT(331),
+  [1160] = {.entry = {.count = 1, .reusable = true}}, SHIFT(291),
+  [1162] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_vector_repeat1, 2, 0, 0), SHIFT_REPEAT(331),
+  [1165] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_vector_repeat1, 2, 0, 0), SHIFT_REPEAT(331),
+  [1168] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_vector_repeat1, 2, 0, 0),
+  [1170] = {.entry = {.count = 1, .reusable = true}}, SHIFT(258),
+  [1172] = {.entry = {.count = 1, .reusable = true}}, SHIFT(272),
+  [1174] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_group, 4, 0, 0),
+  [1176] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_group, 4, 0, 0),
+  [1178] = {.entry = {.count = 1, .reusable = true}}, SHIFT(267),
+  [1180] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_unary, 2, 0, 0),
+  [1182] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_unary, 2, 0, 0),
+  [1184] = {.entry = {.count = 1, .reusable = true}}, SHIFT(153),
+  [1186] = {.entry = {.count = 1, .reusable = true}}, SHIFT(318),
   [1188] = {.entry = {.count = 1, .reusable = true}}, SHIFT(218),
-  [1190] = {.entry = {.count = 1, .reusable = false}}, SHIFT(301),
-  [1192] = {.entry = {.count = 1, .reusable = true}}, SHIFT(311),
-  [1194] = {.entry = {.count = 1, .reusable = true}}, SHIFT(180),
-  [1196] = {.entry = {.count = 1, .reusable = false}}, SHIFT(311),
-  [1198] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_vector, 2, 0, 0),
-  [1200] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_vector, 2, 0, 0),
-  [1202] = {.entry = {.count = 1, .reusable = true}}, SHIFT(312),
-  [1204] = {.entry = {.count = 1, .reusable = true}}, SHIFT(200),
-  [1206] = {.entry = {.count = 1, .reusable = false}}, SHIFT(312),
-  [1208] = {.entry = {.count = 1, .reusable = true}}, SHIFT(316),
-  [1210] = {.entry = {.count = 1, .reusable = true}}, SHIFT(203),
-  [1212] = {.entry = {.count = 1, .reusable = false}}, SHIFT(316),
-  [1214] = {.entry = {.count = 1, .reusable = true}}, SHIFT(309),
-  [1216] = {.entry = {.count = 1, .reusable = true}}, SHIFT(163),
-  [1218] = {.entry = {.count = 1, .reusable = false}}, SHIFT(309),
-  [1220] = {.entry = {.count = 1, .reusable = true}}, SHIFT(314),
-  [1222] = {.entry = {.count = 1, .reusable = true}}, SHIFT(215),
-  [1224] = {.entry = {.count = 1, .reusable = false}}, SHIFT(314),
-  [1226] = {.entry = {.count = 1, .reusable = true}}, SHIFT(310),
-  [1228] = {.entry = {.count = 1, .reusable = true}}, SHIFT(176),
-  [1230] = {.entry = {.count = 1, .reusable = false}}, SHIFT(310),
-  [1232] = {.entry = {.count = 1, .reusable = true}}, SHIFT(315),
-  [1234] = {.entry = {.count = 1, .reusable = true}}, SHIFT(216),
-  [1236] = {.entry = {.count = 1, .reusable = false}}, SHIFT(315),
-  [1238] = {.entry = {.count = 1, .reusable = true}}, SHIFT(318),
-  [1240] = {.entry = {.count = 1, .reusable = true}}, SHIFT(217),
-  [1242] = {.entry = {.count = 1, .reusable = false}}, SHIFT(318),
-  [1244] = {.entry = {.count = 1, .reusable = true}}, SHIFT(313),
-  [1246] = {.entry = {.count = 1, .reusable = true}}, SHIFT(201),
-  [1248] = {.entry = {.count = 1, .reusable = false}}, SHIFT(313),
-  [1250] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_vector, 3, 0, 0),
-  [1252] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_vector, 3, 0, 0),
-  [1254] = {.entry = {.count = 1, .reusable = true}}, SHIFT(308),
-  [1256] = {.entry = {.count = 1, .reusable = true}}, SHIFT(220),
-  [1258] = {.entry = {.count = 1, .reusable = false}}, SHIFT(308),
-  [1260] = {.entry = {.count = 1, .reusable = true}}, SHIFT(306),
-  [1262] = {.entry = {.count = 1, .reusable = true}}, SHIFT(157),
-  [1264] = {.entry = {.count = 1, .reusable = false}}, SHIFT(306),
-  [1266] = {.entry = {.count = 1, .reusable = true}}, SHIFT(307),
-  [1268] = {.entry = {.count = 1, .reusable = true}}, SHIFT(219),
-  [1270] = {.entry = {.count = 1, .reusable = false}}, SHIFT(307),
-  [1272] = {.entry = {.count = 1, .reusable = true}}, SHIFT(305),
-  [1274] = {.entry = {.count = 1, .reusable = true}}, SHIFT(208),
-  [1276] = {.entry = {.count = 1, .reusable = false}}, SHIFT(305),
-  [1278] = {.entry = {.count = 1, .reusable = true}}, SHIFT(317),
-  [1280] = {.entry = {.count = 1, .reusable = true}}, SHIFT(164),
-  [1282] = {.entry = {.count = 1, .reusable = false}}, SHIFT(317),
-  [1284] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_vector, 4, 0, 0),
-  [1286] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_vector, 4, 0, 0),
-  [1288] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__element, 2, 0, 0),
-  [1290] = {.entry = {.count = 1, .reusable = true}}, SHIFT(303),
-  [1292] = {.entry = {.count = 1, .reusable = true}}, SHIFT(156),
-  [1294] = {.entry = {.count = 1, .reusable = false}}, SHIFT(303),
-  [1296] = {.entry = {.count = 1, .reusable = false}}, REDUCE(aux_sym__element_repeat1, 2, 0, 0),
-  [1298] = {.entry = {.count = 1, .reusable = false}}, REDUCE(aux_sym_instruction_repeat1, 2, 0, 0),
-  [1300] = {.entry = {.count = 1, .reusable = false}}, REDUCE(aux_sym_address_repeat1, 2, 0, 0),
-  [1302] = {.entry = {.count = 1, .reusable = true}}, SHIFT(328),
-  [1304] = {.entry = {.count = 1, .reusable = true}}, SHIFT(168),
-  [1306] = {.entry = {.count = 1, .reusable = false}}, SHIFT(297),
-  [1308] = {.entry = {.count = 1, .reusable = true}}, SHIFT(327),
-  [1310] = {.entry = {.count = 1, .reusable = true}}, SHIFT(59),
-  [1312] = {.entry = {.count = 1, .reusable = false}}, SHIFT(328),
-  [1314] = {.entry = {.count = 1, .reusable = true}}, SHIFT(51),
-  [1316] = {.entry = {.count = 1, .reusable = false}}, SHIFT(284),
-  [1318] = {.entry = {.count = 1, .reusable = false}}, SHIFT(152),
-  [1320] = {.entry = {.count = 1, .reusable = true}}, SHIFT(284),
-  [1322] = {.entry = {.count = 1, .reusable = false}}, REDUCE(aux_sym_vector_repeat1, 2, 0, 0),
-  [1324] = {.entry = {.count = 1, .reusable = true}}, SHIFT(166),
-  [1326] = {.entry = {.count = 1, .reusable = false}}, SHIFT(287),
-  [1328] = {.entry = {.count = 1, .reusable = true}}, SHIFT(287),
-  [1330] = {.entry = {.count = 1, .reusable = true}}, SHIFT(264),
-  [1332] = {.entry = {.count = 1, .reusable = false}}, SHIFT(265),
-  [1334] = {.entry = {.count = 1, .reusable = true}}, SHIFT(265),
-  [1336] = {.entry = {.count = 1, .reusable = true}}, SHIFT(165),
-  [1338] = {.entry = {.count = 1, .reusable = false}}, SHIFT(276),
-  [1340] = {.entry = {.count = 1, .reusable = true}}, SHIFT(276),
-  [1342] = {.entry = {.count = 1, .reusable = true}}, SHIFT(246),
-  [1344] = {.entry = {.count = 1, .reusable = false}}, SHIFT(290),
-  [1346] = {.entry = {.count = 1, .reusable = true}}, SHIFT(290),
-  [1348] = {.entry = {.count = 1, .reusable = true}}, SHIFT(300),
-  [1350] = {.entry = {.count = 1, .reusable = true}}, SHIFT(476),
-  [1352] = {.entry = {.count = 1, .reusable = true}}, SHIFT(234),
-  [1354] = {.entry = {.count = 1, .reusable = true}}, SHIFT(109),
-  [1356] = {.entry = {.count = 1, .reusable = false}}, SHIFT(169),
-  [1358] = {.entry = {.count = 1, .reusable = false}}, SHIFT(249),
-  [1360] = {.entry = {.count = 1, .reusable = true}}, SHIFT(249),
-  [1362] = {.entry = {.count = 1, .reusable = false}}, SHIFT(278),
-  [1364] = {.entry = {.count = 1, .reusable = true}}, SHIFT(278),
-  [1366] = {.entry = {.count = 1, .reusable = false}}, SHIFT(292),
-  [1368] = {.entry = {.count = 1, .reusable = true}}, SHIFT(292),
-  [1370] = {.entry = {.count = 1, .reusable = false}}, SHIFT(271),
-  [1372] = {.entry = {.count = 1, .reusable = true}}, SHIFT(271),
-  [1374] = {.entry = {.count = 1, .reusable = false}}, SHIFT(272),
-  [1376] = {.entry = {.count = 1, .reusable = true}}, SHIFT(272),
-  [1378] = {.entry = {.count = 1, .reusable = false}}, SHIFT(253),
-  [1380] = {.entry = {.count = 1, .reusable = true}}, SHIFT(253),
-  [1382] = {.entry = {.count = 1, .reusable = false}}, SHIFT(254),
-  [1384] = {.entry = {.count = 1, .reusable = true}}, SHIFT(254),
-  [1386] = {.entry = {.count = 1, .reusable = false}}, SHIFT(274),
-  [1388] = {.entry = {.count = 1, .reusable = true}}, SHIFT(274),
-  [1390] = {.entry = {.count = 1, .reusable = false}}, SHIFT(275),
-  [1392] = {.entry = {.count = 1, .reusable = true}}, SHIFT(275),
-  [1394] = {.entry = {.count = 1, .reusable = false}}, SHIFT(286),
-  [1396] = {.entry = {.count = 1, .reusable = true}}, SHIFT(286),
-  [1398] = {.entry = {.count = 1, .reusable = false}}, SHIFT(277),
-  [1400] = {.entry = {.count = 1, .reusable = true}}, SHIFT(277),
-  [1402] = {.entry = {.count = 1, .reusable = false}}, SHIFT(279),
-  [1404] = {.entry = {.count = 1, .reusable = true}}, SHIFT(279),
-  [1406] = {.entry = {.count = 1, .reusable = false}}, SHIFT(285),
-  [1408] = {.entry = {.count = 1, .reusable = true}}, SHIFT(285),
-  [1410] = {.entry = {.count = 1, .reusable = false}}, SHIFT(283),
-  [1412] = {.entry = {.count = 1, .reusable = true}}, SHIFT(283),
-  [1414] = {.entry = {.count = 1, .reusable = false}}, SHIFT(280),
-  [1416] = {.entry = {.count = 1, .reusable = true}}, SHIFT(280),
-  [1418] = {.entry = {.count = 1, .reusable = false}}, SHIFT(281),
-  [1420] = {.entry = {.count = 1, .reusable = true}}, SHIFT(281),
-  [1422] = {.entry = {.count = 1, .reusable = false}}, SHIFT(248),
-  [1424] = {.entry = {.count = 1, .reusable = true}}, SHIFT(248),
-  [1426] = {.entry = {.count = 1, .reusable = true}}, SHIFT(169),
-  [1428] = {.entry = {.count = 1, .reusable = true}}, SHIFT(356),
-  [1430] = {.entry = {.count = 1, .reusable = true}}, SHIFT(571),
-  [1432] = {.entry = {.count = 1, .reusable = true}}, SHIFT(408),
-  [1434] = {.entry = {.count = 1, .reusable = true}}, SHIFT(331),
-  [1436] = {.entry = {.count = 1, .reusable = true}}, SHIFT(410),
-  [1438] = {.entry = {.count = 1, .reusable = true}}, SHIFT(411),
-  [1440] = {.entry = {.count = 1, .reusable = false}}, SHIFT(293),
-  [1442] = {.entry = {.count = 1, .reusable = true}}, SHIFT(293),
-  [1444] = {.entry = {.count = 1, .reusable = false}}, SHIFT(259),
-  [1446] = {.entry = {.count = 1, .reusable = true}}, SHIFT(259),
-  [1448] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_function_repeat1, 2, 0, 0),
-  [1450] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_function_repeat1, 2, 0, 0), SHIFT_REPEAT(331),
-  [1453] = {.entry = {.count = 1, .reusable = true}}, SHIFT(273),
-  [1455] = {.entry = {.count = 1, .reusable = false}}, SHIFT(261),
-  [1457] = {.entry = {.count = 1, .reusable = true}}, SHIFT(261),
-  [1459] = {.entry = {.count = 1, .reusable = false}}, SHIFT(262),
-  [1461] = {.entry = {.count = 1, .reusable = true}}, SHIFT(262),
-  [1463] = {.entry = {.count = 1, .reusable = false}}, SHIFT(291),
-  [1465] = {.entry = {.count = 1, .reusable = true}}, SHIFT(291),
-  [1467] = {.entry = {.count = 1, .reusable = false}}, SHIFT(295),
-  [1469] = {.entry = {.count = 1, .reusable = true}}, SHIFT(295),
-  [1471] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_linkage, 1, 0, 0),
-  [1473] = {.entry = {.count = 1, .reusable = false}}, SHIFT(366),
-  [1475] = {.entry = {.count = 1, .reusable = false}}, SHIFT(576),
-  [1477] = {.entry = {.count = 1, .reusable = true}}, SHIFT(420),
-  [1479] = {.entry = {.count = 1, .reusable = true}}, SHIFT(336),
-  [1481] = {.entry = {.count = 1, .reusable = true}}, SHIFT(94),
-  [1483] = {.entry = {.count = 1, .reusable = false}}, SHIFT(336),
-  [1485] = {.entry = {.count = 1, .reusable = true}}, SHIFT(183),
-  [1487] = {.entry = {.count = 1, .reusable = true}}, SHIFT(355),
-  [1489] = {.entry = {.count = 1, .reusable = true}}, SHIFT(65),
-  [1491] = {.entry = {.count = 1, .reusable = false}}, SHIFT(355),
-  [1493] = {.entry = {.count = 1, .reusable = false}}, SHIFT(347),
-  [1495] = {.entry = {.count = 1, .reusable = true}}, SHIFT(66),
-  [1497] = {.entry = {.count = 1, .reusable = false}}, SHIFT(547),
-  [1499] = {.entry = {.count = 1, .reusable = false}}, SHIFT(538),
-  [1501] = {.entry = {.count = 1, .reusable = true}}, SHIFT(352),
-  [1503] = {.entry = {.count = 1, .reusable = true}}, SHIFT(184),
-  [1505] = {.entry = {.count = 1, .reusable = true}}, SHIFT(160),
-  [1507] = {.entry = {.count = 1, .reusable = true}}, SHIFT(199),
-  [1509] = {.entry = {.count = 1, .reusable = true}}, SHIFT(233),
-  [1511] = {.entry = {.count = 1, .reusable = true}}, SHIFT(161),
-  [1513] = {.entry = {.count = 1, .reusable = true}}, SHIFT(162),
-  [1515] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym__type, 2, 0, 0), SHIFT_REPEAT(347),
-  [1518] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym__type, 2, 0, 0),
-  [1520] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym__type, 2, 0, 0), SHIFT_REPEAT(547),
-  [1523] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym__type, 2, 0, 0), SHIFT_REPEAT(538),
-  [1526] = {.entry = {.count = 1, .reusable = false}}, REDUCE(aux_sym__type, 2, 0, 0),
-  [1528] = {.entry = {.count = 1, .reusable = true}}, SHIFT(155),
-  [1530] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_dimension, 3, 0, 0),
-  [1532] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_dimension, 3, 0, 0),
-  [1534] = {.entry = {.count = 1, .reusable = true}}, SHIFT(68),
-  [1536] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__declarator, 1, 0, 7),
-  [1538] = {.entry = {.count = 1, .reusable = true}}, SHIFT(319),
-  [1540] = {.entry = {.count = 1, .reusable = true}}, SHIFT(600),
-  [1542] = {.entry = {.count = 1, .reusable = true}}, SHIFT(321),
-  [1544] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_directive_repeat1, 2, 0, 0), SHIFT_REPEAT(355),
-  [1547] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_directive_repeat1, 2, 0, 0),
-  [1549] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_directive_repeat1, 2, 0, 0), SHIFT_REPEAT(355),
-  [1552] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_dimension, 2, 0, 0),
-  [1554] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_dimension, 2, 0, 0),
-  [1556] = {.entry = {.count = 1, .reusable = true}}, SHIFT(175),
-  [1558] = {.entry = {.count = 1, .reusable = true}}, SHIFT(359),
-  [1560] = {.entry = {.count = 1, .reusable = true}}, SHIFT(230),
-  [1562] = {.entry = {.count = 1, .reusable = false}}, SHIFT(359),
-  [1564] = {.entry = {.count = 1, .reusable = true}}, SHIFT(232),
-  [1566] = {.entry = {.count = 1, .reusable = true}}, SHIFT(407),
-  [1568] = {.entry = {.count = 1, .reusable = false}}, SHIFT(407),
-  [1570] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_function_repeat2, 2, 0, 0), SHIFT_REPEAT(366),
-  [1573] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_function_repeat2, 2, 0, 0), SHIFT_REPEAT(576),
-  [1576] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_parameter_repeat1, 2, 0, 0),
-  [1578] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_parameter_repeat1, 2, 0, 0), SHIFT_REPEAT(321),
-  [1581] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_attribute, 5, 0, 0),
-  [1583] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_attribute, 5, 0, 0),
-  [1585] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_attribute, 4, 0, 0),
-  [1587] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_attribute, 4, 0, 0),
-  [1589] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_attribute, 6, 0, 0),
-  [1591] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_attribute, 6, 0, 0),
-  [1593] = {.entry = {.count = 1, .reusable = true}}, SHIFT(367),
-  [1595] = {.entry = {.count = 1, .reusable = true}}, SHIFT(485),
-  [1597] = {.entry = {.count = 1, .reusable = true}}, SHIFT(194),
-  [1599] = {.entry = {.count = 1, .reusable = true}}, SHIFT(186),
-  [1601] = {.entry = {.count = 1, .reusable = true}}, SHIFT(214),
-  [1603] = {.entry = {.count = 1, .reusable = true}}, SHIFT(181),
-  [1605] = {.entry = {.count = 1, .reusable = true}}, SHIFT(195),
-  [1607] = {.entry = {.count = 1, .reusable = true}}, SHIFT(196),
-  [1609] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_performance_directive_repeat1, 2, 0, 0), SHIFT_REPEAT(485),
-  [1612] = {.entry = {.count = 1, .reusable = true}}, SHIFT(197),
-  [1614] = {.entry = {.count = 1, .reusable = true}}, SHIFT(198),
-  [1616] = {.entry = {.count = 1, .reusable = true}}, SHIFT(187),
-  [1618] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__declarator, 2, 0, 7),
-  [1620] = {.entry = {.count = 1, .reusable = true}}, SHIFT(320),
-  [1622] = {.entry = {.count = 1, .reusable = true}}, SHIFT(188),
-  [1624] = {.entry = {.count = 1, .reusable = true}}, SHIFT(182),
-  [1626] = {.entry = {.count = 1, .reusable = true}}, SHIFT(185),
-  [1628] = {.entry = {.count = 1, .reusable = true}}, SHIFT(202),
-  [1630] = {.entry = {.count = 1, .reusable = true}}, SHIFT(425),
-  [1632] = {.entry = {.count = 1, .reusable = true}}, SHIFT(193),
-  [1634] = {.entry = {.count = 1, .reusable = true}}, SHIFT(432),
-  [1636] = {.entry = {.count = 1, .reusable = true}}, SHIFT(209),
-  [1638] = {.entry = {.count = 1, .reusable = true}}, SHIFT(170),
-  [1640] = {.entry = {.count = 1, .reusable = true}}, SHIFT(210),
-  [1642] = {.entry = {.count = 1, .reusable = true}}, SHIFT(171),
-  [1644] = {.entry = {.count = 1, .reusable = true}}, SHIFT(172),
-  [1646] = {.entry = {.count = 1, .reusable = true}}, SHIFT(173),
-  [1648] = {.entry = {.count = 1, .reusable = true}}, SHIFT(174),
-  [1650] = {.entry = {.count = 1, .reusable = true}}, SHIFT(211),
-  [1652] = {.entry = {.count = 1, .reusable = true}}, SHIFT(212),
-  [1654] = {.entry = {.count = 1, .reusable = true}}, SHIFT(158),
-  [1656] = {.entry = {.count = 1, .reusable = true}}, SHIFT(159),
-  [1658] = {.entry = {.count = 1, .reusable = true}}, SHIFT(179),
-  [1660] = {.entry = {.count = 1, .reusable = false}}, SHIFT(343),
-  [1662] = {.entry = {.count = 1, .reusable = true}}, SHIFT(538),
-  [1664] = {.entry = {.count = 1, .reusable = true}}, SHIFT(9),
-  [1666] = {.entry = {.count = 1, .reusable = false}}, SHIFT(360),
-  [1668] = {.entry = {.count = 1, .reusable = false}}, SHIFT(337),
-  [1670] = {.entry = {.count = 1, .reusable = true}}, SHIFT(348),
-  [1672] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_parameter, 3, 0, 26),
-  [1674] = {.entry = {.count = 1, .reusable = true}}, SHIFT(14),
-  [1676] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_parameter, 4, 0, 26),
-  [1678] = {.entry = {.count = 1, .reusable = false}}, SHIFT(351),
-  [1680] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__state_space, 1, 0, 0),
-  [1682] = {.entry = {.count = 1, .reusable = true}}, SHIFT(514),
-  [1684] = {.entry = {.count = 1, .reusable = true}}, SHIFT(364),
-  [1686] = {.entry = {.count = 1, .reusable = true}}, SHIFT(554),
-  [1688] = {.entry = {.count = 1, .reusable = true}}, SHIFT(177),
-  [1690] = {.entry = {.count = 1, .reusable = true}}, SHIFT(345),
-  [1692] = {.entry = {.count = 1, .reusable = true}}, SHIFT(213),
-  [1694] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_attribute_repeat1, 2, 0, 0),
-  [1696] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_branch_targets_repeat1, 2, 0, 0),
-  [1698] = {.entry = {.count = 1, .reusable = true}}, SHIFT(377),
-  [1700] = {.entry = {.count = 1, .reusable = true}}, SHIFT(404),
-  [1702] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_call_prototype_repeat1, 2, 0, 0), SHIFT_REPEAT(425),
-  [1705] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_call_prototype_repeat1, 2, 0, 0),
-  [1707] = {.entry = {.count = 1, .reusable = true}}, SHIFT(206),
-  [1709] = {.entry = {.count = 1, .reusable = true}}, SHIFT(207),
-  [1711] = {.entry = {.count = 1, .reusable = true}}, SHIFT(205),
-  [1713] = {.entry = {.count = 1, .reusable = true}}, SHIFT(426),
-  [1715] = {.entry = {.count = 1, .reusable = true}}, SHIFT(506),
-  [1717] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_performance_directive_repeat1, 2, 0, 0), SHIFT_REPEAT(506),
-  [1720] = {.entry = {.count = 1, .reusable = true}}, SHIFT(191),
-  [1722] = {.entry = {.count = 1, .reusable = true}}, SHIFT(56),
-  [1724] = {.entry = {.count = 1, .reusable = true}}, SHIFT(192),
-  [1726] = {.entry = {.count = 1, .reusable = true}}, SHIFT(497),
-  [1728] = {.entry = {.count = 1, .reusable = true}}, SHIFT(482),
-  [1730] = {.entry = {.count = 1, .reusable = true}}, SHIFT(237),
-  [1732] = {.entry = {.count = 1, .reusable = true}}, SHIFT(302),
-  [1734] = {.entry = {.count = 1, .reusable = true}}, SHIFT(457),
-  [1736] = {.entry = {.count = 1, .reusable = true}}, SHIFT(524),
-  [1738] = {.entry = {.count = 1, .reusable = true}}, SHIFT(49),
-  [1740] = {.entry = {.count = 1, .reusable = true}}, SHIFT(100),
-  [1742] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_initializer, 4, 0, 0),
-  [1744] = {.entry = {.count = 1, .reusable = true}}, SHIFT(48),
-  [1746] = {.entry = {.count = 1, .reusable = true}}, SHIFT(463),
-  [1748] = {.entry = {.count = 1, .reusable = true}}, SHIFT(400),
-  [1750] = {.entry = {.count = 1, .reusable = true}}, SHIFT(344),
-  [1752] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_parameter_list_repeat1, 2, 0, 0), SHIFT_REPEAT(463),
-  [1755] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_parameter_list_repeat1, 2, 0, 0),
-  [1757] = {.entry = {.count = 1, .reusable = true}}, SHIFT(204),
-  [1759] = {.entry = {.count = 1, .reusable = true}}, SHIFT(399),
-  [1761] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_branch_targets_repeat1, 2, 0, 0), SHIFT_REPEAT(554),
-  [1764] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_initializer_repeat1, 2, 0, 0), SHIFT_REPEAT(302),
-  [1767] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_initializer_repeat1, 2, 0, 0),
-  [1769] = {.entry = {.count = 1, .reusable = true}}, SHIFT(365),
-  [1771] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_attribute_repeat1, 2, 0, 0), SHIFT_REPEAT(514),
-  [1774] = {.entry = {.count = 1, .reusable = true}}, SHIFT(437),
-  [1776] = {.entry = {.count = 1, .reusable = true}}, SHIFT(363),
-  [1778] = {.entry = {.count = 1, .reusable = true}}, SHIFT(15),
-  [1780] = {.entry = {.count = 1, .reusable = true}}, SHIFT(338),
-  [1782] = {.entry = {.count = 1, .reusable = true}}, SHIFT(124),
-  [1784] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_pragma_directive_repeat1, 2, 0, 0), SHIFT_REPEAT(524),
-  [1787] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_pragma_directive_repeat1, 2, 0, 0),
-  [1789] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym__variable_repeat1, 2, 0, 35), SHIFT_REPEAT(482),
-  [1792] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym__variable_repeat1, 2, 0, 35),
-  [1794] = {.entry = {.count = 1, .reusable = true}}, SHIFT(178),
-  [1796] = {.entry = {.count = 1, .reusable = true}}, SHIFT(385),
+  [1190] = {.entry = {.count = 1, .reusable = false}}, SHIFT(318),
+  [1192] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_vector, 4, 0, 0),
+  [1194] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_vector, 4, 0, 0),
+  [1196] = {.entry = {.count = 1, .reusable = true}}, SHIFT(309),
+  [1198] = {.entry = {.count = 1, .reusable = true}}, SHIFT(222),
+  [1200] = {.entry = {.count = 1, .reusable = false}}, SHIFT(309),
+  [1202] = {.entry = {.count = 1, .reusable = true}}, SHIFT(301),
+  [1204] = {.entry = {.count = 1, .reusable = true}}, SHIFT(223),
+  [1206] = {.entry = {.count = 1, .reusable = false}}, SHIFT(301),
+  [1208] = {.entry = {.count = 1, .reusable = true}}, SHIFT(313),
+  [1210] = {.entry = {.count = 1, .reusable = true}}, SHIFT(169),
+  [1212] = {.entry = {.count = 1, .reusable = false}}, SHIFT(313),
+  [1214] = {.entry = {.count = 1, .reusable = true}}, SHIFT(317),
+  [1216] = {.entry = {.count = 1, .reusable = true}}, SHIFT(203),
+  [1218] = {.entry = {.count = 1, .reusable = false}}, SHIFT(317),
+  [1220] = {.entry = {.count = 1, .reusable = true}}, SHIFT(312),
+  [1222] = {.entry = {.count = 1, .reusable = true}}, SHIFT(204),
+  [1224] = {.entry = {.count = 1, .reusable = false}}, SHIFT(312),
+  [1226] = {.entry = {.count = 1, .reusable = true}}, SHIFT(314),
+  [1228] = {.entry = {.count = 1, .reusable = true}}, SHIFT(165),
+  [1230] = {.entry = {.count = 1, .reusable = false}}, SHIFT(314),
+  [1232] = {.entry = {.count = 1, .reusable = true}}, SHIFT(308),
+  [1234] = {.entry = {.count = 1, .reusable = true}}, SHIFT(178),
+  [1236] = {.entry = {.count = 1, .reusable = false}}, SHIFT(308),
+  [1238] = {.entry = {.count = 1, .reusable = true}}, SHIFT(319),
+  [1240] = {.entry = {.count = 1, .reusable = true}}, SHIFT(164),
+  [1242] = {.entry = {.count = 1, .reusable = false}}, SHIFT(319),
+  [1244] = {.entry = {.count = 1, .reusable = true}}, SHIFT(311),
+  [1246] = {.entry = {.count = 1, .reusable = true}}, SHIFT(182),
+  [1248] = {.entry = {.count = 1, .reusable = false}}, SHIFT(311),
+  [1250] = {.entry = {.count = 1, .reusable = true}}, SHIFT(334),
+  [1252] = {.entry = {.count = 1, .reusable = true}}, SHIFT(166),
+  [1254] = {.entry = {.count = 1, .reusable = false}}, SHIFT(299),
+  [1256] = {.entry = {.count = 1, .reusable = true}}, SHIFT(328),
+  [1258] = {.entry = {.count = 1, .reusable = true}}, SHIFT(59),
+  [1260] = {.entry = {.count = 1, .reusable = true}}, SHIFT(333),
+  [1262] = {.entry = {.count = 1, .reusable = false}}, SHIFT(333),
+  [1264] = {.entry = {.count = 1, .reusable = true}}, SHIFT(49),
+  [1266] = {.entry = {.count = 1, .reusable = false}}, SHIFT(286),
+  [1268] = {.entry = {.count = 1, .reusable = false}}, SHIFT(152),
+  [1270] = {.entry = {.count = 1, .reusable = true}}, SHIFT(286),
+  [1272] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_vector, 2, 0, 0),
+  [1274] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_vector, 2, 0, 0),
+  [1276] = {.entry = {.count = 1, .reusable = true}}, SHIFT(303),
+  [1278] = {.entry = {.count = 1, .reusable = true}}, SHIFT(206),
+  [1280] = {.entry = {.count = 1, .reusable = false}}, SHIFT(303),
+  [1282] = {.entry = {.count = 1, .reusable = true}}, SHIFT(307),
+  [1284] = {.entry = {.count = 1, .reusable = true}}, SHIFT(219),
+  [1286] = {.entry = {.count = 1, .reusable = false}}, SHIFT(307),
+  [1288] = {.entry = {.count = 1, .reusable = true}}, SHIFT(315),
+  [1290] = {.entry = {.count = 1, .reusable = true}}, SHIFT(170),
+  [1292] = {.entry = {.count = 1, .reusable = false}}, SHIFT(315),
+  [1294] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__negated, 2, 0, 0),
+  [1296] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__negated, 2, 0, 0),
+  [1298] = {.entry = {.count = 1, .reusable = true}}, SHIFT(316),
+  [1300] = {.entry = {.count = 1, .reusable = true}}, SHIFT(221),
+  [1302] = {.entry = {.count = 1, .reusable = false}}, SHIFT(316),
+  [1304] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__element, 2, 0, 0),
+  [1306] = {.entry = {.count = 1, .reusable = true}}, SHIFT(304),
+  [1308] = {.entry = {.count = 1, .reusable = true}}, SHIFT(220),
+  [1310] = {.entry = {.count = 1, .reusable = false}}, SHIFT(304),
+  [1312] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_vector, 3, 0, 0),
+  [1314] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_vector, 3, 0, 0),
+  [1316] = {.entry = {.count = 1, .reusable = true}}, SHIFT(305),
+  [1318] = {.entry = {.count = 1, .reusable = true}}, SHIFT(211),
+  [1320] = {.entry = {.count = 1, .reusable = false}}, SHIFT(305),
+  [1322] = {.entry = {.count = 1, .reusable = false}}, REDUCE(aux_sym__element_repeat1, 2, 0, 0),
+  [1324] = {.entry = {.count = 1, .reusable = true}}, SHIFT(171),
+  [1326] = {.entry = {.count = 1, .reusable = false}}, SHIFT(280),
+  [1328] = {.entry = {.count = 1, .reusable = true}}, SHIFT(280),
+  [1330] = {.entry = {.count = 1, .reusable = true}}, SHIFT(158),
+  [1332] = {.entry = {.count = 1, .reusable = false}}, SHIFT(275),
+  [1334] = {.entry = {.count = 1, .reusable = true}}, SHIFT(275),
+  [1336] = {.entry = {.count = 1, .reusable = true}}, SHIFT(187),
+  [1338] = {.entry = {.count = 1, .reusable = false}}, SHIFT(278),
+  [1340] = {.entry = {.count = 1, .reusable = true}}, SHIFT(278),
+  [1342] = {.entry = {.count = 1, .reusable = false}}, REDUCE(aux_sym_instruction_repeat1, 2, 0, 0),
+  [1344] = {.entry = {.count = 1, .reusable = true}}, SHIFT(248),
+  [1346] = {.entry = {.count = 1, .reusable = false}}, SHIFT(251),
+  [1348] = {.entry = {.count = 1, .reusable = true}}, SHIFT(251),
+  [1350] = {.entry = {.count = 1, .reusable = false}}, REDUCE(aux_sym_vector_repeat1, 2, 0, 0),
+  [1352] = {.entry = {.count = 1, .reusable = false}}, SHIFT(257),
+  [1354] = {.entry = {.count = 1, .reusable = true}}, SHIFT(257),
+  [1356] = {.entry = {.count = 1, .reusable = false}}, REDUCE(aux_sym_address_repeat1, 2, 0, 0),
+  [1358] = {.entry = {.count = 1, .reusable = false}}, SHIFT(290),
+  [1360] = {.entry = {.count = 1, .reusable = true}}, SHIFT(290),
+  [1362] = {.entry = {.count = 1, .reusable = false}}, SHIFT(252),
+  [1364] = {.entry = {.count = 1, .reusable = true}}, SHIFT(252),
+  [1366] = {.entry = {.count = 1, .reusable = false}}, SHIFT(288),
+  [1368] = {.entry = {.count = 1, .reusable = true}}, SHIFT(288),
+  [1370] = {.entry = {.count = 1, .reusable = true}}, SHIFT(306),
+  [1372] = {.entry = {.count = 1, .reusable = true}}, SHIFT(446),
+  [1374] = {.entry = {.count = 1, .reusable = true}}, SHIFT(154),
+  [1376] = {.entry = {.count = 1, .reusable = false}}, SHIFT(334),
+  [1378] = {.entry = {.count = 1, .reusable = true}}, SHIFT(104),
+  [1380] = {.entry = {.count = 1, .reusable = false}}, SHIFT(156),
+  [1382] = {.entry = {.count = 1, .reusable = false}}, SHIFT(274),
+  [1384] = {.entry = {.count = 1, .reusable = true}}, SHIFT(274),
+  [1386] = {.entry = {.count = 1, .reusable = false}}, SHIFT(284),
+  [1388] = {.entry = {.count = 1, .reusable = true}}, SHIFT(284),
+  [1390] = {.entry = {.count = 1, .reusable = false}}, SHIFT(270),
+  [1392] = {.entry = {.count = 1, .reusable = true}}, SHIFT(270),
+  [1394] = {.entry = {.count = 1, .reusable = false}}, SHIFT(297),
+  [1396] = {.entry = {.count = 1, .reusable = true}}, SHIFT(297),
+  [1398] = {.entry = {.count = 1, .reusable = false}}, SHIFT(292),
+  [1400] = {.entry = {.count = 1, .reusable = true}}, SHIFT(292),
+  [1402] = {.entry = {.count = 1, .reusable = false}}, SHIFT(285),
+  [1404] = {.entry = {.count = 1, .reusable = true}}, SHIFT(285),
+  [1406] = {.entry = {.count = 1, .reusable = false}}, SHIFT(279),
+  [1408] = {.entry = {.count = 1, .reusable = true}}, SHIFT(279),
+  [1410] = {.entry = {.count = 1, .reusable = false}}, SHIFT(277),
+  [1412] = {.entry = {.count = 1, .reusable = true}}, SHIFT(277),
+  [1414] = {.entry = {.count = 1, .reusable = false}}, SHIFT(281),
+  [1416] = {.entry = {.count = 1, .reusable = true}}, SHIFT(281),
+  [1418] = {.entry = {.count = 1, .reusable = false}}, SHIFT(253),
+  [1420] = {.entry = {.count = 1, .reusable = true}}, SHIFT(253),
+  [1422] = {.entry = {.count = 1, .reusable = false}}, SHIFT(271),
+  [1424] = {.entry = {.count = 1, .reusable = true}}, SHIFT(271),
+  [1426] = {.entry = {.count = 1, .reusable = false}}, SHIFT(273),
+  [1428] = {.entry = {.count = 1, .reusable = true}}, SHIFT(273),
+  [1430] = {.entry = {.count = 1, .reusable = false}}, SHIFT(276),
+  [1432] = {.entry = {.count = 1, .reusable = true}}, SHIFT(276),
+  [1434] = {.entry = {.count = 1, .reusable = true}}, SHIFT(156),
+  [1436] = {.entry = {.count = 1, .reusable = false}}, SHIFT(302),
+  [1438] = {.entry = {.count = 1, .reusable = true}}, SHIFT(302),
+  [1440] = {.entry = {.count = 1, .reusable = true}}, SHIFT(354),
+  [1442] = {.entry = {.count = 1, .reusable = false}}, SHIFT(259),
+  [1444] = {.entry = {.count = 1, .reusable = true}}, SHIFT(259),
+  [1446] = {.entry = {.count = 1, .reusable = true}}, SHIFT(528),
+  [1448] = {.entry = {.count = 1, .reusable = true}}, SHIFT(414),
+  [1450] = {.entry = {.count = 1, .reusable = true}}, SHIFT(332),
+  [1452] = {.entry = {.count = 1, .reusable = true}}, SHIFT(406),
+  [1454] = {.entry = {.count = 1, .reusable = true}}, SHIFT(410),
+  [1456] = {.entry = {.count = 1, .reusable = true}}, SHIFT(283),
+  [1458] = {.entry = {.count = 1, .reusable = false}}, SHIFT(263),
+  [1460] = {.entry = {.count = 1, .reusable = true}}, SHIFT(263),
+  [1462] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_function_repeat1, 2, 0, 0),
+  [1464] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_function_repeat1, 2, 0, 0), SHIFT_REPEAT(332),
+  [1467] = {.entry = {.count = 1, .reusable = false}}, SHIFT(293),
+  [1469] = {.entry = {.count = 1, .reusable = true}}, SHIFT(293),
+  [1471] = {.entry = {.count = 1, .reusable = false}}, SHIFT(300),
+  [1473] = {.entry = {.count = 1, .reusable = true}}, SHIFT(300),
+  [1475] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_linkage, 1, 0, 0),
+  [1477] = {.entry = {.count = 1, .reusable = true}}, SHIFT(287),
+  [1479] = {.entry = {.count = 1, .reusable = false}}, SHIFT(269),
+  [1481] = {.entry = {.count = 1, .reusable = true}}, SHIFT(269),
+  [1483] = {.entry = {.count = 1, .reusable = false}}, SHIFT(371),
+  [1485] = {.entry = {.count = 1, .reusable = false}}, SHIFT(579),
+  [1487] = {.entry = {.count = 1, .reusable = true}}, SHIFT(433),
+  [1489] = {.entry = {.count = 1, .reusable = true}}, SHIFT(186),
+  [1491] = {.entry = {.count = 1, .reusable = false}}, SHIFT(359),
+  [1493] = {.entry = {.count = 1, .reusable = true}}, SHIFT(63),
+  [1495] = {.entry = {.count = 1, .reusable = false}}, SHIFT(535),
+  [1497] = {.entry = {.count = 1, .reusable = false}}, SHIFT(515),
+  [1499] = {.entry = {.count = 1, .reusable = true}}, SHIFT(358),
+  [1501] = {.entry = {.count = 1, .reusable = true}}, SHIFT(357),
+  [1503] = {.entry = {.count = 1, .reusable = true}}, SHIFT(62),
+  [1505] = {.entry = {.count = 1, .reusable = false}}, SHIFT(357),
+  [1507] = {.entry = {.count = 1, .reusable = true}}, SHIFT(67),
+  [1509] = {.entry = {.count = 1, .reusable = true}}, SHIFT(339),
+  [1511] = {.entry = {.count = 1, .reusable = true}}, SHIFT(146),
+  [1513] = {.entry = {.count = 1, .reusable = false}}, SHIFT(339),
+  [1515] = {.entry = {.count = 1, .reusable = true}}, SHIFT(162),
+  [1517] = {.entry = {.count = 1, .reusable = true}}, SHIFT(202),
+  [1519] = {.entry = {.count = 1, .reusable = true}}, SHIFT(161),
+  [1521] = {.entry = {.count = 1, .reusable = true}}, SHIFT(163),
+  [1523] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_dimension, 3, 0, 0),
+  [1525] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_dimension, 3, 0, 0),
+  [1527] = {.entry = {.count = 1, .reusable = true}}, SHIFT(168),
+  [1529] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_dimension, 2, 0, 0),
+  [1531] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_dimension, 2, 0, 0),
+  [1533] = {.entry = {.count = 1, .reusable = true}}, SHIFT(177),
+  [1535] = {.entry = {.count = 1, .reusable = true}}, SHIFT(360),
+  [1537] = {.entry = {.count = 1, .reusable = true}}, SHIFT(232),
+  [1539] = {.entry = {.count = 1, .reusable = false}}, SHIFT(360),
+  [1541] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_directive_repeat1, 2, 0, 0), SHIFT_REPEAT(357),
+  [1544] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_directive_repeat1, 2, 0, 0),
+  [1546] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_directive_repeat1, 2, 0, 0), SHIFT_REPEAT(357),
+  [1549] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__declarator, 1, 0, 7),
+  [1551] = {.entry = {.count = 1, .reusable = true}}, SHIFT(321),
+  [1553] = {.entry = {.count = 1, .reusable = true}}, SHIFT(546),
+  [1555] = {.entry = {.count = 1, .reusable = true}}, SHIFT(324),
+  [1557] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym__type, 2, 0, 0), SHIFT_REPEAT(359),
+  [1560] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym__type, 2, 0, 0),
+  [1562] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym__type, 2, 0, 0), SHIFT_REPEAT(535),
+  [1565] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym__type, 2, 0, 0), SHIFT_REPEAT(515),
+  [1568] = {.entry = {.count = 1, .reusable = false}}, REDUCE(aux_sym__type, 2, 0, 0),
+  [1570] = {.entry = {.count = 1, .reusable = true}}, SHIFT(233),
+  [1572] = {.entry = {.count = 1, .reusable = true}}, SHIFT(234),
+  [1574] = {.entry = {.count = 1, .reusable = true}}, SHIFT(185),
+  [1576] = {.entry = {.count = 1, .reusable = true}}, SHIFT(415),
+  [1578] = {.entry = {.count = 1, .reusable = false}}, SHIFT(415),
+  [1580] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_function_repeat2, 2, 0, 0), SHIFT_REPEAT(371),
+  [1583] = {.entry = {.count = 2, .reusable = false}}, REDUCE(aux_sym_function_repeat2, 2, 0, 0), SHIFT_REPEAT(579),
+  [1586] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_parameter_repeat1, 2, 0, 0),
+  [1588] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_parameter_repeat1, 2, 0, 0), SHIFT_REPEAT(324),
+  [1591] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_attribute, 4, 0, 0),
+  [1593] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_attribute, 4, 0, 0),
+  [1595] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_attribute, 5, 0, 0),
+  [1597] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_attribute, 5, 0, 0),
+  [1599] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_attribute, 6, 0, 0),
+  [1601] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_attribute, 6, 0, 0),
+  [1603] = {.entry = {.count = 1, .reusable = true}}, SHIFT(212),
+  [1605] = {.entry = {.count = 1, .reusable = true}}, SHIFT(386),
+  [1607] = {.entry = {.count = 1, .reusable = true}}, SHIFT(213),
+  [1609] = {.entry = {.count = 1, .reusable = true}}, SHIFT(159),
+  [1611] = {.entry = {.count = 1, .reusable = true}}, SHIFT(160),
+  [1613] = {.entry = {.count = 1, .reusable = true}}, SHIFT(214),
+  [1615] = {.entry = {.count = 1, .reusable = true}}, SHIFT(215),
+  [1617] = {.entry = {.count = 1, .reusable = true}}, SHIFT(190),
+  [1619] = {.entry = {.count = 1, .reusable = true}}, SHIFT(191),
+  [1621] = {.entry = {.count = 1, .reusable = true}}, SHIFT(217),
+  [1623] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_performance_directive_repeat1, 2, 0, 0), SHIFT_REPEAT(493),
+  [1626] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__declarator, 2, 0, 7),
+  [1628] = {.entry = {.count = 1, .reusable = true}}, SHIFT(322),
+  [1630] = {.entry = {.count = 1, .reusable = true}}, SHIFT(431),
+  [1632] = {.entry = {.count = 1, .reusable = true}}, SHIFT(196),
+  [1634] = {.entry = {.count = 1, .reusable = true}}, SHIFT(434),
+  [1636] = {.entry = {.count = 1, .reusable = true}}, SHIFT(188),
+  [1638] = {.entry = {.count = 1, .reusable = true}}, SHIFT(184),
+  [1640] = {.entry = {.count = 1, .reusable = true}}, SHIFT(493),
+  [1642] = {.entry = {.count = 1, .reusable = true}}, SHIFT(198),
+  [1644] = {.entry = {.count = 1, .reusable = true}}, SHIFT(199),
+  [1646] = {.entry = {.count = 1, .reusable = true}}, SHIFT(200),
+  [1648] = {.entry = {.count = 1, .reusable = true}}, SHIFT(246),
+  [1650] = {.entry = {.count = 1, .reusable = true}}, SHIFT(172),
+  [1652] = {.entry = {.count = 1, .reusable = true}}, SHIFT(173),
+  [1654] = {.entry = {.count = 1, .reusable = true}}, SHIFT(174),
+  [1656] = {.entry = {.count = 1, .reusable = true}}, SHIFT(175),
+  [1658] = {.entry = {.count = 1, .reusable = true}}, SHIFT(176),
+  [1660] = {.entry = {.count = 1, .reusable = true}}, SHIFT(189),
+  [1662] = {.entry = {.count = 1, .reusable = true}}, SHIFT(181),
+  [1664] = {.entry = {.count = 1, .reusable = true}}, SHIFT(183),
+  [1666] = {.entry = {.count = 1, .reusable = true}}, SHIFT(205),
+  [1668] = {.entry = {.count = 1, .reusable = true}}, SHIFT(197),
+  [1670] = {.entry = {.count = 1, .reusable = true}}, SHIFT(515),
+  [1672] = {.entry = {.count = 1, .reusable = true}}, SHIFT(349),
+  [1674] = {.entry = {.count = 1, .reusable = false}}, SHIFT(340),
+  [1676] = {.entry = {.count = 1, .reusable = false}}, SHIFT(338),
+  [1678] = {.entry = {.count = 1, .reusable = false}}, SHIFT(363),
+  [1680] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_parameter, 4, 0, 26),
+  [1682] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__state_space, 1, 0, 0),
+  [1684] = {.entry = {.count = 1, .reusable = true}}, SHIFT(605),
+  [1686] = {.entry = {.count = 1, .reusable = true}}, SHIFT(179),
+  [1688] = {.entry = {.count = 1, .reusable = true}}, SHIFT(351),
+  [1690] = {.entry = {.count = 1, .reusable = true}}, SHIFT(524),
+  [1692] = {.entry = {.count = 1, .reusable = true}}, SHIFT(366),
+  [1694] = {.entry = {.count = 1, .reusable = true}}, SHIFT(11),
+  [1696] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_parameter, 3, 0, 26),
+  [1698] = {.entry = {.count = 1, .reusable = false}}, SHIFT(361),
+  [1700] = {.entry = {.count = 1, .reusable = true}}, SHIFT(13),
+  [1702] = {.entry = {.count = 1, .reusable = true}}, SHIFT(194),
+  [1704] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_branch_targets_repeat1, 2, 0, 0),
+  [1706] = {.entry = {.count = 1, .reusable = true}}, SHIFT(209),
+  [1708] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_attribute_repeat1, 2, 0, 0),
+  [1710] = {.entry = {.count = 1, .reusable = true}}, SHIFT(195),
+  [1712] = {.entry = {.count = 1, .reusable = true}}, SHIFT(210),
+  [1714] = {.entry = {.count = 1, .reusable = true}}, SHIFT(208),
+  [1716] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_performance_directive_repeat1, 2, 0, 0), SHIFT_REPEAT(506),
+  [1719] = {.entry = {.count = 1, .reusable = true}}, SHIFT(506),
+  [1721] = {.entry = {.count = 1, .reusable = true}}, SHIFT(51),
+  [1723] = {.entry = {.count = 1, .reusable = true}}, SHIFT(407),
+  [1725] = {.entry = {.count = 1, .reusable = true}}, SHIFT(428),
+  [1727] = {.entry = {.count = 1, .reusable = true}}, SHIFT(216),
+  [1729] = {.entry = {.count = 1, .reusable = true}}, SHIFT(379),
+  [1731] = {.entry = {.count = 1, .reusable = true}}, SHIFT(507),
+  [1733] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_call_prototype_repeat1, 2, 0, 0), SHIFT_REPEAT(431),
+  [1736] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_call_prototype_repeat1, 2, 0, 0),
+  [1738] = {.entry = {.count = 1, .reusable = true}}, SHIFT(576),
+  [1740] = {.entry = {.count = 1, .reusable = true}}, SHIFT(245),
+  [1742] = {.entry = {.count = 1, .reusable = true}}, SHIFT(368),
+  [1744] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_attribute_repeat1, 2, 0, 0), SHIFT_REPEAT(524),
+  [1747] = {.entry = {.count = 1, .reusable = true}}, SHIFT(192),
+  [1749] = {.entry = {.count = 1, .reusable = true}}, SHIFT(503),
+  [1751] = {.entry = {.count = 1, .reusable = true}}, SHIFT(83),
+  [1753] = {.entry = {.count = 1, .reusable = true}}, SHIFT(52),
+  [1755] = {.entry = {.count = 1, .reusable = true}}, SHIFT(50),
+  [1757] = {.entry = {.count = 1, .reusable = true}}, SHIFT(207),
+  [1759] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_branch_targets_repeat1, 2, 0, 0), SHIFT_REPEAT(605),
+  [1762] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_initializer, 2, 0, 0),
+  [1764] = {.entry = {.count = 1, .reusable = true}}, SHIFT(94),
+  [1766] = {.entry = {.count = 1, .reusable = true}}, SHIFT(320),
+  [1768] = {.entry = {.count = 1, .reusable = true}}, SHIFT(463),
+  [1770] = {.entry = {.count = 1, .reusable = true}}, SHIFT(193),
+  [1772] = {.entry = {.count = 1, .reusable = true}}, SHIFT(343),
+  [1774] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_parameter_list_repeat1, 2, 0, 0), SHIFT_REPEAT(458),
+  [1777] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_parameter_list_repeat1, 2, 0, 0),
+  [1779] = {.entry = {.count = 1, .reusable = true}}, SHIFT(121),
+  [1781] = {.entry = {.count = 1, .reusable = true}}, SHIFT(367),
+  [1783] = {.entry = {.count = 1, .reusable = true}}, SHIFT(109),
+  [1785] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym__variable_repeat1, 2, 0, 35), SHIFT_REPEAT(503),
+  [1788] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym__variable_repeat1, 2, 0, 35),
+  [1790] = {.entry = {.count = 1, .reusable = true}}, SHIFT(10),
+  [1792] = {.entry = {.count = 1, .reusable = true}}, SHIFT(180),
+  [1794] = {.entry = {.count = 1, .reusable = true}}, SHIFT(399),
+  [1796] = {.entry = {.count = 1, .reusable = true}}, SHIFT(14),
   [1798] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_initializer, 3, 0, 0),
-  [1800] = {.entry = {.count = 1, .reusable = true}}, SHIFT(189),
-  [1802] = {.entry = {.count = 1, .reusable = true}}, SHIFT(87),
-  [1804] = {.entry = {.count = 1, .reusable = true}}, SHIFT(418),
-  [1806] = {.entry = {.count = 1, .reusable = true}}, SHIFT(62),
-  [1808] = {.entry = {.count = 1, .reusable = true}}, SHIFT(419),
-  [1810] = {.entry = {.count = 1, .reusable = true}}, SHIFT(10),
+  [1800] = {.entry = {.count = 1, .reusable = true}}, SHIFT(471),
+  [1802] = {.entry = {.count = 1, .reusable = true}}, SHIFT(419),
+  [1804] = {.entry = {.count = 1, .reusable = true}}, SHIFT(337),
+  [1806] = {.entry = {.count = 1, .reusable = true}}, SHIFT(458),
+  [1808] = {.entry = {.count = 1, .reusable = true}}, SHIFT(400),
+  [1810] = {.entry = {.count = 1, .reusable = true}}, SHIFT(421),
   [1812] = {.entry = {.count = 1, .reusable = true}}, SHIFT(53),
-  [1814] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__state_space, 2, 0, 0),
-  [1816] = {.entry = {.count = 1, .reusable = true}}, SHIFT(54),
-  [1818] = {.entry = {.count = 1, .reusable = true}}, SHIFT(240),
-  [1820] = {.entry = {.count = 1, .reusable = true}}, SHIFT(245),
-  [1822] = {.entry = {.count = 1, .reusable = true}}, SHIFT(190),
-  [1824] = {.entry = {.count = 1, .reusable = true}}, SHIFT(154),
-  [1826] = {.entry = {.count = 1, .reusable = true}}, SHIFT(499),
-  [1828] = {.entry = {.count = 1, .reusable = true}}, SHIFT(500),
-  [1830] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_initializer, 2, 0, 0),
-  [1832] = {.entry = {.count = 1, .reusable = false}}, SHIFT(123),
-  [1834] = {.entry = {.count = 1, .reusable = true}}, SHIFT(123),
-  [1836] = {.entry = {.count = 1, .reusable = true}}, SHIFT(508),
-  [1838] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__declarator, 3, 0, 7),
-  [1840] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym__variable_repeat1, 2, 0, 33),
-  [1842] = {.entry = {.count = 1, .reusable = true}}, SHIFT(502),
-  [1844] = {.entry = {.count = 1, .reusable = true}}, SHIFT(401),
-  [1846] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_range, 3, 0, 0),
-  [1848] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__declarator, 4, 0, 7),
-  [1850] = {.entry = {.count = 1, .reusable = true}}, SHIFT(490),
-  [1852] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_guard, 2, 0, 0),
-  [1854] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_guard, 2, 0, 0),
-  [1856] = {.entry = {.count = 1, .reusable = true}}, SHIFT(550),
-  [1858] = {.entry = {.count = 1, .reusable = true}}, SHIFT(562),
-  [1860] = {.entry = {.count = 1, .reusable = true}}, SHIFT(519),
-  [1862] = {.entry = {.count = 1, .reusable = true}}, SHIFT(489),
-  [1864] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__element, 3, 0, 0),
-  [1866] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_guard, 3, 0, 0),
-  [1868] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_guard, 3, 0, 0),
-  [1870] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_branch_targets_repeat1, 3, 0, 0),
-  [1872] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_attribute_repeat1, 3, 0, 0),
-  [1874] = {.entry = {.count = 1, .reusable = true}}, SHIFT(46),
-  [1876] = {.entry = {.count = 1, .reusable = true}}, SHIFT(512),
-  [1878] = {.entry = {.count = 1, .reusable = true}}, SHIFT(513),
-  [1880] = {.entry = {.count = 1, .reusable = true}}, SHIFT(298),
-  [1882] = {.entry = {.count = 1, .reusable = false}}, SHIFT(296),
-  [1884] = {.entry = {.count = 1, .reusable = true}}, SHIFT(458),
-  [1886] = {.entry = {.count = 1, .reusable = true}}, SHIFT(592),
-  [1888] = {.entry = {.count = 1, .reusable = true}}, SHIFT(601),
-  [1890] = {.entry = {.count = 1, .reusable = true}}, SHIFT(594),
-  [1892] = {.entry = {.count = 1, .reusable = true}}, SHIFT(603),
-  [1894] = {.entry = {.count = 1, .reusable = true}}, SHIFT(507),
-  [1896] = {.entry = {.count = 1, .reusable = true}}, SHIFT(602),
-  [1898] = {.entry = {.count = 1, .reusable = true}}, SHIFT(488),
-  [1900] = {.entry = {.count = 1, .reusable = true}}, SHIFT(515),
-  [1902] = {.entry = {.count = 1, .reusable = true}}, SHIFT(516),
-  [1904] = {.entry = {.count = 1, .reusable = true}}, SHIFT(416),
-  [1906] = {.entry = {.count = 1, .reusable = true}}, SHIFT(526),
-  [1908] = {.entry = {.count = 1, .reusable = true}}, SHIFT(527),
-  [1910] = {.entry = {.count = 1, .reusable = true}}, SHIFT(339),
-  [1912] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__linkage_of_prototype, 1, 0, 0),
-  [1914] = {.entry = {.count = 1, .reusable = true}}, SHIFT(495),
-  [1916] = {.entry = {.count = 1, .reusable = true}}, SHIFT(573),
-  [1918] = {.entry = {.count = 1, .reusable = true}}, SHIFT(548),
-  [1920] = {.entry = {.count = 1, .reusable = true}}, SHIFT(340),
-  [1922] = {.entry = {.count = 1, .reusable = true}}, SHIFT(350),
-  [1924] = {.entry = {.count = 1, .reusable = true}}, SHIFT(504),
-  [1926] = {.entry = {.count = 1, .reusable = true}}, SHIFT(69),
-  [1928] = {.entry = {.count = 1, .reusable = true}}, SHIFT(543),
-  [1930] = {.entry = {.count = 1, .reusable = true}}, SHIFT(544),
-  [1932] = {.entry = {.count = 1, .reusable = true}}, SHIFT(486),
-  [1934] = {.entry = {.count = 1, .reusable = true}},  ACCEPT_INPUT(),
-  [1936] = {.entry = {.count = 1, .reusable = true}}, SHIFT(55),
-  [1938] = {.entry = {.count = 1, .reusable = true}}, SHIFT(559),
-  [1940] = {.entry = {.count = 1, .reusable = true}}, SHIFT(560),
-  [1942] = {.entry = {.count = 1, .reusable = true}}, SHIFT(140),
-  [1944] = {.entry = {.count = 1, .reusable = true}}, SHIFT(13),
-  [1946] = {.entry = {.count = 1, .reusable = true}}, SHIFT(357),
-  [1948] = {.entry = {.count = 1, .reusable = true}}, SHIFT(438),
-  [1950] = {.entry = {.count = 1, .reusable = true}}, SHIFT(60),
-  [1952] = {.entry = {.count = 1, .reusable = true}}, SHIFT(572),
-  [1954] = {.entry = {.count = 1, .reusable = true}}, SHIFT(67),
-  [1956] = {.entry = {.count = 1, .reusable = true}}, SHIFT(11),
-  [1958] = {.entry = {.count = 1, .reusable = true}}, SHIFT(521),
-  [1960] = {.entry = {.count = 1, .reusable = true}}, SHIFT(413),
-  [1962] = {.entry = {.count = 1, .reusable = true}}, SHIFT(139),
-  [1964] = {.entry = {.count = 1, .reusable = true}}, SHIFT(558),
-  [1966] = {.entry = {.count = 1, .reusable = true}}, SHIFT(455),
-  [1968] = {.entry = {.count = 1, .reusable = true}}, SHIFT(58),
-  [1970] = {.entry = {.count = 1, .reusable = true}}, SHIFT(392),
-  [1972] = {.entry = {.count = 1, .reusable = true}}, SHIFT(525),
-  [1974] = {.entry = {.count = 1, .reusable = true}}, SHIFT(143),
-  [1976] = {.entry = {.count = 1, .reusable = true}}, SHIFT(551),
-  [1978] = {.entry = {.count = 1, .reusable = true}}, SHIFT(531),
-  [1980] = {.entry = {.count = 1, .reusable = true}}, SHIFT(335),
-  [1982] = {.entry = {.count = 1, .reusable = true}}, SHIFT(532),
-  [1984] = {.entry = {.count = 1, .reusable = true}}, SHIFT(417),
-  [1986] = {.entry = {.count = 1, .reusable = true}}, SHIFT(149),
-  [1988] = {.entry = {.count = 1, .reusable = true}}, SHIFT(151),
-  [1990] = {.entry = {.count = 1, .reusable = true}}, SHIFT(546),
-  [1992] = {.entry = {.count = 1, .reusable = true}}, SHIFT(533),
-  [1994] = {.entry = {.count = 1, .reusable = true}}, SHIFT(141),
-  [1996] = {.entry = {.count = 1, .reusable = true}}, SHIFT(520),
-  [1998] = {.entry = {.count = 1, .reusable = true}}, SHIFT(238),
-  [2000] = {.entry = {.count = 1, .reusable = true}}, SHIFT(553),
-  [2002] = {.entry = {.count = 1, .reusable = true}}, SHIFT(414),
-  [2004] = {.entry = {.count = 1, .reusable = true}}, SHIFT(574),
-  [2006] = {.entry = {.count = 1, .reusable = true}}, SHIFT(12),
-  [2008] = {.entry = {.count = 1, .reusable = true}}, SHIFT(241),
-  [2010] = {.entry = {.count = 1, .reusable = true}}, SHIFT(153),
-  [2012] = {.entry = {.count = 1, .reusable = true}}, SHIFT(243),
-  [2014] = {.entry = {.count = 1, .reusable = true}}, SHIFT(244),
-  [2016] = {.entry = {.count = 1, .reusable = true}}, SHIFT(332),
-  [2018] = {.entry = {.count = 1, .reusable = true}}, SHIFT(333),
-  [2020] = {.entry = {.count = 1, .reusable = true}}, SHIFT(412),
-  [2022] = {.entry = {.count = 1, .reusable = true}}, SHIFT(142),
-  [2024] = {.entry = {.count = 1, .reusable = true}}, SHIFT(537),
-  [2026] = {.entry = {.count = 1, .reusable = true}}, SHIFT(484),
-  [2028] = {.entry = {.count = 1, .reusable = true}}, SHIFT(461),
-  [2030] = {.entry = {.count = 1, .reusable = true}}, SHIFT(52),
-  [2032] = {.entry = {.count = 1, .reusable = true}}, SHIFT(556),
-  [2034] = {.entry = {.count = 1, .reusable = true}}, SHIFT(561),
-  [2036] = {.entry = {.count = 1, .reusable = true}}, SHIFT(566),
-  [2038] = {.entry = {.count = 1, .reusable = true}}, SHIFT(567),
-  [2040] = {.entry = {.count = 1, .reusable = true}}, SHIFT(568),
-  [2042] = {.entry = {.count = 1, .reusable = true}}, SHIFT(569),
-  [2044] = {.entry = {.count = 1, .reusable = true}}, SHIFT(471),
-  [2046] = {.entry = {.count = 1, .reusable = true}}, SHIFT(578),
-  [2048] = {.entry = {.count = 1, .reusable = true}}, SHIFT(579),
-  [2050] = {.entry = {.count = 1, .reusable = true}}, SHIFT(580),
-  [2052] = {.entry = {.count = 1, .reusable = true}}, SHIFT(581),
-  [2054] = {.entry = {.count = 1, .reusable = true}}, SHIFT(582),
-  [2056] = {.entry = {.count = 1, .reusable = true}}, SHIFT(583),
-  [2058] = {.entry = {.count = 1, .reusable = true}}, SHIFT(586),
-  [2060] = {.entry = {.count = 1, .reusable = true}}, SHIFT(587),
-  [2062] = {.entry = {.count = 1, .reusable = true}}, SHIFT(588),
-  [2064] = {.entry = {.count = 1, .reusable = true}}, SHIFT(589),
-  [2066] = {.entry = {.count = 1, .reusable = true}}, SHIFT(590),
-  [2068] = {.entry = {.count = 1, .reusable = true}}, SHIFT(16),
-  [2070] = {.entry = {.count = 1, .reusable = true}}, SHIFT(593),
-  [2072] = {.entry = {.count = 1, .reusable = true}}, SHIFT(125),
-  [2074] = {.entry = {.count = 1, .reusable = true}}, SHIFT(595),
-  [2076] = {.entry = {.count = 1, .reusable = true}}, SHIFT(528),
-  [2078] = {.entry = {.count = 1, .reusable = true}}, SHIFT(597),
-  [2080] = {.entry = {.count = 1, .reusable = true}}, SHIFT(598),
-  [2082] = {.entry = {.count = 1, .reusable = true}}, SHIFT(599),
-  [2084] = {.entry = {.count = 1, .reusable = true}}, SHIFT(509),
-  [2086] = {.entry = {.count = 1, .reusable = true}}, SHIFT(479),
-  [2088] = {.entry = {.count = 1, .reusable = true}}, SHIFT(386),
+  [1814] = {.entry = {.count = 1, .reusable = true}}, SHIFT(236),
+  [1816] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_initializer, 4, 0, 0),
+  [1818] = {.entry = {.count = 1, .reusable = true}}, SHIFT(55),
+  [1820] = {.entry = {.count = 1, .reusable = true}}, SHIFT(239),
+  [1822] = {.entry = {.count = 1, .reusable = true}}, SHIFT(244),
+  [1824] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_initializer_repeat1, 2, 0, 0), SHIFT_REPEAT(320),
+  [1827] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_initializer_repeat1, 2, 0, 0),
+  [1829] = {.entry = {.count = 1, .reusable = true}}, SHIFT(369),
+  [1831] = {.entry = {.count = 1, .reusable = true}}, SHIFT(483),
+  [1833] = {.entry = {.count = 1, .reusable = true}}, SHIFT(485),
+  [1835] = {.entry = {.count = 2, .reusable = true}}, REDUCE(aux_sym_pragma_directive_repeat1, 2, 0, 0), SHIFT_REPEAT(576),
+  [1838] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_pragma_directive_repeat1, 2, 0, 0),
+  [1840] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym__state_space, 2, 0, 0),
+  [1842] = {.entry = {.count = 1, .reusable = true}}, SHIFT(488),
+  [1844] = {.entry = {.count = 1, .reusable = true}}, SHIFT(580),
+  [1846] = {.entry = {.count = 1, .reusable = true}}, SHIFT(588),
+  [1848] = {.entry = {.count = 1, .reusable = false}}, SHIFT(80),
+  [1850] = {.entry = {.count = 1, .reusable = true}}, SHIFT(80),
+  [1852] = {.entry = {.count = 1, .reusable = true}}, SHIFT(548),
+  [1854] = {.entry = {.count = 1, .reusable = true}}, SHIFT(562),
+  [1856] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym__variable_repeat1, 2, 0, 33),
+  [1858] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_attribute_repeat1, 3, 0, 0),
+  [1860] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__element, 3, 0, 0),
+  [1862] = {.entry = {.count = 1, .reusable = true}}, SHIFT(294),
+  [1864] = {.entry = {.count = 1, .reusable = false}}, SHIFT(296),
+  [1866] = {.entry = {.count = 1, .reusable = true}}, SHIFT(408),
+  [1868] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_guard, 2, 0, 0),
+  [1870] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_guard, 2, 0, 0),
+  [1872] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_range, 3, 0, 0),
+  [1874] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__declarator, 3, 0, 7),
+  [1876] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__declarator, 4, 0, 7),
+  [1878] = {.entry = {.count = 1, .reusable = true}}, SHIFT(47),
+  [1880] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym_guard, 3, 0, 0),
+  [1882] = {.entry = {.count = 1, .reusable = false}}, REDUCE(sym_guard, 3, 0, 0),
+  [1884] = {.entry = {.count = 1, .reusable = true}}, REDUCE(aux_sym_branch_targets_repeat1, 3, 0, 0),
+  [1886] = {.entry = {.count = 1, .reusable = true}}, SHIFT(565),
+  [1888] = {.entry = {.count = 1, .reusable = true}}, SHIFT(495),
+  [1890] = {.entry = {.count = 1, .reusable = true}}, SHIFT(462),
+  [1892] = {.entry = {.count = 1, .reusable = true}}, SHIFT(482),
+  [1894] = {.entry = {.count = 1, .reusable = true}}, SHIFT(595),
+  [1896] = {.entry = {.count = 1, .reusable = true}}, SHIFT(604),
+  [1898] = {.entry = {.count = 1, .reusable = true}}, SHIFT(597),
+  [1900] = {.entry = {.count = 1, .reusable = true}}, SHIFT(606),
+  [1902] = {.entry = {.count = 1, .reusable = true}}, SHIFT(509),
+  [1904] = {.entry = {.count = 1, .reusable = true}}, SHIFT(510),
+  [1906] = {.entry = {.count = 1, .reusable = true}}, SHIFT(581),
+  [1908] = {.entry = {.count = 1, .reusable = true}}, SHIFT(459),
+  [1910] = {.entry = {.count = 1, .reusable = true}}, SHIFT(529),
+  [1912] = {.entry = {.count = 1, .reusable = true}}, SHIFT(556),
+  [1914] = {.entry = {.count = 1, .reusable = true}}, SHIFT(404),
+  [1916] = {.entry = {.count = 1, .reusable = true}}, SHIFT(120),
+  [1918] = {.entry = {.count = 1, .reusable = true}}, SHIFT(336),
+  [1920] = {.entry = {.count = 1, .reusable = true}}, SHIFT(496),
+  [1922] = {.entry = {.count = 1, .reusable = true}}, SHIFT(540),
+  [1924] = {.entry = {.count = 1, .reusable = true}}, SHIFT(362),
+  [1926] = {.entry = {.count = 1, .reusable = true}}, SHIFT(551),
+  [1928] = {.entry = {.count = 1, .reusable = true}}, SHIFT(423),
+  [1930] = {.entry = {.count = 1, .reusable = true}}, SHIFT(56),
+  [1932] = {.entry = {.count = 1, .reusable = true}}, SHIFT(567),
+  [1934] = {.entry = {.count = 1, .reusable = true}}, SHIFT(516),
+  [1936] = {.entry = {.count = 1, .reusable = true}}, SHIFT(335),
+  [1938] = {.entry = {.count = 1, .reusable = true}}, SHIFT(413),
+  [1940] = {.entry = {.count = 1, .reusable = true}}, SHIFT(16),
+  [1942] = {.entry = {.count = 1, .reusable = true}}, REDUCE(sym__linkage_of_prototype, 1, 0, 0),
+  [1944] = {.entry = {.count = 1, .reusable = true}}, SHIFT(577),
+  [1946] = {.entry = {.count = 1, .reusable = true}}, SHIFT(138),
+  [1948] = {.entry = {.count = 1, .reusable = true}}, SHIFT(547),
+  [1950] = {.entry = {.count = 1, .reusable = true}}, SHIFT(388),
+  [1952] = {.entry = {.count = 1, .reusable = true}}, SHIFT(122),
+  [1954] = {.entry = {.count = 1, .reusable = true}}, SHIFT(344),
+  [1956] = {.entry = {.count = 1, .reusable = true}}, SHIFT(9),
+  [1958] = {.entry = {.count = 1, .reusable = true}}, SHIFT(526),
+  [1960] = {.entry = {.count = 1, .reusable = true}}, SHIFT(64),
+  [1962] = {.entry = {.count = 1, .reusable = true}}, SHIFT(527),
+  [1964] = {.entry = {.count = 1, .reusable = true}}, SHIFT(383),
+  [1966] = {.entry = {.count = 1, .reusable = true}}, SHIFT(563),
+  [1968] = {.entry = {.count = 1, .reusable = true}}, SHIFT(48),
+  [1970] = {.entry = {.count = 1, .reusable = true}}, SHIFT(60),
+  [1972] = {.entry = {.count = 1, .reusable = true}}, SHIFT(520),
+  [1974] = {.entry = {.count = 1, .reusable = true}}, SHIFT(555),
+  [1976] = {.entry = {.count = 1, .reusable = true}}, SHIFT(549),
+  [1978] = {.entry = {.count = 1, .reusable = true}}, SHIFT(573),
+  [1980] = {.entry = {.count = 1, .reusable = true}}, SHIFT(574),
+  [1982] = {.entry = {.count = 1, .reusable = true}}, SHIFT(561),
+  [1984] = {.entry = {.count = 1, .reusable = true}}, SHIFT(140),
+  [1986] = {.entry = {.count = 1, .reusable = true}},  ACCEPT_INPUT(),
+  [1988] = {.entry = {.count = 1, .reusable = true}}, SHIFT(12),
+  [1990] = {.entry = {.count = 1, .reusable = true}}, SHIFT(139),
+  [1992] = {.entry = {.count = 1, .reusable = true}}, SHIFT(575),
+  [1994] = {.entry = {.count = 1, .reusable = true}}, SHIFT(508),
+  [1996] = {.entry = {.count = 1, .reusable = true}}, SHIFT(151),
+  [1998] = {.entry = {.count = 1, .reusable = true}}, SHIFT(149),
+  [2000] = {.entry = {.count = 1, .reusable = true}}, SHIFT(545),
+  [2002] = {.entry = {.count = 1, .reusable = true}}, SHIFT(57),
+  [2004] = {.entry = {.count = 1, .reusable = true}}, SHIFT(550),
+  [2006] = {.entry = {.count = 1, .reusable = true}}, SHIFT(521),
+  [2008] = {.entry = {.count = 1, .reusable = true}}, SHIFT(237),
+  [2010] = {.entry = {.count = 1, .reusable = true}}, SHIFT(501),
+  [2012] = {.entry = {.count = 1, .reusable = true}}, SHIFT(15),
+  [2014] = {.entry = {.count = 1, .reusable = true}}, SHIFT(136),
+  [2016] = {.entry = {.count = 1, .reusable = true}}, SHIFT(350),
+  [2018] = {.entry = {.count = 1, .reusable = true}}, SHIFT(240),
+  [2020] = {.entry = {.count = 1, .reusable = true}}, SHIFT(241),
+  [2022] = {.entry = {.count = 1, .reusable = true}}, SHIFT(242),
+  [2024] = {.entry = {.count = 1, .reusable = true}}, SHIFT(243),
+  [2026] = {.entry = {.count = 1, .reusable = true}}, SHIFT(533),
+  [2028] = {.entry = {.count = 1, .reusable = true}}, SHIFT(534),
+  [2030] = {.entry = {.count = 1, .reusable = true}}, SHIFT(137),
+  [2032] = {.entry = {.count = 1, .reusable = true}}, SHIFT(484),
+  [2034] = {.entry = {.count = 1, .reusable = true}}, SHIFT(536),
+  [2036] = {.entry = {.count = 1, .reusable = true}}, SHIFT(481),
+  [2038] = {.entry = {.count = 1, .reusable = true}}, SHIFT(465),
+  [2040] = {.entry = {.count = 1, .reusable = true}}, SHIFT(539),
+  [2042] = {.entry = {.count = 1, .reusable = true}}, SHIFT(559),
+  [2044] = {.entry = {.count = 1, .reusable = true}}, SHIFT(564),
+  [2046] = {.entry = {.count = 1, .reusable = true}}, SHIFT(569),
+  [2048] = {.entry = {.count = 1, .reusable = true}}, SHIFT(570),
+  [2050] = {.entry = {.count = 1, .reusable = true}}, SHIFT(571),
+  [2052] = {.entry = {.count = 1, .reusable = true}}, SHIFT(572),
+  [2054] = {.entry = {.count = 1, .reusable = true}}, SHIFT(474),
+  [2056] = {.entry = {.count = 1, .reusable = true}}, SHIFT(541),
+  [2058] = {.entry = {.count = 1, .reusable = true}}, SHIFT(582),
+  [2060] = {.entry = {.count = 1, .reusable = true}}, SHIFT(583),
+  [2062] = {.entry = {.count = 1, .reusable = true}}, SHIFT(584),
+  [2064] = {.entry = {.count = 1, .reusable = true}}, SHIFT(585),
+  [2066] = {.entry = {.count = 1, .reusable = true}}, SHIFT(586),
+  [2068] = {.entry = {.count = 1, .reusable = true}}, SHIFT(589),
+  [2070] = {.entry = {.count = 1, .reusable = true}}, SHIFT(590),
+  [2072] = {.entry = {.count = 1, .reusable = true}}, SHIFT(591),
+  [2074] = {.entry = {.count = 1, .reusable = true}}, SHIFT(592),
+  [2076] = {.entry = {.count = 1, .reusable = true}}, SHIFT(593),
+  [2078] = {.entry = {.count = 1, .reusable = true}}, SHIFT(443),
+  [2080] = {.entry = {.count = 1, .reusable = true}}, SHIFT(596),
+  [2082] = {.entry = {.count = 1, .reusable = true}}, SHIFT(411),
+  [2084] = {.entry = {.count = 1, .reusable = true}}, SHIFT(598),
+  [2086] = {.entry = {.count = 1, .reusable = true}}, SHIFT(346),
+  [2088] = {.entry = {.count = 1, .reusable = true}}, SHIFT(600),
+  [2090] = {.entry = {.count = 1, .reusable = true}}, SHIFT(420),
+  [2092] = {.entry = {.count = 1, .reusable = true}}, SHIFT(602),
+  [2094] = {.entry = {.count = 1, .reusable = true}}, SHIFT(511),
+  [2096] = {.entry = {.count = 1, .reusable = true}}, SHIFT(512),
+  [2098] = {.entry = {.count = 1, .reusable = true}}, SHIFT(355),
 };
 
 enum ts_external_scanner_symbol_identifiers {
