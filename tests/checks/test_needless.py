@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from tclint.findings.moved import subjects
 from tclint.findings.rules import all_rules
 from tclint.findings.selection import Selected
+from tests.tools.ptxas import find_ptxas
 from tests.tools.support import HOPPER, WGMMA, by_rule, found, kernel, lint, module
 
 FAMILY = frozenset(id for id in all_rules() if id.startswith("CO"))
@@ -257,6 +261,16 @@ def test_a_wait_for_tensor_memory_is_noted_only_if_no_copy_of_a_register_is_used
     noted_at(f"{load}mov.b32 %r2, %r1;\n{wait}\nadd.u32 %r4, %r2, 1;\n{other}{use}", header=new)
     noted_at(f"{load}{wait}\nbar.sync 0;\n{other}{use}", header=new)
     noted_at(f"{load}{wait}\nst.shared.u32 [tile], %r0;\n{other}{use}", header=new)
+
+
+def test_ptxas_serialises_because_of_the_call_alone(tmp_path: Path) -> None:
+    ptxas, rule, said = find_ptxas(), all_rules()["CO002"], []
+    for block in (*rule.examples, *rule.corrections):
+        (tmp_path / "k.ptx").write_text(block.code)
+        command = [ptxas, "-arch", "sm_90a", tmp_path / "k.ptx", "-o", tmp_path / "k.cubin"]
+        run = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+        said.append("serialized" in run.stdout + run.stderr)
+    assert said == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from tests.tools.findings import finding, report
 
 ALL = meant("ALL")[0]
 """With the subjects of what moved from one rule to another."""
-DEFAULT = ALL - {"AV003"}
+CO = {id for id in ALL if id.startswith("CO")}
+DEFAULT = ALL - CO - {"AV003"}
 WG = frozenset(id for id in ALL if id.startswith("WG"))
 TC = frozenset(id for id in ALL if id.startswith("TC"))
 
@@ -60,7 +61,8 @@ def selection(text: str) -> Selection:
         ([], DEFAULT),
         (["ignore=WG"], DEFAULT - WG),
         (["select=ALL"], ALL),
-        (["extend_select=AV003"], ALL),
+        (["extend_select=AV003"], DEFAULT | {"AV003"}),
+        (["extend_select=AV003,CO"], ALL),
         (["select=AV003"], {"AV003"}),
         (["select=WG", "extend_select=arch-specific-overspecified"], WG | {"AV003"}),
         (["select=WG"], WG),
