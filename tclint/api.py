@@ -145,7 +145,6 @@ class Report:
             width=width,
             locate=Locator.of(locate, self.files),
             fail_on=self.config.failing,
-            rules=self.config.rules,
             baseline=self.config.baseline is not None,
         )
         return renderer(output_format)(self.files, context)
@@ -199,7 +198,7 @@ def check_many(
     """
     settings = configured(config, {"cache": False, **options})
     paths: list[str] = []
-    return _report(_many(inputs, settings, paths), settings, paths, executor)
+    return report_on(_many(inputs, settings, paths), settings, paths, executor)
 
 
 def _many(
@@ -234,8 +233,8 @@ def lint(source: Source | str | bytes | os.PathLike[str], config: Config, name: 
     if isinstance(source, os.PathLike) or (isinstance(source, str) and "\n" not in source):
         return lint_paths([source], config)
     if isinstance(source, Source):
-        return _report([(source.path, source)], config)
-    return _report([_text(name, source)], config)
+        return report_on([(source.path, source)], config)
+    return report_on([_text(name, source)], config)
 
 
 def lint_paths(paths: Iterable[str | os.PathLike[str]], config: Config) -> Report:
@@ -244,7 +243,7 @@ def lint_paths(paths: Iterable[str | os.PathLike[str]], config: Config) -> Repor
 
     exclusions = Exclusions(config)
     names = [os.fspath(path) for path in paths]
-    report = _report(inputs(names, "<stdin>", exclusions, config.max_bytes), config, names)
+    report = report_on(inputs(names, "<stdin>", exclusions, config.max_bytes), config, names)
     return replace(report, summary=replace(report.summary, excluded=len(exclusions.paths)))
 
 
@@ -270,7 +269,7 @@ def _as_in_a_file(value: object) -> object:
     return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
 
 
-def _report(
+def report_on(
     inputs: Iterable[Input], config: Config, paths: Iterable[str] = (), executor: Executor | None = None
 ) -> Report:
     known = baseline.of(config.baseline)

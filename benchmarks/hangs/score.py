@@ -34,14 +34,15 @@ TITLE = "Hangs: from program counters to the cause"
 COMMAND = "python -m benchmarks.hangs judge --record"
 SLICE = ""
 ABOUT = (
-    "Deadlocks are planted in small kernels for sm_90a and launched on a GPU, each in a process of its own. A launch"
-    " that does not complete in three seconds hangs. A second build of each kernel stores the line of each wait before"
-    " it waits, so the positions of the threads are known; `tclint hang` gets these lines and the kernel, and nothing"
-    " else of the launch. *Cycle*: it decides, and its chain of waits has the waits that it must have, as"
-    " found by reading the kernel and the positions. *Place*: a cause, or a finding about an instruction of the hang, names a line that was changed"
-    " or the barrier that it is about. The analysis was made with these kernels; those written later are counted by themselves where they were"
-    " launched. Kernels that complete, trap or fail in spite of the planted deadlock are not"
-    " counted."
+    "Deadlocks are planted in small kernels for sm_90a and launched on a GPU, each in a process of its"
+    " own. A launch that does not complete in three seconds hangs. A second build of each kernel stores"
+    " the line of each wait before it waits, so the positions of the threads are known; `tclint hang` gets"
+    " these lines and the kernel, and nothing else of the launch. *Cycle*: it decides, and its chain of"
+    " waits has the waits that it must have, as found by reading the kernel and the positions. *Place*: a"
+    " cause, or a finding about an instruction of the hang, names a line that was changed or the barrier"
+    " that it is about. The analysis was made with these kernels; those written later are counted by"
+    " themselves where they were launched. Kernels that complete, trap or fail in spite of the planted"
+    " deadlock are not counted."
 )
 
 Record = dict[str, Any]

@@ -82,7 +82,8 @@ class Results:
     def key(self, source: Source, config: Config, *, proven: bool = True) -> str:
         """The key of the report on *source*. *proven*: whether its fixes have been verified."""
         python = source.path.lower().endswith(PYTHON)
-        language = "python" if python else "c++" if is_host(source.path) else "ptx"
+        host = is_host(source.path, source.member)
+        language = "ptx" if not host else "python" if python else "c++"
         off = config.selected.ignored(source.path, "")
         settings = _settings(config)
         kind = "proven" if proven else "raw"

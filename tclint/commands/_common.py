@@ -28,11 +28,11 @@ class Choice(click.Choice[str]):
         super().__init__(choices, case_sensitive=False)
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
-        from difflib import get_close_matches
+        from tclint.findings.rules import closest
 
-        near = get_close_matches(str(value).lower(), self.choices, n=1)
+        near = closest(str(value), self.choices)
         message = super().get_invalid_choice_message(value, ctx)
-        return f"{message} Did you mean {near[0]!r}?" if near else message
+        return f"{message} Did you mean {near!r}?" if near else message
 
 
 def complete_rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from tclint.report.baseline import Baseline
 
 
-@click.command(cls=SettingsCommand)
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.command(cls=SettingsCommand, unused=("fail_on", "exit_zero", "verdict", "require", "assume"))
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
 @stdin_filename_option
 @click.option(
+    "-o",
     "--output",
     metavar="FILE",
     help="Baseline to write. Defaults to the one in the settings, or else to tclint-baseline.json.",
@@ -47,7 +48,7 @@ def command(
 ) -> int:
     """Record the findings in PTX files, for check --baseline to hide.
 
-    PATH and the settings are as for check: the findings that check would show are recorded. An existing baseline is
+    PATH (by default the working folder) and the settings are as for check: the findings that check would show are recorded. An existing baseline is
     updated: findings that are gone are removed, new ones are added, and those this run did not look for are kept. Wrong
     suppression comments (SU001, SU002) are not recorded.
 
@@ -64,6 +65,7 @@ def command(
     from tclint.report.formats._style import printable
     from tclint.report.summary import count
 
+    paths = paths or (os.curdir,)
     config = resolve(configs, isolated, options).config
     refuse_unused(stdin_filename, paths)
     path = output or config.baseline or DEFAULT

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 _HELP = ("--help", "-h")
 _END = "--"
-"""Ends tclint's own options. It is not an argument of ptxas."""
+"""Ends tclint's own options. It is not an argument of ptxas or nvcc."""
 
 
-class _DropIn(SettingsCommand):
-    """All arguments belong to ptxas, except those before ``--``, if present, and a lone ``--help``."""
+class DropIn(SettingsCommand):
+    """All arguments belong to the program that is replaced, except those before ``--``, if present, and a lone ``--help``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if len(args) == 1 and args[0] in _HELP:
@@ -35,7 +35,7 @@ class _DropIn(SettingsCommand):
         return super().parse_args(ctx, [*args[:end], _END, *args[end + (_END in args) :]])
 
 
-@click.command(cls=_DropIn, options_metavar="[OPTIONS --]")
+@click.command(cls=DropIn, unused=("include", "arch", "jobs"), options_metavar="[OPTIONS --]")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="PTXAS_ARGUMENTS...")
 @click.option(
     "--refuse",

@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     from tclint.ir.nodes import Function
 
 
-@click.command(cls=SettingsCommand)
+@click.command(
+    cls=SettingsCommand,
+    unused=(
+        *("fail_on", "exit_zero", "exclude", "force_exclude", "include", "arch", "baseline", "jobs", "cache"),
+        *("verdict", "require", "assume"),
+    ),
+)
 @click.argument("path", metavar="KERNEL")
 @click.option(
     "-o",

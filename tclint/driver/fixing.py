@@ -1,5 +1,7 @@
 """``tclint check --fix``: applies the fixes of findings, and verifies each of them by checking the new text.
 
+:class:`Fixing` also writes what another function makes of a text, such as the comments of ``--add-ignore``.
+
 A fix is kept only if its finding is gone and no new finding appears. Otherwise the text is left unchanged, and the
 reason is reported. Overlapping edits are never applied together. A file is replaced atomically, keeping its
 permissions, and only if its content has not changed since it was read. A file with another hard link is left as it is, since
@@ -9,7 +11,7 @@ replacing it would separate the two.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,7 +31,17 @@ from tclint.syntax.source import GZIP, ZSTD, Source, SourceError, read_bytes
 if TYPE_CHECKING:
     from tclint.report.baseline import Baseline
 
-__all__ = ["Fixed", "Fixing", "Refused", "apply_fixes", "compatible", "shown", "tried", "verified_fixes"]
+__all__ = [
+    "Fixed",
+    "Fixing",
+    "Refused",
+    "apply_fixes",
+    "compatible",
+    "moved",
+    "shown",
+    "tried",
+    "verified_fixes",
+]
 
 _MAX_PASSES = 10
 """Passes over the remaining findings. A fix may become possible only after another one."""
@@ -193,7 +205,7 @@ def _tried(
 
 def _nearest(chosen: Sequence[tuple[Finding, Fix]], start: int, edits: Iterable[Edit]) -> tuple[Finding, Fix]:
     """The fix that changes the text nearest to the offset *start* in the text to which all *edits* have been applied."""
-    return min(chosen, key=lambda pair: min(abs(_moved(e.span.start, edits) - start) for e in pair[1].edits))
+    return min(chosen, key=lambda pair: min(abs(moved(e.span.start, edits) - start) for e in pair[1].edits))
 
 
 def verified_fixes(report: FileReport, config: Config, past: IncrementalCache | None = None) -> FileReport:
@@ -274,13 +286,13 @@ def _clash(a: Edit, b: Edit) -> bool:
 
 def _key(finding: Finding, edits: Iterable[Edit] = ()) -> _Key:
     """The identity of a finding, in the text to which *edits* have been applied."""
-    return finding.rule.id, finding.entry, _moved(finding.span.start, edits)
+    return finding.rule.id, finding.entry, moved(finding.span.start, edits)
 
 
-def _moved(start: int, edits: Iterable[Edit]) -> int:
-    """The offset *start* in the text to which *edits* have been applied."""
-    return start + sum(
-        len(e.text.encode()) - (e.span.end - e.span.start) for e in edits if e.span.end <= start
+def moved(offset: int, edits: Iterable[Edit]) -> int:
+    """*offset* in the text to which *edits* have been applied."""
+    return offset + sum(
+        len(e.text.encode()) - (e.span.end - e.span.start) for e in edits if e.span.end <= offset
     )
 
 
@@ -289,7 +301,7 @@ def _moved(start: int, edits: Iterable[Edit]) -> int:
 
 @dataclass(slots=True)
 class Fixing:
-    """A run with ``--fix`` or ``--diff``, which passes inputs through and fixes them."""
+    """A run with ``--fix``, ``--diff`` or ``--add-ignore``, which passes inputs through and changes them."""
 
     config: Config
     unsafe: bool = False
@@ -297,6 +309,10 @@ class Fixing:
     """Collect the changes in ``diffs`` and change nothing."""
     known: Baseline | None = None
     """Findings in it are not fixed."""
+    make: Callable[[Source, Config, bool, Baseline | None], Fixed] = apply_fixes
+    """What changes a text; it has the parameters of :func:`apply_fixes`."""
+    verb: str = "fix"
+    """What it does with a finding; with an ending, also what was done with it."""
     notes: list[str] = field(default_factory=list)
     """What was not fixed, and why."""
     diffs: list[str] = field(default_factory=list)
@@ -336,7 +352,7 @@ class Fixing:
 
     def _one(self, name: str, source: Source, is_stdin: bool) -> Source:
         try:
-            result = apply_fixes(source, self.config, self.unsafe, self.known)
+            result = self.make(source, self.config, self.unsafe, self.known)
         except Exception as error:
             if debug():
                 raise
@@ -348,12 +364,14 @@ class Fixing:
         self.problems += [f"{where}:{p.line}: error: {p.message}" for p in result.report.problems]
         for finding, reason in result.refused:
             line = result.source.position(finding.span.start).line
-            self.notes.append(f"{where}:{line}: {finding.rule.id} was not fixed: {reason}")
+            self.notes.append(f"{where}:{line}: {finding.rule.id} was not {self.verb}ed: {reason}")
         if is_stdin and not self.diff:
             self.stdin = result.source.data
         reason = self._keep(name, source, result.source, is_stdin) if result.fixed else ""
         if reason:
-            self.notes.append(f"{where}: {count(len(result.fixed), 'finding')} could be fixed, but {reason}")
+            self.notes.append(
+                f"{where}: {count(len(result.fixed), 'finding')} could be {self.verb}ed, but {reason}"
+            )
         before = result.before or result.report
         self.before.append(before)
         self.after.append(before if reason else result.report)

@@ -36,7 +36,7 @@ def lint(
     """
     from tclint.inline.hosts import is_host
 
-    if not is_host(source.path):
+    if not is_host(source.path, source.member):
         from tclint.linting.check import check_source
 
         return check_source(

@@ -200,6 +200,8 @@ class AsmCount:
     """Strings of which it is unknown whether they are compiled for the given architecture."""
     modules: int = 0
     """Strings that are whole modules, which are checked as such."""
+    cpp: int = 0
+    """Sources in CUDA C++, which nvcc compiles; the others are in Python."""
 
 
 Status = Literal["analysed", "partial", "failed"]

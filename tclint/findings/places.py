@@ -16,18 +16,22 @@ __all__ = ["displayed_name", "region", "source_location", "unreported"]
 
 
 def source_location(module: Module, location: Location | None) -> SourceLocation | None:
-    """The source position of a ``.loc``, with the calls through which it was inlined; None if there is none."""
+    """The source position of a ``.loc``, with the calls through which it was inlined; None if there is none.
+
+    A position in a file that no ``.file`` names is left out: it would lead nowhere.
+    """
     if location is None:
         return None
     chain = [location]
     while chain[-1].inlined_at is not None:
         chain.append(chain[-1].inlined_at)
-    chain = [l for l in chain if l.line > 0]  # line 0 is code without a source line
-    if not chain:
+    named = [
+        (module.files.get(l.file), l) for l in chain if l.line > 0
+    ]  # line 0 is code without a source line
+    known = [SourceLocation(file, l.line, l.column) for file, l in named if file is not None]
+    if not known:
         return None
-    first, *rest = [
-        SourceLocation(module.files.get(l.file, f"file {l.file}"), l.line, l.column) for l in chain
-    ]
+    first, *rest = known
     return SourceLocation(first.file, first.line, first.column, tuple(rest))
 
 

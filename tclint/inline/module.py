@@ -54,7 +54,7 @@ def check(
     selected = selected or Selected()
     python = source.path.lower().endswith(PYTHON)
     if not (_PTX if python else _ASM).search(source.data):
-        return FileReport(path=source.path, source=source, asm=AsmCount())
+        return FileReport(path=source.path, source=source, asm=AsmCount(cpp=int(not python)))
     found, comments = _found(source.data, python)
     fragments = [asm for asm in found if asm.dialect != "module" and is_ptx(asm)]
     whole = [asm for asm in found if asm.dialect == "module"]
@@ -67,7 +67,7 @@ def check(
     assert report.asm is not None
     complete = not report.problems and not report.asm.unknown
     findings = apply(source, found, comments, report.findings, asked, complete=complete)
-    return replace(report, findings=findings)
+    return replace(report, findings=findings, asm=replace(report.asm, cpp=int(not python)))
 
 
 def _asked(selected: Selected, arch: str | None) -> Selected:

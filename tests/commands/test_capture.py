@@ -57,7 +57,7 @@ def test_a_limit_has_units(invoke: Any, text: str, count: int) -> None:
     assert invoke("--limit", text, "--", "x")[3][2].limit == count
 
 
-def test_a_limit_that_is_no_number_is_refused(invoke: Any) -> None:
+def test_a_limit_that_is_not_a_number_is_refused(invoke: Any) -> None:
     assert (
         "'many' is not a number of bytes such as 4096, 512M or 2GiB"
         in invoke("--limit", "many", "--", "x")[2]

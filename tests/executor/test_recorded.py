@@ -228,7 +228,7 @@ def test_a_tensor_map_that_cannot_be_executed_is_named(tmp_path: Path) -> None:
         read(tiles(tmp_path, mode="im2col-wide"))
 
 
-def test_the_address_of_a_parameter_is_no_generic_address(tmp_path: Path) -> None:
+def test_the_address_of_a_parameter_is_not_a_generic_address(tmp_path: Path) -> None:
     code, output = invoke(str(tiles(tmp_path, TILES.replace("    cvta.param.u64 %rd0, %rd0;", ""))))
     assert (code, "not a generic address, cvta.param is missing" in output) == (2, True)
 

@@ -254,6 +254,25 @@ def test_rules_are_found_by_id_and_name(monkeypatch: pytest.MonkeyPatch) -> None
     assert str(caught.value) == "unknown rule zzz"
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("WG1", "WG001"),
+        ("wg-12", "WG012"),
+        ("wg001", "WG001"),
+        ("Wgmma Fence", "wgmma-fence"),
+        ("wgmma-unw", "wgmma-unwaited-read"),
+        ("wgmma-fnce", "wgmma-fence"),
+        ("WG" + "0" * 5000 + "1", "WG001"),
+        ("zzz", ""),
+        ("", ""),
+    ],
+)
+def test_what_a_misspelt_word_stands_for(text: str, meant: str) -> None:
+    words = ["WG001", "WG010", "WG011", "WG012", "WG013", "wgmma-unwaited-read", "wgmma-fence", "fence"]
+    assert rules.closest(text, words) == meant
+
+
 def test_without_pages_nothing_looks_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "data", lambda name: tmp_path / name)
     with pytest.raises(RuleError, match="incomplete installation of tclint"):

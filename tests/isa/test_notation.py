@@ -158,7 +158,7 @@ def test_layouts_and_state_spaces_keep_their_order() -> None:
         ("ldmatrix.b8x16.sync.aligned.m16n16.x1.b6x16_p32.trans.shared::cta", True),
     ],
 )
-def test_what_is_not_a_type_of_an_operand_moves_and_pairs_of_one_kind_keep_their_order(
+def test_the_size_of_a_tensor_map_moves_and_pairs_of_one_kind_keep_their_order(
     opcode: str, known: bool
 ) -> None:
     assert bool(table().candidates(opcode)) == known

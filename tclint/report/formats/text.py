@@ -43,7 +43,7 @@ from tclint.report.formats._details import (
 )
 from tclint.report.formats._style import BLUE, BOLD, CYAN, RED, YELLOW, Style, file_url, printable, shortened
 from tclint.report.locate import Target
-from tclint.report.summary import Context, count, tally
+from tclint.report.summary import Context, closing, count
 from tclint.syntax.source import Source
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
         blocks.append("".join(f"{error}: {printable(unmet_words(one))}\n" for one in context.summary.unmet))
     if context.summary.gone:
         blocks.append("\n".join(_gone(context.summary.gone)) + "\n")
-    return "\n".join([*blocks, Style(context.color)(BOLD, tally(context.summary)) + "\n"])
+    blocks += [Style(context.color)(BOLD, line) + "\n" for line in closing(context)]
+    return "\n".join(blocks)
 
 
 class _Frames:
