@@ -7,13 +7,17 @@ of a function that would take too long are those of its earlier state, and that 
 third one is how long an analysis continues, at most, after another edit has made it useless. Seconds are those of one
 core (``process_time``), so that other work on the machine does not count. ``--exact`` compares each complete result
 with that of a fresh run.
+
+``--typing`` measures completion, signature help and inlay hints instead: each of three statements is begun at places that
+a seed decides, and the hints of a screen of 60 lines are asked for.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 from random import Random
@@ -26,10 +30,13 @@ from lsprotocol import types
 from benchmarks.edits import edits
 from tclint.config.config import Config
 from tclint.findings.finding import FileReport
+from tclint.findings.spans import Span
 from tclint.linting.check import check_source
+from tclint.lsp.completion import complete, signatures
 from tclint.lsp.configuration import Configuration
 from tclint.lsp.diagnostics import diagnostics
 from tclint.lsp.document import Document
+from tclint.lsp.hints import hints
 from tclint.lsp.text import Text
 from tclint.report.summary import present
 from tclint.syntax import TextChange
@@ -111,14 +118,67 @@ def row(kind: str, found: Sequence[Times]) -> str:
     return " | ".join(columns) + f" | {within:5.0%} {same:5.0%}"
 
 
+_TYPED = (b"cp.async.bulk.", b"add.u32 %r1, %r", b"wgm")
+"""What is typed at the begin of a line."""
+_SCREEN = 60
+"""The lines of a screen."""
+
+
+def typing(path: Path, random: Random, number: int) -> dict[str, list[float]]:
+    """The seconds that each kind of request takes in a kernel."""
+    text, config = Text(path.read_bytes()), Config()
+    document = Document(path.absolute().as_uri(), str(path), text, 0)
+    _, module = document.built(text)
+    ends = [match.end() for match in re.finditer(rb";[ \t]*\n", text.data)]
+    found: dict[str, list[float]] = {}
+
+    def timed(kind: str, request: Callable[[], object]) -> None:
+        began = process_time()
+        request()
+        found.setdefault(kind, []).append(process_time() - began)
+
+    for turn in range(number):
+        at = random.choice(ends)
+        word = _TYPED[turn % len(_TYPED)]
+        typed, cursor = Text(text.data[:at] + word + b"\n" + text.data[at:]), at + len(word)
+        timed("completion", lambda typed=typed, cursor=cursor: complete(typed, cursor))  # type: ignore[misc]
+        timed("signature help", lambda typed=typed, cursor=cursor: signatures(typed, cursor))  # type: ignore[misc]
+        line = random.randrange(max(1, text.line_count - _SCREEN))
+        screen = Span(text.line(line).start, text.line(line + _SCREEN).end)
+
+        def shown(screen: Span = screen) -> object:
+            return hints(module, text, screen, lambda function: document.model(module, function, config))
+
+        timed("hints", shown)
+    return found
+
+
+def typing_table(paths: Sequence[Path], random: Random, number: int) -> Iterator[str]:
+    """The times of requests while typing, in milliseconds."""
+    every: dict[str, list[float]] = {}
+    for path in paths:
+        for kind, seconds in typing(path, random, number).items():
+            every.setdefault(kind, []).extend(seconds)
+        gc.collect()
+    yield f"{'milliseconds':20} {'times':>6} | {'p50':>6} {'p95':>6} {'most':>6}"
+    for kind, seconds in every.items():
+        cuts = quantiles(seconds, n=100, method="inclusive") if len(seconds) > 1 else [*seconds] * 99
+        yield f"{kind:20} {len(seconds):6} | {1000 * cuts[49]:6.1f} {1000 * cuts[94]:6.1f} {1000 * max(seconds):6.1f}"
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lsp", description=__doc__.split("\n")[0])
     parser.add_argument("kernels", nargs="+", type=Path, metavar="KERNEL")
     parser.add_argument("--edits", type=int, default=100, help="of each kernel [default: 100]")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--exact", action="store_true", help="compare each complete result with a fresh run")
+    parser.add_argument("--typing", action="store_true", help="measure completion, signature help and hints")
     options = parser.parse_args(arguments)
     random = Random(options.seed)
+    if options.typing:
+        for line in typing_table(options.kernels, random, options.edits):
+            print(line, flush=True)
+        return
     by_kind: dict[str, list[Times]] = {}
     cuts = f"{'p50':>6} {'p95':>6} {'most':>6}"
     print(f"{'milliseconds':27} | {'first answer':20} | {'complete answer':20} | {'to its end':20} |")

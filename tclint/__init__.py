@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     )
     from tclint.findings.scales import Confidence, Method, Severity
     from tclint.findings.spans import Span
+    from tclint.injection.build import CaptureError
+    from tclint.injection.region import capture
     from tclint.syntax.source import Problem
 
 __all__ = [
     "BlockedWait",
+    "CaptureError",
     "Confidence",
     "Edit",
     "ExecutorError",
@@ -43,6 +46,7 @@ __all__ = [
     "Span",
     "Step",
     "__version__",
+    "capture",
     "check",
     "check_many",
     "check_paths",
@@ -52,10 +56,12 @@ _ELSEWHERE = {
     **dict.fromkeys(
         ("ExecutorError", "Report", "SettingsError", "check", "check_many", "check_paths"), "tclint.api"
     ),
+    "CaptureError": "tclint.injection.build",
     "Confidence": "tclint.findings.scales",
     "Method": "tclint.findings.scales",
     "Severity": "tclint.findings.scales",
     "Problem": "tclint.syntax.source",
+    "capture": "tclint.injection.region",
 }
 
 

@@ -57,6 +57,7 @@ class Options(TypedDict, total=False):
     per_entry_ignores: Mapping[str, Iterable[str]]
     baseline: str
     jobs: int
+    max_input: int
     cache: bool
     confirm: bool
     confirm_seconds: int
@@ -72,15 +73,23 @@ class Report:
     """The result for some inputs. ``str()`` of it is the output of ``tclint check``."""
 
     files: tuple[FileReport, ...]
-    """A report for each module, with the findings that are shown and those that a comment suppresses."""
+    """A report for each module, with the findings that are shown and those that a comment suppresses.
+
+    A module with a finding that was merged into one of another kernel has it too, with ``duplicate_of`` set.
+    """
     summary: Summary
     """The counts, including those of hidden findings."""
     config: Config
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The findings that are shown, ordered by file and line."""
-        return tuple(f for report in self.files for f in report.findings if f.suppressed is None)
+        """The findings that are shown, each defect once, ordered by file and line."""
+        return tuple(
+            finding
+            for report in self.files
+            for finding in report.findings
+            if finding.suppressed is None and finding.duplicate_of is None
+        )
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -136,7 +145,6 @@ class Report:
             width=width,
             locate=Locator.of(locate, self.files),
             fail_on=self.config.failing,
-            rules=self.config.rules,
             baseline=self.config.baseline is not None,
         )
         return renderer(output_format)(self.files, context)
@@ -190,7 +198,7 @@ def check_many(
     """
     settings = configured(config, {"cache": False, **options})
     paths: list[str] = []
-    return _report(_many(inputs, settings, paths), settings, paths, executor)
+    return report_on(_many(inputs, settings, paths), settings, paths, executor)
 
 
 def _many(
@@ -206,7 +214,7 @@ def _many(
             yield _text(*one)
         else:
             paths.append(os.fspath(one))
-            yield from found(paths[-1:], "<stdin>", exclusions)
+            yield from found(paths[-1:], "<stdin>", exclusions, config.max_bytes)
 
 
 def _text(name: str, text: str | bytes) -> Input:
@@ -225,8 +233,8 @@ def lint(source: Source | str | bytes | os.PathLike[str], config: Config, name: 
     if isinstance(source, os.PathLike) or (isinstance(source, str) and "\n" not in source):
         return lint_paths([source], config)
     if isinstance(source, Source):
-        return _report([(source.path, source)], config)
-    return _report([_text(name, source)], config)
+        return report_on([(source.path, source)], config)
+    return report_on([_text(name, source)], config)
 
 
 def lint_paths(paths: Iterable[str | os.PathLike[str]], config: Config) -> Report:
@@ -235,7 +243,7 @@ def lint_paths(paths: Iterable[str | os.PathLike[str]], config: Config) -> Repor
 
     exclusions = Exclusions(config)
     names = [os.fspath(path) for path in paths]
-    report = _report(inputs(names, "<stdin>", exclusions), config, names)
+    report = report_on(inputs(names, "<stdin>", exclusions, config.max_bytes), config, names)
     return replace(report, summary=replace(report.summary, excluded=len(exclusions.paths)))
 
 
@@ -261,7 +269,7 @@ def _as_in_a_file(value: object) -> object:
     return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
 
 
-def _report(
+def report_on(
     inputs: Iterable[Input], config: Config, paths: Iterable[str] = (), executor: Executor | None = None
 ) -> Report:
     known = baseline.of(config.baseline)

@@ -77,6 +77,44 @@ def test_mutable_class_with_equality_is_not_hashable() -> None:
         hash(Cell())
 
 
+def test_initialiser_needs_no_class_of_the_standard_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass(frozen=True, slots=True)
+    class Fresh:
+        x: int
+        names: list[str] = field(default_factory=list)
+        self_made: int = 3
+
+    @dataclass
+    class Summed:
+        x: int = field(default=2)
+
+        def __post_init__(self) -> None:
+            self.x += 1
+
+    monkeypatch.setattr(dataclasses, "dataclass", None)
+    one = Fresh(1, self_made=4)
+    assert (one.x, one.names, one.self_made) == (1, [], 4)
+    assert Fresh(1).names is not one.names
+    assert Fresh(1, ["a"]).names == ["a"]
+    assert Summed().x == 3
+
+
+def test_definition_with_an_error_is_refused_as_by_the_standard_library() -> None:
+    @dataclass
+    class Shared:
+        values: list[int] = []  # noqa: RUF012
+
+    @dataclass
+    class Unordered:
+        x: int = 1
+        y: int  # type: ignore[misc]
+
+    with pytest.raises(ValueError, match="mutable default"):
+        Shared()
+    with pytest.raises(TypeError, match="non-default argument"):
+        Unordered(1)  # type: ignore[call-arg]
+
+
 def test_frozen_instance_refuses_assignment_before_any_other_use() -> None:
     @dataclass(frozen=True, slots=True)
     class Fresh:

@@ -120,9 +120,7 @@ _FORMATS = formats()
 
 def _shown(report: FileReport) -> tuple[Sequence[FileReport], Context]:
     shown, summary = fold(*present([report], Selected(min_confidence=Confidence.LOW)))
-    # Not the pages of all rules in each report: they take longer to write than the kernel to lint.
-    rules = frozenset(finding.rule.id for finding in report.findings)
-    return shown, Context(summary, color=True, links=True, locate=_LOCATOR, rules=rules)
+    return shown, Context(summary, color=True, links=True, locate=_LOCATOR)
 
 
 def _json(text: str) -> None:

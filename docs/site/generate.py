@@ -24,8 +24,8 @@ from tclint.isa.table import Form, read_toml, table
 ROOT = Path(__file__).resolve().parent.parent.parent
 MANUAL = "https://docs.nvidia.com/cuda/parallel-thread-execution/"
 
-_GUIDE = ("how-it-decides", "inputs", "configuration", "output", "ci")
-_DEVELOPMENT = ("architecture", "isa-notes", "catalogue")
+_GUIDE = ("how-it-decides", "assumptions", "inputs", "configuration", "output", "ci")
+_DEVELOPMENT = ("architecture", "isa-notes")
 _MEASURED = ("results", "real-kernels")
 _PAGES = {
     "README.md": "index.md",

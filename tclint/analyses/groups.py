@@ -17,13 +17,13 @@ from tclint.dataflow.solver import Analysis
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Immediate, Instruction, Vector, registers
 
-__all__ = ["OPEN", "OVERDUE", "Depth", "Groups", "Waited", "WgmmaGroups", "results_of"]
+__all__ = ["MAX_DEPTH", "OPEN", "OVERDUE", "Depth", "Groups", "Waited", "WgmmaGroups", "results_of"]
 
 OPEN = -1
 """Issued, not committed."""
 OVERDUE = -2
 """Issued, not committed, and a wait has followed."""
-_MAX_DEPTH = 63
+MAX_DEPTH = 63
 """The largest number of groups that hardware leaves pending: ptxas waits for it instead of a larger one, and keeps these
 bits of a negative one."""
 
@@ -115,7 +115,7 @@ class Groups(Analysis[GroupsState]):
         """The N of a wait; 0 for a wait without one."""
         operand = instruction.role("depth")
         number = operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else 0
-        return min(number, _MAX_DEPTH) if number >= 0 else number & _MAX_DEPTH
+        return min(number, MAX_DEPTH) if number >= 0 else number & MAX_DEPTH
 
     def _older(self, age: int) -> int:
         """The age after a commit; ages saturate at ``deepest``, which every wait completes."""

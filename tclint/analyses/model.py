@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tclint._dataclass import dataclass
 from tclint.dataflow import (
@@ -38,6 +38,9 @@ from tclint.isa.target import Version
 from tclint.values import PathCondition, PathSubstitution, Values
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access, SharedMemory
+
+if TYPE_CHECKING:
+    from tclint.recording import Recording
 
 __all__ = ["Event", "FactQuery", "KernelModel"]
 
@@ -84,7 +87,8 @@ class KernelModel:
 
     *toolkit* is the version of the CUDA toolkit whose ptxas will compile the code; None: not named. *pause* is called
     before each analysis and before each search for a path. If it raises, the model must not be used any more. *strict*
-    models assume less of values, as a proof must (:class:`~tclint.values.Values`).
+    models assume less of values, as a proof must (:class:`~tclint.values.Values`). *recorded* is the launch to replay;
+    None: replays assume some.
     """
 
     def __init__(
@@ -95,12 +99,14 @@ class KernelModel:
         pause: Callable[[], None] | None = None,
         *,
         strict: bool = False,
+        recorded: Recording | None = None,
     ) -> None:
         self.function = function
         self.module = module
         self.toolkit = toolkit
         self.pause = pause or _never_cancel
         self.strict = strict
+        self.recorded = recorded
         self._solved: dict[type, tuple[Any, Results[Any]]] = {}
         self._made: dict[Callable[[KernelModel], Any], Any] = {}
         self._first_times: dict[tuple[int, int, bool], Answer[PathSubstitution]] = {}

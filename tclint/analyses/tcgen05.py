@@ -122,6 +122,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
         self._distances: dict[tuple[int, int], set[int]] = {}
         """Distance between two addresses, and threads -> its values in these threads; none if unknown."""
         self._ranges: dict[tuple[int, str], ColumnRange | None] = {}
+        self._widths: dict[tuple[int, str], int | None] = {}
         self._order = model.fact(HappensBefore)
         self._barriers = self._order.points.barrier_sites(Scope.WARPS)
         self._completions: dict[int, frozenset[int]] = {}
@@ -367,6 +368,12 @@ class Tcgen05(FactSet[tuple[int, int]]):
 
     def exact_width(self, site: int, role: str) -> int | None:
         """The number of columns that *role* covers; None if unknown."""
+        key = (site, role)
+        if key not in self._widths:
+            self._widths[key] = self._exact_width(site, role)
+        return self._widths[key]
+
+    def _exact_width(self, site: int, role: str) -> int | None:
         instruction, values = self.model.instruction(site), self.model.values
         match, idesc = instruction.match, self.model.value(site, "idesc")
         if match is not None and idesc is not None:

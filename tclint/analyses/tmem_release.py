@@ -41,7 +41,8 @@ class TmemRelease:
             *sorted(self.tmem.operations | self.tmem.loads | self.tmem.stores),
             *model.sites("tmem-dealloc"),
         ]
-        self._conflicting: dict[tuple[int, int], bool] = {}
+        self._conflicting: dict[int, dict[int, int]] = {}
+        self._ahead_of: dict[tuple[int, int, bool, frozenset[int]], frozenset[int]] = {}
         self._own: dict[tuple[int, int, bool], dict[int, frozenset[int]]] = {}
         self._elsewhere: dict[tuple[int, int, bool], dict[int, int]] = {}
         self._first_waits: dict[int, frozenset[int]] = {}
@@ -79,16 +80,14 @@ class TmemRelease:
     def _started(self, site: int, signal: int, outstanding: dict[int, frozenset[int]]) -> int | None:
         may, model = self.order.may, self.model
         early = self._waits({signal}, site, True)
-        users = (
-            {u: t for u, t in self._users_elsewhere(site).items() if self._conflict(site, u)} if early else {}
-        )
+        users = self._conflicting_users(site) if early else {}
         if not users:
             return None
         own, direct = self._own_signals(site), self._waits({signal}, site, False)
         after = model.reached_from((signal,), own, (site,))
         done = [i for i in own if i in after and site not in outstanding[i]]
         complete = frozenset[int]().union(*(own[i] for i in done)) - direct
-        in_turn = complete - self._ahead(direct, own)
+        in_turn = complete - self._ahead(direct, site)
         complete |= self._waits(done, site, True) - early
         by_threads: dict[tuple[int, frozenset[int]], list[int]] = {}
         for wait in sorted(early):
@@ -178,15 +177,19 @@ class TmemRelease:
             }
         return self._own[key]
 
-    def _ahead(self, direct: frozenset[int], own: dict[int, frozenset[int]]) -> frozenset[int]:
-        """The waits that a thread may signal before its first signal for one of the waits *direct*.
+    def _ahead(self, direct: frozenset[int], site: int) -> frozenset[int]:
+        """The waits that a thread that executes *site* may signal before its first signal for one of the waits *direct*.
 
         Threads take turns: the phases of two mbarriers that one role signals in turn are waited for in turn. A wait
         that is signalled first is for what the thread did before the other signal, and orders nothing after that.
         """
-        alike = [i for i, waits in own.items() if not direct.isdisjoint(waits)]
-        first = self.model.reached_from((-1,), own.keys() - alike, alike)
-        return frozenset[int]().union(*(own[i] for i in first))
+        key = *self.model.guarded_block(site), direct
+        if key not in self._ahead_of:
+            own = self._own_signals(site)
+            alike = [i for i, waits in own.items() if not direct.isdisjoint(waits)]
+            first = self.model.reached_from((-1,), own.keys() - alike, alike)
+            self._ahead_of[key] = frozenset[int]().union(*(own[i] for i in first))
+        return self._ahead_of[key]
 
     @cached_property
     def _signals(self) -> list[int]:
@@ -210,14 +213,19 @@ class TmemRelease:
             for state in (results.before(i),)
         }
 
-    def _conflict(self, site: int, user: int) -> bool:
-        """Whether *user*, in another thread, may overwrite the columns of *site*, or access what it stores."""
-        if (site, user) not in self._conflicting:
-            multiplies = user in self.tmem.operations
-            self._conflicting[site, user] = (
-                self._in_multiplication(site, user) if multiplies else self._in_access(site, user)
-            )
-        return self._conflicting[site, user]
+    def _conflicting_users(self, site: int) -> dict[int, int]:
+        """Those of :meth:`_users_elsewhere` that may overwrite the columns of *site*, or access what it stores."""
+        if site not in self._conflicting:
+            self._conflicting[site] = {
+                user: threads
+                for user, threads in self._users_elsewhere(site).items()
+                if (
+                    self._in_multiplication(site, user)
+                    if user in self.tmem.operations
+                    else self._in_access(site, user)
+                )
+            }
+        return self._conflicting[site]
 
     def _in_multiplication(self, site: int, user: int) -> bool:
         """Whether the MMA, copy or shift *user* conflicts with *site*."""

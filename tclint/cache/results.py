@@ -34,7 +34,7 @@ SIZE = "TCLINT_CACHE_SIZE"
 OFF = "TCLINT_NO_CACHE"
 """The environment variable that turns the cache off."""
 
-NEUTRAL = frozenset("fail_on exit_zero exclude force_exclude include baseline jobs cache".split())
+NEUTRAL = frozenset("fail_on exit_zero exclude force_exclude include baseline jobs cache max_input".split())
 """The settings that decide which inputs there are, or what becomes of their reports, but nothing in a report."""
 _EXECUTING = frozenset("confirm confirm_seconds execute execute_steps launch".split())
 """The settings of runs that execute kernels."""
@@ -82,7 +82,8 @@ class Results:
     def key(self, source: Source, config: Config, *, proven: bool = True) -> str:
         """The key of the report on *source*. *proven*: whether its fixes have been verified."""
         python = source.path.lower().endswith(PYTHON)
-        language = "python" if python else "c++" if is_host(source.path) else "ptx"
+        host = is_host(source.path, source.member)
+        language = "ptx" if not host else "python" if python else "c++"
         off = config.selected.ignored(source.path, "")
         settings = _settings(config)
         kind = "proven" if proven else "raw"

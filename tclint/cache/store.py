@@ -23,10 +23,10 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._read import read_file
 from tclint.cache.hashing import BYTES, digest_bytes
 
 __all__ = ["DEFAULT_LIMIT", "Content", "Lookups", "Store", "default_folder"]
@@ -47,6 +47,8 @@ _TAGGED = (
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# This folder is a cache of tclint, which programs that make backups may leave out.\n"
 )
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+"""Neither waits for the reader of a FIFO nor writes where a link in a hostile folder points."""
 _HEX = frozenset("0123456789abcdef")
 _ABANDONED_SECONDS = 3600
 """The age at which the file of a writer that was killed is removed."""
@@ -92,8 +94,7 @@ class Store:
         """The content of an entry; None if there is no valid one."""
         path = self._path(key)
         try:
-            with open(path, "rb") as file:
-                found = file.read()
+            found = read_file(path, _MAX_PLAIN)
         except (OSError, ValueError):
             return None
         start = len(_HEAD) + BYTES
@@ -120,6 +121,8 @@ class Store:
         path = self._path(key)
         folder = os.path.dirname(path)
         try:
+            if os.path.islink(folder):  # else what is evicted would be files of another folder
+                return f"{folder}: it is a link"
             try:
                 _replace(path, entry)
             except FileNotFoundError:
@@ -173,7 +176,7 @@ class Store:
             return
         path = os.path.join(self.folder, _LOOKUPS)
         with suppress(OSError):
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            descriptor = os.open(path, _APPEND, 0o600)
             try:
                 os.write(descriptor, b"%d %d\n" % (hits, misses))
                 size = os.fstat(descriptor).st_size
@@ -186,7 +189,7 @@ class Store:
         """How often something was looked up."""
         hits = misses = 0
         with suppress(OSError):
-            for line in Path(self.folder, _LOOKUPS).read_bytes().splitlines():
+            for line in read_file(os.path.join(self.folder, _LOOKUPS), 2 * _MAX_LOOKUPS).splitlines():
                 numbers = line.split()
                 if len(numbers) == 2 and all(number.isdigit() and len(number) < 16 for number in numbers):
                     hits, misses = hits + int(numbers[0]), misses + int(numbers[1])

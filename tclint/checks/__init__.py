@@ -20,7 +20,7 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar
 from tclint._data import modules
 from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
-from tclint.checks._needs import contents, needed
+from tclint.checks._needs import contents, idle, needed
 from tclint.findings.edits import Repair
 from tclint.findings.finding import Confirmation
 from tclint.findings.moved import former, subject
@@ -105,6 +105,8 @@ class Hit:
     """The parties of a deadlock, in the order of the cycle."""
     confirmation: Confirmation | None = None
     """The execution that observed it, if that is how it was found; no check assigns this."""
+    provided: Repair | None = None
+    """An edit after which the classes that it names must be proved for the hit to be reported; the edit is not offered."""
     missing_before: bool = False
     """What is missing is missing before ``site``, so hits before ``site`` are not consequences of this one."""
 
@@ -292,14 +294,20 @@ def _discover() -> None:
 
 
 @lru_cache(maxsize=64)
-def _imported(found: frozenset[str]) -> frozenset[str]:
-    """The modules whose checks may find something in what contains *found*; these are imported."""
-    return frozenset(_import(name) for name in _modules() if needed(name, found))
+def _imported(found: frozenset[str], idle: frozenset[str]) -> frozenset[str]:
+    """The modules whose checks may find something in what contains *found*, but for those that are *idle*; these are
+    imported."""
+    return frozenset(_import(name) for name in _modules() if name not in idle and needed(name, found))
 
 
-def kernel_checks(uses: Iterable[Use] | None = None) -> list[Check[KernelCheck]]:
-    """Every check over kernels, or only those that may find something in a function with these *uses*."""
-    return _chosen(_kernel, uses)
+def kernel_checks(
+    uses: Iterable[Use] | None = None, on: frozenset[str] | None = None
+) -> list[Check[KernelCheck]]:
+    """Every check over kernels, or only those that may find something in a function with these *uses*.
+
+    Checks of rules that are off by default are left out if none of their rules is *on*; None: all rules are.
+    """
+    return _chosen(_kernel, uses, on)
 
 
 def module_checks(uses: Iterable[Use] | None = None) -> list[Check[ModuleCheck]]:
@@ -307,13 +315,15 @@ def module_checks(uses: Iterable[Use] | None = None) -> list[Check[ModuleCheck]]
     return _chosen(_module, uses)
 
 
-def _chosen(checks: list[Check[F]], uses: Iterable[Use] | None) -> list[Check[F]]:
+def _chosen(
+    checks: list[Check[F]], uses: Iterable[Use] | None, on: frozenset[str] | None = None
+) -> list[Check[F]]:
     """Those of *checks* that these *uses* need, once their modules are imported; all if *uses* is None."""
     if uses is None:
         _discover()
         return list(checks)
     found = contents(uses)
-    imported = _imported(found)
+    imported = _imported(found, frozenset() if on is None else idle(on))
     return [
         check
         for check in checks

@@ -7,12 +7,12 @@ what the modules need. A single check of a module may need more (``needs`` of :f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from tclint.ir.nodes import Use
 from tclint.values.shared_memory import SharedMemory
 
-__all__ = ["NEEDS", "SHARED", "contents", "needed"]
+__all__ = ["NEEDS", "OPTIONAL", "SHARED", "contents", "idle", "needed"]
 
 SHARED = "shared memory"
 """Contained in a function with an instruction that may access shared memory."""
@@ -39,25 +39,31 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "bulk_loads": _COPIES,
     "bulk_operands": (*_COPIES, "mbarrier", "tcgen05"),
     "bulk_signals": _COPIES,
+    "busy_polls": ("mbarrier",),
     "clc": ("clusterlaunchcontrol",),
     "clusters": (*_COPIES, "barrier.cluster", "mapa", "tcgen05"),
     "cp_async": (*_COPIES, "cp.async", "mbarrier", "tcgen05"),
     "cta_group": ("tcgen05",),
+    "early_waits": ("griddepcontrol", "tcgen05"),
     "fabric": ("fabric",),
     "grid_control": ("griddepcontrol",),
     "lane_races": (SHARED,),
     "mbarrier": ("mbarrier",),
+    "mbarrier_lifetime": ("mbarrier.inval",),
     "mbarrier_objects": ("mbarrier",),
     "mbarrier_order": ("mbarrier",),
     "mbarrier_parity": ("mbarrier",),
     "mbarrier_phases": ("mbarrier",),
     "mbarrier_release": ("mbarrier",),
     "membermasks": ("bar.warp", "elect", "match", "redux", "shfl", "vote"),
+    "needless_fences": ("fence", "membar"),
+    "needless_waits": ("cp", "tcgen05", "wgmma"),
     "operands": ("mma", "wgmma"),
     "proxies": (*_ASYNC, "fence.tensormap::generic", "tensormap"),
     "refills": _COPIES,
     "relaxed_polls": (".relaxed",),
     "replay": ("mbarrier",),
+    "serialised_wgmma": ("wgmma",),
     "setmaxnreg": ("setmaxnreg",),
     "shared_operands": ("tcgen05", "wgmma"),
     "shared_races": (SHARED,),
@@ -81,6 +87,20 @@ NEEDS: dict[str, tuple[str, ...]] = {
 """Module -> what a function must contain one of: the first word of an opcode (``cp``), with one of its modifiers
 (``cp.bulk``), a modifier of any opcode (``.relaxed``), or :data:`SHARED`. A module that is not listed is always
 imported. The order of modifiers is free in PTX, so a second modifier cannot be stated."""
+
+OPTIONAL: dict[str, tuple[str, ...]] = {
+    "busy_polls": ("CO007",),
+    "early_waits": ("CO006", "CO009"),
+    "needless_fences": ("CO003", "CO004", "CO005"),
+    "needless_waits": ("CO001", "CO008"),
+    "serialised_wgmma": ("CO002",),
+}
+"""Module -> the rules that it decides, if all of them are off by default: a run without them does not import it."""
+
+
+def idle(on: Collection[str]) -> frozenset[str]:
+    """The modules that decide nothing in a run of the rules that are *on*."""
+    return frozenset(module for module, rules in OPTIONAL.items() if not any(rule in on for rule in rules))
 
 
 def contents(uses: Iterable[Use]) -> frozenset[str]:

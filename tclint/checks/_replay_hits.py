@@ -44,6 +44,15 @@ def conditional(hit: Hit, equal: EqualWords) -> Hit:
 
 def seen(model: KernelModel, run: ReplayRun) -> Iterator[Hit]:
     """The findings about the races of *run*, one for each rule; without races, the one about its first failure."""
+    for hit in _seen(model, run):
+        if model.recorded is not None:
+            hit = replace(
+                hit, message=f"{hit.message} (in the launch recorded in {model.recorded.path}: {run.launch})"
+            )
+        yield hit
+
+
+def _seen(model: KernelModel, run: ReplayRun) -> Iterator[Hit]:
     if run.races:
         for rule, races in grouped((_hazard(model, race), race) for race in run.races).items():
             yield _raced(model, rule, races[0], len(races))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from tclint.checks import Hit, RuleId, grouped, module_check
+from tclint.checks import Hit, Mark, RuleId, grouped, module_check
 from tclint.checks._operand_types import OperandTypes
 from tclint.checks._wording import in_words
 from tclint.findings.edits import Repair
@@ -70,9 +70,13 @@ def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
             refusal = _RULES_OF_BUILD_ERRORS.get(error.kind)
             if refusal is not None:
                 span = (function.start + error.start, function.start + error.end)
-                yield refusal.hit(
-                    function=function, span=span, message=error.message, fixes=_declared(function, error)
+                uses = (
+                    [Mark(site, "used") for site in error.sites] if 1 < len(error.sites) <= _MOST_USES else []
                 )
+                yield refusal.hit(
+                    function=function, span=span, message=error.message, steps=tuple(uses),
+                    count=1 if uses else max(len(error.sites), 1), fixes=_declared(function, error),
+                )  # fmt: skip
 
 
 def _declared(function: Function, error: BuildError) -> tuple[Repair, ...]:
@@ -113,6 +117,8 @@ def unknown(module: Module, toolkit: Version | None) -> Iterator[Hit]:
         yield PX008.hit(function=function, span=span, count=len(stated), message=message)
 
 
+_MOST_USES = 5
+"""Uses of an undeclared name up to which all are shown; beyond that, the first is, and they are counted."""
 _MOST_NAMES = 5
 """Names of unknown instructions and directives that a message lists."""
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
-from dataclasses import field
 from functools import cached_property, reduce
 from itertools import islice
 from math import prod
 from operator import or_
 
-from tclint._dataclass import dataclass
 from tclint.analyses import role_paths
 from tclint.analyses.execution import executing
 from tclint.analyses.happens_before import HappensBefore, Scope
@@ -27,6 +25,7 @@ from tclint.analyses.mbarrier_addresses import (
 from tclint.analyses.mbarriers import first_parity
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
+from tclint.checks._mbarrier_objects import MbarrierObjects
 from tclint.checks._repairs import barrier_after, barrier_between
 from tclint.dataflow.views import ThreadContext
 from tclint.findings.edits import Repair, after
@@ -34,7 +33,7 @@ from tclint.findings.scales import Method, Severity
 from tclint.replay.interface import Faulty
 from tclint.replay.scheduler import UninitialisedMbarrier
 from tclint.replay.verdict import Replay
-from tclint.values import PathCondition
+from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access, Footprint
 
@@ -42,115 +41,14 @@ MB002 = RuleId("MB002")
 MB009 = RuleId("MB009")
 
 
-@dataclass
-class _Objects:
-    """The mbarriers of a kernel: where they are initialised, used and invalidated."""
-
-    model: KernelModel
-    _makers: dict[MbarrierLocation, frozenset[int]] = field(default_factory=dict)
-
-    @cached_property
-    def addresses(self) -> MbarrierAddresses:
-        return self.model.fact(MbarrierAddresses)
-
-    @cached_property
-    def inits(self) -> dict[int, frozenset[MbarrierLocation] | None]:
-        return {i: self.addresses.locations(i) for i in self.model.sites("mbarrier-init")}
-
-    @cached_property
-    def repeated(self) -> bool:
-        """True if more than one instruction initialises the same mbarrier."""
-        return len(self.inits) > len({place for named in self.inits.values() for place in named or ()})
-
-    @cached_property
-    def invals(self) -> dict[int, frozenset[MbarrierLocation] | None]:
-        return {i: self.addresses.locations(i) for i in self.model.sites("mbarrier-inval")}
-
-    @cached_property
-    def uses(self) -> list[int]:
-        """The reachable operations that require an initialised mbarrier, in order."""
-        cfg = self.model.cfg
-        return sorted(
-            i
-            for use in self.model.function.uses
-            if use.match is not None
-            and "mbarrier" in use.match.form.roles
-            and use.match.form.event not in ("mbarrier-init", "mbarrier-inval")
-            for i in use.sites
-            if cfg.block_of[i] in cfg.rank
-        )
-
-    @cached_property
-    def named(self) -> dict[int, frozenset[MbarrierLocation] | None]:
-        """The mbarriers that each use may name; None if unknown."""
-        return {i: self.addresses.locations(i) for i in self.uses}
-
-    def may_name(
-        self, sites: dict[int, frozenset[MbarrierLocation] | None], place: MbarrierLocation
-    ) -> list[int]:
-        """Those of *sites* that may name *place*."""
-        return [
-            i
-            for i, named in sites.items()
-            if named is None or any(same(self.model, place, other) is not False for other in named)
-        ]
-
-    def makers(self, place: MbarrierLocation) -> frozenset[int]:
-        """The inits that may have initialised the mbarrier at *place*."""
-        if place not in self._makers:
-            self._makers[place] = frozenset(self.may_name(self.inits, place))
-        return self._makers[place]
-
-    def neighbours(self, place: MbarrierLocation | None) -> list[int]:
-        """The inits, nearest to *place* in memory first: neighbouring mbarriers are usually initialised together."""
-        if place is None:
-            return sorted(self.inits)
-
-        def distance(init: int) -> tuple[int, int]:
-            near = (p.offset for p in self.inits[init] or () if p.base == place.base)
-            return min((abs(offset - place.offset) for offset in near), default=2**32), init
-
-        return sorted(self.inits, key=distance)
-
-    def addressed(self, place: MbarrierLocation | None, use: int) -> Iterator[Mark]:
-        """The step of the first instruction before *use* that computes the address of the mbarrier at *place*.
-
-        Code that initialises an mbarrier usually computes its address for that. Nothing if no register has it.
-        """
-        model = self.model
-        values = model.values
-        if place is None:
-            return
-        wanted = values.linear(values.add(place.base, values.constant(place.offset)))
-        for i, instruction in enumerate(model.function.instructions):
-            if len(instruction.writes) != 1 or instruction.event or not model.reaches(i, use):
-                continue
-            if values.linear(values.after(instruction.writes[0], i)) == wanted:
-                yield Mark(i, "computes the address of this mbarrier", object=self.words(place))
-                return
-
-    def unambiguous(
-        self, sites: dict[int, frozenset[MbarrierLocation] | None]
-    ) -> dict[MbarrierLocation, list[int]]:
-        """Those of *sites* that name exactly one mbarrier, by that mbarrier."""
-        return grouped((min(named), i) for i, named in sites.items() if named is not None and len(named) == 1)
-
-    def words(self, place: MbarrierLocation) -> str:
-        """The mbarrier at *place* in words: its variable and offset, or its offset from an unnamed base."""
-        node = self.model.values.node(place.base)
-        offset = f"{place.offset:+d}" if place.offset else ""
-        return f"[{node[1]}{offset}]" if node[0] == "symbol" else f"at offset {place.offset}"
-
-
 @check(MB002, MB009, needs="mbarrier", analyses=(MbarrierAddresses, HappensBefore, Replay))
 def objects(model: KernelModel) -> Iterator[Hit]:
     """Report operations on an mbarrier, and accesses to its memory, at the wrong time of its lifetime."""
-    known = _Objects(model)
+    known = MbarrierObjects(model)
     never = list(_uninitialised(known))
     yield from never or _too_early(known)
     yield from _twice(known)
     yield from _by_several_warps(known)
-    yield from _ended(known)
     yield from _touched(known)
     yield from _touched_by_owner(known)
     yield from _unpublished(known)
@@ -159,7 +57,7 @@ def objects(model: KernelModel) -> Iterator[Hit]:
 # ---------------------------------------------------------------- MB009
 
 
-def _uninitialised(known: _Objects) -> Iterator[Hit]:
+def _uninitialised(known: MbarrierObjects) -> Iterator[Hit]:
     """Report uses of mbarriers that nothing in the whole program initialises."""
     model = known.model
     made = list(known.inits.values())
@@ -185,7 +83,7 @@ def _uninitialised(known: _Objects) -> Iterator[Hit]:
 
 
 def _lacking(
-    known: _Objects, every: frozenset[MbarrierLocation]
+    known: MbarrierObjects, every: frozenset[MbarrierLocation]
 ) -> Iterator[tuple[MbarrierLocation | None, int]]:
     """Each used mbarrier that differs from *every* initialised one, with its use; None if none is initialised."""
     model = known.model
@@ -204,7 +102,7 @@ def _lacking(
 _EXTRACT = "a kernel without any mbarrier.init may be an extract of one that has them"
 
 
-def _rest_of_lifetime(known: _Objects) -> bool:
+def _rest_of_lifetime(known: MbarrierObjects) -> bool:
     """True if an entry contains the whole lifetime of its mbarriers except the initialisation.
 
     The mbarriers are in its own shared variables, whose contents are undefined when a CTA starts, and its threads both
@@ -240,7 +138,7 @@ _LAUNCH_DEPENDENT = ("parameter", "load", "unknown")
 """Kinds of values that the launch or the contents of memory determine."""
 
 
-def _too_early(known: _Objects) -> Iterator[Hit]:
+def _too_early(known: MbarrierObjects) -> Iterator[Hit]:
     """Report a use that a replay reaches although no thread has initialised the mbarrier, nor could have.
 
     A replay iterates the loops, so it shows which mbarrier of a ring is used when. The replayed launch need not be one
@@ -252,23 +150,31 @@ def _too_early(known: _Objects) -> Iterator[Hit]:
         return
     replay = model.fact(Replay)
     unmade = None if isinstance(replay.verdict, Faulty) else replay.uninitialised
-    place = None if unmade is None else _named_in_replay(known, unmade)
+    place = None if unmade is None else _only(known.named.get(unmade.site)) or _named_in_replay(known, unmade)
     if unmade is None or place is None:
         return
     site, makers = unmade.site, sorted(known.makers(place))
-    if any(model.reaches(i, site) or not model.reaches(site, i) for i in makers):
+    apart = [i for i in makers if _excluded(model, i, site)]
+    if any(model.reaches(i, site) or not model.reaches(site, i) for i in makers if i not in apart):
         return
-    made = makers or known.neighbours(place)
+    makers = [i for i in makers if i not in apart]
+    made = makers or apart or known.neighbours(place)
     yield MB009.hit(
         site=site,
         message=f"{model.name(site)} uses the mbarrier {known.words(place)}, which "
         + (
             "is not initialised yet: its mbarrier.init follows the use"
             if makers
-            else "is never initialised: no mbarrier.init names it"
+            else "is never initialised: "
+            + ("only other CTAs execute its mbarrier.init" if apart else "no mbarrier.init names it")
         ),
         steps=(
-            Mark(made[0], "initialised here" if makers else "initialises another mbarrier"),
+            Mark(
+                made[0],
+                "initialised here" + " in other CTAs" * (not makers)
+                if makers or apart
+                else "initialises another mbarrier",
+            ),
             *(() if makers else known.addressed(place, site)),
             Mark(site, "used before that" if makers else "reaches the mbarrier that was never initialised"),
         ),
@@ -278,7 +184,34 @@ def _too_early(known: _Objects) -> Iterator[Hit]:
     )
 
 
-def _named_in_replay(known: _Objects, unmade: UninitialisedMbarrier) -> MbarrierLocation | None:
+def _only(named: frozenset[MbarrierLocation] | None) -> MbarrierLocation | None:
+    """The one mbarrier that a use names; None if it may name others."""
+    return min(named) if named is not None and len(named) == 1 else None
+
+
+def _excluded(model: KernelModel, init: int, use: int) -> bool:
+    """Whether no CTA executes both: a branch that its threads take alike, and once, leads to one of them only."""
+    cfg, block_of = model.cfg, model.cfg.block_of
+
+    def leads(target: int, site: int) -> bool:
+        return block_of[site] == target or model.reaches(cfg.blocks[target].start, site)
+
+    for block in range(len(cfg.blocks)):
+        edges = cfg.successors[block]
+        if (
+            len(edges) < 2
+            or block in cfg.in_cycle
+            or not all(cfg.dominates(block, block_of[i]) for i in (init, use))
+        ):
+            continue
+        predicate = model.reachability.edge_predicate(edges[0])
+        alike = predicate is not None and model.values.uniformity(predicate) <= UniformityScope.CTA
+        if alike and not any(leads(edge.target, init) and leads(edge.target, use) for edge in edges):
+            return True
+    return False
+
+
+def _named_in_replay(known: MbarrierObjects, unmade: UninitialisedMbarrier) -> MbarrierLocation | None:
     """The mbarrier that a replay found uninitialised, as a symbolic address; None if that depends on the launch."""
     model, values = known.model, known.model.values
     value = model.value(unmade.site, "mbarrier")
@@ -298,7 +231,7 @@ def _named_in_replay(known: _Objects, unmade: UninitialisedMbarrier) -> Mbarrier
     return None
 
 
-def _within(known: _Objects, site: int, address: Address, offset: int) -> bool:
+def _within(known: MbarrierObjects, site: int, address: Address, offset: int) -> bool:
     """True if *address* takes the value *offset* in some iteration, whatever the trip counts."""
     values = known.model.values
     mine = known.model.shared.offsets(address.mine, known.model.views.context_of(site).threads)
@@ -327,7 +260,7 @@ def _self_contained(model: KernelModel) -> bool:
     )
 
 
-def _twice(known: _Objects) -> Iterator[Hit]:
+def _twice(known: MbarrierObjects) -> Iterator[Hit]:
     """Report mbarriers that are initialised while they are live, with one finding for each pair of blocks."""
     block_of = known.model.cfg.block_of
     pairs = (
@@ -354,7 +287,7 @@ def _twice(known: _Objects) -> Iterator[Hit]:
         )
 
 
-def _by_several_warps(known: _Objects) -> Iterator[Hit]:
+def _by_several_warps(known: MbarrierObjects) -> Iterator[Hit]:
     """Report one mbarrier that several warps initialise with the same instruction."""
     model = known.model
     for place, (site, *_) in known.unambiguous(known.inits).items():
@@ -372,7 +305,7 @@ def _by_several_warps(known: _Objects) -> Iterator[Hit]:
         )
 
 
-def _remade(known: _Objects) -> Iterator[tuple[MbarrierLocation, int, int]]:
+def _remade(known: MbarrierObjects) -> Iterator[tuple[MbarrierLocation, int, int]]:
     """Mbarriers, each with two inits, or one init twice, that a path without an mbarrier.inval connects."""
     model = known.model
     for place, sites in known.unambiguous(known.inits).items():
@@ -386,35 +319,7 @@ def _remade(known: _Objects) -> Iterator[tuple[MbarrierLocation, int, int]]:
                 break
 
 
-def _ended(known: _Objects) -> Iterator[Hit]:
-    """Report uses of an mbarrier that has been invalidated."""
-    model = known.model
-    ended_at = known.unambiguous(known.invals)
-    used = grouped(
-        (place, use) for use in (known.uses if ended_at else ()) for place in known.addresses.each(use)
-    )
-    for place, sites in ended_at.items():
-        for ended in sites:
-            to, view = used.get(place, []), model.views.context_of(ended)
-            made = known.may_name(known.inits, place)
-            if not any(model.reaches(ended, i) for i in made):
-                # It is never initialised again, so a use that follows it is wrong in any thread.
-                to = [i for i in to if not model.reaches(i, ended)]
-                view = ThreadContext(T.full(model.values.threads))
-            path = role_paths.follow(model, ended, view, to, made).witness if to else None
-            if path is None:
-                continue
-            yield MB009.hit(
-                site=path.end,
-                message=f"uses the mbarrier {known.words(place)} after it was invalidated by mbarrier.inval",
-                steps=(Mark(ended, "invalidated here"), Mark(path.end, "used here")),
-                help="invalidate it after its last use, or initialise it again",
-                about=frozenset((path.end,)),
-            )
-            break
-
-
-def _touched(known: _Objects) -> Iterator[Hit]:
+def _touched(known: MbarrierObjects) -> Iterator[Hit]:
     """Report accesses to the memory of a live mbarrier by anything but mbarrier operations."""
     model, shared = known.model, known.model.shared
     held: dict[int, dict[int, Footprint]] = defaultdict(dict)
@@ -437,7 +342,7 @@ def _touched(known: _Objects) -> Iterator[Hit]:
                 yield hit
 
 
-def _touched_by_owner(known: _Objects) -> Iterator[Hit]:
+def _touched_by_owner(known: MbarrierObjects) -> Iterator[Hit]:
     """Report accesses to a live mbarrier whose address depends on the thread, by the thread that initialised it."""
     model, shared = known.model, known.model.shared
     for made in known.inits:
@@ -477,7 +382,7 @@ def _footprint(model: KernelModel, access: Access, bases: Collection[int]) -> Fo
     )
 
 
-def _accessed_while_live(known: _Objects, made: int, access: Access) -> Hit | None:
+def _accessed_while_live(known: MbarrierObjects, made: int, access: Access) -> Hit | None:
     """The finding about an *access* that follows the init *made* with no intervening mbarrier.inval; or None."""
     model, site = known.model, access.site
     places = known.inits[made]
@@ -546,7 +451,7 @@ def _modifiers(model: KernelModel, site: int) -> Collection[str]:
     return match.modifiers if match is not None else ()
 
 
-def _unpublished(known: _Objects) -> Iterator[Hit]:
+def _unpublished(known: MbarrierObjects) -> Iterator[Hit]:
     """Report uses of an mbarrier by threads that nothing orders after its initialisation by another thread."""
     model = known.model
     publication = _Publication(model)
@@ -606,7 +511,7 @@ def _unpublished(known: _Objects) -> Iterator[Hit]:
                 break
 
 
-def _made(known: _Objects, use: int) -> frozenset[int]:
+def _made(known: MbarrierObjects, use: int) -> frozenset[int]:
     """The inits that may have initialised the mbarrier of *use*; all of them if the mbarrier is unknown.
 
     Those that are mutually exclusive with *use* by a CTA-uniform condition are omitted, if others remain.
@@ -661,7 +566,7 @@ def _elected(model: KernelModel, view: ThreadContext) -> list[int]:
 
 
 def _published(
-    known: _Objects, publication: _Publication, init: int, use: int, far: bool
+    known: MbarrierObjects, publication: _Publication, init: int, use: int, far: bool
 ) -> tuple[Repair, ...]:
     """The fix: a fence after the last init before a relaxed arrival, or a CTA barrier where all threads pass."""
     model = known.model
@@ -677,7 +582,7 @@ def _published(
     return barrier_after(model, inits, use) if init in inits else barrier_between(model, init, use)
 
 
-def _early(known: _Objects, publication: _Publication, init: int, use: int, threads: int) -> Hit:
+def _early(known: MbarrierObjects, publication: _Publication, init: int, use: int, threads: int) -> Hit:
     model = known.model
     maker, far = model.describe_threads(model.views.context_of(init).threads), _elsewhere(model, use)
     unordered = sorted(set(publication.unordered(init).values()))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from itertools import islice
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tclint.analyses.bulk_rings import WIDEST, room, rows
@@ -31,7 +31,7 @@ from tclint.analyses.mbarriers import (
     transaction_unit,
 )
 from tclint.analyses.model import KernelModel
-from tclint.checks import Hit, Mark, RuleId, check
+from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._wording import times
 from tclint.findings.edits import Repair, operand
 from tclint.findings.scales import Confidence, Severity
@@ -100,19 +100,27 @@ def _implies_operands(node: tuple[Any, ...], truth: bool) -> bool:
 
 @check(MB006, MB008, needs="mbarrier", analyses=(Mbarriers,))
 def arrivals(model: KernelModel) -> Iterator[Hit]:
-    """Report phases whose number of arrivals differs from the count of the mbarrier."""
+    """Report phases whose number of arrivals differs from the count of the mbarrier.
+
+    One hit stands for the mbarriers of all warps that execute the same instructions.
+    """
     mbarriers = model.fact(Mbarriers)
     if not model.function.entry or not mbarriers.sites.get("mbarrier-init"):
         return
-    for ring in mbarriers.rings:
-        if not ring.uses.get("mbarrier-wait") or _reinitialised(model, ring):
-            continue
-        uneven = _uneven(mbarriers, ring)
-        if uneven is not None:
-            yield uneven
-            continue
-        found = (_miscounted(model, mbarriers, ring, stage) for stage in ring.stages)
-        yield from islice((hit for hit in found if hit is not None), 1)
+    hits = (hit for ring in mbarriers.rings if (hit := _counted_wrongly(model, mbarriers, ring)) is not None)
+    for alike in grouped(((hit.site, hit.message, hit.about), hit) for hit in hits).values():
+        yield replace(alike[0], count=len(alike)) if len(alike) > 1 else alike[0]
+
+
+def _counted_wrongly(model: KernelModel, mbarriers: Mbarriers, ring: Ring) -> Hit | None:
+    """The first finding about the arrivals at a ring; None if there is none."""
+    if not ring.uses.get("mbarrier-wait") or _reinitialised(model, ring):
+        return None
+    uneven = _uneven(mbarriers, ring)
+    if uneven is not None:
+        return uneven
+    found = (_miscounted(model, mbarriers, ring, stage) for stage in ring.stages)
+    return next((hit for hit in found if hit is not None), None)
 
 
 def _reinitialised(model: KernelModel, ring: Ring) -> bool:

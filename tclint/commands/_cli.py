@@ -40,10 +40,10 @@ class _Commands(click.Group):
 
 
 def _suggestion(name: str) -> str:
-    from difflib import get_close_matches
+    from tclint.findings.rules import closest
 
-    near = get_close_matches(name, commands.names(), n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    near = closest(name, commands.names())
+    return f" Did you mean {near!r}?" if near else ""
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -28,11 +28,11 @@ class Choice(click.Choice[str]):
         super().__init__(choices, case_sensitive=False)
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
-        from difflib import get_close_matches
+        from tclint.findings.rules import closest
 
-        near = get_close_matches(str(value).lower(), self.choices, n=1)
+        near = closest(str(value), self.choices)
         message = super().get_invalid_choice_message(value, ctx)
-        return f"{message} Did you mean {near[0]!r}?" if near else message
+        return f"{message} Did you mean {near!r}?" if near else message
 
 
 def complete_rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -116,13 +116,14 @@ def width() -> int:
     return get_terminal_size((_TEXT_WIDTH, 24)).columns
 
 
-def write(text: str, stream: TextIO | None = None) -> None:
+def write(text: str | bytes, stream: TextIO | None = None) -> None:
     """Writes *text* to *stream*, by default standard output.
 
     If the reader of a pipe has gone away, the command ends without a message, but with the exit code of a failure.
     """
     stream = stream or sys.stdout
-    data = memoryview(text.encode(stream.encoding or "utf-8", "replace"))
+    encoded = text.encode(stream.encoding or "utf-8", "replace") if isinstance(text, str) else text
+    data = memoryview(encoded)
     try:
         # Without buffering (PYTHONUNBUFFERED), a pipe or a full disk may accept only a part of the data.
         while data:

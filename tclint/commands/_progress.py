@@ -21,21 +21,25 @@ _MAX_WIDTH = 78
 
 
 def shown_on(stream: TextIO, items: Iterable[Checked], total: int) -> Iterator[Checked]:
-    """*items*, while a line on *stream* shows how many of *total* files are checked. The line is removed at the end.
+    """*items*, while a line on *stream* shows how many of *total* files are checked, and how long the others will take.
+
+    The line is removed at the end.
 
     Items with the same path, the modules of a container, must be adjacent and count as one file.
     """
     if not stream.isatty() or os.environ.get("TERM") == "dumb":
         yield from items
         return
-    due = monotonic() + _DELAY_SECONDS
+    began = monotonic()
+    due = began + _DELAY_SECONDS
     visible = False
     number, path = 0, None
     try:
         for item in items:
             number, path = number + (item.report.path != path), item.report.path
             if monotonic() >= due:
-                text = printable(f"tclint: {number}/{total} files, {path}")
+                left = _left(monotonic() - began, number, total)
+                text = printable(f"tclint: {number}/{total} files{left}, {path}")
                 width = min(_MAX_WIDTH, _columns(stream) - 1)
                 stream.write(_CLEAR + (text if len(text) <= width else text[: width - 1] + "…"))
                 stream.flush()
@@ -45,6 +49,14 @@ def shown_on(stream: TextIO, items: Iterable[Checked], total: int) -> Iterator[C
         if visible:
             stream.write(_CLEAR)
             stream.flush()
+
+
+def _left(took: float, number: int, total: int) -> str:
+    """How long the files that are left will take, if each takes as long as one did so far; "" below a second."""
+    minutes, seconds = divmod(round(took / number * (total - number)), 60)
+    if minutes or seconds:
+        return f", about {f'{minutes} min' if minutes else f'{seconds} s'} left"
+    return ""
 
 
 def _columns(stream: TextIO) -> int:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 
 from tclint._dataclass import dataclass
+from tclint._json import to_json
 from tclint.executor.assume import Parameters
 from tclint.executor.errors import Unsupported
-from tclint.executor.launch import LaunchError, LaunchFile, beside, read, triton_beside
-from tclint.executor.results import differences
+from tclint.executor.launch import LaunchError, LaunchFile, beside, triton_beside
+from tclint.executor.recorded import read
+from tclint.executor.results import differences, made_maps
 from tclint.executor.run import Execution, execute_assumed, execute_file, line_of, prepared
 from tclint.executor.schedule import schedule
 from tclint.executor.trace import Trace
 from tclint.executor.unwritten import Outcome, observe_unwritten
-from tclint.ir.nodes import Module
+from tclint.ir.nodes import Memory, Module, Symbol
+from tclint.recording import Recording, RecordingError, read_recording
 from tclint.syntax.source import Source
 
-__all__ = ["Invocation", "Options", "RunError", "render_json", "render_text", "run"]
+__all__ = ["Invocation", "Options", "RunError", "render_json", "render_text", "run", "source_of"]
 
 
 class RunError(Exception):
@@ -38,6 +40,10 @@ class Options:
     number: int = 0
     """The run number, which seeds the random contents of buffers."""
     trace: Path | None = None
+    tolerance: float | None = None
+    """The largest difference from a result; None for that of the launch file."""
+    type: str = ""
+    """The type of the elements as which the results of a recorded launch are compared; empty for bytes."""
 
 
 @dataclass
@@ -52,6 +58,8 @@ class Invocation:
     """What differs from the results that the launch file expects, a message for each buffer and schedule."""
     unevaluated: tuple[str, ...] = ()
     """Buffers whose expected contents are an expression, which is not evaluated."""
+    notes: list[str] = field(default_factory=list)
+    """What is known of a recorded launch besides differences."""
 
     @property
     def code(self) -> int:
@@ -82,7 +90,7 @@ def run(source: Source, options: Options) -> Invocation:
         trace = Trace() if options.trace else None
         for name in names:
             if path is not None:
-                _given(result, module, read(path), name, options, trace)
+                _given(result, module, _read(path, options), name, options, trace)
             else:
                 _assumed(result, module, name, options, trace)
         if trace is not None and options.trace is not None:
@@ -92,6 +100,32 @@ def run(source: Source, options: Options) -> Invocation:
     except OSError as error:
         raise RunError(f"{error.filename}: {error.strerror}") from None
     return result
+
+
+def _read(path: Path, options: Options) -> LaunchFile:
+    """The launch file with the options of the command. Raises LaunchError, RunError."""
+    file = read(path)
+    if options.type and file.recorded is None:
+        raise RunError("--type needs a recorded launch")
+    if options.tolerance is None:
+        return replace(file, element_type=options.type)
+    if file.recorded is not None and not options.type:
+        raise RunError("--tolerance needs --type, the type of the values in a recorded launch")
+    return replace(file, element_type=options.type, tolerance=options.tolerance)
+
+
+def source_of(path: str) -> tuple[str, Path | None]:
+    """The PTX to execute, and the launch, if *path* is the folder of a recorded launch. Raises :class:`RunError`."""
+    folder = Path(path)
+    if not folder.is_dir():
+        return path, None
+    try:
+        found = read_recording(folder)
+    except RecordingError as error:
+        raise RunError(str(error)) from None
+    if found.ptx is None:
+        raise RunError(f"{path}: contains no PTX of {found.kernel}: tclint run KERNEL.ptx --launch {path}")
+    return str(found.ptx), folder
 
 
 def _given(
@@ -109,9 +143,43 @@ def _given(
     observe_unwritten((executions, arrays), lambda fill: execute(fill, Trace() if trace else None))
     result.executions += executions
     file.write(arrays)
+    if file.recorded is not None:
+        result.notes += [text for text in _limits(file.recorded, module) if text not in result.notes]
     result.unevaluated = file.unevaluated
     if len(executions) == len(file.launches) and executions[-1].end == "done":
-        result.differences += [f"{text} ({how})" for text in differences(file, arrays)]
+        found = [f"{text} ({how})" for text in differences(file, arrays)]
+        result.differences += found
+        if maps := made_maps(file, arrays):
+            these, are = ("maps", "are") if maps > 1 else ("map", "is")
+            result.notes.append(f"{maps} tensor {these} that the kernel made {are} not compared ({how})")
+        if file.recorded is not None and file.expected and not found:
+            changed = sum(allocation.after is not None for allocation in file.recorded.allocations)
+            what = (
+                f"within {file.tolerance:g} as {file.element_type}" if file.element_type else "byte for byte"
+            )
+            result.notes.append(
+                f"{changed} of {len(file.buffers)} allocations change, as on the GPU, {what} ({how})"
+            )
+
+
+def _limits(recorded: Recording, module: Module) -> Iterator[str]:
+    """What of a recorded launch is not known."""
+    if recorded.end != "done":
+        what = "did not end" if recorded.end == "unfinished" else f"failed with {recorded.end}"
+        yield f"on the GPU, the launch {what}: there are no results to compare"
+    known = {allocation.variable for allocation in recorded.allocations}
+    if names := [name for name in _used_variables(module, recorded.kernel) if name not in known]:
+        yield f"the contents of variables are not recorded: {', '.join(names)} begin as the PTX initialises them"
+
+
+def _used_variables(module: Module, kernel: str) -> list[str]:
+    """The variables that a program can write before it launches *kernel*, and that it may access."""
+    functions = [f for f in module.functions if f.name == kernel or not f.entry]
+    operands = [o for f in functions for instruction in f.instructions for o in instruction.operands]
+    symbols = {o.base if isinstance(o, Memory) else o for o in operands if isinstance(o, Memory | Symbol)}
+    used = {symbol.name for symbol in symbols if isinstance(symbol, Symbol)}
+    found = [v for v in module.variables.values() if v.space in (".global", ".const") and v.name in used]
+    return [v.name for v in found if not v.name.startswith("$")]  # those are strings of the program
 
 
 def _assumed(result: Invocation, module: Module, how: str, options: Options, trace: Trace | None) -> None:
@@ -171,6 +239,8 @@ def _lines(result: Invocation) -> Iterator[str]:
             f"{execution.function.name}: {_ENDS[execution.end]} after {execution.steps:,} instructions"
             f" in {execution.seconds:.2f} s ({execution.schedule}){_violations(execution)}"
         )
+    for text in result.notes:
+        yield f"{path}: note: {text}"
     for name in result.unevaluated:
         yield f"{path}: note: expected.{name} is an expression, which is not evaluated"
     for text in result.differences:
@@ -213,6 +283,6 @@ def render_json(result: Invocation) -> str:
     ]
     found = {
         "path": result.source.path, "assumed": result.assumed or None, "launches": launches,
-        "differences": result.differences,
+        "notes": result.notes, "differences": result.differences,
     }  # fmt: skip
-    return json.dumps(found, indent=2) + "\n"
+    return to_json(found)

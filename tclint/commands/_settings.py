@@ -16,14 +16,31 @@ if TYPE_CHECKING:
 
 
 class SettingsCommand(click.Command):
-    """A command with an option for each setting, made on demand, since ``--version`` does not need their imports.
+    """A command with an option for each setting that it uses, made on demand, since ``--version`` does not need their
+    imports.
 
     Its function takes ``configs``, ``isolated`` and the settings as ``**options``, and passes all to :func:`resolve`.
     """
 
+    def __init__(self, *args: Any, unused: Iterable[str] = (), **attributes: Any) -> None:
+        """*unused* are the names of the settings that change nothing in what the command does."""
+        super().__init__(*args, **attributes)
+        self._unused = frozenset(unused)
+
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         *own, helping = super().get_params(ctx)
-        return [*own, _config, _isolated, *_setting_options(), helping]
+        used = (option for option in _setting_options() if option.name not in self._unused)
+        return [*own, _config, _isolated, *used, helping]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options in groups, by what a user wants to do with them."""
+        from tclint.commands._help import grouped
+
+        options = (option for option in self.get_params(ctx) if isinstance(option, click.Option))
+        records = ((option.opts[-1].lstrip("-"), option.get_help_record(ctx)) for option in options)
+        for title, rows in grouped((name, record) for name, record in records if record is not None):
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 _config = click.Option(
@@ -65,14 +82,14 @@ def resolve(configs: Iterable[str], isolated: bool, options: dict[str, Any]) -> 
     from tclint.findings.selection import SettingsError
 
     try:
-        resolved = settings.resolve(_layers(configs, isolated, options))
+        resolved = settings.resolve(layers(configs, isolated, options))
     except SettingsError as error:
         raise usage(error) from None
     write_notes(resolved.notes)
     return resolved
 
 
-def _layers(configs: Iterable[str], isolated: bool, options: dict[str, Any]) -> Iterator[Layer]:
+def layers(configs: Iterable[str], isolated: bool, options: dict[str, Any]) -> Iterator[Layer]:
     """The sources of settings in increasing precedence: file, ``--config KEY=VALUE``, options."""
     from pathlib import Path
 

@@ -10,6 +10,7 @@ import click
 
 from tclint.commands import CLEAN, FAILURE
 from tclint.commands._common import (
+    STDIN,
     STDIN_NAME,
     refuse_unused,
     stdin_filename_option,
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
     from tclint.report.baseline import Baseline
 
 
-@click.command(cls=SettingsCommand)
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.command(cls=SettingsCommand, unused=("fail_on", "exit_zero", "verdict", "require", "assume"))
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
 @stdin_filename_option
 @click.option(
+    "-o",
     "--output",
     metavar="FILE",
     help="Baseline to write. Defaults to the one in the settings, or else to tclint-baseline.json.",
@@ -46,12 +48,12 @@ def command(
 ) -> int:
     """Record the findings in PTX files, for check --baseline to hide.
 
-    PATH and the settings are as for check: the findings that check would show are recorded. An existing baseline is
+    PATH (by default the working folder) and the settings are as for check: the findings that check would show are recorded. An existing baseline is
     updated: findings that are gone are removed, new ones are added, and those this run did not look for are kept. Wrong
     suppression comments (SU001, SU002) are not recorded.
 
-    Exit code: 0 written, 2 usage error, or an input that could not be analysed; findings in the other inputs are still
-    written.
+    Exit code: 0 written, 2 usage error, or an input that could not be analysed. Findings in the other inputs are still
+    written, unless there are none or a PATH does not exist.
     """
     from tclint.commands._progress import shown_on
     from tclint.driver.inputs import Exclusions, files, read
@@ -63,16 +65,26 @@ def command(
     from tclint.report.formats._style import printable
     from tclint.report.summary import count
 
+    paths = paths or (os.curdir,)
     config = resolve(configs, isolated, options).config
     refuse_unused(stdin_filename, paths)
     path = output or config.baseline or DEFAULT
     _known(path, prune)  # refuses an invalid one before the analysis
     chosen = files(paths, stdin_filename or STDIN_NAME, Exclusions(config))
+    for name, _ in chosen:
+        if name != STDIN and not os.path.exists(name):
+            raise click.ClickException(f"{printable(name)}: no such file or directory; nothing was written")
     notes: list[str] = []
-    made = reports(read(chosen), config, notes.append)
+    made = reports(read(chosen, config.max_bytes), config, notes.append)
     found = [item.report for item in shown_on(sys.stderr, made, len(chosen))]
     if verbose:
         write_notes(notes)
+    for report in found:
+        for problem in report.problems:
+            line = f":{problem.line}" if problem.line else ""
+            write(printable(f"error: {displayed_name(report)}{line}: {problem.message}") + "\n")
+    if found and all(report.status == "failed" for report in found):
+        return FAILURE
     try:
         refuse_inputs([path], [report.path for report in found])
         with locked(path):
@@ -82,10 +94,6 @@ def command(
             write_files({path: str(new)})
     except OutputError as error:
         raise click.ClickException(str(error)) from None
-    for report in found:
-        for problem in report.problems:
-            line = f":{problem.line}" if problem.line else ""
-            write(printable(f"error: {displayed_name(report)}{line}: {problem.message}") + "\n")
     added = len(new.entries) - len(old.entries) + len(old.gone)
     write(
         printable(f"{path}: {count(len(new.entries), 'finding')} ({added} new, {len(old.gone)} gone)") + "\n"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tclint._dataclass import dataclass
 from tclint.commands import CLEAN, FAILURE, FINDINGS
 from tclint.commands._common import (
     STDIN,
@@ -31,15 +33,40 @@ from tclint.report.formats import formats
 
 if TYPE_CHECKING:
     from tclint.config.config import Config
+    from tclint.config.settings import Settings
     from tclint.driver.fixing import Fixing
     from tclint.driver.one import Input
+    from tclint.driver.pool import Checked
     from tclint.findings.finding import FileReport
     from tclint.report.baseline import Baseline
     from tclint.report.locate import Mode
+    from tclint.report.summary import Summary
+
+_FOR_PEOPLE = ("text", "concise")
+"""The formats that --statistics and --max-findings shorten; a program wants all there is."""
+_NVCC = "nvcc"
+"""Where the context of the command has the arguments for nvcc."""
+_CONTRADICTIONS = (
+    ("--quiet", "--verbose"),
+    ("--fix", "--add-ignore"),
+    ("--watch", "--diff"),
+    ("--compile", "--fix"),
+    ("--compile", "--add-ignore"),
+    ("--statistics", "--max-findings"),
+)
 
 
-@click.command(cls=SettingsCommand)
-@click.argument("paths", nargs=-1, metavar="PATH...")
+class _Check(SettingsCommand):
+    """With ``--compile``, what follows ``--`` belongs to nvcc."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--compile" in args and "--" in args else len(args)
+        ctx.meta[_NVCC] = tuple(args[end + 1 :])
+        return super().parse_args(ctx, args[:end])
+
+
+@click.command(cls=_Check)
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
 @stdin_filename_option
 @click.option(
     "--output-format",
@@ -56,6 +83,12 @@ if TYPE_CHECKING:
     help="Also write a report to a file, such as sarif=tclint.sarif; may be repeated.",
 )
 @click.option(
+    "-o",
+    "--output-file",
+    metavar="FILE",
+    help="Write the findings to a file instead of standard output.",
+)
+@click.option(
     "--locate",
     type=Choice(("auto", "ptx", "source")),
     default="auto",
@@ -66,7 +99,8 @@ if TYPE_CHECKING:
 @click.option(
     "--launch",
     metavar="FILE",
-    help="Launch file for --confirm and --execute. Defaults to KERNEL.launch.toml beside the kernel, or else to an assumed launch.",
+    help="Launch file for --confirm and --execute. Defaults to KERNEL.launch.toml beside the kernel, or else to an assumed"
+    " launch. A folder of tclint capture also gives the replays of that kernel their numbers.",
 )
 @click.option(
     "--fix",
@@ -76,15 +110,37 @@ if TYPE_CHECKING:
 @click.option(
     "--unsafe-fixes", is_flag=True, help="Also apply fixes that may change what the program computes."
 )
-@click.option("--diff", is_flag=True, help="Show the changes of --fix as a unified diff without making them.")
+@click.option(
+    "--diff",
+    is_flag=True,
+    help="Show the changes of --fix or --add-ignore as a unified diff without making them.",
+)
+@click.option(
+    "--add-ignore",
+    is_flag=True,
+    help="Add a comment that suppresses it to the statement of each finding.",
+)
 @color_option
 @click.option("--statistics", is_flag=True, help="Show counts per rule only.")
+@click.option(
+    "--max-findings",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Show the first N findings, and count the others.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Show the findings and nothing else.")
 @click.option(
     "--timings",
     is_flag=True,
     help="Print to stderr how long each stage took and how often the analyses gave up, with the reason; implies --no-cache.",
 )
 @verbose_option
+@click.option("--watch", is_flag=True, help="Check again whenever an input or the configuration changes.")
+@click.option(
+    "--compile",
+    is_flag=True,
+    help="Check the PTX that nvcc makes of CUDA C++, and not only its strings; arguments for nvcc follow '--'.",
+)
 @click.option(
     "--shard",
     metavar="I/N",
@@ -92,37 +148,29 @@ if TYPE_CHECKING:
     help="Check only the I-th of N parts of the files, of about equal sizes, for jobs that run side by side.",
 )
 @click.option("--show-settings", is_flag=True, help="Print the settings and the origin of each, then exit.")
+@click.pass_context
 def command(
+    ctx: click.Context,
+    /,
     paths: tuple[str, ...],
-    stdin_filename: str | None,
-    output_format: str,
-    outputs: tuple[str, ...],
-    locate: Mode,
-    launch: str | None,
-    fix: bool,
-    unsafe_fixes: bool,
-    diff: bool,
-    color: str,
-    statistics: bool,
-    timings: bool,
-    verbose: bool,
-    shard: tuple[int, int] | None,
     configs: tuple[str, ...],
     isolated: bool,
     show_settings: bool,
-    **options: Any,
+    **given: Any,
 ) -> int:
     """Lint PTX files, and the inline assembly of CUDA C++ and Python.
 
-    A PATH is a file, a folder (all *.ptx, *.ptx.gz and *.ptx.zst files below it, and files matching --include), a
+    A PATH is a file, a folder (by default the working folder; all *.ptx, *.ptx.gz and *.ptx.zst files below it and files
+    matching --include), a
     pattern such as 'out/**/*.ptx' or 'src/**/*.cuh', or - for standard input. PTX is extracted from a fatbin, cubin,
-    object, library or executable with NVIDIA's cuobjdump.
+    object, library or executable with NVIDIA's cuobjdump. Of CUDA C++ and Python, only the strings with PTX are checked;
+    'tclint check --compile kernel.cu -- -arch=sm_90a' checks what nvcc makes of CUDA C++.
 
     RULES are ids, names, families, id prefixes, or ALL, separated by commas.
 
     A comment '// tclint: ignore[RULES] reason' suppresses the findings of its statement, and one with
-    ignore-entry[RULES], before or in a function, those of the function. To hide all present findings, use tclint
-    baseline.
+    ignore-entry[RULES], before or in a function, those of the function. --add-ignore writes such comments. To hide all
+    present findings without changing a file, use tclint baseline.
 
     If nothing is reported, the last line counts the findings that are hidden and the kernels in which the analyses left
     questions open. --pedantic shows findings of low confidence, and --timings counts the open questions.
@@ -130,98 +178,250 @@ def command(
     --verdict states for each kernel which classes of hazards are violated, proved, bounded by replays, or unknown, and
     --require fails unless they are proved or bounded; docs/verdicts.md describes both.
 
-    Exit code: 0 clean, 1 findings at or above --fail-on or a requirement that is not met, 2 usage error, an input that could not be analysed, or a
-    comment that suppresses nothing. With --fix, only the remaining findings count; with --diff, it is 1 if anything
-    would change.
+    Exit code: 0 clean, 1 findings at or above --fail-on or a requirement that is not met, 2 usage error, an input that
+    could not be analysed, a file that --fix could not write, or a comment that suppresses nothing. With --fix, only the
+    remaining findings count; with --diff, it is 1 if anything would change. With --add-ignore it is 0 or 2, and with
+    --watch that of an interrupted run.
     """
+    own = {name: given.pop(name) for name in Asked.__slots__ if name in given}
+    asked = Asked(paths=paths or (os.curdir,), nvcc_arguments=ctx.meta[_NVCC], **own)
+    asked.refuse_contradictions()
+    if show_settings:
+        from tclint.config import settings
+
+        write(settings.show(resolve(configs, isolated, given)))
+        return CLEAN
+
+    def once() -> int:
+        return _checked(asked, resolve(configs, isolated, given))
+
+    if asked.watch:
+        from tclint.commands._watch import observed, watch
+
+        beside = () if asked.launch is None else (asked.launch,)
+        watch(once, lambda: (*beside, *observed(asked.paths, configs, isolated, given)))
+    return once()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options of a run that are not settings."""
+
+    paths: tuple[str, ...]
+    stdin_filename: str | None
+    output_format: str
+    outputs: tuple[str, ...]
+    output_file: str | None
+    locate: Mode
+    launch: str | None
+    fix: bool
+    unsafe_fixes: bool
+    diff: bool
+    add_ignore: bool
+    color: str
+    statistics: bool
+    max_findings: int | None
+    quiet: bool
+    timings: bool
+    verbose: bool
+    watch: bool
+    compile: bool
+    nvcc_arguments: tuple[str, ...]
+    shard: tuple[int, int] | None
+
+    def refuse_contradictions(self) -> None:
+        """Raises UsageError."""
+        given = {
+            f"--{name.replace('_', '-')}"
+            for name in self.__slots__
+            if getattr(self, name) is not None and getattr(self, name) is not False
+        }
+        for name in ("--statistics", "--max-findings"):
+            if name in given and self.output_format not in _FOR_PEOPLE:
+                raise click.UsageError(
+                    f"{name} requires the format text or concise, not {self.output_format}."
+                )
+        if self.unsafe_fixes and not (self.fix or self.diff):
+            raise click.UsageError("--unsafe-fixes requires --fix or --diff.")
+        if self.diff or self.add_ignore:
+            self._refuse_ineffective()
+        for first, second in _CONTRADICTIONS:
+            if {first, second} <= given:
+                raise click.UsageError(f"{first} cannot be combined with {second}.")
+        if self.watch and STDIN in self.paths:
+            raise click.UsageError("--watch needs files: standard input is read only once.")
+        refuse_unused(self.stdin_filename, self.paths)
+        if STDIN in self.paths and len(self.paths) > 1 and not self.diff and (self.fix or self.add_ignore):
+            raise click.UsageError(
+                f"With --{'fix' if self.fix else 'add-ignore'}, standard input must be the only path, since it is"
+                " written to standard output."
+            )
+
+    def _refuse_ineffective(self) -> None:
+        """Raises UsageError for an option about findings in a run that only shows or makes changes."""
+        ineffective = {
+            f"--output-format {self.output_format}": self.output_format != "text",
+            "--output": bool(self.outputs),
+            "--output-file": self.output_file is not None,
+            "--statistics": self.statistics,
+            "--max-findings": self.max_findings is not None,
+            "--timings": self.timings,
+        }
+        reason = "--diff shows changes only" if self.diff else "--add-ignore shows no findings"
+        for option, given in ineffective.items():
+            if given:
+                raise click.UsageError(f"{reason}, so {option} has no effect.")
+
+    def files(self) -> dict[str, str]:
+        """File -> format of the reports to write. Raises UsageError."""
+        from tclint.report.formats._files import OutputError, parse
+
+        own = [] if self.output_file is None else [f"{self.output_format}={self.output_file}"]
+        try:
+            return parse([*self.outputs, *own])
+        except OutputError as error:
+            raise usage(f"--output{'' if self.outputs else '-file'}: {error}") from None
+
+
+def _checked(asked: Asked, resolved: Settings) -> int:
+    """Checks once and writes the reports; returns the exit code."""
     from dataclasses import replace
 
     from tclint.commands._progress import shown_on
-    from tclint.config import settings
     from tclint.driver import inputs
     from tclint.driver.inputs import Exclusions, files, read
-    from tclint.driver.one import debug
     from tclint.driver.pool import reports
     from tclint.report.fold import presented
-    from tclint.report.formats import renderer
-    from tclint.report.formats._files import OutputError, parse, refuse_inputs
-    from tclint.report.formats._files import write as write_files
-    from tclint.report.locate import Locator
-    from tclint.report.summary import Context, exit_code, gave_up_of, statistics_of, timings_of, unmet
+    from tclint.report.summary import exit_code, unmet
 
-    if statistics and output_format not in ("text", "concise"):
-        raise click.UsageError(f"--statistics requires the format text or concise, not {output_format}.")
-    resolved = resolve(configs, isolated, options)
-    config = replace(resolved.config, launch=launch, cache=resolved.config.cache and not timings)
-    if show_settings:
-        write(settings.show(resolved))
-        return CLEAN
-    if not paths:
-        raise click.UsageError("Missing argument 'PATH...'.")
-    refuse_unused(stdin_filename, paths)
+    cached = resolved.config.cache and not (asked.timings or asked.launch)
+    config = replace(resolved.config, launch=asked.launch, cache=cached)
     _refuse_unexecutable(config)
-    try:
-        targets = parse(outputs)
-    except OutputError as error:
-        raise usage(f"--output: {error}") from None
+    targets = asked.files()
     exclusions = Exclusions(config)
-    chosen = files(paths, stdin_filename or STDIN_NAME, exclusions)
-    if shard is not None:
-        chosen = inputs.shard(chosen, *shard)
-    sources = read(chosen)
+    chosen = files(asked.paths, asked.stdin_filename or STDIN_NAME, exclusions)
+    if asked.shard is not None:
+        chosen = inputs.shard(chosen, *asked.shard)
+    sources = _compiled(chosen, asked, config) if asked.compile else read(chosen, config.max_bytes)
     known = _baseline(config)
-    fixing = None
-    if fix or diff:
-        from tclint.driver.fixing import Fixing
-
-        _refuse_unfixable(paths, diff)
-        fixing = Fixing(config, unsafe_fixes, diff, known)
-        sources = fixing.fixed_inputs(sources, stdin_filename or STDIN_NAME)
-    if fixing is not None and diff:
-        return _show(fixing, sources)
+    fixing = _fixing(asked, config, known)
+    if fixing is not None:
+        sources = fixing.fixed_inputs(sources, asked.stdin_filename or STDIN_NAME)
+        if asked.diff or asked.add_ignore:
+            return _show(fixing, sources)
     notes: list[str] = []
-    checked = list(shown_on(sys.stderr, reports(sources, config, notes.append), len(chosen)))
-    if verbose:
+    made = reports(sources, config, notes.append)
+    checked = list(made if asked.quiet else shown_on(sys.stderr, made, len(chosen)))
+    if asked.verbose:
         write_notes(notes)
     found = [item.report for item in checked]
     _refuse_unreadable(found)
-    if shard is None:  # else the function may be in another part
+    if asked.shard is None:  # else the function may be in another part
         _refuse_unmatched(config, found)
-    shown, summary = presented(found, config.selected, paths, known, config.arch)
+    shown, summary = presented(found, config.selected, asked.paths, known, config.arch)
+    fixed, fixed_duplicates = fixing.counts() if fixing is not None else ({}, 0)
     summary = replace(
         summary,
         excluded=len(exclusions.paths),
-        fixed=fixing.fixed if fixing is not None else {},
+        fixed=fixed,
+        fixed_duplicates=fixed_duplicates,
         unmet=unmet(shown, config.require),
     )
+    _write(asked, config, targets, shown, summary, fixing)
+    if asked.timings:
+        _write_timings(checked)
+    code = exit_code(shown, config.failing, summary.unmet)
+    return FAILURE if fixing is not None and fixing.unwritten else code
+
+
+def _write(
+    asked: Asked,
+    config: Config,
+    targets: dict[str, str],
+    shown: Sequence[FileReport],
+    summary: Summary,
+    fixing: Fixing | None,
+) -> None:
+    """Writes the reports to the files *targets* and to standard output. Raises ClickException."""
+    from dataclasses import replace
+
+    from tclint.report.formats import renderer
+    from tclint.report.formats._files import OutputError, refuse_inputs
+    from tclint.report.formats._files import write as write_files
+    from tclint.report.locate import Locator
+    from tclint.report.summary import Context, first_of, statistics_of
+
     context = Context(
         summary,
-        locate=Locator.of(locate, shown),
+        locate=Locator.of(asked.locate, shown),
         fail_on=config.failing,
-        rules=config.rules,
-        baseline=known is not None,
+        baseline=config.baseline is not None,
     )
+    texts = {path: renderer(name)(shown, context) for path, name in targets.items()}
+    context = replace(context, quiet=asked.quiet)
+    if asked.output_file is None:
+        context = replace(context, color=use_color(asked.color), width=width(), links=use_links())
+    if asked.statistics:
+        text = statistics_of(shown, context)
+    elif asked.max_findings is not None:
+        listed, more = first_of(shown, asked.max_findings)
+        text = renderer(asked.output_format)(
+            listed, replace(context, summary=replace(summary, unlisted=more))
+        )
+    else:
+        text = renderer(asked.output_format)(shown, context)
+    if asked.output_file is not None:
+        texts[asked.output_file] = text
     try:
-        refuse_inputs(targets, [report.path for report in shown])
-        write_files({path: renderer(name)(shown, context) for path, name in targets.items()})
+        refuse_inputs(texts, [report.path for report in shown])
+        write_files(texts)
     except OutputError as error:
         raise click.ClickException(str(error)) from None
-    terminal = replace(context, color=use_color(color), width=width(), links=use_links())
-    text = statistics_of(shown, summary) if statistics else renderer(output_format)(shown, terminal)
-    if fixing is not None and fixing.stdin is not None:
-        write(fixing.stdin.decode())
-    write(text, sys.stdout if fixing is None or fixing.stdin is None else sys.stderr)
+    fixed_stdin = None if fixing is None else fixing.stdin
+    if fixed_stdin is not None:
+        write(fixed_stdin)
+    if asked.output_file is None:
+        write(text, sys.stdout if fixed_stdin is None else sys.stderr)
     if fixing is not None:
         write_notes(fixing.notes)
+    if asked.quiet:
+        return
     write_notes(summary.notes)
-    if summary.unmet and (output_format != "text" or statistics):  # the text has them
+    if summary.unmet and (asked.output_format != "text" or asked.statistics):  # the text has them
         from tclint.report.formats._verdicts import unmet_words
 
         write_notes([f"error: {unmet_words(one)}" for one in summary.unmet])
-    if timings:
-        write(timings_of(item.seconds for item in checked), sys.stderr)
-        write(gave_up_of(found, each=debug()), sys.stderr)
-    return exit_code(shown, config.failing, summary.unmet)
+
+
+def _write_timings(checked: Sequence[Checked]) -> None:
+    from tclint.driver.one import debug
+    from tclint.report.summary import gave_up_of, timings_of
+
+    write(timings_of(item.seconds for item in checked), sys.stderr)
+    write(gave_up_of([item.report for item in checked], each=debug()), sys.stderr)
+
+
+def _compiled(chosen: list[tuple[str, str]], asked: Asked, config: Config) -> Iterator[Input]:
+    """The inputs of a run with --compile. Raises ClickException if there is no nvcc."""
+    from tclint.driver.compiling import MISSING, compiled, find_nvcc
+
+    if (nvcc := find_nvcc()) is None:
+        raise click.ClickException(f"--compile needs nvcc, but {MISSING}")
+    return compiled(chosen, nvcc, asked.nvcc_arguments, config.max_bytes)
+
+
+def _fixing(asked: Asked, config: Config, known: Baseline | None) -> Fixing | None:
+    """What changes the inputs, if anything was asked for that does."""
+    if asked.add_ignore:
+        from tclint.driver.fixing import Fixing
+        from tclint.driver.suppressing import add_ignores
+
+        return Fixing(config, asked.unsafe_fixes, asked.diff, known, add_ignores, "suppress")
+    if asked.fix or asked.diff:
+        from tclint.driver.fixing import Fixing
+
+        return Fixing(config, asked.unsafe_fixes, asked.diff, known)
+    return None
 
 
 def _shard(text: str | None) -> tuple[int, int] | None:
@@ -235,27 +435,25 @@ def _shard(text: str | None) -> tuple[int, int] | None:
     raise click.BadParameter(f"'{text}' is not of the form I/N with I from 1 to N, such as 1/4.")
 
 
-def _refuse_unfixable(paths: tuple[str, ...], diff: bool) -> None:
-    if STDIN in paths and len(paths) > 1 and not diff:
-        raise click.UsageError(
-            "With --fix, standard input must be the only path, since it is written to standard output."
-        )
-
-
 def _show(fixing: Fixing, sources: Iterable[Input]) -> int:
-    """Writes the diffs to standard output and everything else to standard error; returns the exit code."""
+    """Writes what --diff or --add-ignore did: diffs to standard output, everything else to standard error; returns the
+    exit code."""
     from tclint.report.summary import count
 
     for _ in sources:
         pass
-    _refuse_unmatched(fixing.config, fixing.reports)
-    write("".join(fixing.diffs))
+    _refuse_unmatched(fixing.config, fixing.after)
+    write("".join(fixing.diffs).encode("utf-8", "surrogateescape"))
+    if fixing.stdin is not None:
+        write(fixing.stdin)
     fixing.notes = [*fixing.problems, *fixing.notes]
-    changed = sum(fixing.fixed.values())
-    if changed:
-        fixing.notes.append(f"Would fix {count(changed, 'finding')}.")
+    if fixing.diffs or not fixing.diff:
+        fixed, duplicates = fixing.counts()
+        merged = f", and {count(duplicates, 'duplicate')}" if duplicates else ""
+        done = f"Would {fixing.verb}" if fixing.diff else f"{fixing.verb.capitalize()}ed"
+        fixing.notes.append(f"{done} {count(sum(fixed.values()), 'finding')}{merged}.")
     write_notes(fixing.notes)
-    return FAILURE if fixing.problems else FINDINGS if changed else CLEAN
+    return FAILURE if fixing.problems or fixing.unwritten else FINDINGS if fixing.diffs else CLEAN
 
 
 def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:
@@ -286,11 +484,13 @@ def _refuse_unreadable(reports: Iterable[FileReport]) -> None:
 
 
 def _refuse_unexecutable(config: Config) -> None:
-    if config.launch and not config.executes:
-        raise click.UsageError("--launch requires --confirm or --execute.")
+    recorded = config.launch is not None and os.path.isdir(config.launch)
+    if config.launch and not (config.executes or recorded):
+        raise click.UsageError("--launch requires --confirm or --execute, or a folder of tclint capture.")
     if config.executes:
         need_numpy()
-        from tclint.executor.launch import LaunchError, read
+        from tclint.executor.launch import LaunchError
+        from tclint.executor.recorded import read
 
         try:
             if config.launch:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tclint.commands import CLEAN
-from tclint.commands._common import STDIN, STDIN_NAME, Choice, at, write
+from tclint.commands import CLEAN, FAILURE
+from tclint.commands._common import STDIN, STDIN_NAME, Choice, at, write, write_notes
 
 
 @click.command()
@@ -17,9 +17,12 @@ def command(stage: str, file: str, dot: bool, entry: str | None) -> int:
     """Print the result of a stage of the analysis of FILE.
 
     FILE may be - for standard input.
+
+    Exit code: 0 shown, 2 usage error, or a FILE that could not be analysed or only in part; its errors are in the output.
     """
     from tclint.driver.inputs import read_sources
     from tclint.inspect import dump as stages
+    from tclint.ir.frontend import analyse
     from tclint.syntax.source import SourceError
 
     name = STDIN_NAME if file == STDIN else file
@@ -32,4 +35,6 @@ def command(stage: str, file: str, dot: bool, entry: str | None) -> int:
     except SourceError as error:
         raise click.ClickException(at(name, error)) from None
     write(text if text.endswith("\n") else text + "\n")
-    return CLEAN
+    _, problems = analyse(sources[0])
+    write_notes([f"error: {at(name, SourceError(problem.message, problem.line))}" for problem in problems])
+    return FAILURE if problems else CLEAN

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tclint.commands import CLEAN
-from tclint.commands._common import Choice, complete_rules, usage, write
+from tclint.commands._common import Choice, complete_rules, usage, width, write
 
 
 @click.command()
@@ -18,7 +18,8 @@ from tclint.commands._common import Choice, complete_rules, usage, write
     show_default=True,
     help="Output format.",
 )
-def command(rules: tuple[str, ...], every: bool, output_format: str) -> int:
+@click.option("--short", is_flag=True, help="Show only what a rule finds and what to write instead.")
+def command(rules: tuple[str, ...], every: bool, output_format: str, short: bool) -> int:
     """Show the documentation of RULE, an id such as WG001 or a name."""
     from tclint.findings.rules import UnknownRule, all_rules, find
     from tclint.inspect import explain as texts
@@ -31,5 +32,12 @@ def command(rules: tuple[str, ...], every: bool, output_format: str) -> int:
         found = list(all_rules().values()) if every else [find(rule) for rule in rules]
     except UnknownRule as error:
         raise usage(error) from None
-    write(texts.rules_json(found) if output_format == "json" else texts.rules_markdown(found))
+    if short:
+        if output_format == "json":
+            raise click.UsageError(
+                "--short cannot be combined with --output-format json, which has the summary."
+            )
+        write(texts.rules_short(found, width()))
+    else:
+        write(texts.rules_json(found) if output_format == "json" else texts.rules_markdown(found))
     return CLEAN

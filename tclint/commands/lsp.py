@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 
@@ -20,4 +22,4 @@ def command(stdio: bool) -> None:
     from tclint.lsp.requests import make_server
 
     ended_by_signals()  # one thread blocks on input from the client, and the server joins that thread
-    make_server().start_io()
+    make_server().serve(sys.stdin.buffer)

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 _HELP = ("--help", "-h")
 _END = "--"
-"""Ends tclint's own options. It is not an argument of ptxas."""
+"""Ends tclint's own options. It is not an argument of ptxas or nvcc."""
 
 
-class _DropIn(SettingsCommand):
-    """All arguments belong to ptxas, except those before ``--``, if present, and a lone ``--help``."""
+class DropIn(SettingsCommand):
+    """All arguments belong to the program that is replaced, except those before ``--``, if present, and a lone ``--help``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if len(args) == 1 and args[0] in _HELP:
@@ -35,7 +35,7 @@ class _DropIn(SettingsCommand):
         return super().parse_args(ctx, [*args[:end], _END, *args[end + (_END in args) :]])
 
 
-@click.command(cls=_DropIn, options_metavar="[OPTIONS --]")
+@click.command(cls=DropIn, unused=("include", "arch", "jobs"), options_metavar="[OPTIONS --]")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="PTXAS_ARGUMENTS...")
 @click.option(
     "--refuse",
@@ -163,7 +163,11 @@ def _lint(
 
 def _modules(asked: Given, config: Config) -> Iterator[tuple[str, bytes | str]]:
     """The name of each module that ptxas will compile, with its text, or with the reason why it cannot be linted."""
+    import errno
+
+    from tclint._read import read_file
     from tclint.driver.inputs import Exclusions
+    from tclint.syntax.source import unreadable
 
     for text in asked.texts:
         yield "<argument>", text.encode(errors="surrogateescape")
@@ -174,8 +178,11 @@ def _modules(asked: Given, config: Config) -> Iterator[tuple[str, bytes | str]]:
         if path in ("-", "/dev/stdin"):
             yield "<stdin>", _standard_input()
         elif os.path.isfile(path):
-            with suppress(OSError), open(path, "rb") as file:  # ptxas will report the error
-                yield path, file.read()
+            try:
+                yield path, read_file(path, config.max_bytes)
+            except OSError as error:  # ptxas will report any other error
+                if error.errno == errno.EFBIG:
+                    yield path, str(unreadable(error))
         elif os.path.exists(path) and not os.path.isdir(path):
             yield path, "it can be read only once"
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from tclint.commands import CLEAN
-from tclint.commands._common import Choice, complete_rules, usage, write
+from tclint.commands._common import Choice, complete_rules, usage, width, write
 
 
 @click.command()
@@ -28,5 +30,7 @@ def command(selectors: tuple[str, ...], output_format: str) -> int:
     except UnknownRule as error:
         raise usage(error) from None
     found = [rule for id, rule in all_rules().items() if id in wanted]
-    write(rules_table(found) if output_format == "markdown" else rule_list(found))
+    # Lines for other programs stay whole.
+    columns = width() if sys.stdout.isatty() else None
+    write(rules_table(found) if output_format == "markdown" else rule_list(found, columns))
     return CLEAN

@@ -12,7 +12,7 @@ from tclint.commands._common import Choice, at, need_numpy, write
 @click.option(
     "--launch",
     metavar="FILE",
-    help="Launch file that describes the launch; by default KERNEL.launch.toml beside it.",
+    help="Launch file, or folder of tclint capture; by default KERNEL.launch.toml beside it.",
 )
 @click.option("--entry", metavar="NAME", help="Entry to launch if there is no launch file.")
 @click.option(
@@ -38,6 +38,18 @@ from tclint.commands._common import Choice, at, need_numpy, write
     help="Run number; seeds random inputs.",
 )
 @click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    metavar="NUMBER",
+    help="Largest difference from an expected value, times that value if it is larger than 1.",
+)
+@click.option(
+    "--type",
+    "element_type",
+    metavar="NAME",
+    help="Type of the values, such as bf16, as which the results of a recorded launch are compared; else bytes are.",
+)
+@click.option(
     "--trace", metavar="FILE", help="Write a trace of every warp, for Perfetto or chrome://tracing."
 )
 @click.option(
@@ -54,30 +66,38 @@ def command(
     schedule: str,
     seconds: float,
     number: int,
+    tolerance: float | None,
+    element_type: str | None,
     trace: str | None,
     output_format: str,
 ) -> int:
     """Execute a kernel on the CPU.
 
-    KERNEL is a PTX file. Asynchronous operations complete as late as the ISA allows, which exposes missing waits,
+    KERNEL is a PTX file, or a folder that tclint capture wrote, whose results are compared with those of the GPU.
+    Asynchronous operations complete as late as the ISA allows, which exposes missing waits,
     fences and barriers. Violations that a GPU executes silently are reported.
 
     Exit code: 0 the kernel ran to completion with no observation; 1 there was an observation, a deadlock or a result
-    other than the launch file expects; 2 usage error, or the kernel was stopped: an address out of bounds, a trap, an instruction that cannot be executed, or the
-    time limit.
+    other than the launch file or the GPU has; 2 usage error, or the kernel was stopped: an address out of bounds, a trap,
+    an instruction that cannot be executed, or the time limit.
     """
     from pathlib import Path
 
     from tclint.syntax.source import Source, SourceError
 
     need_numpy()
-    from tclint.commands._run import Options, RunError, render_json, render_text, run
+    from tclint.commands._run import Options, RunError, render_json, render_text, run, source_of
+    from tclint.executor.launch import TYPES
 
+    if element_type and element_type not in TYPES:
+        raise click.UsageError(f"--type takes one of {', '.join(TYPES)}.")
     try:
-        source = Source.read(path)
+        ptx, recorded = source_of(path)
+        source = Source.read(ptx)
         options = Options(
-            Path(launch) if launch else None, entry, schedule, seconds, number, Path(trace) if trace else None
-        )
+            Path(launch) if launch else recorded, entry, schedule, seconds, number, Path(trace) if trace else None,
+            tolerance, element_type or "",
+        )  # fmt: skip
         result = run(source, options)
     except SourceError as error:
         raise click.ClickException(at(path, error)) from None

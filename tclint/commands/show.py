@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     from tclint.ir.nodes import Function
 
 
-@click.command(cls=SettingsCommand)
+@click.command(
+    cls=SettingsCommand,
+    unused=(
+        *("fail_on", "exit_zero", "exclude", "force_exclude", "include", "arch", "baseline", "jobs", "cache"),
+        *("verdict", "require", "assume"),
+    ),
+)
 @click.argument("path", metavar="KERNEL")
 @click.option(
     "-o",
@@ -84,7 +90,7 @@ def command(
             refuse_inputs((target,), (path,))
     except OutputError as error:
         raise usage(f"--output: {error}") from None
-    found = list(inputs((path,), name))
+    found = list(inputs((path,), name, limit=config.max_bytes))
     if len(found) != 1:
         raise usage(
             f"{path} has {len(found)} modules, but show draws one kernel: name the file that contains it"

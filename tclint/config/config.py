@@ -16,6 +16,7 @@ from tclint._dataclass import dataclass
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected, SettingsError
 from tclint.isa.target import Target, dotted
+from tclint.syntax.source import MAX_BYTES
 
 if TYPE_CHECKING:
     from tclint.findings.requirements import Requirement
@@ -214,6 +215,7 @@ ASSUMPTIONS = Kind(
     "NAMES",
 )
 _POSITIVE = {"type": "integer", "minimum": 1}
+MEBIBYTES = Kind("a number of MiB, at least 1", _POSITIVE, _positive, int, metavar="MIB")
 SECONDS = Kind("a number of seconds, at least 1", _POSITIVE, _positive, int, metavar="N")
 STEPS = Kind("a number of instructions, at least 1", _POSITIVE, _positive, int, metavar="N")
 
@@ -326,6 +328,11 @@ class Config:
     )
     """0: one for each core."""
 
+    max_input: int = field(
+        default=MAX_BYTES >> 20,
+        metadata=_about(MEBIBYTES, "Largest input in MiB, with what it unpacks to; of a container, its PTX."),
+    )
+
     cache: bool = field(
         default=True,
         metadata=_about(
@@ -384,6 +391,11 @@ class Config:
 
     rules: frozenset[str] | None = None
     """The subjects of the rules to check, which the Selections made; None: those that are on by default."""
+
+    @property
+    def max_bytes(self) -> int:
+        """The largest input in bytes."""
+        return self.max_input << 20
 
     @property
     def executes(self) -> bool:

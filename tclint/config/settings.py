@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tclint._dataclass import dataclass
+from tclint._read import read_file
 from tclint.config.config import IGNORES, PATH, PATHS, Config, Selection, Setting, settings
 from tclint.config.selection import enabled
 from tclint.findings.moved import MOVED, moved_to, note, subject
@@ -75,7 +76,7 @@ def discover(folder: Path) -> Layer | None:
 def load(path: Path) -> Layer | None:
     """The settings in a file; None for a ``pyproject.toml`` without a table for tclint. Raises SettingsError."""
     try:
-        text = path.read_text(encoding="utf-8-sig")  # editors on Windows write a byte order mark
+        text = read_file(path, special=True).decode("utf-8-sig")  # editors on Windows write a byte order mark
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise SettingsError(f"{path}: cannot be read: {reason}") from None
@@ -118,7 +119,10 @@ def _toml(text: str, origin: str) -> Any:
         import tomli as tomllib
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # of which TOMLDecodeError is one, and an endless number another
         raise SettingsError(f"{origin}: is not TOML: {error}") from None
 
 

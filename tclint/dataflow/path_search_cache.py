@@ -129,13 +129,14 @@ class PathSearchCache:
         path leads to a goal; None if *start* is more than *max_edges* edges away from one.
         """
         sources, successors = self.cfg.sources, self.cfg.successors
+        ahead = self.cfg.reachable_from[start] | 1 << start
         distance: dict[int, int] = {}
         layer = list(goals)
         depth = 0
         while layer and (depth <= max_edges or start in distance):
             following: list[int] = []
             for b in layer:
-                if b not in distance:
+                if b not in distance and ahead >> b & 1:
                     distance[b] = depth
                     if alive is None or b in alive or (b == start and depth == 0):
                         following += sources[b]

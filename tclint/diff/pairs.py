@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import field
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from tclint._dataclass import dataclass
 from tclint.config.config import Config
@@ -23,6 +23,9 @@ from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
 from tclint.report.summary import present
 from tclint.syntax.source import Problem, Source, SourceError
+
+if TYPE_CHECKING:
+    from tclint.diff.assembled import Assembly
 
 __all__ = ["Difference", "Found", "Kernel", "Sides", "differences", "sides", "total"]
 
@@ -73,6 +76,8 @@ class Difference:
     """Resolved findings."""
     compared: int = 0
     """The number of kernels in both versions, including those of identical files."""
+    assembled: list[Assembly] = field(default_factory=list)
+    """The kernels of which two versions of ptxas make something else, if they were asked for."""
     source: Source | None = None
     """The text of the new file; None if it is identical to the old one, or could not be read."""
 
@@ -85,6 +90,7 @@ class Difference:
             or self.only_new
             or self.came
             or self.went
+            or self.assembled
             or any(kernel.comparison.changes for kernel in self.kernels)
         )
 
@@ -150,10 +156,35 @@ def _partners(
 # ---------------------------------------------------------------- differences
 
 
-def differences(found: Sides, config: Config, findings: bool = True) -> Iterator[Difference]:
-    """The difference of each pair of files, in order. Without *findings*, no rule is checked."""
+def differences(
+    found: Sides, config: Config, findings: bool = True, assemblers: tuple[str, str] | None = None
+) -> Iterator[Difference]:
+    """The difference of each pair of files, in order. Without *findings*, no rule is checked.
+
+    With *assemblers*, the paths of two versions of ptxas, what they make of the old and the new file is compared too.
+    """
     for old, new, how in found.pairs:
-        yield _difference(old, new, how, config, findings)
+        difference = _difference(old, new, how, config, findings)
+        if assemblers is not None and old is not None and new is not None:
+            _assemble(difference, (old, new), assemblers)
+        yield difference
+
+
+def _assemble(difference: Difference, pair: tuple[Input, Input], assemblers: tuple[str, str]) -> None:
+    """Sets what two versions of ptxas make of a pair of files in *difference*."""
+    from tclint.diff.assembled import assembled, compared
+
+    made = []
+    for (path, source), ptxas in zip(pair, assemblers, strict=True):
+        if isinstance(source, Source):
+            try:
+                made.append(assembled(source, ptxas))
+            except SourceError as error:
+                difference.problems.append((path, Problem(error.line, str(error))))
+    if len(made) == len(pair):
+        before, after = made
+        names = {kernel.comparison.old.name: kernel.comparison.new.name for kernel in difference.kernels}
+        difference.assembled = compared(before, after, names)
 
 
 def _difference(old: Input | None, new: Input | None, how: How, config: Config, findings: bool) -> Difference:

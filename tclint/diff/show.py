@@ -6,11 +6,11 @@ removed or changes its meaning, not when one is added.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tclint._json import to_json
 from tclint.config.config import Config
 from tclint.diff.compare import STATUSES, OpChange, OpPair, Status
 from tclint.diff.pairs import Difference, Found, How, Kernel, total
@@ -79,10 +79,14 @@ class _Text:
             yield from (f"  {word} kernel {_short(name)}" for name in names)
         for kernel in difference.kernels:
             yield from self._kernel(kernel)
+        for one in difference.assembled:
+            name = _short(one.old) if one.old == one.new else f"{_short(one.old)} -> {_short(one.new)}"
+            yield f"  kernel {name}: ptxas"
+            yield from (f"    {what}: {a} -> {b}" for what, a, b in one.changes)
         for findings, word in ((difference.came, "new"), (difference.went, "resolved")):
             if findings:
                 yield f"  {count(len(findings), f'{word} finding')}:"
-                yield from (f"    {_finding(one)}" for one in findings)
+                yield from (f"    {_finding(found)}" for found in findings)
 
     def _kernel(self, kernel: Kernel) -> Iterator[str]:
         old, new = kernel.comparison.old.name, kernel.comparison.new.name
@@ -175,6 +179,8 @@ def _tally(found: Sequence[Difference]) -> str:
     ):
         if added or removed:
             parts.append(f"{nouns}: {added} new, {removed} {word}")
+    if assembled := sum(len(d.assembled) for d in found):
+        parts.append(f"{count(assembled, 'kernel')} assembled differently")
     if broken := len({path for difference in found for path, _ in difference.problems}):
         parts.append(f"{count(broken, 'input')} could not be fully analysed")
     return "; ".join(parts) + "."
@@ -196,7 +202,7 @@ def _json(found: Sequence[Difference]) -> str:
             "went": sum(len(difference.went) for difference in found),
         },
     }
-    return json.dumps(document, indent=2) + "\n"
+    return to_json(document)
 
 
 def _file_object(difference: Difference) -> dict[str, Any]:
@@ -213,6 +219,14 @@ def _file_object(difference: Difference) -> dict[str, Any]:
         "only_new": difference.only_new,
         "came": [_finding_object(one) for one in difference.came],
         "went": [_finding_object(one) for one in difference.went],
+        "assembled": [
+            {
+                "old": one.old,
+                "new": one.new,
+                "changes": [{"what": what, "old": a, "new": b} for what, a, b in one.changes],
+            }
+            for one in difference.assembled
+        ],
     }
 
 
@@ -295,9 +309,7 @@ def _sarif(found: Sequence[Difference], config: Config) -> str:
     reports = [report for difference in found if (report := _report(difference)) is not None]
     shown, summary = present(reports, Selected(min_confidence=Confidence.LOW))
     locate = Locator.of("auto", shown)
-    return renderer("sarif")(
-        shown, Context(summary, locate=locate, fail_on=config.failing, rules=config.rules, baseline=True)
-    )
+    return renderer("sarif")(shown, Context(summary, locate=locate, fail_on=config.failing, baseline=True))
 
 
 def _report(difference: Difference) -> FileReport | None:

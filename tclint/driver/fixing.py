@@ -1,15 +1,17 @@
 """``tclint check --fix``: applies the fixes of findings, and verifies each of them by checking the new text.
 
+:class:`Fixing` also writes what another function makes of a text, such as the comments of ``--add-ignore``.
+
 A fix is kept only if its finding is gone and no new finding appears. Otherwise the text is left unchanged, and the
 reason is reported. Overlapping edits are never applied together. A file is replaced atomically, keeping its
-permissions, and only if its content has not changed since it was read.
+permissions, and only if its content has not changed since it was read. A file with another hard link is left as it is, since
+replacing it would separate the two.
 """
 
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,7 +31,17 @@ from tclint.syntax.source import GZIP, ZSTD, Source, SourceError, read_bytes
 if TYPE_CHECKING:
     from tclint.report.baseline import Baseline
 
-__all__ = ["Fixed", "Fixing", "Refused", "apply_fixes", "compatible", "shown", "tried", "verified_fixes"]
+__all__ = [
+    "Fixed",
+    "Fixing",
+    "Refused",
+    "apply_fixes",
+    "compatible",
+    "moved",
+    "shown",
+    "tried",
+    "verified_fixes",
+]
 
 _MAX_PASSES = 10
 """Passes over the remaining findings. A fix may become possible only after another one."""
@@ -52,6 +64,8 @@ class Fixed:
     source: Source
     report: FileReport
     """The findings that remain and are shown."""
+    before: FileReport | None = None
+    """The findings that were shown before anything was fixed."""
     fixed: tuple[Finding, ...] = ()
     """The findings that are gone, each with its span in the last text that had it."""
     refused: tuple[Refused, ...] = ()
@@ -73,7 +87,7 @@ class _Fixer:
         self.known = known
         self.source = source
         self.past = IncrementalCache()
-        self.report = shown(source, config, known, self.past)
+        self.report = self.before = shown(source, config, known, self.past)
         self.fixed: list[Finding] = []
         self.refused: dict[str, Refused] = {}
 
@@ -84,7 +98,7 @@ class _Fixer:
                 break
         left = {finding.fingerprint for finding in self.report.findings}
         refused = (refusal for name, refusal in self.refused.items() if name in left)
-        return Fixed(self.source, self.report, tuple(self.fixed), tuple(refused))
+        return Fixed(self.source, self.report, self.before, tuple(self.fixed), tuple(refused))
 
     def _todo(self) -> list[tuple[Finding, list[Fix]]]:
         """The findings with fixes that may be applied, safe fixes first."""
@@ -150,6 +164,26 @@ def tried(
 
     The edits of the fixes must not overlap. With the *past* of that text, only functions that they change are analysed.
     """
+    made = _tried(report, chosen, config, known, past)
+    return made if isinstance(made, Fixed) else made.reason
+
+
+class _Failed(NamedTuple):
+    """Fixes that do not hold together."""
+
+    reason: str
+    suspects: Sequence[tuple[Finding, Fix]]
+    """Those of the fixes that remove nothing, or are next to a new finding; the others may hold without them."""
+
+
+def _tried(
+    report: FileReport,
+    chosen: Sequence[tuple[Finding, Fix]],
+    config: Config,
+    known: Baseline | None = None,
+    past: IncrementalCache | None = None,
+) -> Fixed | _Failed:
+    """See :func:`tried`."""
     old = report.source
     assert old is not None  # set by shown
     edits = {edit for _, fix in chosen for edit in fix.edits}
@@ -158,21 +192,28 @@ def tried(
     before = {_key(finding, edits): finding for finding in report.findings}
     after = {_key(finding): finding for finding in then.findings}
     if len(then.problems) > len(report.problems):
-        return f"the fix causes an error: {then.problems[-1].message}"
-    for key, finding in after.items():
-        if key not in before:
-            return f"the fix causes {finding.rule.id} in line {source.position(finding.span.start).line}"
-    if any(_key(finding, edits) in after for finding, _ in chosen):
-        return "the fix does not remove the finding"
-    return Fixed(source, then, tuple(finding for key, finding in before.items() if key not in after))
+        return _Failed(f"the fix causes an error: {then.problems[-1].message}", chosen)
+    if new := [finding for key, finding in after.items() if key not in before]:
+        line = source.position(new[0].span.start).line
+        beside = [_nearest(chosen, finding.span.start, edits) for finding in new]
+        return _Failed(f"the fix causes {new[0].rule.id} in line {line}", beside)
+    if idle := [pair for pair in chosen if _key(pair[0], edits) in after]:
+        return _Failed("the fix does not remove the finding", idle)
+    gone = tuple(finding for key, finding in before.items() if key not in after)
+    return Fixed(source, then, report, gone)
+
+
+def _nearest(chosen: Sequence[tuple[Finding, Fix]], start: int, edits: Iterable[Edit]) -> tuple[Finding, Fix]:
+    """The fix that changes the text nearest to the offset *start* in the text to which all *edits* have been applied."""
+    return min(chosen, key=lambda pair: min(abs(moved(e.span.start, edits) - start) for e in pair[1].edits))
 
 
 def verified_fixes(report: FileReport, config: Config, past: IncrementalCache | None = None) -> FileReport:
     """*report* without the fixes that fail verification, so that a reader can apply any one of them without checking.
 
-    The best fix of each finding is tried together with the others. If that fails, and for alternative fixes, each is
-    tried alone. Hidden findings are left as they are, since they are not shown. So are notes: their code works, and
-    verifying their fixes would double the time for a kernel.
+    The best fix of each finding is tried together with the others. If that fails, it is tried without those to which the
+    failure points. What remains, and alternative fixes, are tried alone. Hidden findings are left as they are, since they
+    are not shown. So are notes: their code works, and verifying their fixes would double the time for a kernel.
 
     Only the rules of these findings are checked, with those whose findings decide whether theirs are reported: the
     others cost most of a run, and :func:`apply_fixes` checks all rules before it keeps a fix.
@@ -184,17 +225,34 @@ def verified_fixes(report: FileReport, config: Config, past: IncrementalCache | 
     config = _about(config, seen)
     good: list[tuple[Finding, Fix]] = []
     best = compatible((finding, list(finding.fixes)) for finding in seen)
-    if isinstance(tried(before, best, config, past=past), Fixed):
+    made = _tried(before, best, config, past=past)
+    done = best if isinstance(made, Fixed) or len(best) == 1 else []
+    if isinstance(made, Fixed):
         good += best
-    others = [(f, fix) for f in seen for fix in f.fixes if not any(f is g and fix is x for g, x in good)]
-    for pair in others[:_MAX_SINGLE_TRIALS]:
-        if past is not None and before.source is not None:
-            past.builds.build(before.source.data)  # one edit away from the next text, and from the last one
-        if isinstance(tried(before, [pair], config, past=past), Fixed):
-            good.append(pair)
-    kept = {id(f): tuple(x for x in f.fixes if any(f is g and x is y for g, y in good)) for f in seen}
+    else:
+        unsuspected = [(f, fix) for f, fix in best if not _among(f, fix, made.suspects)]
+        if len(unsuspected) > 1 and _hold_alone(before, unsuspected, config, past):
+            good += unsuspected
+            done = unsuspected
+    others = [(f, fix) for f in seen for fix in f.fixes if not _among(f, fix, done)]
+    good += [pair for pair in others[:_MAX_SINGLE_TRIALS] if _hold_alone(before, [pair], config, past)]
+    kept = {id(f): tuple(x for x in f.fixes if _among(f, x, good)) for f in seen}
     findings = tuple(replace(f, fixes=kept[id(f)]) if id(f) in kept else f for f in report.findings)
     return replace(report, findings=findings)
+
+
+def _among(finding: Finding, fix: Fix, pairs: Iterable[tuple[Finding, Fix]]) -> bool:
+    """Whether *pairs* has this very *fix* of *finding*: equal ones of other findings do not count."""
+    return any(finding is other and fix is one for other, one in pairs)
+
+
+def _hold_alone(
+    before: FileReport, pairs: Sequence[tuple[Finding, Fix]], config: Config, past: IncrementalCache | None
+) -> bool:
+    """Whether fixes hold without those that were tried last."""
+    if past is not None and before.source is not None:
+        past.builds.build(before.source.data)  # one edit away from the next text, and from the last one
+    return isinstance(tried(before, pairs, config, past=past), Fixed)
 
 
 def _about(config: Config, findings: Iterable[Finding]) -> Config:
@@ -228,9 +286,14 @@ def _clash(a: Edit, b: Edit) -> bool:
 
 def _key(finding: Finding, edits: Iterable[Edit] = ()) -> _Key:
     """The identity of a finding, in the text to which *edits* have been applied."""
-    start = finding.span.start
-    moved = sum(len(e.text.encode()) - (e.span.end - e.span.start) for e in edits if e.span.end <= start)
-    return finding.rule.id, finding.entry, start + moved
+    return finding.rule.id, finding.entry, moved(finding.span.start, edits)
+
+
+def moved(offset: int, edits: Iterable[Edit]) -> int:
+    """*offset* in the text to which *edits* have been applied."""
+    return offset + sum(
+        len(e.text.encode()) - (e.span.end - e.span.start) for e in edits if e.span.end <= offset
+    )
 
 
 # ---------------------------------------------------------------- files
@@ -238,7 +301,7 @@ def _key(finding: Finding, edits: Iterable[Edit] = ()) -> _Key:
 
 @dataclass(slots=True)
 class Fixing:
-    """A run with ``--fix`` or ``--diff``, which passes inputs through and fixes them."""
+    """A run with ``--fix``, ``--diff`` or ``--add-ignore``, which passes inputs through and changes them."""
 
     config: Config
     unsafe: bool = False
@@ -246,14 +309,21 @@ class Fixing:
     """Collect the changes in ``diffs`` and change nothing."""
     known: Baseline | None = None
     """Findings in it are not fixed."""
-    fixed: Counter[Severity] = field(default_factory=Counter)
+    make: Callable[[Source, Config, bool, Baseline | None], Fixed] = apply_fixes
+    """What changes a text; it has the parameters of :func:`apply_fixes`."""
+    verb: str = "fix"
+    """What it does with a finding; with an ending, also what was done with it."""
     notes: list[str] = field(default_factory=list)
     """What was not fixed, and why."""
     diffs: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     """Errors of inputs or parts of them that could not be analysed."""
-    reports: list[FileReport] = field(default_factory=list)
-    """The findings that remain in each input that could be read."""
+    unwritten: bool = False
+    """Whether a file that could be fixed could not be written."""
+    before: list[FileReport] = field(default_factory=list)
+    """The findings in each input that could be read."""
+    after: list[FileReport] = field(default_factory=list)
+    """The findings that remain in it."""
     stdin: bytes | None = None
     """The fixed standard input, to be written to standard output; None if there is none."""
 
@@ -266,9 +336,23 @@ class Fixing:
             else:
                 yield name, self._one(name, item, name == stdin_name)
 
+    def counts(self) -> tuple[dict[Severity, int], int]:
+        """How many findings are gone, by severity, and how many duplicates of findings.
+
+        They are counted as ``check`` counts findings, each defect once: a source line that many kernels were compiled from
+        is fixed once the last of them is.
+        """
+        from tclint.report.fold import fold
+
+        before, after = (fold(*present(r, self.config.selected))[1] for r in (self.before, self.after))
+        fixed = {each: number - after.by_severity[each] for each, number in before.by_severity.items()}
+        return {each: number for each, number in fixed.items() if number > 0}, max(
+            before.folded - after.folded, 0
+        )
+
     def _one(self, name: str, source: Source, is_stdin: bool) -> Source:
         try:
-            result = apply_fixes(source, self.config, self.unsafe, self.known)
+            result = self.make(source, self.config, self.unsafe, self.known)
         except Exception as error:
             if debug():
                 raise
@@ -276,39 +360,50 @@ class Fixing:
             if is_stdin:
                 self.stdin = source.data
             return source
-        self.reports.append(result.report)
         where = displayed_name(result.report)
         self.problems += [f"{where}:{p.line}: error: {p.message}" for p in result.report.problems]
         for finding, reason in result.refused:
             line = result.source.position(finding.span.start).line
-            self.notes.append(f"{where}:{line}: {finding.rule.id} was not fixed: {reason}")
+            self.notes.append(f"{where}:{line}: {finding.rule.id} was not {self.verb}ed: {reason}")
         if is_stdin and not self.diff:
             self.stdin = result.source.data
-        if not result.fixed:
-            return source
-        reason = self._keep(name, source, result.source, is_stdin)
+        reason = self._keep(name, source, result.source, is_stdin) if result.fixed else ""
         if reason:
-            self.notes.append(f"{where}: {count(len(result.fixed), 'finding')} could be fixed, but {reason}")
-            return source
-        self.fixed.update(finding.severity for finding in result.fixed)
-        return source if self.diff else result.source
+            self.notes.append(
+                f"{where}: {count(len(result.fixed), 'finding')} could be {self.verb}ed, but {reason}"
+            )
+        before = result.before or result.report
+        self.before.append(before)
+        self.after.append(before if reason else result.report)
+        return source if reason or self.diff else result.source
 
     def _keep(self, name: str, source: Source, fixed: Source, is_stdin: bool) -> str:
         """Records the diff, or writes the file; returns the reason if that is impossible, else an empty string."""
         if source.member is not None:
             return "it is a module of a container"
-        raw = b"" if is_stdin else read_bytes(name)
+        if not is_stdin and not os.path.isfile(name):
+            return "it is not a regular file"
+        if not is_stdin and os.stat(name).st_nlink > 1:
+            return "it has another hard link, which would keep the old text"
+        try:
+            raw = b"" if is_stdin else read_bytes(name, self.config.max_bytes)
+        except SourceError as error:
+            self.unwritten = True
+            return f"the file {error}"
         begin = raw.find(source.data)
         if not is_stdin and (
             begin not in (0, len(_BYTE_ORDER_MARK)) or raw[begin + len(source.data) :].strip(b"\0")
         ):
             if raw.startswith((GZIP, ZSTD)):
                 return "the file is compressed"
+            self.unwritten = True
             return "the file has changed since it was read"
         if self.diff:
             self.diffs.append(_diff(name, source.data, fixed.data))
         elif not is_stdin:
-            return _store(name, raw, raw[:begin] + fixed.data + raw[begin + len(source.data) :])
+            reason = _store(name, raw, raw[:begin] + fixed.data + raw[begin + len(source.data) :])
+            self.unwritten = self.unwritten or bool(reason)
+            return reason
         return ""
 
 
@@ -327,7 +422,7 @@ def _store(path: str, old: bytes, new: bytes) -> str:
         return str(error)
     try:
         with locked(path):  # otherwise two runs may both find it unchanged, and the fixes of one are lost
-            if read_bytes(target) != old:
+            if read_bytes(target, len(old)) != old:
                 return "the file has changed since it was read"
             os.replace(temporary, target)
     except OutputError as error:

@@ -1,5 +1,8 @@
 """Reading of inputs: files, folders, patterns, standard input, compressed text, and containers.
 
+No input is read, unpacked or extracted beyond a limit (``max-input``), since a small file may unpack to any size. Files that
+are not regular, such as a FIFO, are read only if they are named.
+
 A fatbin, an object, a library or an executable is a *container*: NVIDIA's ``cuobjdump`` extracts its PTX modules. Each
 one becomes a :class:`~tclint.syntax.source.Source` with the name of its container and its own (``member``). A container
 without PTX is an error, since otherwise it would look clean.
@@ -13,16 +16,40 @@ import sys
 from collections.abc import Iterable, Iterator
 from glob import glob, has_magic
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tclint._read import bounded, read_file, size_words
 from tclint.config.config import Config
 from tclint.config.selection import excluded, included
-from tclint.syntax.source import CONTAINERS, GZIP, ZSTD, Source, SourceError, read_bytes
+from tclint.syntax.source import (
+    CONTAINERS,
+    GZIP,
+    MAX_BYTES,
+    ZSTD,
+    Source,
+    SourceError,
+    read_bytes,
+    unreadable,
+)
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 __all__ = ["STDIN", "Exclusions", "files", "inputs", "origin", "read", "read_sources", "shard"]
 
 STDIN = "-"
 SUFFIXES = (".ptx", ".ptx.gz", ".ptx.zst")
 """Names of the files that are read in a folder. Containers must be named: a cubin beside its PTX adds nothing."""
+
+_INSIDE = "ptx"
+"""The folder into which cuobjdump extracts modules, below a temporary one."""
+_BLOCK = 4096
+_SHELL = "/bin/sh"
+_BOUND = 'ulimit -v "$0" 2>/dev/null; exec "$@"'
+"""Runs a program with a limit on its memory in KiB, where the system has one: cuobjdump unpacks a module in memory."""
+_TOOL_BYTES = 128 * 2**20
+"""What cuobjdump needs besides the container and a module."""
+_POLL_SECONDS = 0.1
 
 _ARCHITECTURE = re.compile(r"\bsm_\d+[af]?\b")
 
@@ -69,10 +96,13 @@ def _lineage(path: str) -> Iterator[str]:
 
 
 def inputs(
-    paths: Iterable[str], stdin_name: str, exclusions: Exclusions | None = None
+    paths: Iterable[str],
+    stdin_name: str,
+    exclusions: Exclusions | None = None,
+    limit: int = MAX_BYTES,
 ) -> Iterator[tuple[str, Source | SourceError]]:
     """(name, source or error) for each module in the files that :func:`files` finds."""
-    return read(files(paths, stdin_name, exclusions))
+    return read(files(paths, stdin_name, exclusions), limit)
 
 
 def files(
@@ -108,39 +138,66 @@ def shard(chosen: list[tuple[str, str]], number: int, shards: int) -> list[tuple
     return [chosen[index] for index in sorted(largest_first[number - 1 :: shards])]
 
 
-def read(chosen: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Source | SourceError]]:
+def read(
+    chosen: Iterable[tuple[str, str]], limit: int = MAX_BYTES
+) -> Iterator[tuple[str, Source | SourceError]]:
     """(name, source or error) for each module in files that :func:`files` returned, which are read one at a time."""
     for path, name in chosen:
         try:
-            for source in read_sources(path, name):
+            for source in read_sources(path, name, limit):
                 yield name, source
         except SourceError as error:
             yield name, error
 
 
-def read_sources(path: str, name: str) -> Iterator[Source]:
-    """The modules in the file at *path* (``-``: standard input), shown as *name*. Raises SourceError."""
+def read_sources(path: str, name: str, limit: int = MAX_BYTES) -> Iterator[Source]:
+    """The modules in the file at *path* (``-``: standard input), shown as *name*. Raises SourceError.
+
+    *limit* are the bytes that the file may have, together with what it unpacks to. Of a container it limits the PTX.
+    """
     if path == STDIN:
         if sys.stdin is None:
             raise SourceError("cannot be read: it is closed")
         try:
-            data = sys.stdin.buffer.read()
+            data = bounded(sys.stdin.buffer, limit)
         except OSError as error:
-            raise SourceError(f"cannot be read: {error.strerror}") from None
+            raise unreadable(error) from None
     elif os.path.isdir(path):
         raise SourceError(_nothing_in(path))
     elif has_magic(path) and not os.path.lexists(path):
         raise SourceError("no file matches this pattern")
+    elif kind := _container(_head(path)):
+        yield from _members(path, name, kind, limit)
+        return
     else:
-        data = read_bytes(path)
-    raw, data = data, _unpacked(data)
-    kind = next((kind for magic, kind in CONTAINERS if data.startswith(magic)), None)
-    if kind is None:
-        yield Source.from_bytes(data, name)
-    else:
+        data = read_bytes(path, limit)
+    data = _unpacked(data, limit)
+    if kind := _container(data):
         # cuobjdump reads files, so standard input and unpacked data are written to one.
-        on_disk = path != STDIN and data is raw
-        yield from _members(data, path if on_disk else None, name, kind)
+        from tempfile import TemporaryDirectory
+
+        with TemporaryDirectory(prefix="tclint-") as folder:
+            container = os.path.join(folder, "stdin")
+            Path(container).write_bytes(data)
+            yield from _members(container, name, kind, limit)
+    else:
+        yield Source.from_bytes(data, name)
+
+
+def _container(data: bytes) -> str | None:
+    """What kind of container begins with *data*; None if it is not a container."""
+    return next((kind for magic, kind in CONTAINERS if data.startswith(magic)), None)
+
+
+def _head(path: str) -> bytes:
+    """The first bytes of a regular file; b"" of any other, or if it cannot be read, which reading it reports."""
+    try:
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                return file.read(8)
+    except (OSError, ValueError):
+        pass
+    return b""
 
 
 def origin(path: str) -> str | None:
@@ -149,14 +206,14 @@ def origin(path: str) -> str | None:
     ``matmul_kernel, Triton 3.9.0, 8 warps, 3 stages``; None if there is no such file.
     """
     try:
-        beside = Path(path).with_suffix(".json").read_bytes()
+        beside = read_file(Path(path).with_suffix(".json"))
     except (OSError, ValueError):
         return None
     import json
 
     try:
         found = json.loads(beside)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or not isinstance(found.get("name"), str) or "num_warps" not in found:
         return None
@@ -179,7 +236,8 @@ def _expand(argument: str, exclusions: Exclusions) -> Iterable[str]:
     if os.path.lexists(argument):
         matches = [argument]
     else:
-        matches = [match for match in sorted(glob(argument, recursive=True)) if not exclusions.matched(match)]
+        found = filter(_readable, sorted(glob(argument, recursive=True)))
+        matches = [match for match in found if not exclusions.matched(match)]
     files: list[str] = []
     for match in matches:
         files += _walk(match, exclusions) if os.path.isdir(match) else [match]
@@ -187,6 +245,11 @@ def _expand(argument: str, exclusions: Exclusions) -> Iterable[str]:
         return files
     # A folder that a pattern matches among others need not contain PTX; one that was named must.
     return matches if len(matches) == 1 else [argument]
+
+
+def _readable(path: str) -> bool:
+    """Whether to read a path that a pattern matches: not if it is a FIFO, a socket or a device."""
+    return os.path.isfile(path) or os.path.isdir(path) or not os.path.exists(path)
 
 
 def _walk(folder: str, exclusions: Exclusions) -> Iterator[str]:
@@ -219,17 +282,24 @@ def _nothing_in(folder: str) -> str:
     return "there is no .ptx file in this folder"
 
 
-def _unpacked(data: bytes) -> bytes:
-    """*data*, decompressed if it is a format that Python's standard library can read. Raises SourceError."""
-    if data.startswith(GZIP):
-        import gzip
-        import zlib
+def _unpacked(data: bytes, limit: int) -> bytes:
+    """*data*, decompressed if it is a format that Python's standard library can read.
 
-        try:
-            return gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise SourceError(f"is a damaged gzip file: {error}") from None
-    if data.startswith(ZSTD):
+    Raises SourceError, also if that and *data* would have more than *limit* bytes; it stops there.
+    """
+    if not data.startswith((GZIP, ZSTD)):
+        return data
+    from io import BytesIO
+
+    try:
+        if data.startswith(GZIP):
+            import gzip
+            import zlib
+
+            try:
+                return bounded(gzip.GzipFile(fileobj=BytesIO(data)), limit, len(data))
+            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+                raise SourceError(f"is a damaged gzip file: {error}") from None
         try:
             from compression import zstd  # type: ignore[import-not-found, unused-ignore]
         except ImportError:
@@ -237,17 +307,17 @@ def _unpacked(data: bytes) -> bytes:
                 "is a zstd file, which needs Python 3.14 or later; unpack it first (zstd -d)"
             ) from None
         try:
-            unpacked: bytes = zstd.decompress(data)
+            return bounded(zstd.ZstdFile(BytesIO(data)), limit, len(data))
         except (zstd.ZstdError, EOFError) as error:
             raise SourceError(f"is a damaged zstd file: {error}") from None
-        return unpacked
-    return data
+    except OSError as error:
+        raise unreadable(error) from None
 
 
 # ---------------------------------------------------------------- containers
 
 
-def _members(data: bytes, path: str | None, name: str, kind: str) -> Iterator[Source]:
+def _members(path: str, name: str, kind: str, limit: int) -> Iterator[Source]:
     """The PTX modules of a container, in the natural order of their names. Raises SourceError."""
     from tempfile import TemporaryDirectory
 
@@ -260,19 +330,18 @@ def _members(data: bytes, path: str | None, name: str, kind: str) -> Iterator[So
             "TCLINT_CUOBJDUMP to its path, or install nvidia-cuda-cuobjdump"
         )
     with TemporaryDirectory(prefix="tclint-") as folder:
-        inside = os.path.join(folder, "ptx")
-        os.mkdir(inside)
-        container = os.path.abspath(path or os.path.join(folder, "stdin"))
-        if path is None:
-            Path(container).write_bytes(data)
+        container = os.path.abspath(path)
         failure: SourceError | None = None
         try:
-            _run(tool, "-all", "-xptx", "all", container, folder=inside)
+            _run(tool, "-all", "-xptx", "all", container, folder=folder, limit=limit)
+        except _TooMuch as error:
+            raise SourceError(str(error)) from None
         except SourceError as error:  # a part of the container may be damaged
             failure = SourceError(f"is {kind}, but {error}")
+        inside = os.path.join(folder, _INSIDE)
         found = sorted(os.listdir(inside), key=_natural)
         if not found and failure is None:
-            listed = _run(tool, "-all", "-lelf", container, folder=inside)
+            listed = _run(tool, "-all", "-lelf", container, folder=folder, limit=limit)
             chips = sorted(set(_ARCHITECTURE.findall(listed)))
             what = (
                 f"only SASS for {', '.join(chips)}" if chips else "no device code that cuobjdump recognises"
@@ -280,7 +349,7 @@ def _members(data: bytes, path: str | None, name: str, kind: str) -> Iterator[So
             raise SourceError(f"contains no PTX: {kind} with {what}")
         for member in found:
             try:
-                source = Source.from_bytes(Path(inside, member).read_bytes(), name)
+                source = Source.from_bytes(read_bytes(os.path.join(inside, member), limit), name)
             except SourceError as error:
                 failure = failure or SourceError(f"{member}: {error}", error.line)
                 continue
@@ -290,27 +359,66 @@ def _members(data: bytes, path: str | None, name: str, kind: str) -> Iterator[So
             raise failure
 
 
+class _TooMuch(SourceError):
+    """A container has more PTX than the limit."""
+
+
 def _natural(name: str) -> list[tuple[int, str]]:
     """A sort key that puts ``a.2.ptx`` before ``a.10.ptx``."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-def _run(tool: str, *arguments: str, folder: str) -> str:
-    """The output of cuobjdump. Raises SourceError if it fails.
+def _run(tool: str, *arguments: str, folder: str, limit: int) -> str:
+    """The output of cuobjdump, run in the folder ``_INSIDE`` of *folder*. Raises SourceError if it fails.
 
-    Its exit code is not 0 either if it finds nothing, which is not a failure; only its messages distinguish the two.
+    Its exit code is not 0 either if it finds nothing, which is not a failure; only its messages distinguish the two. It
+    is ended once its files and its output exceed *limit*, which raises _TooMuch.
     """
     import subprocess
 
+    inside, *outputs = (os.path.join(folder, part) for part in (_INSIDE, "stdout", "stderr"))
+    os.makedirs(inside, exist_ok=True)
     try:
-        done = subprocess.run(
-            [tool, *arguments], cwd=folder, capture_output=True, text=True, errors="replace", check=False
-        )
+        os.stat(tool)
+        memory = limit + 2 * os.path.getsize(arguments[-1]) + _TOOL_BYTES
+        bound = (_SHELL, "-c", _BOUND, str(memory // 1024)) if os.path.exists(_SHELL) else ()
+        with open(outputs[0], "wb") as out, open(outputs[1], "wb") as err:
+            process = subprocess.Popen(
+                [*bound, tool, *arguments], cwd=inside, stdin=subprocess.DEVNULL, stdout=out, stderr=err
+            )
+            try:
+                while _left(process):
+                    _refuse_too_much(folder, limit)
+            finally:
+                process.kill()
+                process.wait()
+        _refuse_too_much(folder, limit)
+        said, complaint = (read_file(path, limit).decode(errors="replace") for path in outputs)
     except OSError as error:
         raise SourceError(f"{tool} cannot be run: {error.strerror or error}") from None
-    if done.returncode < 0:
-        raise SourceError(f"{tool} was killed by signal {-done.returncode}")
-    if done.returncode and ("cuobjdump info" not in done.stderr or "cuobjdump fatal" in done.stderr):
-        output = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+    if process.returncode < 0:
+        raise SourceError(f"{tool} was killed by signal {-process.returncode}")
+    if process.returncode and "Memory allocation failure" in complaint:
+        raise _TooMuch("is too large: a module in it exceeds the limit of max-input")
+    if process.returncode and ("cuobjdump info" not in complaint or "cuobjdump fatal" in complaint):
+        output = " ".join(complaint.split()) or f"exit code {process.returncode}"
         raise SourceError(f"{tool} failed: {output}")
-    return done.stdout
+    return said
+
+
+def _left(process: Popen[bytes]) -> bool:
+    """Whether a process is still running after a while."""
+    from subprocess import TimeoutExpired
+
+    try:
+        process.wait(_POLL_SECONDS)
+    except TimeoutExpired:
+        return True
+    return False
+
+
+def _refuse_too_much(folder: str, limit: int) -> None:
+    """Raises _TooMuch if the files below *folder* exceed *limit*, where each counts as at least a block of a disk."""
+    paths = (os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    if sum(max(os.path.getsize(path), _BLOCK) for path in paths) > limit + 2 * _BLOCK:
+        raise _TooMuch(f"is too large: its PTX has more than {size_words(limit)}, the limit of max-input")

@@ -13,6 +13,7 @@ from tclint.syntax.source import Source, SourceError
 if TYPE_CHECKING:
     from tclint.linting.cache import IncrementalCache
     from tclint.linting.check import Observer
+    from tclint.recording import Recording
 
 __all__ = ["Input", "debug", "internal_error", "lint"]
 
@@ -35,7 +36,7 @@ def lint(
     """
     from tclint.inline.hosts import is_host
 
-    if not is_host(source.path):
+    if not is_host(source.path, source.member):
         from tclint.linting.check import check_source
 
         return check_source(
@@ -46,6 +47,7 @@ def lint(
             past=past,
             observer=observer,
             assume=config.assuming,
+            recorded=_recorded(config.launch),
         )
     from time import perf_counter
 
@@ -56,6 +58,15 @@ def lint(
     if clock is not None:
         clock("inline assembly", perf_counter() - began)
     return report
+
+
+def _recorded(launch: str | None) -> Recording | None:
+    """The recorded launch, if a folder is given and no launch file. Raises SourceError."""
+    if launch is None or not os.path.isdir(launch):
+        return None
+    from tclint.recording import read_recording
+
+    return read_recording(launch)
 
 
 def debug() -> bool:

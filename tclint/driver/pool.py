@@ -221,7 +221,8 @@ def _executed(
 
 def _launches(path: str, config: Config) -> LaunchFile | None:
     """The launch file for the kernels of an input, if there is one. Raises LaunchError."""
-    from tclint.executor.launch import beside, read
+    from tclint.executor.launch import beside
+    from tclint.executor.recorded import read
 
     found = config.launch or beside(path)
     return read(found) if found else None

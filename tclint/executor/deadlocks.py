@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tclint.executor.memory import GLOBAL, RANK, Global
+from tclint.executor.memory import GENERIC, RANK, SHARED, WINDOW, Global
 from tclint.executor.observations import Deadlock, Wait
 from tclint.executor.state import AsyncOperation, Barrier, Cluster, LaneGroup
 from tclint.executor.sync import Mbarrier
@@ -45,6 +45,7 @@ def _wait(split: LaneGroup, memory: Global, place: Callable[[int], str]) -> Wait
         return Wait(site, thread, f"{at} for {waits}", kind)
     if waits is None and split.polled is not None:
         site, address = split.polled
-        where = memory.named(address - GLOBAL) if address >= GLOBAL else f"shared memory at {address:#x}"
+        shared = not address >> GENERIC or address >> WINDOW == SHARED >> WINDOW
+        where = f"shared memory at {address:#x}" if shared else memory.named(address)
         return Wait(site, thread, f" at {place(site)}, polling {where}", "memory")
     return Wait(site, thread, at, "other")

@@ -7,6 +7,7 @@ Lists of sizes are ordered as in numpy, the outermost dimension first; those of 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from math import prod
@@ -17,11 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tclint._dataclass import dataclass
+from tclint._read import read_file, size_words
 from tclint.executor.formats import encode
 from tclint.executor.tensor_maps import SIZE, TensorMap
 from tclint.executor.tensor_maps import TYPES as MAP_TYPES
 from tclint.ir.nodes import MAX_CLUSTER_CTAS, MAX_CTA_THREADS, Function
-from tclint.isa.table import TableError, read_toml
+from tclint.isa.table import TableError, parse_toml
+from tclint.recording import Recording
 
 __all__ = [
     "TYPES", "Argument", "Buffer", "Expectation", "Launch", "LaunchError", "LaunchFile", "MapSpec", "MapValue", "Metadata", "Pointer",
@@ -55,6 +58,8 @@ _POISON = 0xFF
 """Fills buffers that a kernel must write; NaN if it is read as a floating-point number."""
 MAX_SHARED_BYTES = 232448
 """Dynamic shared memory that a CTA can have on any target (227 KiB)."""
+MAX_BUFFER_BYTES = 4 * 2**30
+"""What all buffers of a launch file may have together, since a short file can ask for any amount of memory."""
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
 
@@ -81,6 +86,8 @@ class Buffer:
     """The file with the contents, instead of ``values``: ``.npy``, or raw bytes under any other name."""
     output: Path | None = None
     """The file that the contents are written to after the launches, in the same two formats."""
+    address: int | None = None
+    """The address in a recorded launch; None for one that may be anywhere."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -163,6 +170,12 @@ class LaunchFile:
     """Buffers whose expected contents are an expression, which only the benchmarks of tclint evaluate."""
     tolerance: float = 0.0
     """The largest difference from an expected value, relative to that value if it is larger than 1."""
+    recorded: Recording | None = None
+    """The launch of a program that this is; None for a file that someone wrote."""
+    element_type: str = ""
+    """A key of :data:`TYPES`, as which the results of a recorded launch are compared; empty for bytes."""
+    encoded: Mapping[bytes, bytes] = field(default_factory=dict)
+    """The 128 bytes of a tensor map as the driver wrote them -> as the executor reads them."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -181,7 +194,7 @@ class LaunchFile:
     def _array(self, name: str, index: int, number: int) -> Array:
         buffer = self.buffers[name]
         if buffer.file:
-            return np.array(_opened(buffer, self.path, name), order="C")
+            return self.translated(np.array(_opened(buffer, self.path, name), order="C"))
         if buffer.values is None:
             return np.full(buffer.size, _POISON, np.uint8).view(buffer.dtype).reshape(buffer.shape)
         if isinstance(buffer.values, tuple):
@@ -192,6 +205,16 @@ class LaunchFile:
                 return _stored(buffer.type, generator.integers(int(low), int(high) + 1, buffer.shape))
             return _stored(buffer.type, generator.uniform(low, high, buffer.shape))
         return np.full(buffer.shape, _stored(buffer.type, np.array(buffer.values)))
+
+    def translated(self, data: Array) -> Array:
+        """*data*, with the tensor maps in it as the executor reads them."""
+        rows = data.reshape(-1).view(np.uint8)
+        words = rows[: len(rows) // SIZE * SIZE].view(np.uint64)[::8]  # maps are aligned to 64 bytes
+        for theirs, ours in self.encoded.items():
+            for at in np.flatnonzero(words == np.frombuffer(theirs[:8], np.uint64)).tolist():
+                if rows[64 * at : 64 * at + SIZE].tobytes() == theirs:
+                    rows[64 * at : 64 * at + SIZE] = np.frombuffer(ours, np.uint8)
+        return data
 
     def parameters(self, launch: Launch, addresses: Mapping[str, int]) -> tuple[bytes, ...]:
         """The bytes of each parameter, given the *addresses* of the allocations in :attr:`sizes`."""
@@ -229,11 +252,13 @@ def _opened(buffer: Buffer, path: Path, name: str) -> Array:
     file, key = buffer.file, f"buffers.{name}.file"
     assert file is not None
     try:
+        if not file.is_file():
+            _fail(path, f"{file.name}: No such file", key)
         if file.suffix != ".npy":
             if file.stat().st_size != buffer.size:
                 _fail(path, f"{file.name} has {file.stat().st_size} bytes, not {buffer.size}", key)
             return np.memmap(file, buffer.dtype, "r", shape=buffer.shape)
-        found: Array = np.load(file, mmap_mode="r", allow_pickle=False)
+        found = load_array(file)
     except (OSError, ValueError) as error:
         if isinstance(error, LaunchError):
             raise
@@ -244,6 +269,21 @@ def _opened(buffer: Buffer, path: Path, name: str) -> Array:
         _fail(path, f"{file.name} holds {found.dtype}, not {buffer.dtype}", key)
     if found.shape != buffer.shape:
         _fail(path, f"{file.name} has shape {list(found.shape)}, not {list(buffer.shape)}", key)
+    return found
+
+
+def load_array(file: Path) -> Array:
+    """The array in an ``.npy`` file, mapped into memory. Raises OSError, and ValueError for any other contents."""
+    if not file.is_file():
+        raise FileNotFoundError("No such file")
+    try:
+        found = np.load(file, mmap_mode="r", allow_pickle=False)
+        if not isinstance(found, np.ndarray):
+            raise TypeError("it is an archive")
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 - numpy has Python's tokenizer and parser read the header
+        raise ValueError(f"not an .npy file: {error}") from None
     return found
 
 
@@ -261,7 +301,7 @@ def read(path: Path | str) -> LaunchFile:
     """
     path = Path(path)
     try:
-        document = read_toml(path)
+        document = parse_toml(read_file(path, special=True).decode(), path)
     except TableError as error:
         raise LaunchError(f"{path}: {str(error).removeprefix(path.name + ': ')}") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -337,6 +377,14 @@ class _Table:
             self.fail("unknown key", key)
 
 
+def _below(file: Path, folder: Path) -> bool:
+    """Whether a path is below a folder once links are followed: a launch file may be from a stranger."""
+    try:
+        return Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder))
+    except ValueError:  # a NUL in the name
+        return False
+
+
 def _whole(value: Any) -> bool:
     """Whether a value of the file is an integer; TOML's booleans are Python integers."""
     return isinstance(value, int) and not isinstance(value, bool)
@@ -359,6 +407,8 @@ class _Reader:
         ptx = top.file("ptx")
         for name, table in top.tables("buffers").items():
             self.buffers[name] = self._buffer(name, table)
+            if sum(buffer.size for buffer in self.buffers.values()) > MAX_BUFFER_BYTES:
+                table.fail(f"the buffers have more than {size_words(MAX_BUFFER_BYTES)}", "shape")
         for name, table in top.tables("maps").items():
             if name in self.buffers:
                 table.fail("a buffer has the same name")
@@ -395,13 +445,17 @@ class _Reader:
         return found, tuple(expressions)
 
     def _buffer(self, name: str, table: _Table) -> Buffer:
-        type = table.take("type", f"one of {', '.join(TYPES)}", lambda value: value in TYPES)
+        type = table.take(
+            "type", f"one of {', '.join(TYPES)}", lambda value: isinstance(value, str) and value in TYPES
+        )
         shape = table.integers("shape")
         if not shape or min(shape) < 1:
             table.fail("a size below 1" if shape else "no dimensions", "shape")
         values, seed = self._values(table, type), table.integer("seed", None)
         buffer = Buffer(type, shape, values, seed, table.file("file"), table.file("output"))
         table.end()
+        if buffer.output and not _below(buffer.output, self.path.parent):
+            table.fail("not a file below the folder of the launch file", "output")
         if buffer.file and buffer.values is not None:
             table.fail("values and file are mutually exclusive", "values")
         if buffer.seed is not None and not isinstance(buffer.values, tuple):
@@ -637,8 +691,8 @@ class Metadata:
 def triton_launch(path: Path) -> Metadata:
     """The metadata in a ``.json`` of Triton's cache. Raises :class:`LaunchError`."""
     try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+        found = json.loads(read_file(path).decode())
+    except (OSError, ValueError, RecursionError) as error:
         raise LaunchError(f"{path}: {error}") from error
     if not isinstance(found, dict) or "num_warps" not in found:
         raise LaunchError(f"{path}: not the metadata of a Triton kernel")

@@ -1,34 +1,42 @@
 """State spaces as arrays of bytes, with bounds and alignment (PTX ISA 5.1, 6.4.1.1).
 
-The *window* of a generic address, its bits from :data:`WINDOW` up, identifies the state space. A shared-memory address
-has the rank of the CTA in its cluster from bit :data:`RANK` up, so the address of a variable identifies the CTA that
-owns it. The first :data:`RESERVED` bytes of each CTA are reserved for the system, as on sm_90, so no variable of rank 0
-has address 0.
+The *window* of a generic address, its bits from :data:`WINDOW` up, identifies the state space. Allocations of a recorded
+launch keep their addresses, which are below 2^57, in any window but those of the other state spaces. A shared-memory
+address has the rank of the CTA in its cluster from bit :data:`RANK` up, so the address of a variable identifies the CTA
+that owns it. The first :data:`RESERVED` bytes of each CTA are reserved for the system, as on sm_90, so no variable of
+rank 0 has address 0.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "GLOBAL", "LOCAL", "PARAM", "RANK", "RESERVED", "SHARED", "UNSIGNED", "WINDOW", "Array", "Fault", "Global",
-    "Memory", "Misaligned",
+    "GENERIC", "LOCAL", "PARAM", "RANK", "RESERVED", "SHARED", "UNSIGNED", "WINDOW", "Array", "Fault", "Global", "Memory",
+    "Misaligned",
 ]  # fmt: skip
 
 Array = NDArray[Any]
 
 WINDOW = 40
-GLOBAL, SHARED, LOCAL, PARAM = (0x7F << WINDOW, 0x71 << WINDOW, 0x72 << WINDOW, 0x73 << WINDOW)
+SHARED, LOCAL, PARAM = (1 << 60 | 0x71 << WINDOW, 1 << 60 | 0x72 << WINDOW, 1 << 60 | 0x73 << WINDOW)
+GENERIC = 32
+"""An address with a bit from here up is a generic one; others are offsets in shared memory or in parameters."""
+_GLOBAL_WINDOW = 0x7F
+"""The window of allocations that may be anywhere, if no recorded one is in it."""
 RANK = 24
 RESERVED = 1024
 UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 """The unsigned type of a register, by its size in bytes."""
 _GUARD = 512
 """Bytes between two allocations, which belong to neither."""
+_NOWHERE = 1 << 61
+"""Marks an offset that is an address outside all allocations."""
 
 
 class Fault(Exception):
@@ -96,24 +104,54 @@ def _units(offsets: Array, size: int) -> Array:
 
 
 class Global(Memory):
-    """Global memory: allocations with gaps between them."""
+    """Global memory: allocations with gaps between them, at addresses that differ from their offsets in :attr:`data`."""
 
     what = "global memory"
 
-    def __init__(self, sizes: dict[str, int]) -> None:
+    def __init__(self, sizes: dict[str, int], addresses: Mapping[str, int] | None = None) -> None:
+        """*sizes*: the bytes of each allocation; *addresses*: where some of them are, which must not overlap."""
+        fixed = addresses or {}
         self.earlier: Array | None = None
         """The bytes that the previous grid changed, while a grid executes that may start before that one ends."""
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.offsets: dict[str, int] = {}
         """Name of an allocation -> its offset."""
+        taken = {(a + n) >> WINDOW for name, a in fixed.items() for n in (0, sizes[name] - 1)}
+        window = next(window for window in range(_GLOBAL_WINDOW, 0, -1) if window not in taken)
+        self.windows = frozenset((*taken, window))
+        """The windows in which there is global memory."""
+        self._base = window << WINDOW
+        """The address of an allocation that may be anywhere is its offset added to this."""
+        self._deltas: list[int] = []
+        """By how much the addresses of each allocation exceed its offsets."""
+        ordered = sorted((fixed[name], name, sizes[name]) for name in fixed)
         end = _GUARD
-        for name, size in sizes.items():
-            self.offsets[name] = end
-            self.starts.append(end)
-            self.ends.append(end + size)
-            end += (size + _GUARD - 1 & -_GUARD) + _GUARD
+        for address, name, size in (*ordered, *((-1, n, s) for n, s in sizes.items() if n not in fixed)):
+            start = end if address < 0 else end + address % _GUARD  # keeps the alignment
+            self._deltas.append(self._base if address < 0 else address - start)
+            self.offsets[name] = start
+            self.starts.append(start)
+            self.ends.append(start + size)
+            end = (start + size + _GUARD - 1 & -_GUARD) + _GUARD
+        self._recorded = len(ordered)
         super().__init__(end)
+        bounds = [
+            (start + d, stop + d, d)
+            for start, stop, d in zip(self.starts, self.ends, self._deltas, strict=True)
+        ]
+        self._bounds = np.array(bounds[: self._recorded], np.int64).reshape(-1, 3)
+
+    def located(self, addresses: Array) -> Array:
+        """The offsets of *addresses*, int64. That of an address in no allocation is refused by :meth:`check`."""
+        anywhere: Array = addresses - self._base
+        if not self._recorded:
+            return anywhere
+        starts, ends, deltas = self._bounds.T
+        at = np.searchsorted(starts, addresses, "right") - 1
+        inside = (at >= 0) & (addresses < ends[at])
+        other = np.where((anywhere >= 0) & (anywhere >> WINDOW == 0), anywhere, addresses | _NOWHERE)
+        return np.where(inside, addresses - deltas[at], other)
 
     def check(self, offsets: Array, size: int) -> None:
         low, high = int(offsets.min()), int(offsets.max())
@@ -123,23 +161,41 @@ class Global(Memory):
         for offset in offsets.ravel().tolist():  # several allocations, or none
             at = bisect_right(self.starts, offset) - 1
             if at < 0 or offset + size > self.ends[at]:
-                raise Fault(
-                    f"global memory: address {offset + GLOBAL:#x} is not in a buffer{self._near(at, offset)}"
-                )
+                where = self._address(offset)
+                raise Fault(f"global memory: address {where:#x} is not in a buffer{self._near(at, offset)}")
+
+    def _is_nowhere(self, offset: int) -> bool:
+        """Whether an offset is an address outside all allocations."""
+        return bool(self._recorded) and offset >= 0 and bool(offset & _NOWHERE)
+
+    def _address(self, offset: int) -> int:
+        """The address with this offset."""
+        if self._is_nowhere(offset):
+            return offset & ~_NOWHERE
+        at = bisect_right(self.starts, offset) - 1
+        inside = at >= 0 and offset < self.ends[at]
+        return offset + (self._deltas[at] if inside else self._base)
 
     def _near(self, at: int, offset: int) -> str:
         """How far an offset lies beyond allocation number *at*, for a message."""
+        if self._is_nowhere(offset):
+            address = offset & ~_NOWHERE
+            before = int(np.searchsorted(self._bounds[:, 0], address, "right")) - 1
+            at, distance = before, address - int(self._bounds[before, 1])
+        else:
+            distance = offset - self.ends[at]
         if at < 0:
             return ""
         name = next(n for n, start in self.offsets.items() if start == self.starts[at])
-        return f" ({offset - self.ends[at]} bytes past the end of {name})"
+        return f" ({distance} bytes past the end of {name})"
 
-    def named(self, offset: int) -> str:
-        """The allocation that an offset is in, and where, for a message."""
+    def named(self, address: int) -> str:
+        """The allocation that an address is in, and where, for a message."""
+        offset = int(self.located(np.array([address], np.int64))[0])
         at = bisect_right(self.starts, offset) - 1
         name = next((n for n, start in self.offsets.items() if at >= 0 and start == self.starts[at]), "")
-        return f"byte {offset - self.starts[at]} of {name}" if name else f"address {offset + GLOBAL:#x}"
+        return f"byte {offset - self.starts[at]} of {name}" if name else f"address {address:#x}"
 
     def address(self, name: str) -> int:
         """The generic address of an allocation."""
-        return GLOBAL + self.offsets[name]
+        return self._address(self.offsets[name])

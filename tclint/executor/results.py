@@ -1,16 +1,23 @@
-"""Expected results of a launch file, compared with what the kernels left in the buffers (docs/launch-files.md)."""
+"""Expected results of a launch, compared with what the kernels left in the buffers.
+
+What is expected is in the launch file (docs/launch-files.md), or is what the GPU made in a recorded launch
+(docs/capture.md).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 
 from tclint.executor.formats import decode
-from tclint.executor.launch import Buffer, Expectation, LaunchError, LaunchFile
+from tclint.executor.launch import TYPES, Buffer, Expectation, LaunchError, LaunchFile, load_array
 from tclint.executor.memory import Array
+from tclint.executor.tensor_maps import SIZE
+from tclint.executor.tensor_maps import decode as tensor_map
 
-__all__ = ["differences"]
+__all__ = ["differences", "made_maps"]
 
 
 def differences(file: LaunchFile, found: Mapping[str, Array]) -> Iterator[str]:
@@ -19,13 +26,13 @@ def differences(file: LaunchFile, found: Mapping[str, Array]) -> Iterator[str]:
     A value differs if it is off by more than the tolerance of the file, times the expected value if that is larger
     than 1. Raises :class:`~tclint.executor.launch.LaunchError` for a file that does not fit its buffer.
     """
+    if file.recorded is not None:
+        yield from _recorded(file, found)
+        return
     for name, expected in file.expected.items():
         buffer = file.buffers[name]
         want, got = _numbers(buffer, _wanted(file, name, expected)), _numbers(buffer, found[name])
-        with np.errstate(invalid="ignore", over="ignore"):
-            off = np.abs(got - want)
-            bad = ~((off <= file.tolerance * np.maximum(1, np.abs(want))) | (got == want))
-            bad &= ~(np.isnan(got) & np.isnan(want))
+        bad = _off(got, want, file.tolerance)
         if bad.any():
             at = tuple(int(n) for n in np.argwhere(bad)[0])
             yield (
@@ -34,12 +41,79 @@ def differences(file: LaunchFile, found: Mapping[str, Array]) -> Iterator[str]:
             )
 
 
+def made_maps(file: LaunchFile, found: Mapping[str, Array]) -> int:
+    """How many tensor maps the kernel made or changed in memory: their bytes on the GPU are those of the driver's format."""
+    count = 0
+    for name, expected in file.expected.items() if file.recorded is not None else ():
+        assert isinstance(expected, Path)
+        changed = np.flatnonzero(
+            found[name].view(np.uint8) != file.translated(np.fromfile(expected, np.uint8))
+        )
+        count += len(_made_maps(found[name], changed))
+    return count
+
+
+def _made_maps(data: Array, at: Array) -> Array:
+    """Of the blocks of 128 bytes in which the bytes *at* are, those that are a tensor map of the executor."""
+    blocks = np.unique(at // SIZE)
+    return np.array(
+        [n for n in blocks.tolist() if _is_map(data[n * SIZE : (n + 1) * SIZE].tobytes())], np.int64
+    )
+
+
+def _is_map(data: bytes) -> bool:
+    try:
+        tensor_map(data)
+    except ValueError:
+        return False
+    return True
+
+
+def _off(got: Array, want: Array, tolerance: float) -> Array:
+    """Which numbers are off by more than the tolerance."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        off = np.abs(got - want)
+        bad: Array = ~((off <= tolerance * np.maximum(1, np.abs(want))) | (got == want))
+    return bad & ~(np.isnan(got) & np.isnan(want))
+
+
+def _recorded(file: LaunchFile, found: Mapping[str, Array]) -> Iterator[str]:
+    """A message for each buffer that differs from what the GPU left in it.
+
+    Bytes are compared; with a type of the elements, those that differ are compared as numbers, within the tolerance.
+    """
+    type = file.element_type
+    for name, expected in file.expected.items():
+        buffer = file.buffers[name]
+        assert isinstance(expected, Path)
+        want = file.translated(np.fromfile(expected, np.uint8))
+        kind = TYPES[type] if type else np.dtype("u4" if buffer.size % 4 == 0 else "u1")
+        whole = buffer.size // kind.itemsize * kind.itemsize
+        ours, theirs = found[name][:whole].view(kind), want[:whole].view(kind)
+        at = np.flatnonzero(ours.view(f"u{kind.itemsize}") != theirs.view(f"u{kind.itemsize}"))
+        made = _made_maps(found[name], at * kind.itemsize)
+        at = at[~np.isin(at * kind.itemsize // SIZE, made)]
+        got, wanted = ours[at], theirs[at]
+        if type and at.size:
+            element = Buffer(type, (at.size,))
+            got, wanted = _numbers(element, got), _numbers(element, wanted)
+            bad = _off(got, wanted, file.tolerance)
+            at, got, wanted = at[bad], got[bad], wanted[bad]
+        if at.size:
+            unit = type or f"{kind.itemsize}-byte word"
+            values = [f"{v[0]:g}" if type else f"{int(v[0]):#x}" for v in (got, wanted)]
+            yield (
+                f"{name} at {buffer.address:#x}: {at.size} of {whole // kind.itemsize} values ({unit}) differ from"
+                f" those of the GPU, the first at byte {int(at[0]) * kind.itemsize}: {values[0]} instead of {values[1]}"
+            )
+
+
 def _wanted(file: LaunchFile, name: str, expected: Expectation) -> Array:
     buffer = file.buffers[name]
     if isinstance(expected, int | float):
         return np.full(buffer.shape, expected, np.float64)
     try:
-        wanted: Array = np.load(expected, allow_pickle=False)
+        wanted = load_array(expected)
     except (OSError, ValueError) as error:
         raise LaunchError(f"{file.path}: {expected.name}: {error}: expected.{name}") from None
     if wanted.dtype.kind == "V" and wanted.dtype.itemsize == buffer.dtype.itemsize:

@@ -86,14 +86,18 @@ class Memories:
     """Global memory for one or more launches: buffers, and the variables of a module."""
 
     def __init__(
-        self, module: Module, buffers: Mapping[str, Array], more: Mapping[str, int] | None = None
+        self,
+        module: Module,
+        buffers: Mapping[str, Array],
+        more: Mapping[str, int] | None = None,
+        addresses: Mapping[str, int] | None = None,
     ) -> None:
-        """*more*: the names of further allocations, with their sizes in bytes."""
+        """*more*: the names of further allocations, with their sizes in bytes; *addresses*: where buffers must be."""
         self._variables = [v for v in module.variables.values() if v.space in (".global", ".const")]
         sizes = {name: array.nbytes for name, array in buffers.items()} | dict(more or {})
         for variable in self._variables:
             sizes.setdefault(variable.name, max(variable.size, 8))
-        self.memory = Global(sizes)
+        self.memory = Global(sizes, addresses)
         for name, array in buffers.items():
             if array.any():  # memory is zero already, and a large buffer of zeros then stays unmapped
                 self.put(name, np.ascontiguousarray(array).tobytes())
@@ -236,7 +240,9 @@ def execute_file(
     initialised.
     """
     arrays = file.arrays(number)
-    memories = Memories(module, arrays, {n: size for n, size in file.sizes.items() if n not in arrays})
+    fixed = {name: buffer.address for name, buffer in file.buffers.items() if buffer.address is not None}
+    others = {name: size for name, size in file.sizes.items() if name not in arrays}
+    memories = Memories(module, arrays, others, fixed)
     addresses = {name: memories.memory.address(name) for name in file.sizes}
     for name in file.sizes:
         if name in file.maps:

@@ -11,7 +11,7 @@ __all__ = ["Schedule", "schedule"]
 class Schedule:
     """When asynchronous operations complete, and how warps are interleaved.
 
-    ``eager``: when they are issued. ``lazy``: when a thread cannot continue without them. ``random:SEED``: at any time
+    ``eager``: when they are issued, and a missing proxy fence hides no data. ``lazy``: when a thread cannot continue without them. ``random:SEED``: at any time
     in between. ``targeted``: as ``eager``, except for the operations of the instructions *late*, which are lazy.
     Raises ValueError for any other name.
     """

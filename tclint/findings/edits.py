@@ -72,6 +72,9 @@ class Repair:
     safe: bool = False
     respelled: bool = False
     """Whether it only spells instructions in another form: what is executed stays the same."""
+    proves: tuple[str, ...] = ()
+    """The classes of hazards that must be proved of the kernel after it; it is not offered if one of them is not
+    (:mod:`tclint.linting.proofs`)."""
 
 
 # ---------------------------------------------------------------- kinds of changes

@@ -173,6 +173,8 @@ class Finding:
     source_location: SourceLocation | None = None
     variants: tuple[Variant, ...] = ()
     """The findings that were folded into this one (:mod:`tclint.report.fold`)."""
+    duplicate_of: Variant | None = None
+    """The finding of another kernel into which it was folded, and which has it among its ``variants``."""
     fixes: tuple[Fix, ...] = ()
     suppressed: str | None = None
     """The reason given in the comment that suppresses it; None if none does."""
@@ -198,6 +200,8 @@ class AsmCount:
     """Strings of which it is unknown whether they are compiled for the given architecture."""
     modules: int = 0
     """Strings that are whole modules, which are checked as such."""
+    cpp: int = 0
+    """Sources in CUDA C++, which nvcc compiles; the others are in Python."""
 
 
 Status = Literal["analysed", "partial", "failed"]

@@ -58,6 +58,8 @@ _KEYS: dict[str, type] = {
 }
 _OPTIONAL_KEYS: dict[str, type] = {"toolkit": str, "assembles": bool, "strict": str, "default": bool}
 _NO_WORDS = "none"
+_MIN_START = 4
+"""Characters of a word from which a longer one is suggested that starts with them."""
 _OFF = b"\ndefault = false\n"
 """The line of the front matter of a rule that is off by default."""
 
@@ -215,13 +217,18 @@ def page(rule: Rule) -> Path:
     return data("rules") / f"{rule.id}.md"
 
 
-def url(rule: Rule) -> str | None:
-    """The address of the published page, below ``TCLINT_DOCS_URL`` in the layout of docs/site; None if that is not
-    set."""
+def docs_url() -> str | None:
+    """The address of the published documentation, which ``TCLINT_DOCS_URL`` gives; None if that is not set."""
     from urllib.parse import quote
 
     base = os.environ.get("TCLINT_DOCS_URL", "").rstrip("/")
-    return f"{quote(base, safe=':/@%~+,;=')}/rules/{rule.id}/" if base else None
+    return f"{quote(base, safe=':/@%~+,;=')}/" if base else None
+
+
+def url(rule: Rule) -> str | None:
+    """The address of the published page, in the layout of docs/site; None if the documentation is not published."""
+    base = docs_url()
+    return f"{base}rules/{rule.id}/" if base else None
 
 
 def manual_reference(sections: Iterable[str]) -> str:
@@ -241,12 +248,32 @@ def find(text: str) -> Rule:
 
 
 def nearest(text: str, words: Iterable[str]) -> str:
-    """``; did you mean WG001?`` if one of *words* is similar to *text*, in any case; else empty."""
+    """``; did you mean WG001?`` if one of *words* is close to *text*, as :func:`closest` says; else empty."""
+    near = closest(text, words)
+    return f"; did you mean {near}?" if near else ""
+
+
+def closest(text: str, words: Iterable[str]) -> str:
+    """The one of *words* that *text* most likely stands for; empty if none is similar.
+
+    Case, punctuation and the leading zeros of numbers do not count: ``WG1`` stands for WG001. Next come words that
+    start with the text, then those that are spelled alike.
+    """
     from difflib import get_close_matches
 
-    by_case = {word.lower(): word for word in words}
-    near = get_close_matches(text.strip().lower(), by_case, n=1)
-    return f"; did you mean {by_case[near[0]]}?" if near else ""
+    wanted = _folded(text)
+    by_fold = {_folded(word): word for word in words}
+    if wanted in by_fold:
+        return by_fold[wanted]
+    longer = [fold for fold in by_fold if len(wanted) >= _MIN_START and fold.startswith(wanted)]
+    near = [min(longer, key=len)] if longer else get_close_matches(wanted, by_fold, n=1)
+    return by_fold[near[0]] if near else ""
+
+
+def _folded(text: str) -> str:
+    """*text* in lower case, its words and numbers joined by single hyphens, the numbers without leading zeros."""
+    parts = re.findall(r"[^\W\d_]+|\d+", text.lower())
+    return "-".join(part.lstrip("0") or "0" for part in parts)
 
 
 def parse_page(rule_id: str, text: str) -> Rule:

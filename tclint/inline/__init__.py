@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tclint.findings.finding import FileReport
     from tclint.findings.selection import Selected
+    from tclint.findings.spans import Span
     from tclint.isa.target import Version
     from tclint.syntax.source import Source
 
-__all__ = ["check"]
+__all__ = ["check", "string_at"]
 
 
 def check(
@@ -38,3 +39,13 @@ def check(
     from tclint.inline.module import check
 
     return check(source, selected, toolkit, arch)
+
+
+def string_at(data: bytes, path: str, offset: int) -> Span | None:
+    """The piece of a PTX string in a CUDA C++ or Python source that *offset* is in; None if it is in none.
+
+    Also None if the grammars of the host languages are not installed. A piece ends where its string does, or at an escape.
+    """
+    from tclint.inline.module import string_at
+
+    return string_at(data, path, offset)

@@ -12,6 +12,6 @@ SUFFIXES = (*CPP, *PYTHON)
 MISSING = "checking inline assembly in CUDA C++ and Python requires tree-sitter grammars: pip install 'tclint-ptx[inline]'"
 
 
-def is_host(path: str) -> bool:
-    """Whether a file with this name is searched for inline assembly."""
-    return path.lower().endswith(SUFFIXES)
+def is_host(path: str, member: str | None = None) -> bool:
+    """Whether a file with this name is searched for inline assembly; a *member* is PTX that was made of it."""
+    return member is None and path.lower().endswith(SUFFIXES)

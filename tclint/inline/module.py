@@ -54,8 +54,8 @@ def check(
     selected = selected or Selected()
     python = source.path.lower().endswith(PYTHON)
     if not (_PTX if python else _ASM).search(source.data):
-        return FileReport(path=source.path, source=source, asm=AsmCount())
-    found, comments = _found(source, python)
+        return FileReport(path=source.path, source=source, asm=AsmCount(cpp=int(not python)))
+    found, comments = _found(source.data, python)
     fragments = [asm for asm in found if asm.dialect != "module" and is_ptx(asm)]
     whole = [asm for asm in found if asm.dialect == "module"]
     asked = _asked(selected, arch)
@@ -67,7 +67,7 @@ def check(
     assert report.asm is not None
     complete = not report.problems and not report.asm.unknown
     findings = apply(source, found, comments, report.findings, asked, complete=complete)
-    return replace(report, findings=findings)
+    return replace(report, findings=findings, asm=replace(report.asm, cpp=int(not python)))
 
 
 def _asked(selected: Selected, arch: str | None) -> Selected:
@@ -76,7 +76,7 @@ def _asked(selected: Selected, arch: str | None) -> Selected:
     return replace(selected, rules=selected.on & rules)
 
 
-def _found(source: Source, python: bool) -> tuple[list[Asm], list[Span]]:
+def _found(data: bytes, python: bool) -> tuple[list[Asm], list[Span]]:
     # Strings in Python may contain CUDA C++ too.
     needed = ("tree_sitter_cpp", "tree_sitter_python") if python else ("tree_sitter_cpp",)
     if any(find_spec(name) is None for name in needed):
@@ -85,7 +85,19 @@ def _found(source: Source, python: bool) -> tuple[list[Asm], list[Span]]:
         from tclint.inline.python import find
     else:
         from tclint.inline.cpp import find
-    return find(source.data)
+    return find(data)
+
+
+def string_at(data: bytes, path: str, offset: int) -> Span | None:
+    """The piece of a PTX string that *offset* is in, as the package says."""
+    python = path.lower().endswith(PYTHON)
+    if not (_PTX if python else _ASM).search(data):
+        return None
+    try:
+        found, _ = _found(data, python)
+    except SourceError:
+        return None
+    return next((piece for asm in found if (piece := asm.template.piece(offset)) is not None), None)
 
 
 def is_ptx(asm: Asm) -> bool:
@@ -124,7 +136,7 @@ def strings(source: Source) -> list[tuple[Asm, Ptx]]:
     python = source.path.lower().endswith(PYTHON)
     if not (_PTX if python else _ASM).search(source.data):
         return []
-    found = [asm for asm in _found(source, python)[0] if asm.dialect != "module" and is_ptx(asm)]
+    found = [asm for asm in _found(source.data, python)[0] if asm.dialect != "module" and is_ptx(asm)]
     made = [(asm, ptx_of(asm)) for asm in found]
     _lend(made)
     return made

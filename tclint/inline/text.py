@@ -66,6 +66,10 @@ class Text:
         first = self._at(start, end=False)
         return Span(first, max(first, self._at(max(start, end - 1), end=True)))
 
+    def piece(self, offset: int) -> Span | None:
+        """The host span of the piece that byte *offset* of the host is in, or just after; None if it is in no piece."""
+        return next((host for host in self._hosts if host.start <= offset <= host.end), None)
+
     def whole(self, start: int, end: int) -> Span | None:
         """The host span with exactly the bytes ``start`` to ``end``; None if the host does not contain them
         unchanged."""

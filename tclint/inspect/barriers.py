@@ -6,18 +6,17 @@ is removed or changes its meaning, not when one is added.
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._json import to_json
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import GaveUp, LimitExceeded
 from tclint.driver.one import Input
-from tclint.findings.places import source_location
 from tclint.inspect.inputs import chosen, shown
+from tclint.inspect.locations import Locations
 from tclint.inspect.protocol import protocol
 from tclint.inspect.protocol.parts import (
     Arrive,
@@ -33,6 +32,7 @@ from tclint.inspect.protocol.parts import (
     Unresolved,
     Wait,
 )
+from tclint.inspect.protocol.selection import about
 from tclint.inspect.tables import Cells, columns, few, printable_line, short_name
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
@@ -42,7 +42,7 @@ from tclint.report.formats._style import BOLD, CYAN, RED, Style
 from tclint.syntax.source import Problem, Source
 from tclint.values import thread_masks as T
 
-__all__ = ["SCHEMA", "Row", "Section", "Shown", "read", "render_json", "render_text", "sections", "show"]
+__all__ = ["SCHEMA", "Row", "Section", "Shown", "narrowed", "read", "render_json", "render_text", "sections", "show"]  # fmt: skip
 
 SCHEMA = 1
 _BROKEN = frozenset(("undefined-guard", "undefined-label", "duplicate-label"))
@@ -73,6 +73,11 @@ class Shown:
     functions: tuple[str, ...] = ()
     """The names of all functions with a body."""
 
+    def locations(self, kernel: Kernel) -> Locations:
+        assert self.source is not None
+        assert self.module is not None
+        return Locations(self.source, self.module, kernel.body)
+
 
 def read(source: Source, entry: tuple[str, ...] = ()) -> Shown:
     """The protocols of the kernels in *source*, or of the functions that match a pattern in *entry*."""
@@ -92,6 +97,19 @@ def read(source: Source, entry: tuple[str, ...] = ()) -> Shown:
 def show(item: Input, entry: tuple[str, ...] = ()) -> Shown:
     """What is shown of one input. Every error becomes a problem, unless ``TCLINT_DEBUG`` is set."""
     return shown(item, entry, read, lambda path, member, why: Shown(path, member, None, None, (why,), ()))
+
+
+def narrowed(shown: Shown, objects: tuple[str, ...], lines: tuple[int, ...]) -> Shown:
+    """*shown* with only *objects*, and those that instructions in *lines* use, and the kernels that have any.
+
+    :func:`tclint.inspect.protocol.selection.about` says how objects are named.
+    """
+    kernels = []
+    for kernel in shown.kernels:
+        line_of = shown.locations(kernel).line
+        if found := kernel.protocol and about(kernel.protocol, objects, lines, line_of):
+            kernels.append(replace(kernel, protocol=found))
+    return replace(shown, kernels=tuple(kernels))
 
 
 def _kernel(source: Source, function: Function, body: Function, module: Module) -> Kernel:
@@ -123,44 +141,6 @@ def _replayed(model: KernelModel) -> Iterator[Unresolved]:
     if isinstance(verdict, GaveUp):
         sites = (verdict.site,) if verdict.site >= 0 else ()
         yield Unresolved(sites, f"not replayed{' for all launches' if replay.runs else ''}: {verdict.why}")
-
-
-class _Locations:
-    """The locations of the instructions of one function."""
-
-    def __init__(self, shown: Shown, kernel: Kernel) -> None:
-        assert shown.source is not None
-        assert shown.module is not None
-        self._source, self._module, self._function = shown.source, shown.module, kernel.body
-
-    def line(self, site: int) -> int:
-        function = self._function
-        return self._source.position(function.start + function.instructions[site].start).line
-
-    def lines(self, sites: Iterable[int]) -> list[int]:
-        return list(dict.fromkeys(self.line(i) for i in sites))
-
-    def source(self, site: int) -> tuple[str, int] | None:
-        found = source_location(self._module, self._function.location(site))
-        return (found.file, found.line) if found is not None else None
-
-    def words(self, sites: Sequence[int]) -> str:
-        """``line 12, 15 (ring.cu:7)``."""
-        text = few(list(map(str, self.lines(sites))))
-        sources = dict.fromkeys(filter(None, map(self.source, sites)))
-        first = next(iter(sources), None)
-        return f"line {text}" + (f" ({os.path.basename(first[0])}:{first[1]})" if first else "")
-
-    def json(self, sites: Iterable[int]) -> list[dict[str, Any]]:
-        found = []
-        for site in sites:
-            source = self.source(site)
-            location: dict[str, Any] = {"line": self.line(site), "source": None}
-            if source is not None:
-                location["source"] = {"file": source[0], "line": source[1]}
-            if location not in found:
-                found.append(location)
-        return found
 
 
 # ---------------------------------------------------------------- text
@@ -200,23 +180,24 @@ class Section:
 
 def sections(found: Protocol) -> Iterator[Section]:
     """A protocol as tables, without the list of its events."""
-    if found.mbarriers:
+    if found.shown_mbarriers:
         yield Section("roles", tuple(_roles(found)))
-    for ring in found.mbarriers:
+    for ring in found.shown_mbarriers:
         note = f"per phase: {', '.join(_phase(ring))}"
         yield Section(f"mbarrier {ring.name}", tuple(_ring(found, ring)), _addresses(ring), note)
     yield Section("CTA barriers", tuple(_barriers(found.barriers)))
     if found.cluster is not None:
         yield Section("cluster barrier", tuple(_barrier_uses(found.cluster)))
-    yield Section("shared memory", tuple(_regions(found)))
+    if found.selected is None:
+        yield Section("shared memory", tuple(_regions(found)))
 
 
 class _Text:
     def __init__(self, shown: Shown, kernel: Kernel, style: Style) -> None:
         self._kernel = kernel
-        self._locations = _Locations(shown, kernel)
-        self._style = style
         assert shown.source is not None
+        self._locations = shown.locations(kernel)
+        self._style = style
         self._line = shown.source.position(kernel.function.start).line
 
     def kernel(self, where: str) -> Iterator[str]:
@@ -282,10 +263,10 @@ class _Text:
 def _roles(found: Protocol) -> Iterator[Row]:
     """The mbarriers that each role waits for and signals."""
     for number, role in enumerate(found.roles):
-        waits = [r.name for r in found.mbarriers if any(number in w.roles for w in r.waits)]
+        waits = [r.name for r in found.shown_mbarriers if any(number in w.roles for w in r.waits)]
         signals = [
             r.name
-            for r in found.mbarriers
+            for r in found.shown_mbarriers
             if any(number in a.roles for a in r.arrives) or any(number in c.roles for c in r.copies)
         ]
         if waits or signals:
@@ -514,7 +495,7 @@ def _about(found: Protocol, event: Event) -> str:
 def render_json(shown: Iterable[Shown]) -> str:
     """All inputs as one object."""
     document = {"schema": SCHEMA, "files": [_file(one) for one in shown]}
-    return json.dumps(document, indent=2) + "\n"
+    return to_json(document)
 
 
 def _file(shown: Shown) -> dict[str, Any]:
@@ -540,7 +521,7 @@ class _Json:
     def __init__(self, shown: Shown, kernel: Kernel) -> None:
         assert shown.source is not None
         self._kernel = kernel
-        self._locations = _Locations(shown, kernel)
+        self._locations = shown.locations(kernel)
         self._line = shown.source.position(kernel.function.start).line
 
     def kernel(self) -> dict[str, Any]:
@@ -568,7 +549,7 @@ class _Json:
                 }
                 for n, role in enumerate(found.roles)
             ],
-            "mbarriers": [self._ring(found, ring) for ring in found.mbarriers],
+            "mbarriers": [self._ring(found, ring) for ring in found.shown_mbarriers],
             "barriers": [
                 {"number": barrier.number, "uses": [self._barrier_use(use) for use in barrier.uses]}
                 for barrier in found.barriers

@@ -209,8 +209,8 @@ def _facts(
     if location is not None:
         while location.inlined_at is not None:
             location = location.inlined_at
-        name = module.files.get(location.file, f"file {location.file}")
-        yield f"{name.rpartition('/')[2]}:{location.line}"
+        if (name := module.files.get(location.file)) is not None:
+            yield f"{name.rpartition('/')[2]}:{location.line}"
 
 
 def _instruction(function: Function, instruction: Instruction) -> str:

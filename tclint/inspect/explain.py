@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from tclint.findings.rules import Rule, first_sentence, manual_reference, nearest
+from tclint._json import to_json
+from tclint.findings.rules import Rule, all_rules, first_sentence, manual_reference, nearest, words_of
 from tclint.isa.table import Form, OperandSpec, Table, split_opcode
 from tclint.isa.target import KNOWN, dotted
 
-__all__ = ["UnknownOpcode", "facts", "isa", "rule_list", "rules_json", "rules_markdown", "rules_table"]
+__all__ = [
+    "UnknownOpcode",
+    "facts",
+    "isa",
+    "rule_list",
+    "rules_json",
+    "rules_markdown",
+    "rules_short",
+    "rules_table",
+]
 
 _WIDTH = 110
+"""Columns of the description of an instruction, unless the terminal has fewer."""
+_MIN_BESIDE = 40
+"""Columns beside the name of a rule for its summary; where there are fewer, the summary is below."""
 _MAX_DESCRIBED = 4
 """Forms that are described in full; more are listed."""
 _MAX_SPELLINGS = 16
@@ -36,14 +48,36 @@ class UnknownOpcode(LookupError):
 # ---------------------------------------------------------------- rules
 
 
-def rule_list(rules: Sequence[Rule]) -> str:
-    """One line per rule: id, severity, name, summary. A rule that is off by default is marked."""
+def rule_list(rules: Sequence[Rule], width: int | None = None) -> str:
+    """One line per rule: id, severity, name, summary. A rule that is off by default is marked.
+
+    With a *width*, the summary is wrapped into as many columns, below the name where there is little room beside it.
+    """
     rows = [(rule.id, rule.severity.label + ", off" * (not rule.default), rule.name) for rule in rules]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "".join(
-        "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=True)), rule.summary])
-        + "\n"
-        for row, rule in zip(rows, rules, strict=True)
+    lines = []
+    for row, rule in zip(rows, rules, strict=True):
+        head = "  ".join(text.ljust(size) for text, size in zip(row, widths, strict=True))
+        if width is None:
+            lines.append(f"{head}  {rule.summary}")
+        elif width - len(head) < _MIN_BESIDE:
+            lines += [head.rstrip(), *_wrapped(rule.summary, width, " " * (widths[0] + 2))]
+        else:
+            first, *more = _wrapped(f"{head}  {rule.summary}", width, " " * (len(head) + 2), first="")
+            lines += [first, *more]
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str, width: int, indent: str, first: str | None = None) -> list[str]:
+    """*text* in lines of at most *width* columns, the later ones indented, and so the first one unless it is given."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent if first is None else first,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
     )
 
 
@@ -83,6 +117,20 @@ def rules_markdown(rules: Iterable[Rule]) -> str:
     )
 
 
+def rules_short(rules: Iterable[Rule], width: int) -> str:
+    """The rules in a few lines each: what one finds, how grave and how certain that is, and what to write instead."""
+    return "\n".join("".join(f"{line}\n" for line in _short(rule, width)) for rule in rules)
+
+
+def _short(rule: Rule, width: int) -> Iterator[str]:
+    head = f"{rule.id} {rule.name}: {_severity(rule)}, confidence {rule.confidence.label}"
+    yield from _wrapped(head, width, "  ", first="")
+    yield from _wrapped(rule.summary, width, "  ")
+    for producer, words in words_of(rule, all_rules()).items():
+        yield from _wrapped(f"{producer}: {words}", width, "    ", first="  ")
+    yield from _wrapped(f"{manual_reference(rule.manual)}; tclint explain {rule.id}", width, "  ")
+
+
 def rules_json(rules: Iterable[Rule]) -> str:
     """The rules as a JSON list; ``explanation`` is the page as Markdown."""
     documents = [
@@ -97,37 +145,40 @@ def rules_json(rules: Iterable[Rule]) -> str:
             "since": rule.since,
             "manual": list(rule.manual),
             "summary": rule.summary,
+            "words": dict(words_of(rule, all_rules())),
             "explanation": rule.body,
         }
         for rule in rules
     ]
-    return json.dumps(documents, indent=2, ensure_ascii=False) + "\n"
+    return to_json(documents)
 
 
 # ---------------------------------------------------------------- instructions
 
 
-def isa(table: Table, opcode: str) -> str:
-    """The description of the forms that an opcode, the name of a form, or a prefix of either denotes.
+def isa(table: Table, opcode: str, width: int = _WIDTH) -> str:
+    """The description of the forms that an opcode, the name of a form, or a prefix of either denotes, in any case.
 
     Raises UnknownOpcode.
     """
+    width = min(width, _WIDTH)
     opcode = (opcode.split() or [""])[0].rstrip(";")
-    forms = _meant(table, opcode)
+    forms = _meant(table, opcode) or _meant(table, _in_case(table, opcode))
     if not forms:
         words = [*table.roots, *table.forms]
         where = f"the table of PTX ISA {dotted(KNOWN)}"
         raise UnknownOpcode(f"unknown instruction '{opcode}' in {where}{nearest(opcode, words)}")
     if len(forms) > _MAX_DESCRIBED:
-        width = max(len(form.name) for form in forms)
+        column = max(len(form.name) for form in forms)
         lines = [
-            textwrap.fill(f"{form.name:{width}}  {form.summary}", _WIDTH, subsequent_indent=" " * (width + 2))
+            line
             for form in forms
+            for line in _wrapped(f"{form.name:{column}}  {form.summary}", width, " " * (column + 2), first="")
         ]
         return "\n".join([*lines, "", f"{len(forms)} forms; `tclint isa NAME` describes one."]) + "\n"
     others = [form.name for form in _spelled(table, opcode) if form not in forms]
     more = [f"other forms: {', '.join(others)}\n"] if others else []
-    return "\n".join(["\n".join(_described(form)) + "\n" for form in forms] + more)
+    return "\n".join(["\n".join(_described(form, width)) + "\n" for form in forms] + more)
 
 
 def _meant(table: Table, text: str) -> list[Form]:
@@ -139,6 +190,16 @@ def _meant(table: Table, text: str) -> list[Form]:
         return list(whole.values())
     started = [form for form in table if text and any(s.text.startswith(text) for s in form.syntax)]
     return _spelled(table, text) or started
+
+
+def _in_case(table: Table, text: str) -> str:
+    """*text* with each of its words in the case that it has in the table."""
+    names = [
+        *table.forms,
+        *(modifier for form in table for syntax in form.syntax for modifier in syntax.accepts),
+    ]
+    words = {word.lower(): word for name in names for word in name.split(".")}
+    return ".".join(words.get(word, word) for word in text.lower().split("."))
 
 
 def _spelled(table: Table, text: str) -> list[Form]:
@@ -170,22 +231,17 @@ def facts(form: Form) -> list[tuple[str, list[str]]]:
     return [(title, [line for line in lines if line]) for title, lines in rows]
 
 
-def _described(form: Form) -> Iterator[str]:
-    yield f"{form.name}: {form.summary}" if form.summary else form.name
+def _described(form: Form, width: int) -> Iterator[str]:
+    yield from _wrapped(f"{form.name}: {form.summary}" if form.summary else form.name, width, "  ", first="")
     rows = facts(form)
-    width = max(len(title) for title, _ in rows) + 1
+    column = max(len(title) for title, _ in rows) + 1
     for title, lines in rows:
         for number, line in enumerate(lines):
-            yield textwrap.fill(
-                line,
-                _WIDTH
-                if title != "example"
-                else len(line) + 20,  # examples are not wrapped, so they can be copied
-                initial_indent=f"  {'' if number else title:{width}}",
-                subsequent_indent=" " * (width + 4),
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
+            head, indent = f"  {'' if number else title:{column}}", " " * (column + 4)
+            if title == "example":
+                yield f"{head}{line}"  # in one line, so that it can be copied
+            else:
+                yield from _wrapped(line, width, indent, first=head)
 
 
 def _choices(form: Form) -> Iterator[tuple[str, frozenset[str]]]:

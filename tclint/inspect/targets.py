@@ -6,11 +6,11 @@ removed or changes its meaning, not when one is added.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tclint._dataclass import dataclass
+from tclint._json import to_json
 from tclint.driver.one import Input
 from tclint.inspect.inputs import chosen, shown
 from tclint.inspect.requirements import Requirements, Use, required
@@ -178,7 +178,7 @@ def _numbers(targets: tuple[Target, ...], allowed: Iterable[Target]) -> list[str
 def render_json(shown: Iterable[Shown]) -> str:
     """The same as a JSON document, with all targets that have everything."""
     files = [_file(one) for one in shown]
-    return json.dumps({"schema": SCHEMA, "files": files}, indent=2, ensure_ascii=False) + "\n"
+    return to_json({"schema": SCHEMA, "files": files})
 
 
 def _file(one: Shown) -> dict[str, Any]:

@@ -6,12 +6,12 @@ removed or changes its meaning, not when one is added.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from tclint._dataclass import dataclass
+from tclint._json import to_json
 from tclint.driver.one import Input
 from tclint.findings.finding import FileReport
 from tclint.findings.places import displayed_name, region
@@ -150,7 +150,7 @@ def _line(report: FileReport, span: Span) -> int:
 def render_json(shown: Iterable[Shown]) -> str:
     """The same as a JSON document, with all obligations."""
     files = [_file(one) for one in shown]
-    return json.dumps({"schema": SCHEMA, "files": files}, indent=2, ensure_ascii=False) + "\n"
+    return to_json({"schema": SCHEMA, "files": files})
 
 
 def _file(one: Shown) -> dict[str, Any]:

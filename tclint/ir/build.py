@@ -468,7 +468,7 @@ class _Builder:
                 self.names.append((len(self.instructions), guard_name, True))
             else:
                 guard = register
-        operands: list[Any] = [known.get(part) for part in parts]
+        operands: list[Any] = [*map(known.get, parts)]
         if None in operands:
             key = ""
             constants = self.constants
@@ -929,46 +929,38 @@ def _report_undeclared(
     *names* are those of the module, and *first* has the offset of the first declaration of each.
     """
     own = function.variables.keys() | {p.name for p in function.parameters}
-    seen: set[str] = set()
-    guards: set[str] = set()
     labels = set(function.labels.values())
-    ranges: Mapping[str, list[re.Match[str]]] | None = None
-
-    def undeclared(kind: str, ins: Instruction, name: str, word: str) -> None:
-        nonlocal ranges
-        if ranges is None:
-            ranges = _ranges_in(builder.text[function.start : function.end])
-        message = f"{word} {_quoted(name)} is not declared"
-        function.errors.append(BuildError(kind, ins.start, ins.end, message, _too_small(ranges, name)))
-
     if clashing := labels & names:
         _report_shadowed(function, clashing, first)
+    uses: dict[str, dict[int, None]] = {}
+    guards: set[str] = set()
     for index, name, guard in builder.names:
-        ins = function.instructions[index]
-        if guard and name not in guards:
+        if guard:
             guards.add(name)
-            undeclared("undefined-guard", ins, name, "register")
-        if guard or name in own or name in seen:
-            continue
-        if name in labels:
-            seen.add(name)
+        if guard or name not in own:
+            uses.setdefault(name, {})[index] = None
+    ranges: Mapping[str, list[re.Match[str]]] | None = None
+    for name, sites in uses.items():
+        ins = function.instructions[next(iter(sites))]
+        count = None
+        if name in guards or not (name in labels or name in names):
+            if not name or (name == ins.callee and needs_no_declaration(name)):
+                continue
+            if name in guards or name[0].isalpha() or name[0] in "%_$":
+                if ranges is None:
+                    ranges = _ranges_in(builder.text[function.start : function.end])
+                word = "register" if name in guards or name.startswith("%") else "name"
+                message, count = f"{word} {_quoted(name)} is not declared", _too_small(ranges, name)
+            else:
+                message = f"{_quoted(name)} is neither a name nor a constant"
+        elif name in labels:
             message = f"label {_quoted(name)} is not an operand of this instruction"
-            function.errors.append(BuildError("undefined-register", ins.start, ins.end, message))
+        elif first.get(name, 0) > function.start + ins.start:
+            message = f"{_quoted(name)} is declared only after its first use"
+        else:
             continue
-        if name in names:
-            if first.get(name, 0) > function.start + ins.start:
-                seen.add(name)
-                message = f"{_quoted(name)} is declared only after its first use"
-                function.errors.append(BuildError("undefined-register", ins.start, ins.end, message))
-            continue
-        seen.add(name)
-        if name == ins.callee and needs_no_declaration(name):
-            continue
-        if name and (name[0].isalpha() or name[0] in "%_$"):
-            undeclared("undefined-register", ins, name, "register" if name.startswith("%") else "name")
-        elif name:
-            message = f"{_quoted(name)} is neither a name nor a constant"
-            function.errors.append(BuildError("undefined-register", ins.start, ins.end, message))
+        kind = "undefined-guard" if name in guards else "undefined-register"
+        function.errors.append(BuildError(kind, ins.start, ins.end, message, count, tuple(sites)))
 
 
 def _ranges_in(text: str) -> Mapping[str, list[re.Match[str]]]:

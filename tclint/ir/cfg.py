@@ -201,12 +201,31 @@ class CFG:
 
         False if either is unreachable.
         """
-        idom, rank = self.idom, self.rank
-        if a not in rank or b not in rank:
-            return False
-        while rank[b] > rank[a]:
-            b = idom[b]
-        return a == b
+        first, last = self._dominated
+        return first[a] <= first[b] < last[a]
+
+    @cached_property
+    def _dominated(self) -> tuple[list[int], list[int]]:
+        """For each block, the range of the numbers of the blocks that it dominates, as in preorder of the dominator tree.
+
+        The range is empty for an unreachable block, and no other range has its number.
+        """
+        children: dict[int, list[int]] = {}
+        for b in self.order[1:]:
+            children.setdefault(self.idom[b], []).append(b)
+        size = dict.fromkeys(self.order, 1)
+        for b in reversed(self.order[1:]):
+            size[self.idom[b]] += size[b]
+        first, last = [-1] * len(self.blocks), [-1] * len(self.blocks)
+        work = [(0, 0)] if self.order else []
+        while work:
+            b, number = work.pop()
+            first[b], last[b] = number, number + size[b]
+            number += 1
+            for child in children.get(b, ()):
+                work.append((child, number))
+                number += size[child]
+        return first, last
 
     @cached_property
     def ipdom(self) -> dict[int, int]:

@@ -26,6 +26,8 @@ FEATURED = {
 """Node type -> the kind of statement whose features it has; a pragma outside functions has a kind of its own."""
 _LONG = re.compile(r"(?<![\w$%.])(?:0[xX][\da-fA-F]{17,}|0[bB][01]{65,}|\d{20,})(?=U?(?![\w.]))")
 """An integer constant that may have more than 64 bits."""
+_LEAST_DIGITS = 17
+"""The least that such a constant has: tables of thousands of shorter ones are not searched."""
 _DECLARING = ("variable", "parameter", "initial")
 
 
@@ -45,7 +47,8 @@ def note(
     for part, spelled in _parts(kind, text[start:end]):
         for spec in used(part, spelled, version or (0, 0)):
             found.append(FeatureUse(spec, start - base, end - base))
-        if part.endswith(_DECLARING) and any(overflows(match[0]) for match in _LONG.finditer(spelled)):
+        long = part.endswith(_DECLARING) and max(map(len, spelled.replace(",", " ").split()), default=0)
+        if long >= _LEAST_DIGITS and any(overflows(match[0]) for match in _LONG.finditer(spelled)):
             found.append(FeatureUse(feature("constant of more than 64 bits"), start - base, end - base))
 
 

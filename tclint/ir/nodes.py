@@ -379,6 +379,8 @@ class BuildError(NamedTuple):
     message: str
     declared: RegisterCount | None = None
     """For an undeclared register, the count that is too small, if that is all that is wrong."""
+    sites: tuple[int, ...] = ()
+    """For an undeclared name, the instructions that use it."""
 
 
 @dataclass

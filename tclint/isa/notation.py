@@ -113,6 +113,26 @@ class Syntax:
 
     def bind(self, modifiers: tuple[str, ...]) -> dict[str, str] | None:
         """Slot name -> the spelling of *modifiers* that fills it; None if they do not match this line."""
+        taken = self._fill(modifiers, whole=True)
+        if taken is None:
+            return None
+        return {s.name: t for s, t in zip(self.slots, taken, strict=True) if t is not None}
+
+    def continuations(self, modifiers: tuple[str, ...]) -> dict[str, int]:
+        """The modifiers that may follow *modifiers*, each with the index of its slot; empty if none may."""
+        taken = self._fill(modifiers, whole=False)
+        if taken is None:
+            return {}
+        found: dict[str, int] = {}
+        for index, slot in enumerate(self.slots):
+            if taken[index] is None:
+                for spelling in slot.spellings:
+                    if spelling not in found and self._fill((*modifiers, spelling), whole=False) is not None:
+                        found[spelling] = index
+        return found
+
+    def _fill(self, modifiers: tuple[str, ...], *, whole: bool) -> list[str | None] | None:
+        """The spelling in each slot; None if *modifiers* do not fit, or if a *whole* opcode lacks one."""
         slots = self.slots
         if len(modifiers) > len(slots):
             return None
@@ -124,7 +144,9 @@ class Syntax:
 
         def place(k: int) -> bool:
             if k == len(modifiers):
-                return all(t is not None or s.optional for t, s in zip(taken, slots, strict=True))
+                return not whole or all(
+                    t is not None or s.optional for t, s in zip(taken, slots, strict=True)
+                )
             kind = _order(modifiers[k])
             before = first[kind] if kind >= 0 else 0
             for index in range(before, len(slots)):
@@ -141,9 +163,7 @@ class Syntax:
                 first[kind] = before
             return False
 
-        if not place(0):
-            return None
-        return {s.name: t for s, t in zip(slots, taken, strict=True) if t is not None}
+        return taken if place(0) else None
 
 
 @cache

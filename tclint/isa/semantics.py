@@ -11,6 +11,7 @@ Division by zero, which the ISA leaves unspecified (9.7.1.8), raises ZeroDivisio
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
@@ -45,6 +46,11 @@ class _Type:
     def read(self, pattern: int) -> int:
         """The number that the low bits of *pattern* represent."""
         return _field(pattern, self.width, self.signed)
+
+    def reader(self) -> Callable[[int], int]:
+        """:meth:`read` for an operation that is executed often."""
+        mask, half = self.mask, (1 << self.width) >> 1
+        return (lambda a: ((a & mask) ^ half) - half) if self.signed else lambda a: a & mask
 
     def clamp(self, number: int) -> int:
         """The nearest number that the type can represent."""
@@ -180,7 +186,7 @@ def _lanewise(name: str, operation: Callable[..., int]) -> None:
     @_made(name)
     def make(modifiers: tuple[str, ...]) -> Callable[..., int]:
         t, saturates, relu = _typed(modifiers)[0], ".sat" in modifiers, ".relu" in modifiers
-        read, mask = t.read, t.mask
+        read, mask = t.reader(), t.mask
 
         def lanes(*values: int) -> int:
             result = 0
@@ -195,30 +201,29 @@ def _lanewise(name: str, operation: Callable[..., int]) -> None:
 
         if t.lanes > 1 or saturates or relu:
             return lanes
-        if name in _MODULAR:
-            return lambda *values: operation(*values) & mask
-        if t.signed:
-            return lambda *values: operation(*[read(v) for v in values]) & mask
-        return lambda *values: operation(*[v & mask for v in values]) & mask
+        if name not in _MODULAR:
+            return lambda *values: operation(*map(read, values)) & mask
+        return (lambda a: operation(a) & mask) if name in _UNARY else lambda a, b: operation(a, b) & mask
 
 
 _MODULAR = frozenset("mov add sub neg and or xor not".split())
 """Operations whose low result bits do not depend on higher operand bits."""
+_UNARY = frozenset("mov neg not".split())
 _LANEWISE: dict[str, Callable[..., int]] = {
     "mov": lambda a: a,
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "neg": lambda a: -a,
+    "add": operator.add,
+    "sub": operator.sub,
+    "neg": operator.neg,
     "abs": _abs,
     "min": _min,
     "max": _max,
     "sad": lambda a, b, c: _abs(a - b) + c,
     "div": _quotient,
     "rem": lambda a, b: a - b * _quotient(a, b),
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b,
-    "not": lambda a: ~a,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+    "not": operator.invert,
     "cnot": lambda a: _pick(a == 0, 1, 0),
 }
 for _name, _operation in _LANEWISE.items():
@@ -299,18 +304,25 @@ def _dp2a(binding: Binding, a: int, b: int, c: int) -> int:
 # ---------------------------------------------------------------- shifts and bit fields
 
 
+def _limited(width: int) -> Callable[[int], int]:
+    """The shift amount for an operand of *width* bits: all bits are shifted out by as many or more."""
+    mask = _U32.mask
+    return lambda n: (fewer := (n := n & mask) < width) * n + (1 - fewer) * width
+
+
 @_made("shl")
 def _shl(modifiers: tuple[str, ...]) -> Callable[..., int]:
     t = _typed(modifiers)[0]
     mask, width = t.mask, t.width
-    return lambda a, b: (a & mask) << _min(b & _U32.mask, width) & mask
+    least = _limited(width)
+    return lambda a, b: (a & mask) << least(b) & mask
 
 
 @_made("shr")
 def _shr(modifiers: tuple[str, ...]) -> Callable[..., int]:
     t = _typed(modifiers)[0]
-    read, mask, width = t.read, t.mask, t.width
-    return lambda a, b: read(a) >> _min(b & _U32.mask, width) & mask
+    read, mask, least = t.reader(), t.mask, _limited(t.width)
+    return lambda a, b: read(a) >> least(b) & mask
 
 
 @_named("shf")
@@ -421,18 +433,18 @@ def _prmt(binding: Binding, a: int, b: int, c: int) -> int:
 # ---------------------------------------------------------------- choice, comparison, conversion
 
 _COMPARE: dict[str, Callable[[int, int], Any]] = {
-    ".eq": lambda a, b: a == b,
-    ".ne": lambda a, b: a != b,
-    ".lt": lambda a, b: a < b,
-    ".le": lambda a, b: a <= b,
-    ".gt": lambda a, b: a > b,
-    ".ge": lambda a, b: a >= b,
+    ".eq": operator.eq,
+    ".ne": operator.ne,
+    ".lt": operator.lt,
+    ".le": operator.le,
+    ".gt": operator.gt,
+    ".ge": operator.ge,
 }
 _COMPARE |= {".lo": _COMPARE[".lt"], ".ls": _COMPARE[".le"], ".hi": _COMPARE[".gt"], ".hs": _COMPARE[".ge"]}
 _BOOL: dict[str, Callable[[int, int], int]] = {
-    ".and": lambda p, q: p & q,
-    ".or": lambda p, q: p | q,
-    ".xor": lambda p, q: p ^ q,
+    ".and": operator.and_,
+    ".or": operator.or_,
+    ".xor": operator.xor,
 }
 
 
@@ -444,12 +456,14 @@ def _selp(modifiers: tuple[str, ...]) -> Callable[..., int]:
 
 def _comparing(negate: int) -> _Maker:
     def make(modifiers: tuple[str, ...]) -> Callable[..., int]:
-        read = _typed(modifiers)[0].read
+        t = _typed(modifiers)[0]
+        # Signed numbers have the order of their patterns with the sign inverted.
+        mask, sign = t.mask, (1 << t.width) >> 1 if t.signed else 0
         compare = next(_COMPARE[m] for m in modifiers if m in _COMPARE)
         combine = next((_BOOL[m] for m in modifiers if m in _BOOL), None)
         if combine is None:
-            return lambda a, b: compare(read(a), read(b)) ^ negate
-        return lambda a, b, c: combine(compare(read(a), read(b)) ^ negate, c & 1)
+            return lambda a, b: compare(a & mask ^ sign, b & mask ^ sign) ^ negate
+        return lambda a, b, c: combine(compare(a & mask ^ sign, b & mask ^ sign) ^ negate, c & 1)
 
     return make
 

@@ -91,6 +91,12 @@ class SpecialRegister(NamedTuple):
     """The value in all threads of the CTA at a position in the grid."""
 
     @property
+    def meaning(self) -> str:
+        """What it holds, in a few words."""
+        words = _MEANINGS.get(self.vector or self.name) or _MEANINGS[self.name.rstrip("0123456789")]
+        return f"{words}, along {'xyz'[self.axis]}" if 0 <= self.axis < 3 else words
+
+    @property
     def distinguishes_threads(self) -> bool:
         """Whether it indicates which thread of its CTA reads it, or which warp does."""
         return self.scope < Scope.CTA and not self.varies
@@ -105,6 +111,52 @@ class SpecialRegister(NamedTuple):
         return None if self.of_cta is None else self.of_cta(shape, cta)
 
 
+_MEANINGS = {
+    "%tid": "the index of the thread in its CTA",
+    "%ntid": "the number of threads of a CTA",
+    "%laneid": "the lane of the thread in its warp",
+    "%warpid": "where the warp is in its CTA at present; may change",
+    "%nwarpid": "the number of warps that an SM can hold",
+    "%ctaid": "the index of the CTA in the grid",
+    "%nctaid": "the number of CTAs of the grid",
+    "%smid": "the SM that executes the thread at present; may change",
+    "%nsmid": "an upper bound of the numbers of SMs",
+    "%gridid": "the number of the launch",
+    "%is_explicit_cluster": "whether the launch states the size of a cluster",
+    "%clusterid": "the index of the cluster in the grid",
+    "%nclusterid": "the number of clusters of the grid",
+    "%cluster_ctaid": "the index of the CTA in its cluster",
+    "%cluster_nctaid": "the number of CTAs of a cluster",
+    "%cluster_ctarank": "the rank of the CTA in its cluster",
+    "%cluster_nctarank": "the number of CTAs of a cluster, of all dimensions",
+    "%lanemask_eq": "a mask with the bit of this lane",
+    "%lanemask_le": "a mask of the lanes up to this one",
+    "%lanemask_lt": "a mask of the lanes below this one",
+    "%lanemask_ge": "a mask of this lane and those above it",
+    "%lanemask_gt": "a mask of the lanes above this one",
+    "%clock": "the cycles of the SM, modulo 2^32",
+    "%clock_hi": "the upper half of the cycles of the SM",
+    "%clock64": "the cycles of the SM",
+    "%pm": "a performance counter",
+    **{f"%pm{n}_64": "a performance counter of 64 bits" for n in range(8)},
+    "%globaltimer": "a clock of the whole GPU, in nanoseconds",
+    "%globaltimer_lo": "the lower half of the clock of the GPU",
+    "%globaltimer_hi": "the upper half of the clock of the GPU",
+    "%envreg": "a value that the driver defines",
+    **{
+        f"%reserved_smem_offset_{name}": "shared memory that the system reserves"
+        for name in ("begin", "end", "cap", "0", "1")
+    },
+    "%total_smem_size": "the bytes of shared memory of a CTA, without those of the system",
+    "%aggr_smem_size": "the bytes of shared memory of a CTA, with those of the system",
+    "%dynamic_smem_size": "the bytes of shared memory that the launch adds",
+    "%current_graph_exec": "the CUDA graph that is executed; 0 if there is none",
+    "%perctamemoryoffset": "the offset of the memory of the CTA; in no manual",
+    "%perctamemorysize": "the size of the memory of the CTA; in no manual",
+    "%locality_domain_id": "the locality domain of the CTA; in no manual",
+    "%locality_domain_supplemental_sm": "whether the SM is supplemental to its locality domain; in no manual",
+}
+"""Name without digits, or of the vector -> what it holds."""
 _available = Availability.parse
 _OfCta = Callable[[LaunchShape, Triple], int]
 _Digit = Callable[[Triple], tuple[int, int]]

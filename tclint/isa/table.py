@@ -442,6 +442,24 @@ class Table:
                     found.append((form, syntax, binding))
         return found
 
+    def continuations(self, opcode: str) -> dict[str, list[Form]]:
+        """The modifiers that may follow *opcode*, in the order of the syntax lines, each with the forms that accept it."""
+        root, modifiers = split_opcode(opcode)
+        places: dict[str, tuple[int, str]] = {}
+        forms: dict[str, list[Form]] = {}
+        for form, syntax in self.roots.get(root, ()):
+            for spelling, place in syntax.continuations(modifiers).items():
+                if any(
+                    rule.forbids & {*modifiers, spelling}
+                    for rule in form.combinations
+                    if rule.when <= {*modifiers, spelling}
+                ):
+                    continue
+                places[spelling] = min((place, spelling), places.get(spelling, (place, spelling)))
+                if form not in forms.setdefault(spelling, []):
+                    forms[spelling].append(form)
+        return {spelling: forms[spelling] for spelling in sorted(places, key=lambda s: places[s])}
+
     @staticmethod
     def _combines(form: Form, modifiers: frozenset[str]) -> bool:
         return all(
@@ -722,7 +740,10 @@ def parse_toml(text: str, path: Path) -> dict[str, Any]:
 
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # of which TOMLDecodeError is one, and an endless number another
         raise TableError(f"{path.name}: {error}") from error
 
 

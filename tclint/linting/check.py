@@ -35,6 +35,7 @@ from tclint.syntax.source import Problem, Source
 if TYPE_CHECKING:
     from tclint.findings.verdicts import Assumption, Executed
     from tclint.linting.verdicts import Judge
+    from tclint.recording import Recording
 
 __all__ = ["Observer", "as_findings", "check_source"]
 
@@ -63,6 +64,7 @@ def check_source(
     past: IncrementalCache | None = None,
     observer: Observer | None = None,
     assume: frozenset[Assumption] | None = None,
+    recorded: Recording | None = None,
 ) -> FileReport:
     """The report of linting one source: the findings of the rules that are *selected*, by default all.
 
@@ -80,10 +82,20 @@ def check_source(
     *observer* adds hits to those of each function; *past* does not keep them.
 
     *assume* is what the proofs of the verdicts may take for granted; None: the report has no verdicts.
+
+    *recorded* is the launch that the kernel of its name is replayed with. Raises
+    :class:`~tclint.recording.RecordingError` if it is a launch of no kernel of the source.
     """
     with _without_collector():
         return _check(
-            source, selected or Selected(), toolkit, clock, past or IncrementalCache(), observer, assume
+            source,
+            selected or Selected(),
+            toolkit,
+            clock,
+            past or IncrementalCache(),
+            observer,
+            assume,
+            recorded,
         )
 
 
@@ -106,6 +118,7 @@ def _check(
     past: IncrementalCache,
     observer: Observer | None,
     assume: frozenset[Assumption] | None,
+    recorded: Recording | None,
 ) -> FileReport:
     on = selected.on
     began = perf_counter()
@@ -121,6 +134,11 @@ def _check(
 
     module, problems = analyse(source, past.builds)
     tick("parse and build")
+    if recorded is not None:
+        kernel = module.function(recorded.kernel)
+        recorded.require_kernel(
+            source.path, [p.size for p in kernel.parameters] if kernel is not None else None
+        )
     found = _module_hits(module, selected, toolkit, tick)
     callees = inlinable(module)
     facts = Facts.of(module, on, toolkit)
@@ -131,7 +149,8 @@ def _check(
         judge = verdicts.Judge(assume, module, toolkit, selected.min_confidence, tuple(found), past.pause)
 
     def check(function: Function) -> CheckResult:
-        return _result(KernelModel(function, module, toolkit, past.pause), on, tick, judge)
+        launch = recorded if recorded is not None and recorded.kernel == function.name else None
+        return _result(KernelModel(function, module, toolkit, past.pause, recorded=launch), on, tick, judge)
 
     open_questions: list[OpenQuestion] = []
     for function in module.functions:
@@ -150,6 +169,13 @@ def _check(
         problems += [Problem(line, limit) for limit in limits]
         off = selected.ignored(source.path, function.name) if all_hits else ()
         hits = tuple(without_subsumed(all_hits, selected.min_confidence, off, selected.strict))
+        if any(hit.provided or any(fix.proves for fix in hit.fixes) for hit in hits):
+            from tclint.linting.proofs import (
+                proved_hits,  # no run without rules that are off by default needs it
+            )
+
+            hits = tuple(proved_hits(source, module, whole, hits, past.pause))
+            tick("proofs of edits")
         if observer is not None:
             hits = (*hits, *(hit for hit in observer(module, whole, hits) if hit.subject in on))
             tick("execute")
@@ -227,7 +253,7 @@ def _kernel_hits(
     """The hits of the rules that are *on* in a function, and the messages of the checks that exceeded a limit."""
     hits: list[Hit] = []
     limits: list[str] = []
-    for kernel_check in kernel_checks(model.function.uses):
+    for kernel_check in kernel_checks(model.function.uses, on):
         if on.isdisjoint(kernel_check.subjects):
             continue
         try:

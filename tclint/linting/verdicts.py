@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from tclint.analyses.gaps import gaps
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit
 from tclint.findings.rules import all_rules
@@ -22,7 +23,6 @@ from tclint.isa.target import Version
 from tclint.replay.bounds import mbarriers
 from tclint.verdicts import MAX_REASONS
 from tclint.verdicts import verdicts as proved
-from tclint.verdicts.gaps import gaps
 from tclint.verdicts.uses import events
 
 __all__ = ["Judge"]

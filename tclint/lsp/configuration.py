@@ -14,12 +14,14 @@ from tclint.findings.selection import SettingsError
 __all__ = ["SECTION", "Configuration"]
 
 SECTION = "tclint"
-_OWN = {"debounce": 0.1, "patience": 0.05}
+_SECONDS = {"debounce": 0.1, "patience": 0.05}
 """Settings of the server itself, in seconds.
 
 ``debounce`` is how long it waits for further changes before it pushes diagnostics. ``patience`` is how long a first
 answer to a change may take; findings that take longer follow in a second one.
 """
+_HINTS = "inlay-hints"
+"""The setting of the server that switches inlay hints off."""
 
 
 class Configuration:
@@ -29,7 +31,9 @@ class Configuration:
         self._values: dict[str, dict[str, Any]] = {}
         """Settings from the client, by origin."""
         self._files: dict[Path, Config] = {}
-        self.own = dict(_OWN)
+        self.own = dict(_SECONDS)
+        self.hints = True
+        """Whether inlay hints are shown."""
         self.folder = Path.cwd()
         """The root of the workspace, to which patterns from the editor are relative."""
 
@@ -40,13 +44,17 @@ class Configuration:
             if isinstance(values, Mapping)
             else {}
         )
-        own = {name: given.pop(name) for name in _OWN if name in given}
+        own = {name: given.pop(name) for name in _SECONDS if name in given}
+        hints = given.pop(_HINTS, self.hints)
         self._values.pop(origin, None)
         self.forget()
         for name, value in own.items():
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 60:
                 raise SettingsError(f"{origin}: {name} must be a number of seconds up to 60, not {value!r}")
             self.own[name] = float(value)
+        if not isinstance(hints, bool):
+            raise SettingsError(f"{origin}: {_HINTS} must be true or false, not {hints!r}")
+        self.hints = hints
         resolve([Layer(origin, given, self.folder)])  # raises if any of them is invalid; then none is kept
         self._values[origin] = given
 

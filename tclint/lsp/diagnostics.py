@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from lsprotocol import types
 
 from tclint.findings.finding import Finding
+from tclint.findings.places import unreported
 from tclint.findings.rules import page, url
 from tclint.findings.scales import Severity
 from tclint.findings.spans import Span
@@ -28,17 +29,11 @@ _SEVERITIES = {
 def diagnostics(document: Document, lint: Lint) -> list[types.Diagnostic]:
     """The diagnostics of a document: its findings, and the problems that prevented a complete analysis."""
     findings = [f for f in lint.report.findings if f.suppressed is None]
-    reported = {(lint.text.line_of(f.span.start) + 1, f.message) for f in findings}
-    problems = (p for p in lint.report.problems if not _is_reported(p, reported))
+    problems = unreported(lint.report, lambda offset: lint.text.line_of(offset) + 1)
     return [
         *(of_problem(lint.text, problem) for problem in problems),
         *(of_finding(document.uri, lint.text, finding) for finding in findings),
     ]
-
-
-def _is_reported(problem: Problem, reported: set[tuple[int, str]]) -> bool:
-    """Whether a finding reports the same: an undeclared name is both a finding and a problem."""
-    return any(line == problem.line and problem.message.endswith(message) for line, message in reported)
 
 
 def of_problem(text: Text, problem: Problem) -> types.Diagnostic:

@@ -6,6 +6,8 @@ from dataclasses import field
 from math import inf
 from time import perf_counter
 
+from lsprotocol import types
+
 from tclint import inline as asm
 from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
@@ -127,6 +129,14 @@ class Document:
     def host(self) -> bool:
         """Whether it is CUDA C++ or Python, whose strings may contain PTX."""
         return is_host(self.path)
+
+    def typed_at(self, position: types.Position) -> tuple[int, int] | None:
+        """The byte at a position and where the PTX around it begins; None if there is no PTX."""
+        offset = self.text.offset(position)
+        if not self.host:
+            return offset, 0
+        piece = asm.string_at(self.text.analysed, self.path, offset)
+        return None if piece is None else (offset, piece.start)
 
     def _check_current(self, version: int) -> None:
         if self.version != version:

@@ -13,9 +13,11 @@ from pygls.uris import to_fs_path
 
 from tclint.findings.spans import Span
 from tclint.lsp.actions import FIX_ALL, actions
+from tclint.lsp.completion import TRIGGERS, complete, describe, signatures
 from tclint.lsp.configuration import SECTION
 from tclint.lsp.diagnostics import SOURCE
 from tclint.lsp.document import Document, Superseded
+from tclint.lsp.hints import hints
 from tclint.lsp.hover import hover
 from tclint.lsp.names import Cursor
 from tclint.lsp.outline import folds, symbols
@@ -188,3 +190,31 @@ async def document_symbol(ls: Server, params: types.DocumentSymbolParams) -> Any
 @_handles(types.TEXT_DOCUMENT_FOLDING_RANGE)
 async def folding_range(ls: Server, params: types.FoldingRangeParams) -> Any:
     return await ls.look(params.text_document.uri, lambda document, text, tree, module: folds(tree, text))
+
+
+@_handles(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions([*TRIGGERS], resolve_provider=True))
+def completion(ls: Server, params: types.CompletionParams) -> types.CompletionList | None:
+    document = ls.documents.get(params.text_document.uri)
+    found = document.typed_at(params.position) if document is not None else None
+    if document is None or found is None:
+        return None
+    return complete(document.text, *found, inline=document.host)
+
+
+@_handles(types.COMPLETION_ITEM_RESOLVE)
+def resolved(ls: Server, params: types.CompletionItem) -> types.CompletionItem:
+    return describe(params, markdown=ls.shows_markdown)
+
+
+@_handles(types.TEXT_DOCUMENT_SIGNATURE_HELP, types.SignatureHelpOptions([" ", ","]))
+def signature_help(ls: Server, params: types.SignatureHelpParams) -> types.SignatureHelp | None:
+    document = ls.documents.get(params.text_document.uri)
+    found = document.typed_at(params.position) if document is not None else None
+    return signatures(document.text, *found) if document is not None and found is not None else None
+
+
+@_handles(types.TEXT_DOCUMENT_INLAY_HINT)
+async def inlay_hints(ls: Server, params: types.InlayHintParams) -> Any:
+    if not ls.configuration.hints:
+        return []
+    return await ls.in_range(params.text_document.uri, params.range, hints)

@@ -10,24 +10,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
-from typing import Any, Protocol, TypeVar
+from typing import Any, BinaryIO, TypeVar
+from typing import Protocol as Structural
 
 from lsprotocol import types
+from pygls.exceptions import JsonRpcException, JsonRpcParseError
 from pygls.lsp.server import LanguageServer
-from pygls.protocol import LanguageServerProtocol, lsp_method
 
 from tclint._version import __version__
+from tclint.analyses.model import KernelModel
 from tclint.config.config import Config
 from tclint.config.settings import FILE, PROJECT
 from tclint.findings.selection import SettingsError
-from tclint.ir.nodes import Module
+from tclint.findings.spans import Span
+from tclint.ir.nodes import Function, Module
 from tclint.lsp.configuration import SECTION, Configuration
 from tclint.lsp.diagnostics import diagnostics, of_error
 from tclint.lsp.document import Document, Lint, Superseded
 from tclint.lsp.names import Cursor
+from tclint.lsp.protocol import Messages, Protocol, log_plainly
 from tclint.lsp.text import Text
 from tclint.syntax import Tree
 
@@ -37,40 +41,18 @@ _log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 
-class At(Protocol):
+class At(Structural):
     """The parameters of a request about a position."""
 
     text_document: types.TextDocumentIdentifier
     position: types.Position
 
 
-class _Protocol(LanguageServerProtocol):
-    """Leaves the texts to the server: pygls would split lines at characters that are not line endings in the protocol."""
-
-    @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
-    def lsp_text_document__did_open(
-        self, params: types.DidOpenTextDocumentParams
-    ) -> Generator[Any, Any, None]:
-        yield self.fm.features[types.TEXT_DOCUMENT_DID_OPEN], (params,), None
-
-    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
-    def lsp_text_document__did_change(
-        self, params: types.DidChangeTextDocumentParams
-    ) -> Generator[Any, Any, None]:
-        yield self.fm.features[types.TEXT_DOCUMENT_DID_CHANGE], (params,), None
-
-    @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
-    def lsp_text_document__did_close(
-        self, params: types.DidCloseTextDocumentParams
-    ) -> Generator[Any, Any, None]:
-        yield self.fm.features[types.TEXT_DOCUMENT_DID_CLOSE], (params,), None
-
-
 class Server(LanguageServer):
     """The documents of one client."""
 
     def __init__(self) -> None:
-        super().__init__("tclint", __version__, protocol_cls=_Protocol)
+        super().__init__("tclint", __version__, protocol_cls=Protocol)
         self.documents: dict[str, Document] = {}
         self.configuration = Configuration()
         self._worker = ThreadPoolExecutor(1, "tclint")
@@ -83,6 +65,22 @@ class Server(LanguageServer):
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ---------------------------------------------------------------- the client
+
+    def serve(self, stream: BinaryIO) -> None:
+        """Answers the messages in *stream* on standard output until its end."""
+        log_plainly()
+        self.start_io(Messages(stream, self._refuse))  # type: ignore[arg-type]
+
+    def _refuse(self, error: JsonRpcException) -> None:
+        assert isinstance(self.protocol, Protocol)
+        self.protocol.refuse(error)
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """Logs an error, and answers a message that could not be decoded."""
+        if source is JsonRpcException and isinstance(error, ValueError | RecursionError):
+            self._refuse(JsonRpcParseError("a message that is not JSON in UTF-8"))
+        else:
+            _log.error("%s: %s", type(error).__name__, error)
 
     @property
     def encoding(self) -> str:
@@ -101,6 +99,15 @@ class Server(LanguageServer):
         workspace = self.client_capabilities.workspace
         wanted = workspace.diagnostics if workspace is not None else None
         return wanted is not None and bool(wanted.refresh_support)
+
+    @property
+    def shows_markdown(self) -> bool:
+        """Whether the client shows the documentation of a completion as Markdown."""
+        capabilities = self.client_capabilities.text_document
+        completion = capabilities.completion if capabilities is not None else None
+        item = completion.completion_item if completion is not None else None
+        formats = item.documentation_format if item is not None else None
+        return types.MarkupKind.Markdown in (formats or ())
 
     @property
     def patience(self) -> float:
@@ -294,3 +301,19 @@ class Server(LanguageServer):
             return work(place, text)
 
         return await self.look(params.text_document.uri, look)
+
+    async def in_range(
+        self,
+        uri: str,
+        place: types.Range,
+        work: Callable[[Module, Text, Span, Callable[[Function], KernelModel]], R],
+    ) -> R | None:
+        """The result of *work* on a range of a document, with the models of its functions; None if it is not open."""
+        opened = self.documents.get(uri)
+        config = (self.config(opened) if opened is not None else None) or Config()
+
+        def look(document: Document, text: Text, tree: Tree, module: Module) -> R:
+            span = Span(text.offset(place.start), text.offset(place.end))
+            return work(module, text, span, lambda function: document.model(module, function, config))
+
+        return await self.look(uri, look)

@@ -56,6 +56,8 @@ class LaunchHypothesis(NamedTuple):
     """The words that are :data:`MANY_TILES` instead of *size*."""
     roles: int = 0
     """The value of the words that decide which threads take a branch; 0: *size*, as of all others."""
+    work: int = 0
+    """The value of the same words where it is to be work for all threads alike; 0: *size*."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,13 @@ ROLES = Row(
     "may be a bound that all threads meet, or the place where roles part, and then a large value gives a role no thread: a "
     "fault must show with each of these counts that reaches it.",
     "test_roles_that_a_parameter_decides",
+)
+
+WORK_FOR_ALL = Row(
+    1 << 16,
+    "Where a bound that threads are compared with admits only some of them, it is tried so large that all have work: more "
+    "than a tile of 16 KB for each warp. A fault must also show with each of ROLES that reaches it.",
+    "test_work_that_is_too_little_for_all_warps",
 )
 
 # ---------------------------------------------------------------- shapes

@@ -15,6 +15,8 @@ from tclint.replay.hypotheses import CANCELLED, GRID, MEMORY, LaunchWord
 __all__ = ["Launch", "LaunchValues", "in_space"]
 
 _PARAMETER = 1 << 50
+_PARAMETER_RANGE = 1 << 20
+"""From the address of a parameter to that of the next."""
 _OTHERS = 1 << 46
 """The address of the first variable that is not in shared memory. Each has a range of its own."""
 _RANGE = 32
@@ -36,6 +38,8 @@ class LaunchValues(NamedTuple):
     others: Mapping[LaunchWord, int] = {}
     roles_vary: bool = False
     """Threads may take different branches where the launch decides which of them do."""
+    recorded: Mapping[LaunchWord, int] = {}
+    """Those of the *others* that a recorded launch has."""
 
     def word(self, word: LaunchWord) -> int:
         return self.others.get(word, self.size)
@@ -111,7 +115,9 @@ class Launch:
         self.values = values
         x, y, z = (*shape, 1, 1)[:3]
         width, height, depth = (*cluster, 1, 1)[:3]
-        self.shape = LaunchShape((width * values.grid, height, depth), (x, y, z), (width, height, depth))
+        self._recorded = model.recorded
+        rows = (height, depth) if model.recorded is None else model.recorded.grid[1:]
+        self.shape = LaunchShape((width * values.grid, *rows), (x, y, z), (width, height, depth))
         self._offsets: dict[str, int] = {}
         self._parameters = [p.name for p in function.parameters]
         at = 0
@@ -136,11 +142,12 @@ class Launch:
             if shape.ranks > 1
             else ""
         )
-        words = sum(not word.high for word in values.others)
-        lower = sorted({number for word, number in values.others.items() if not word.high})
+        changed = {w: n for w, n in values.others.items() if values.recorded.get(w) != n and not w.high}
+        words, lower = len(changed), sorted(set(changed.values()))
+        where = "memory, the parameters as recorded" if self._recorded else "parameters and memory"
         return (
             f"{unit or f'CTA {values.cta} of {values.grid}'} with {_sides(shape.block)} threads{' each' if unit else ''}; "
-            f"{values.size} in parameters and memory"
+            f"{values.size} in {where}"
             + (f", but {' or '.join(map(str, lower))} in {words} words of them" if lower else "")
             + (", growing from word to word" if values.increasing else "")
         )
@@ -151,8 +158,16 @@ class Launch:
         if offset is not None:
             return offset | cta << 24
         if name in self._parameters:
-            return _PARAMETER + (self._parameters.index(name) << 20)
+            return _PARAMETER + self._parameters.index(name) * _PARAMETER_RANGE
         return self._others.get(name, 1 << 48)
+
+    def copied_bytes(self, tensor_map: Lanes) -> int | None:
+        """The bytes that a copy through the tensor map at this address completes; None if they are unknown."""
+        if self._recorded is None or not isinstance(tensor_map, int) or tensor_map < _PARAMETER:
+            return None
+        parameter, offset = divmod(tensor_map - _PARAMETER, _PARAMETER_RANGE)
+        found = self._recorded.map_at(parameter, offset)
+        return None if found is None else found.box_bytes
 
     def provides(self, space: str, address: Memory) -> bool:
         """Whether a load from this address reads what comes with the launch, and not what the kernel has written."""

@@ -72,6 +72,8 @@ class LaunchSearch:
         self._budget = budget
         self._distinct = distinct
         """No two words of global memory are equal."""
+        self._parts_lanes = False
+        """The last replay ended where the launch decides which lanes of a warp take a branch."""
         self._out_of_steps = False
         """The last replay exhausted its steps, and no reduction would have shortened it."""
         self._extensions_left = hypotheses.MAX_EXTENDED_REPLAYS.value
@@ -93,21 +95,34 @@ class LaunchSearch:
 
     def replay(self, hypothesis: LaunchHypothesis, shape: Shape) -> ReplayRun | None:
         """Replays a launch with CTAs of *shape*. Memory holds increasing values if equal ones leave the kernel
-        without work.
+        without work, and bounds that only some threads are below are larger.
 
         Returns None if the launch was given up before a fault (:attr:`gave_up`). Raises UninitialisedMbarrier if
         threads use an address where no mbarrier was initialised.
         """
-        if (hypothesis, shape) in self._runs:
-            return self._runs[hypothesis, shape]
+        asked = hypothesis
+        if (asked, shape) in self._runs:
+            return self._runs[asked, shape]
         run = self._replay_once(hypothesis, shape)
+        if run is None and self._warps_without_work:
+            hypothesis = asked._replace(work=hypotheses.WORK_FOR_ALL.value)
+            run = self._replay_once(hypothesis, shape)
         idle = run is not None and not run.wrong and not run.completed_mbarriers
         if idle and not (self._increasing or self._distinct) and self.program.reads_memory:
             self._increasing = True
             run = self._replay_once(hypothesis, shape)
         if run is not None:
-            self._runs[hypothesis, shape] = run
+            self._runs[asked, shape] = run
         return run
+
+    @property
+    def _warps_without_work(self) -> bool:
+        """Whether the last launch was given up because it has work for some warps only, and never for a part of one."""
+        return (
+            self.gave_up is not None
+            and self.gave_up.why is Reason.ROLES_FROM_LAUNCH
+            and not self._parts_lanes
+        )
 
     def preview(self, hypothesis: LaunchHypothesis, shape: Shape) -> ReplayRun | None:
         """A run that shows a race within its first steps; None: there is no such run."""
@@ -128,9 +143,12 @@ class LaunchSearch:
             hypotheses.CANCELLED_CLUSTERS.value,
             dict.fromkeys(hypothesis.large, hypotheses.MANY_TILES.value),
         )
-        if hypothesis.roles:
-            counts = {w: 0 if w.high else hypothesis.roles for w in self.program.dispatching_words}
-            values = values._replace(others={**values.others, **counts}, roles_vary=True)
+        if recorded := self.program.recorded_words:
+            values = values._replace(others={**values.others, **recorded}, recorded=recorded)
+        if count := hypothesis.roles or hypothesis.work:
+            guessed = self.program.dispatching_words - recorded.keys()
+            counts = {w: 0 if w.high else count for w in guessed}
+            values = values._replace(others={**values.others, **counts}, roles_vary=hypothesis.roles > 0)
         if self._grid is None:
             return values
         last = hypothesis.cta == hypothesis.grid - 1
@@ -140,7 +158,9 @@ class LaunchSearch:
 
     @cached_property
     def _grid(self) -> int | None:
-        """The number of clusters, or of CTAs without clusters, if the stride of a loop states it."""
+        """The number of clusters, or of CTAs without clusters, along x, if it is recorded or the stride of a loop states it."""
+        if self.program.model.recorded is not None:
+            return max(self.program.model.recorded.grid[0] // self.cluster[0], 1)
         strides = self.program.strides
         clusters, ctas = strides.get("%clusterid.x"), strides.get("%ctaid.x")
         return clusters or (max(ctas // self.cluster[0], 1) if ctas else None)
@@ -198,7 +218,7 @@ class LaunchSearch:
                 reached.update(
                     (at, phase)
                     for at, phase in machine.completed_phases.items()
-                    if phase > reached.get(at, 0)
+                    if phase > reached.get(at, 0) and not machine.oversized
                 )
                 times, excess = int(not error.excess), error.excess
                 if machine.iteration_counts == iteration_counts:
@@ -220,6 +240,7 @@ class LaunchSearch:
                 self._extrapolated |= error.excess > 0 or made > 1
             finally:
                 self.entered, self.repeated = frozenset(machine.entered), machine.repeated
+                self._parts_lanes = machine.parts_lanes
                 self.steps += machine.spent
                 if machine.limits.steps > self._budget:
                     self._extensions_left = 0 if self._out_of_steps else self._extensions_left - 1

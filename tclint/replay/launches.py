@@ -180,12 +180,14 @@ class LaunchResults:
 
     @property
     def unexcused(self) -> dict[LaunchHypothesis, ReplayRun]:
-        """The launches with a fault that no launch without one excuses, if the mbarriers at fault work in others."""
+        """The launches with a fault that no launch without one excuses, if the mbarriers at fault work in others that use
+        any.
+        """
         return {
             hypothesis: run
             for hypothesis, run in self.wrong.items()
             if not self.excuses(run)
-            and (not self.entered or self.completed_mbarriers.issuperset(run.mbarriers))
+            and (not self.completed_mbarriers or self.completed_mbarriers.issuperset(run.mbarriers))
         }
 
     def excuses(self, run: ReplayRun) -> bool:
@@ -228,12 +230,15 @@ class LaunchResults:
         What guards such a block is the remainder of a division of a parameter, or the index of the CTA.
         """
         program, cfg, values = self.program, self.model.cfg, self.model.values
-        deciding = {
-            self.model.reachability.edge_predicate(edge)
-            for block in program.synchronising - entered
-            for edge in cfg.control_dependences(block)
-            if edge.source in entered
-        }
+        deciding = set[int | None]()
+        seen, work = set[int](), list(program.synchronising - entered)
+        while work:
+            for edge in cfg.control_dependences(work.pop()):
+                if edge.source in entered:
+                    deciding.add(self.model.reachability.edge_predicate(edge))
+                elif edge.source not in seen:
+                    seen.add(edge.source)
+                    work.append(edge.source)
         found = set[LaunchHypothesis]()
         for predicate in deciding:
             if predicate is not None:

@@ -140,6 +140,8 @@ class Machine(ThreadGroupScheduler):
         """How often each atomic increment has read its counter."""
         self._begun_arrays: set[tuple[int, tuple[int, ...]]] = set()
         """The accesses that may leave their array in a later iteration, by the threads that have made them."""
+        self.oversized = False
+        """Copies have more bytes than an mbarrier counts, so the phases that they complete show nothing."""
         self._split_waiters: list[Stuck] | None = None
         """The blocked threads when a split barrier was first released; None: none was."""
 
@@ -189,6 +191,8 @@ class Machine(ThreadGroupScheduler):
         The completion of a copy does not release what its thread did before. But it is later in time, so no access
         that follows the completion can come before that.
         """
+        if happens_before(observed, agent, number):
+            return True
         known = self._time_closures.get(observed)
         if known is None:
             known, work = observed, [*difference(BOTTOM, observed)]
@@ -497,10 +501,12 @@ class Machine(ThreadGroupScheduler):
         cta, offset = location
         if cta in self.alive and self._split_waiters is None and self.program.follows_memory:
             phase = mbarrier.phase if mbarrier is not None else 0
-            made = site, writes, (cta, lanes), offset, size, agent, number
             self.accesses.append(
-                Access(*made, clock, group, group.waited, mbarrier, phase, box, lane_addresses)
-            )
+                Access(
+                    site, writes, (cta, lanes), offset, size, agent, number, clock, group, group.waited,
+                    mbarrier, phase, box, lane_addresses,
+                )
+            )  # fmt: skip
 
     # ------------------------------------------------------------ lanes
 
@@ -660,7 +666,7 @@ class Machine(ThreadGroupScheduler):
     ) -> None:
         instruction = step.instruction
         address = self._role(group, step, "mbarrier")
-        count, tx, given = self._role(group, step, "count", 1), *self._tx(group, step)
+        count, tx, given = self._role(group, step, "count", 1), *self._bytes(group, step, "tx")
         relaxed = _relaxed(instruction)
         if not relaxed:
             self.epochs.end(group)
@@ -705,22 +711,32 @@ class Machine(ThreadGroupScheduler):
     def _on_mbarrier_expect(
         self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
     ) -> None:
-        address, (tx, given) = self._role(group, step, "mbarrier"), self._tx(group, step)
+        address, (tx, given) = self._role(group, step, "mbarrier"), self._bytes(group, step, "tx")
         operands = address, self._ctas(group, step), tx
         for (at, mask, bytes_), who in self._by_operands(step, positions, *operands).items():
             for mbarrier in self._signalled(step, at, mask):
                 mbarrier.expect(None if given else bytes_ * len(who))
                 self._check_tx(step, mbarrier)
 
-    def _tx(self, group: ThreadGroup, step: Step) -> tuple[Lanes, bool]:
-        """The bytes of an expect_tx or complete_tx, and whether the launch decides them; then the bytes are 0."""
-        given = self.program.depends_on_launch(step.site, "tx")
-        return 0 if given else self._role(group, step, "tx", 0), given
+    def _bytes(self, group: ThreadGroup, step: Step, role: str) -> tuple[Lanes, bool]:
+        """The bytes of a copy, an expect_tx or a complete_tx, and whether they are made up; then the bytes are 0.
+
+        No kernel is made for a launch with more bytes than an mbarrier counts.
+        """
+        if self.program.makes_up_bytes(step.site, role):
+            return 0, True
+        bytes_ = self._role(group, step, role, 0)
+        if self.program.depends_on_launch(step.site, role) and any(
+            b is not None and b > MAX_COUNT for b in broadcast(bytes_, len(group.threads))
+        ):
+            self.oversized = True
+            return 0, True
+        return bytes_, False
 
     def _on_mbarrier_complete(
         self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
     ) -> None:
-        address, (tx, given) = self._role(group, step, "mbarrier"), self._tx(group, step)
+        address, (tx, given) = self._role(group, step, "mbarrier"), self._bytes(group, step, "tx")
         operands = address, self._ctas(group, step), tx
         for (at, mask, bytes_), who in self._by_operands(step, positions, *operands).items():
             for mbarrier in self._signalled(step, at, mask):
@@ -1028,6 +1044,8 @@ class Machine(ThreadGroupScheduler):
         address, destination = self._role(group, step, "mbarrier"), self._role(group, step, "destination")
         size, ctas = self._size(group, step), self._role(group, step, "mask", _ALL)
         tensor_map = self._role(group, step, "tensormap")
+        if size is None and ".tile" in step.instruction.opcode and "::gather4" not in step.instruction.opcode:
+            size = self.launch.copied_bytes(tensor_map)
         box = step.site if tensor_map is None else (step.instruction.opcode, tensor_map)
         several, pairs = (word in step.instruction.opcode for word in (".multicast", ".cta_group::2"))
         match = step.instruction.match
@@ -1080,9 +1098,8 @@ class Machine(ThreadGroupScheduler):
         assert match is not None
         if "bytes" not in match.form.roles:
             return transferred(match)
-        return (
-            None if self.program.depends_on_launch(step.site, "bytes") else self._role(group, step, "bytes")
-        )
+        bytes_, made_up = self._bytes(group, step, "bytes")
+        return None if made_up else bytes_
 
     def _ranks(self, step: Step, mask: int) -> list[int]:
         """The CTAs of the cluster in a mask."""

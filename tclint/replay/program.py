@@ -9,7 +9,7 @@ depends on, so the replays of all launches share them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from operator import itemgetter
@@ -29,6 +29,7 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
+from tclint.isa.callees import ASSERTION
 from tclint.isa.semantics import COMPUTE, bind
 from tclint.isa.table import Match, floating
 from tclint.isa.widths import width_of
@@ -152,6 +153,7 @@ class Program:
         self._independent: dict[int, bool] = {}
         self._involving: dict[tuple[int, int], bool] = {}
         self._leaving: dict[int, bool] = {}
+        self._launch_tests: dict[int, tuple[int, ...]] = {}
         self._branches: dict[int, Branch] = {}
         self._reconvergence: dict[int, int] = {}
         self.clustered = any(
@@ -418,6 +420,28 @@ class Program:
                 found[block] = compared
         return found
 
+    def launch_tests(self, block: int) -> tuple[int, ...]:
+        """The predicates by which a dispatching branch compares threads with the launch; empty: they are not found.
+
+        It may ask other questions as well: ``lane != 0 || warp >= warps``.
+        """
+        found = self._launch_tests.get(block)
+        if found is None:
+            values, tests = self.model.values, set[int]()
+            work = [self.instructions[self.model.cfg.blocks[block].end - 1].guard]
+            while work:
+                register = work.pop()
+                site, *others = values.defs.get(register, [-1])
+                instruction = self.instructions[site]
+                if site < 0 or others or instruction.guard >= 0:
+                    return self._launch_tests.setdefault(block, ())
+                if instruction.opcode.startswith(("and.pred", "or.pred", "not.pred")):
+                    work += instruction.reads
+                elif self._compared_by_thread(values.after(register, site)):
+                    tests.add(register)
+            found = self._launch_tests[block] = tuple(sorted(tests))
+        return found
+
     @cached_property
     def dispatching_words(self) -> frozenset[LaunchWord]:
         """The words of the launch with which dispatching branches compare threads."""
@@ -613,6 +637,47 @@ class Program:
             self._launch_operands[key] = value is not None and self._from_launch(value)
         return self._launch_operands[key]
 
+    def makes_up_bytes(self, site: int, role: str) -> bool:
+        """Whether the launch decides the bytes of a copy or an expect_tx, and no sum of the kernel relates the two."""
+        if not self.depends_on_launch(site, role):
+            return False
+        value = self.model.value(site, role)
+        related = self._related_bytes
+        return value is None or not related.issuperset(self._summands(value, related))
+
+    @cached_property
+    def _related_bytes(self) -> frozenset[int]:
+        """The values that copies state as their bytes and of which the sums are composed that are expected.
+
+        A copy in a loop of its own, of which the launch decides how often it iterates, states none.
+        """
+        model, cfg = self.model, self.model.cfg
+        expecting = [*model.sites("mbarrier-expect"), *model.sites("mbarrier-arrive")]
+        around = set(cfg.loops).intersection(*(cfg.enclosing_loops(cfg.block_of[i]) for i in expecting))
+        stated = set[int]()
+        for copy in model.sites("issue", "mbarrier"):
+            loops = set(cfg.enclosing_loops(cfg.block_of[copy])) - around
+            if (size := model.value(copy, "bytes")) is not None and not any(map(self.bounds.get, loops)):
+                stated.update(model.values.representative(t) for t, _ in model.values.linear(size)[0])
+        sums = [
+            self._summands(value, stated) for i in expecting if (value := model.value(i, "tx")) is not None
+        ]
+        return frozenset().union(*(terms for terms in sums if terms <= stated))
+
+    def _summands(self, value: int, known: Collection[int]) -> set[int]:
+        """The terms of a sum; in place of a term that is not *known* and chooses among values, the terms of these."""
+        values, found, seen, work = self.model.values, set[int](), set[int](), [value]
+        while work:
+            for term in {values.representative(t) for t, _ in values.linear(work.pop())[0]} - seen:
+                seen.add(term)
+                kind, *rest = values.node(term)
+                chosen = values.arguments(term) if kind == "phi" else rest[1:] if kind == "select" else ()
+                if chosen and term not in known:
+                    work += chosen
+                else:
+                    found.add(term)
+        return found
+
     def word(self, step: Step) -> tuple[Hashable, int]:
         """What a step loads of the launch: a base, and an offset in bytes."""
         if step.site not in self._load_words:
@@ -624,6 +689,28 @@ class Program:
                 (base, offset) if instruction.match.space.startswith(".param") else (MEMORY, offset)
             )
         return self._load_words[step.site]
+
+    @cached_property
+    def recorded_words(self) -> dict[LaunchWord, int]:
+        """The words of the parameters that the kernel loads, in a recorded launch; none without one."""
+        recorded, values, words = self.model.recorded, self.model.values, dict[LaunchWord, int]()
+        names = {p.name: n for n, p in enumerate(self.model.function.parameters)}
+        for site, instruction in enumerate(self.instructions if recorded is not None else ()):
+            operand = next((o for o in instruction.operands if isinstance(o, Memory)), None)
+            if (
+                operand is None
+                or instruction.match is None
+                or not instruction.match.space.startswith(".param")
+            ):
+                continue
+            base, offset = values.linear(values.operand(operand, site))
+            node = values.node(base[0][0]) if len(base) == 1 and base[0][1] == 1 else ("", "")
+            assert recorded is not None
+            if node[0] == "symbol" and node[1] in names and offset >= 0:
+                data = recorded.values[names[node[1]]]
+                for at in range(offset & -4, min(offset + 64, len(data)), 4):  # no load is longer
+                    words[LaunchWord(base, at >> 2)] = int.from_bytes(data[at : at + 4], "little")
+        return words
 
     def buffer(self, step: Step) -> int:
         """A number for the pointers of the launch from which the address of a load is computed: that of the buffer."""
@@ -806,21 +893,31 @@ class Program:
         return found
 
     def branch(self, block: int) -> Branch:
-        """The branch at the end of *block*."""
+        """The branch at the end of *block*. Threads do not continue where an assertion fails: no launch that counts does."""
         found = self._branches.get(block)
         if found is None:
             cfg = self.model.cfg
             site, edges = cfg.blocks[block].end - 1, cfg.successors[block]
             last = self.instructions[site]
-            found = self._branches[block] = Branch(
-                site,
-                last.guard,
-                last.negated,
-                last.operands[0] if last.flow == "branch-table" else None,
-                {e.case: e.target for e in edges if e.predicate < 0 or e.value is not last.negated},
-                next((e.target for e in edges if e.predicate >= 0 and e.value is last.negated), -1),
-            )
+            passing = [e.target for e in edges if not self._fails_assertion(e.target)]
+            if len(passing) == 1 < len(edges):
+                found = Branch(site, -1, False, None, {-1: passing[0]}, -1)
+            else:
+                found = Branch(
+                    site,
+                    last.guard,
+                    last.negated,
+                    last.operands[0] if last.flow == "branch-table" else None,
+                    {e.case: e.target for e in edges if e.predicate < 0 or e.value is not last.negated},
+                    next((e.target for e in edges if e.predicate >= 0 and e.value is last.negated), -1),
+                )
+            self._branches[block] = found
         return found
+
+    def _fails_assertion(self, block: int) -> bool:
+        """Whether a block reports the failure of an assertion, which ends the launch."""
+        of = self.model.cfg.blocks[block]
+        return any(self.instructions[i].callee == ASSERTION for i in range(of.start, of.end))
 
     # ------------------------------------------------------------ what is executed
 

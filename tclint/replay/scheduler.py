@@ -114,6 +114,13 @@ _CLOCKS = tuple(map(attrgetter, ("clock", "fenced", "fenced_cluster", "unfenced"
 """What each warp has acquired and released, of a group."""
 
 
+def _targets(targets: int | dict[int, list[int]], threads: int) -> list[int]:
+    """Where each of so many threads continues."""
+    if isinstance(targets, int):
+        return [targets] * threads
+    return [target for _, target in sorted((p, t) for t, positions in targets.items() for p in positions)]
+
+
 def _never() -> bool:
     return False
 
@@ -137,9 +144,12 @@ class ThreadGroupScheduler(ABC):
         self._distances: dict[tuple[int, Agent], list[tuple[int, int]]] = {}
         """For each back edge that was taken, how far the compared values were apart, and the steps left then."""
         self._loop_tests: dict[tuple[int, int, int], int] = {}
-        self._loop_answers: dict[tuple[int, int, int], int] = {}
-        """How often each thread was compared with a value of the launch, and the answer of the first one that was as often.
+        self._loop_answers: dict[tuple[int, int, int, int], object] = {}
+        """How often each thread was compared with a value of the launch, and the answer of the first one that was as often:
+        in the CTA, and in each warp.
         """
+        self.parts_lanes = False
+        """A value of the launch decides for which lanes of a warp a branch is taken."""
         self.uneven = False
         """Warps that share the iterations of a loop have different trip counts."""
         self.dispatched = False
@@ -284,12 +294,15 @@ class ThreadGroupScheduler(ABC):
 
     def _answers_agree(self, group: ThreadGroup, block: int, targets: int | dict[int, list[int]]) -> bool:
         """Whether a group gets the answers that others have got when they executed a branch as often."""
-        agree = True
-        for target, positions in {targets: None}.items() if isinstance(targets, int) else targets.items():
-            for thread in group.threads if positions is None else map(group.threads.__getitem__, positions):
-                key = group.cta, block, thread
-                self._loop_tests[key] = times = self._loop_tests.get(key, 0) + 1
-                agree &= self._loop_answers.setdefault((group.cta, block, times), target) == target
+        agree, tests = True, self.program.launch_tests(block)
+        held = [broadcast(group.registers[test], len(group.threads)) for test in tests]
+        answers: Iterable[object] = zip(*held, strict=True) if held else _targets(targets, len(group.threads))
+        for thread, answer in zip(group.threads, answers, strict=True):
+            key = group.cta, block, thread
+            self._loop_tests[key] = times = self._loop_tests.get(key, 0) + 1
+            agree &= self._loop_answers.setdefault((group.cta, -1, block, times), answer) == answer
+            warp = group.cta, thread >> 5, block, times
+            self.parts_lanes |= self._loop_answers.setdefault(warp, answer) != answer
         return agree
 
     def _count_iteration(self, group: ThreadGroup, target: int) -> None:

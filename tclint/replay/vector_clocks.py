@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache, reduce
 from itertools import repeat
+from struct import unpack
 
 __all__ = [
     "BOTTOM",
@@ -125,11 +126,16 @@ def difference(clock_before: Clock, clock_after: Clock) -> Iterator[tuple[int, i
     """The agents of which *clock_after* contains more events than *clock_before*: their indices, and the number of
     the last event.
     """
-    index = 0
-    while clock_after:
-        if (count := clock_after & _FIELD_MAX) > clock_before & _FIELD_MAX:
+    fields = -(-clock_after.bit_length() // _FIELD_BITS)
+    before = _counts(clock_before & (1 << fields * _FIELD_BITS) - 1, fields)
+    for index, (known, count) in enumerate(zip(before, _counts(clock_after, fields), strict=True)):
+        if count > known:
             yield index, count - 1
-        clock_before, clock_after, index = clock_before >> _FIELD_BITS, clock_after >> _FIELD_BITS, index + 1
+
+
+def _counts(clock: Clock, fields: int) -> tuple[int, ...]:
+    """How many events of each agent a clock with so many *fields* contains."""
+    return unpack(f"<{fields}I", clock.to_bytes(fields * _FIELD_BITS // 8, "little"))
 
 
 def field_mask(first: Clock) -> Clock:

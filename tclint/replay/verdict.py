@@ -40,7 +40,7 @@ class Replay(ReplayAnswers):
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self._cluster: Shape | None = model.function.cluster
+        self._cluster: Shape | None = _recorded_cluster(model) or model.function.cluster
         """The shape of a cluster; None: the kernel does not state one that a launch can have, and it has not been found."""
         self._gave_up: GaveUp[Reason] | None = None
         """Why the last launch that was tried has no result."""
@@ -394,6 +394,9 @@ class Replay(ReplayAnswers):
         Shapes that the kernel does not ask for are replayed once.
         """
         function = self.model.function
+        if self.model.recorded is not None:
+            yield self.model.recorded.block, True
+            return
         required, bound = function.directives.get(".reqntid"), function.directives.get(".maxntid")
         if not function.most_threads:
             required = bound = None  # no launch can have the shape, if any is stated
@@ -418,6 +421,13 @@ class Replay(ReplayAnswers):
         for threads in range(32, (prod(bound) if bound else MAX_CTA_THREADS) + 1, 32):
             if (threads,) not in usual:
                 yield (threads,), False
+
+
+def _recorded_cluster(model: KernelModel) -> Shape | None:
+    """The shape of a cluster in the recorded launch; None without one, and if the kernel states it."""
+    if model.recorded is None:
+        return None
+    return model.recorded.cluster or model.function.cluster or (1, 1, 1)
 
 
 def _elects_by_rank(model: KernelModel) -> bool:

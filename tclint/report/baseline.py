@@ -16,6 +16,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tclint._dataclass import dataclass
+from tclint._json import clean, to_json
+from tclint._read import read_file
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.moved import moved_to, subjects
 from tclint.findings.places import region
@@ -141,9 +143,7 @@ class Baseline:
 
     def __str__(self) -> str:
         """The text of the file: JSON with one entry per line, in an order that does not depend on line numbers."""
-        import json
-
-        lines = ",".join(f"\n{json.dumps(asdict(entry))}" for entry in self.entries)
+        lines = ",".join(f"\n{to_json(asdict(entry), indent=None)[:-1]}" for entry in self.entries)
         return f'{{\n"schema": {SCHEMA},\n"findings": [{lines}\n]\n}}\n'
 
     def _entry(self, report: FileReport, finding: Finding) -> Entry:
@@ -167,7 +167,7 @@ class Baseline:
             path = os.path.relpath(report.path, self._folder)
         except ValueError:  # another drive
             path = os.path.abspath(report.path)
-        return path.replace(os.sep, "/"), report.member
+        return clean(path.replace(os.sep, "/")), report.member
 
     def _missing(self, entry: Entry, here: frozenset[ModuleKey]) -> bool:
         """Whether the module of an entry no longer exists, in which case its findings may have moved."""
@@ -213,8 +213,7 @@ def read(path: str | os.PathLike[str]) -> Baseline:
 
     path = os.fspath(path)
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            document = json.load(file)
+        document = json.loads(read_file(path).decode("utf-8-sig"))
     except OSError as error:
         raise SettingsError(f"cannot read the baseline {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

@@ -1,6 +1,7 @@
 """Merges findings that one change fixes: one cause with many uses, or one source line that was compiled many times.
 
-The finding that is kept lists the others in ``variants``. Two findings of one kernel are merged if the rule, its help
+The finding that is kept lists the others in ``variants``. Those of other kernels remain in the reports as duplicates of it
+(``duplicate_of``), so that to a program no file with a finding looks clean; for people they are left out. Two findings of one kernel are merged if the rule, its help
 and the last step before the bad use are the same: the commit that is never waited for is reported, not each register
 that is read too early. Findings of several kernels are merged if the rule, the source line and all calls through which
 it was inlined are the same and, where the file is given without a folder, the kernel has the same name. The second
@@ -55,8 +56,11 @@ def fold(reports: Sequence[FileReport], summary: Summary) -> tuple[list[FileRepo
     kept: list[list[Finding]] = [[] for _ in reports]
     for duplicates in same_line.values():
         number, finding = max(duplicates, key=lambda found: _gravity(found[1]))  # the first of the gravest
-        others = [v for n, other in duplicates if other is not finding for v in _variants(reports[n], other)]
+        merged = [(n, other) for n, other in duplicates if other is not finding]
+        others = [v for n, other in merged for v in _variants(reports[n], other)]
         kept[number].append(replace(finding, variants=(*finding.variants, *others)))
+        for n, other in merged:
+            kept[n].append(replace(other, duplicate_of=_variant(reports[number], finding)))
     folded = [
         replace(report, findings=tuple(sorted(findings, key=lambda f: (f.span.start, f.span.end, f.rule.id))))
         for report, findings in zip(reports, kept, strict=True)
@@ -104,19 +108,27 @@ def _gravity(finding: Finding) -> tuple[int, int]:
 
 def _variants(report: FileReport, finding: Finding) -> list[Variant]:
     """A finding that is merged into another one, and those that were merged into it before."""
+    return [_variant(report, finding), *finding.variants]
+
+
+def _variant(report: FileReport, finding: Finding) -> Variant:
     line, column = region(report, finding.span)[0]
-    itself = Variant(report.path, report.member, finding.entry, line, column, finding.fingerprint)
-    return [itself, *finding.variants]
+    return Variant(report.path, report.member, finding.entry, line, column, finding.fingerprint)
 
 
 def _recount(reports: Iterable[FileReport], summary: Summary) -> Summary:
     """*summary* with the counts of the findings that remain. The number of files with findings does not change."""
-    found = [finding for report in reports for finding in report.findings if finding.suppressed is None]
-    fixes = [
-        any(fix.safe for fix in finding.fixes)
+    counted = [
+        (report, finding)
         for report in reports
         for finding in report.findings
-        if report.member is None and finding.fixes and finding.suppressed is None
+        if finding.suppressed is None and finding.duplicate_of is None
+    ]
+    found = [finding for _, finding in counted]
+    fixes = [
+        any(fix.safe for fix in finding.fixes)
+        for report, finding in counted
+        if report.member is None and finding.fixes
     ]
     severities = Counter(finding.severity for finding in found)
     return replace(

@@ -53,6 +53,8 @@ class Summary:
     """The entries of the baseline whose finding this run looked for and did not find."""
     fixed: Mapping[Severity, int] = field(default_factory=dict)
     """Findings that ``--fix`` fixed; the other counts do not include them."""
+    fixed_duplicates: int = 0
+    """Duplicates of findings that ``--fix`` fixed; ``folded`` does not include them."""
     fixable: int = 0
     """Shown findings with a safe fix that can be applied to a file."""
     unsafe_fixable: int = 0
@@ -75,6 +77,8 @@ class Summary:
     """What comments and the baseline should name instead of the former rule of a finding."""
     unmet: tuple[Unmet, ...] = ()
     """What kernels lack of the requirements."""
+    unlisted: int = 0
+    """Shown findings that are only counted, because of ``--max-findings``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +89,22 @@ class Context:
     color: bool = False
     width: int = 120
     """Columns of the terminal; without one, a width that reads well."""
+    quiet: bool = False
+    """Whether people want the findings without the tally."""
     links: bool = False
     """Whether the terminal probably supports hyperlinks (OSC 8)."""
     locate: Locator = field(default_factory=Locator)
     fail_on: Severity | None = Severity.WARNING
     """The lowest severity that fails the run."""
-    rules: frozenset[str] | None = None
-    """The ids of the enabled rules; None if no setting selects any."""
     baseline: bool = False
     """Whether findings were compared with a baseline, in which case every shown finding is new."""
+
+    def fails(self, finding: Finding) -> bool:
+        """Whether *finding* makes the exit code 1 or 2."""
+        if finding.suppressed is not None:
+            return False
+        wrong = finding.rule.family == "suppression"
+        return wrong or (self.fail_on is not None and finding.severity >= self.fail_on)
 
 
 def present(
@@ -154,12 +165,25 @@ def present(
     return shown, summary
 
 
+def first_of(reports: Iterable[FileReport], limit: int) -> tuple[list[FileReport], int]:
+    """The reports with the first *limit* findings, each defect once, that no comment suppresses; the number of the others."""
+    listed: list[FileReport] = []
+    left, more = limit, 0
+    for report in reports:
+        findings = [f for f in report.findings if f.suppressed is None and f.duplicate_of is None]
+        listed.append(replace(report, findings=tuple(findings[:left])))
+        more += len(findings[left:])
+        left -= len(findings[:left])
+    return listed, more
+
+
 def _added(counts: list[AsmCount]) -> AsmCount:
     return AsmCount(
         sum(one.strings for one in counts),
         sum(one.unknown for one in counts),
         sum(one.unsure for one in counts),
         sum(one.modules for one in counts),
+        sum(one.cpp for one in counts),
     )
 
 
@@ -206,10 +230,12 @@ def tally(summary: Summary) -> str:
         if fixed:
             remaining = sum(summary.by_severity.values())
             parts = [f"Found {', '.join(found)} ({fixed} fixed, {remaining} remaining)"]
-        if summary.folded:
-            parts.append(f"{count(summary.folded, 'duplicate')} merged")
+        if merged := summary.folded + summary.fixed_duplicates:
+            parts.append(f"{count(merged, 'duplicate')} merged")
     else:
         parts = [f"No findings in {files}" if readable else "Nothing was analysed"]
+    if summary.unlisted:
+        parts.append(f"{summary.unlisted} of them not shown (--max-findings)")
     if summary.fixable:
         parts.append(f"{summary.fixable} fixable with --fix")
     if summary.unsafe_fixable:
@@ -231,8 +257,9 @@ def tally(summary: Summary) -> str:
     return "; ".join(parts) + "."
 
 
-def statistics_of(reports: Iterable[FileReport], summary: Summary) -> str:
+def statistics_of(reports: Iterable[FileReport], context: Context) -> str:
     """Errors of inputs, the number of findings of each rule with the most frequent first, and the tally."""
+    summary = context.summary
     problems = [
         f"{displayed_name(report)}{f':{problem.line}' if problem.line else ''}: error: {problem.message}"
         for report in reports
@@ -242,7 +269,12 @@ def statistics_of(reports: Iterable[FileReport], summary: Summary) -> str:
     width = len(str(max(summary.by_rule.values(), default=0)))
     counted = sorted(summary.by_rule.items(), key=lambda item: (-item[1], item[0]))
     rows = [f"{number:>{width}}  {id}  {rules[id].name}" for id, number in counted]
-    return "\n".join([*problems, *rows, tally(summary)]) + "\n"
+    return "".join(f"{line}\n" for line in (*problems, *rows, *closing(context)))
+
+
+def closing(context: Context) -> list[str]:
+    """The tally as the last line of a report for people, unless they want none."""
+    return [] if context.quiet else [tally(context.summary)]
 
 
 def timings_of(seconds: Iterable[Mapping[str, float]]) -> str:
@@ -284,15 +316,18 @@ def _executed(summary: Summary) -> Iterator[str]:
 def _inline(summary: Summary) -> Iterator[str]:
     """What was not checked of inline assembly, so that an empty report is not taken for more than it is."""
     asm = summary.asm
-    if asm.strings:
+    if asm.strings or asm.cpp:
         checked = "syntax, operands and availability" if summary.arch else "syntax and operands"
         yield f"{count(asm.strings, 'asm string')} checked for {checked} only"
+    if asm.strings:
         if asm.unknown:
             yield f"{asm.unknown} of them with statements known only to the preprocessor or to Python"
         if summary.arch and asm.unsure:
             yield f"unknown whether {asm.unsure} of them are compiled for {summary.arch}"
         if not summary.arch:
             yield "use --arch sm_XX to check availability too"
+    if asm.cpp:
+        yield "use --compile to check all PTX that nvcc makes of CUDA C++"
 
 
 def _hidden(summary: Summary) -> Iterator[str]:

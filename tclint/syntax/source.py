@@ -7,6 +7,7 @@ Every offset in tclint is a byte offset into :attr:`Source.data`. Lines and colu
 from __future__ import annotations
 
 import codecs
+import errno
 import re
 from array import array
 from bisect import bisect_right
@@ -16,6 +17,7 @@ from os import PathLike, fspath
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._read import read_file
 
 
 class SourceError(Exception):
@@ -53,10 +55,13 @@ _NOT_TEXT = (
     (b"PK\x03\x04", "a zip file"),
     (b"BC\xc0\xde", "LLVM bitcode"),
 )
+MAX_BYTES = 256 * 2**20
+"""The largest input, after decompression, unless the settings say otherwise (``max-input``)."""
 LEXICAL = re.compile(rb'"[^"\n]*"|(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))', re.DOTALL)
 """A string or a comment."""
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _UTF8_MARK = b"\xef\xbb\xbf"
+_PIECE = 2**20
 _DECODER = codecs.getincrementaldecoder("utf-8")
 
 
@@ -101,11 +106,8 @@ class Source:
         if (nul := data.find(b"\0")) >= 0:
             line = _line_of(data, nul)
             raise SourceError(f"is binary, not PTX text: byte {nul} (line {line}) is NUL", line)
-        if not data.isascii():
-            try:
-                data.decode()
-            except UnicodeDecodeError:
-                _refuse_outside_comments(data)
+        if not data.isascii() and not _is_utf8(data):
+            _refuse_outside_comments(data)
         return cls(data, path)
 
     @property
@@ -151,19 +153,37 @@ class Source:
         return self._line_starts
 
 
-def read_bytes(path: str | PathLike[str]) -> bytes:
-    """The contents of a file. Raises SourceError if it cannot be read."""
+def read_bytes(path: str | PathLike[str], limit: int = MAX_BYTES) -> bytes:
+    """The contents of a file of up to *limit* bytes. Raises SourceError if it cannot be read or is larger."""
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        return read_file(path, limit, special=True)
     except IsADirectoryError:
         raise SourceError("is a directory, not a file") from None
     except FileNotFoundError:
         raise SourceError("no such file or directory") from None
     except OSError as error:
-        raise SourceError(f"cannot be read: {error.strerror or error}") from None
+        raise unreadable(error) from None
     except ValueError as error:  # a NUL in the name
         raise SourceError(f"cannot be read: {error}") from None
+
+
+def unreadable(error: OSError) -> SourceError:
+    """The error for an input that cannot be read, or not within the limit on its size."""
+    if error.errno == errno.EFBIG:
+        return SourceError(f"is too large: {error.strerror}, the limit of max-input")
+    return SourceError(f"cannot be read: {error.strerror or error}")
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Whether *data* is UTF-8. A whole text as a string may take four times its bytes, so it is decoded in pieces."""
+    decoder = _DECODER()
+    try:
+        for start in range(0, len(data), _PIECE):
+            decoder.decode(data[start : start + _PIECE])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _refuse_outside_comments(data: bytes) -> None:

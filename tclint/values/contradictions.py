@@ -38,7 +38,8 @@ class Contradictions:
         self.ranges, self.loops, self.table = ranges, ranges.loops, ranges.table
         self._impossible: dict[int, tuple[KnownRanges, bool]] = {}
         """``id(known)`` -> ``(known, answer)``. Stores the key object so that its id stays unique."""
-        self._sums: dict[tuple[int, int, int], _Sum] = {}
+        self._sums: dict[tuple[int, int], dict[int, _Sum]] = {}
+        """Two bases -> the factor of the second one -> :meth:`_sum`."""
 
     def impossible(self, facts: PathCondition) -> bool:
         """Whether the known ranges of two bases contradict that of their sum or difference."""
@@ -49,25 +50,20 @@ class Contradictions:
 
     def _any(self, known: KnownRanges) -> bool:
         """Whether there is a contradiction between two of the *known* ranges."""
-        agreeing = {base for base, ends in known.items() if _overlap(self._of_terms(base, known), ends)}
-        for one, two in combinations(known, 2):
-            (low, high), (first, last) = known[one], known[two]
-            agree = one in agreeing and two in agreeing
+        ranges = [(base, *ends, _overlap(self._of_terms(base, known), ends)) for base, ends in known.items()]
+        adds_ranges_of_terms, mentions = self.ranges.adds_ranges_of_terms, self.ranges.mentions
+        for (one, low, high, agrees), (two, first, last, also_agrees) in combinations(ranges, 2):
+            sums = self._sums.setdefault((one, two), {})
             for factor, least, most in ((1, low + first, high + last), (-1, low - last, high - first)):
                 if least < -MAX_FINITE_BOUND and most > MAX_FINITE_BOUND:
                     continue  # no range contradicts this one
-                total = self._sum(one, two, factor)
-                base = total.base
-                if (
-                    agree
-                    and total.same_terms
-                    and base not in known
-                    and self.ranges.adds_ranges_of_terms(base)
-                ):
+                total = sums.get(factor)
+                if total is None:
+                    total = sums[factor] = self._sum(one, two, factor)
+                base, _, _, bounded, same_terms = total
+                if same_terms and agrees and also_agrees and base not in known and adds_ranges_of_terms(base):
                     continue  # the range of the sum is that of terms which contradict neither of the two
-                if (total.bounded or self.ranges.mentions(known, base)) and self._contradicts(
-                    total, least, most, known
-                ):
+                if (bounded or mentions(known, base)) and self._contradicts(total, least, most, known):
                     return True
         return False
 
@@ -82,17 +78,14 @@ class Contradictions:
 
     def _sum(self, one: int, two: int, factor: int) -> _Sum:
         """``one + factor * two``."""
-        found = self._sums.get((one, two, factor))
-        if found is None:
-            table = self.table
-            base, constant, negative = self.loops.base(table.add(one, table.times(two, factor)))
-            sign = -1 if negative else 1
-            terms = {(t, f * sign) for t, f in table.linear(one)[0]}
-            terms |= {(t, f * factor * sign) for t, f in table.linear(two)[0]}
-            bounded = bool(self.loops.bounds(base)) or self.ranges.range_of(base, {}) != UNBOUNDED
-            same = constant == 0 and table.node(base)[:3] == ("sum", tuple(sorted(terms)), 0)
-            found = self._sums[one, two, factor] = _Sum(base, constant, negative, bounded, same)
-        return found
+        table = self.table
+        base, constant, negative = self.loops.base(table.add(one, table.times(two, factor)))
+        sign = -1 if negative else 1
+        terms = {(t, f * sign) for t, f in table.linear(one)[0]}
+        terms |= {(t, f * factor * sign) for t, f in table.linear(two)[0]}
+        bounded = bool(self.loops.bounds(base)) or self.ranges.range_of(base, {}) != UNBOUNDED
+        same = constant == 0 and table.node(base)[:3] == ("sum", tuple(sorted(terms)), 0)
+        return _Sum(base, constant, negative, bounded, same)
 
     def _of_terms(self, base: int, known: KnownRanges) -> Range:
         """The range of *base* that follows from the ranges of its terms."""

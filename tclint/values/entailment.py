@@ -75,6 +75,8 @@ class ConditionalIntervals:
         """``(id(known), fact, truth)`` -> ``(known, refined)``. Stores the key object so that its id stays unique."""
         self._entailed: dict[tuple[int, int, bool], bool | None] = {}
         """``(id(known), predicate, whether in its own form)`` -> answer. :attr:`_refined` keeps *known* alive."""
+        self._additive: dict[int, bool] = {}
+        """Whether only an unsigned reading can make :meth:`adds_ranges_of_terms` false."""
         self._unsigned_views: dict[int, dict[int, int]] = {}
         """Number -> width -> the value under which the known ranges hold its unsigned reading."""
 
@@ -442,12 +444,12 @@ class ConditionalIntervals:
 
     def adds_ranges_of_terms(self, base: int) -> bool:
         """Whether the range of the sum *base* is the sum of those of its terms, as long as none of its own is known."""
-        return not (
-            self.loops.bounds(base)
-            or self._alternatives(base)
-            or self._remainder_forms(base)
-            or base in self._unsigned_views
-        )
+        found = self._additive.get(base)
+        if found is None:
+            found = self._additive[base] = not (
+                self.loops.bounds(base) or self._alternatives(base) or self._remainder_forms(base)
+            )
+        return found and base not in self._unsigned_views
 
     def range_of(self, value: int, known: KnownRanges, depth: int = 0) -> Range:
         """The range of *value* under *known*; with *depth* operations around it, less deep ones in it are followed."""

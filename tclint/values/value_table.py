@@ -296,6 +296,10 @@ class ValueTable:
                 value = self.shifted(
                     self.without_aligned(node[3], mask.bit_length() + by), by, node[4], node[2]
                 )
+        elif node[:2] == ("op", "or"):
+            parts = [self.masked(part, mask, width) for part in node[3:5]]
+            if 0 in map(self.constant_of, parts):
+                return parts[0] if self.constant_of(parts[1]) == 0 else parts[1]
         else:
             value = self.without_aligned(value, mask.bit_length())
             if (number := self.constant_of(value)) is not None:
@@ -511,6 +515,9 @@ class ValueTable:
                     if first is not second:
                         return p if first else self.negate(p)
                     return self.constant(int(first))
+            if y == 0 and (divided := self._signed_remainder(node, width)) is not None:
+                number, by = divided  # its sign does not matter
+                return self.compare("eq", self.masked(number, by - 1, width), b, signed, width)
             if y == 0 and node[:2] == ("op", "or"):
                 return self.logic("and", *(self.compare("eq", part, b, signed, width) for part in node[3:5]))
             if y is not None and node[0] == "sum" and node[2]:
@@ -523,6 +530,25 @@ class ValueTable:
             # c < b is not b < c+1: one canonical form for r > 0 and r < 1.
             return self.negate(self.compare("lt", b, self.constant(x + 1), signed, width))
         return self.intern("compare", "lt", a, b, signed, width)
+
+    def _signed_remainder(self, node: Node, width: int) -> tuple[int, int] | None:
+        """The dividend and the divisor, a power of two, if a value is what a signed division leaves; None if it is not.
+
+        Compilers subtract the multiple that is next towards zero: ``x - (x + (x >> 31 >>> 32 - k) & -2**k)``.
+        """
+        if node[:2] == ("op", "rem"):
+            by = self.constant_of(node[4])
+            return (node[3], by) if by is not None and by > 1 and not by & by - 1 else None
+        if node[0] != "sum" or node[2] or sorted(factor for _, factor in node[1]) != [-1, 1]:
+            return None
+        (number, _), (multiple, _) = sorted(node[1], key=lambda term: -term[1])
+        masked = self.node(multiple)
+        by = (1 << width) - masked[3] if masked[:2] == ("op", "mask") else 0
+        if by < 2 or by & by - 1:
+            return None
+        sign = self.intern("op", "shr", f".s{width}", number, self.constant(width - 1))
+        bias = self.intern("op", "shr", f".u{width}", sign, self.constant(width - by.bit_length() + 1))
+        return (number, by) if self.representative(masked[2]) == self.add(number, bias, width) else None
 
     def implied_comparison(self, node: Node, others: Comparisons) -> bool | None:
         """Whether a comparison with a constant follows from comparisons of the same value in *others*.

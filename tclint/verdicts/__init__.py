@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from tclint.analyses.gaps import damage, gaps
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import LimitExceeded
 from tclint.findings.requirements import ALL_ASSUMPTIONS
@@ -40,7 +41,6 @@ from tclint.verdicts.completion import (
     bulk_completion,
 )
 from tclint.verdicts.convergence import Convergence
-from tclint.verdicts.gaps import damage, gaps
 from tclint.verdicts.mma import Multiplications
 from tclint.verdicts.outcome import Outcome, ordered
 from tclint.verdicts.proxies import Proxies

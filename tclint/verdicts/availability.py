@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from tclint.analyses.gaps import damage
 from tclint.analyses.model import KernelModel
 from tclint.checks import module_checks
 from tclint.findings.rules import all_rules
@@ -15,7 +16,6 @@ from tclint.ir.nodes import Function, Module, specials
 from tclint.isa.directives import directives
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.target import NEWEST, Availability, Target, Version, dotted
-from tclint.verdicts.gaps import damage
 from tclint.verdicts.outcome import Outcome
 
 __all__ = ["available"]

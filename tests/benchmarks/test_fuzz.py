@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import results
 from benchmarks.fuzz import __main__ as part
-from benchmarks.fuzz import commands, oracle, runs, structure
+from benchmarks.fuzz import commands, oracle, runs, structure, surfaces
 from benchmarks.fuzz.commands import EXTREMES, Case, cases, extreme
 from benchmarks.fuzz.kernels import Kernel, draw
 from benchmarks.fuzz.oracle import Judge, Outcome, lint, message_class
@@ -415,3 +415,30 @@ def test_what_counts_as_a_failure_of_the_command(
     (package / "__main__.py").write_text(SCRIPT.format(said=said, code=code))
     monkeypatch.setattr(commands, "ROOT", tmp_path)
     assert commands.failure(Case("x", data)) == (code, failure)
+
+
+# ---------------------------------------------------------------- surfaces
+
+
+@pytest.mark.parametrize("name", surfaces.SURFACES)
+def test_a_surface_is_fuzzed_without_failure_and_coverage_grows(name: str) -> None:
+    found = surfaces.session(name, 60, 3)
+    assert not found.failures
+    assert found.ends.total() == found.runs == 60
+    lines = list(found.growth.values())
+    assert lines == sorted(lines)
+    assert lines[-1] > 50
+
+
+def test_a_reader_that_crashes_or_does_not_answer_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(data: bytes, folder: Path) -> str:
+        raise KeyError("x")
+
+    monkeypatch.setitem(surfaces.SURFACES, "config", surfaces.Surface(lambda: [b"a = 1"], lambda *_: "read"))
+    assert surfaces.session("config", 5, 1).failures.total() == 0
+    seeds = iter((lambda *_: "read", *[crash] * 5))
+    monkeypatch.setitem(
+        surfaces.SURFACES, "config", surfaces.Surface(lambda: [b"a = 1"], lambda *given: next(seeds)(*given))
+    )
+    (what,) = surfaces.session("config", 5, 1).failures
+    assert what.startswith("KeyError in ")

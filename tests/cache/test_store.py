@@ -261,6 +261,27 @@ def test_clear_follows_no_links(store: Store, tmp_path: Path) -> None:
     assert (tmp_path / "other" / "abcd").read_text() == "mine"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege, and there are no FIFOs")
+def test_a_hostile_folder_neither_blocks_nor_leads_out(store: Store, tmp_path: Path) -> None:
+    store.put(KEY, b"x")
+    path_of(store, KEY).unlink()
+    os.mkfifo(path_of(store, KEY))
+    os.mkfifo(Path(store.folder, "lookups"))
+    assert store.get(KEY) is None
+    store.count(1, 1)
+    assert store.lookups() == (0, 0)
+    os.unlink(Path(store.folder, "lookups"))
+    (tmp_path / "victim").write_text("mine")
+    Path(store.folder, "lookups").symlink_to(tmp_path / "victim")
+    store.count(1, 1)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "abcd").write_text("mine")
+    Path(store.folder, "ab").symlink_to(other)
+    assert store.put("ab" + KEY[2:], b"y").endswith("it is a link")
+    assert ([path.name for path in other.iterdir()], (tmp_path / "victim").read_text()) == (["abcd"], "mine")
+
+
 # ---------------------------------------------------------------- processes
 
 _WRITER = """

@@ -662,7 +662,68 @@ def test_the_computed_address_of_an_mbarrier_that_is_never_initialised_is_shown(
     assert [step.object for step in shown] == ["[ring+16]"] * steps
 
 
+@pytest.mark.parametrize(
+    ("index", "other", "count"),
+    [("%ctaid.x", "", 1), ("%ctaid.x", MAKE, 0), ("%tid.x", "", 0)],
+    ids=["only another CTA makes it", "every CTA makes it", "another thread may make it"],
+)
+def test_an_mbarrier_that_only_other_ctas_initialise(index: str, other: str, count: int) -> None:
+    """What one CTA initialises is in its own shared memory."""
+    body = f"""mov.u32 %r5, {index};
+    setp.ne.u32 %p3, %r5, 0;
+    @%p3 bra other;
+    {MAKE}
+    bra made;
+other:
+    {other}
+    @!%p0 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [full], 16;
+    @!%p0 mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [full], 16;
+made:
+    {SIGNAL}
+    {ARRIVE}
+    {WAIT}"""
+    hits = [h for h in found(body, "MB009", directives=".reqntid 128") if "only other CTAs" in h.message]
+    assert len(hits) == count
+
+
 END = "@!%p0 mbarrier.inval.shared::cta.b64 [full];"
+ENDED = f"{MAKE}\n{END}"
+UNKNOWN = "ld.shared.u32 %r20, [tile];\nmbarrier.arrive.shared::cta.b64 _, [%r20];"
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    {
+        "a use may name it": (f"{ENDED}\n{SIGNAL}\n{UNKNOWN}", 1),
+        "made again": (f"{ENDED}\n{MAKE}\n{SIGNAL}\n{UNKNOWN}", 0),
+        "another made later": (
+            f"{ENDED}\n@!%p0 mbarrier.init.shared::cta.b64 [ring], 1;\n{SIGNAL}\n{UNKNOWN}",
+            1,
+        ),
+        "one that is unknown made later": (
+            f"{ENDED}\nld.shared.u32 %r21, [tile+4];\n@!%p0 mbarrier.init.shared::cta.b64 [%r21], 1;\n{SIGNAL}\n{UNKNOWN}",
+            0,
+        ),
+        "not at once": (f"{MAKE}\n{SIGNAL}\n{UNKNOWN}\n{SIGNAL}\n{END}", 0),
+        "by another thread": (f"{MAKE}\n{END.replace('@!%p0', '@%p0')}\n{SIGNAL}\n{UNKNOWN}", 0),
+        "only another is used": (f"{TWO}\n{ENDED}\n{SIGNAL}\nmbarrier.arrive.shared::cta.b64 _, [ring];", 0),
+    }.values(),
+)
+def test_an_mbarrier_that_is_invalidated_at_once_is_reported_where_a_use_may_name_it(
+    body: str, count: int
+) -> None:
+    hits = [hit for hit in found(body, "MB009") if "no thread can have used" in hit.message]
+    assert len(hits) == count
+    for hit in hits:
+        assert hit.confidence is Confidence.MEDIUM
+        assert [step.message[:11] for step in hit.steps] == ["initialised", "invalidated", "uses an mba"]
+
+
+def test_an_invalidated_mbarrier_whose_use_is_known_is_reported_once() -> None:
+    (hit,) = found(f"{ENDED}\n{SIGNAL}\n{ARRIVE}", "MB009")
+    assert hit.message.endswith("after it was invalidated by mbarrier.inval")
+
+
 PUBLISH = "fence.mbarrier_init.release.cluster;"
 
 

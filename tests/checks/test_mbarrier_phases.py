@@ -483,3 +483,12 @@ def test_waits_of_a_phase_type_wait_as_others_do(id: str, wait: str) -> None:
             (f.rule.id, f.severity, f.confidence, f.message.replace(f".phase_type::{wait}", ""))
             for f in after.findings
         ] == [(f.rule.id, f.severity, f.confidence, f.message) for f in before.findings]
+
+
+def test_the_mbarriers_of_all_warps_have_one_finding() -> None:
+    own = "shr.u32 %r3, %r0, 5;\nmad.lo.u32 %r3, %r3, 8, %r1;"
+    make = "@!%p8 mbarrier.init.shared::cta.b64 [%r3], 1;\nbar.warp.sync -1;"
+    arrive = ARRIVE.replace("full", "%r3")
+    body = f"{own}\n{make}\n@!%p8 {arrive}\n@!%p8 {arrive}\n{WAIT.replace('full', '%r3')}"
+    (hit,) = by_rule(report(body, directives=".reqntid 128"), "MB008")
+    assert hit.count == 4

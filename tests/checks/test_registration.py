@@ -24,9 +24,11 @@ from tclint.checks import (
     module_checks,
     registered,
 )
-from tclint.checks._needs import NEEDS, SHARED, contents, needed
-from tclint.findings.rules import all_rules
+from tclint.checks._needs import NEEDS, OPTIONAL, SHARED, contents, needed
+from tclint.findings.moved import subjects
+from tclint.findings.rules import all_rules, default_rules
 from tclint.findings.scales import Method
+from tclint.findings.selection import Selected
 from tclint.ir import Module
 from tclint.ir.frontend import analyse
 from tclint.ir.nodes import Use
@@ -59,7 +61,8 @@ def sources() -> Iterator[tuple[Source, Version | None]]:
 def test_each_check_asks_for_the_analyses_that_it_declares_and_for_no_others() -> None:
     with recording() as asked:
         for source, toolkit in sources():
-            check_source(source, toolkit=toolkit)
+            about = default_rules() | {source.path.partition(".")[0]} & all_rules().keys()
+            check_source(source, Selected(rules=subjects(about)), toolkit)
     declared = {each.run: set(each.analyses) for each in kernel_checks()}
     assert {run: asked[run] for run in asked if asked[run] != declared[run]} == {}, (
         "asked for, not as declared"
@@ -136,7 +139,7 @@ def test_a_rule_that_only_shares_a_check_is_refused_when_the_checks_are_loaded(
 def test_checks_that_are_not_imported_would_find_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     gated = [check_source(source, toolkit=toolkit).findings for source, toolkit in sources()]
     for which in (kernel_checks, module_checks):
-        monkeypatch.setattr(f"tclint.linting.check.{which.__name__}", lambda uses, which=which: which())
+        monkeypatch.setattr(f"tclint.linting.check.{which.__name__}", lambda *uses, which=which: which())
     complete = [check_source(source, toolkit=toolkit).findings for source, toolkit in sources()]
     assert len(gated) > 300
     assert [(a, b) for a, b in zip(gated, complete, strict=True) if a != b] == []
@@ -174,6 +177,20 @@ def test_modules_are_imported_where_a_kernel_contains_what_they_need() -> None:
     wait = imported("wgmma.wait_group.sync.aligned 0;")
     assert {"wgmma", "wgmma_order", "warpgroups"} <= wait
     assert wait.isdisjoint({"tcgen05", "mbarrier", "bulk", "membermasks", "clc"})
+
+
+def test_a_module_of_rules_that_are_off_is_imported_only_for_one_of_them() -> None:
+    by_module: dict[str, set[str]] = {}
+    for each in (*kernel_checks(), *module_checks()):
+        by_module.setdefault(each.run.__module__.rpartition(".")[2], set()).update(each.rules)
+    rules = all_rules()
+    off = {name: found for name, found in by_module.items() if not any(rules[rule].default for rule in found)}
+    assert {name: set(found) for name, found in OPTIONAL.items()} == off
+    wait = [Use("wgmma.wait_group.sync.aligned", None, (), (), False, False)]
+    assert {rule for each in kernel_checks(wait, frozenset({"WG001"})) for rule in each.rules}.isdisjoint(
+        {rule for found in off.values() for rule in found}
+    )
+    assert "CO001" in {rule for each in kernel_checks(wait, frozenset({"CO001"})) for rule in each.rules}
 
 
 def test_what_is_needed_names_modules_and_words_that_exist() -> None:

@@ -1,14 +1,19 @@
-"""``tclint check --verdict`` and ``--require``: lines, exit codes, and what is refused."""
+"""``tclint check --verdict`` and ``--require``: lines, exit codes, and what is refused; and ``--watch``."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import tclint
 from tests.tools.command import invoke
+from tests.tools.project import PACKAGE
 from tests.tools.support import HOPPER, before_the_wait, kernel, module
 
 WAITED = module(before_the_wait("    mov.b32 %r9, 0;"), kernel("    ret;", "other"), header=HOPPER)
@@ -124,3 +129,91 @@ def test_a_report_of_the_api_fails_a_requirement() -> None:
     assert "but proved:wgmma is required" in str(report)
     assert tclint.check(WAITED, require=["proved:wgmma"]).ok
     assert tclint.check(WAITED).files[0].verdicts == ()
+
+
+GOOD = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { ret; }\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there, a process is not interrupted with a signal")
+def test_watch_checks_again_after_each_change_until_it_is_interrupted(tmp_path: Path) -> None:
+    changes = [
+        ("k.ptx", GOOD, "No findings in 1 file."),
+        ("k.ptx", GOOD.replace("ret", "bar.sync 16; ret"), "Found 1 error in 1 file."),
+        ("tclint-ptx.toml", 'ignore = ["XX"]', "unknown rule 'XX'"),
+        ("tclint-ptx.toml", 'ignore = ["PX004"]', "No findings in 1 file."),
+        ("new.ptx", GOOD, "No findings in 2 files."),
+    ]
+    (tmp_path / "k.ptx").write_text(GOOD)
+    with subprocess.Popen(
+        [sys.executable, "-m", "tclint", "check", "--no-cache", "--watch"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for number, (name, text, expected) in enumerate(changes):
+                if number:
+                    (tmp_path / name).write_text(text)
+                while expected not in (line := process.stdout.readline()):
+                    assert line, f"it ended before: {expected}"
+                while not process.stdout.readline().startswith("Watching"):
+                    pass
+            process.send_signal(signal.SIGINT)
+            assert process.wait(10) in (130, -signal.SIGINT)
+        finally:
+            process.kill()
+
+
+# ---------------------------------------------------------------- options without an effect, and what writes nothing
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--unsafe-fixes",), "--unsafe-fixes requires --fix or --diff"),
+        (("--diff", "--output-format", "json"), "--output-format json has no effect"),
+        (("--diff", "--output", "sarif=x.sarif"), "--output has no effect"),
+        (("--diff", "--statistics"), "--statistics has no effect"),
+        (("--diff", "--timings"), "--timings has no effect"),
+        (("--add-ignore", "--output-file", "x"), "--output-file has no effect"),
+        (("--add-ignore", "--max-findings", "3"), "--max-findings has no effect"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_refused(
+    tmp_path: Path, options: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "k.ptx").write_text("// nothing\n")
+    code, text = invoke("check", *options, str(tmp_path / "k.ptx"))
+    assert (code, said in text) == (2, True), text
+
+
+def test_a_baseline_of_what_is_not_there_or_not_analysed_is_not_written(tmp_path: Path) -> None:
+    (tmp_path / "k.ptx").write_text(
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { ret; }\n"
+    )
+    (tmp_path / "binary.ptx").write_bytes(b"a\0b")
+    target = str(tmp_path / "b.json")
+    for paths in (["k.ptx", "absent.ptx"], ["binary.ptx"]):
+        code, _ = invoke("baseline", "--output", target, *(str(tmp_path / path) for path in paths))
+        assert (code, (tmp_path / "b.json").exists()) == (2, False), paths
+    assert (
+        invoke("baseline", "--output", target, *(str(tmp_path / n) for n in ("k.ptx", "binary.ptx")))[0] == 2
+    )
+    assert (tmp_path / "b.json").exists()
+
+
+def test_an_undeclared_register_is_one_finding(tmp_path: Path) -> None:
+    body = "setp.eq.u32 %p1, %r1, %r1;\n@%p1 add.u32 %r1, %r7, %r7;\n@!%p1 mov.u32 %r1, %r7;\nret;"
+    head = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() {\n.reg .b32 %r<3>;\n"
+    (tmp_path / "k.ptx").write_text(f"{head}{body}\n}}\n")
+    for name in ("concise", "github"):
+        _, text = invoke("check", "--output-format", name, str(tmp_path / "k.ptx"))
+        assert text.replace("%25", "%").count("register %p1 is not declared") == 1, text
+        assert text.replace("%25", "%").count("register %r7 is not declared") == 1, text
+    code, text = invoke("check", "--output-format", "json", str(tmp_path / "k.ptx"))
+    (file,) = json.loads(text)["files"]
+    assert [[step["line"] for step in f["steps"]] for f in file["findings"]] == [[6, 7, 8], [7, 8]]
+    assert (code, len(file["problems"])) == (2, 2)

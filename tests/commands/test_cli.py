@@ -12,9 +12,13 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 
+from tclint import commands
+from tclint._version import __version__
 from tclint.commands import _cli
+from tclint.commands._help import GROUPS
 from tclint.driver.inputs import inputs
 from tclint.findings import rules
 from tclint.findings.finding import FileReport
@@ -191,7 +195,20 @@ def test_standard_input(run: Run) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["check"], "Missing argument"),
+        (["check", "a", "-q", "-v"], "--quiet cannot be combined with --verbose"),
+        (["check", "a", "--fix", "--add-ignore"], "--fix cannot be combined with --add-ignore"),
+        (["check", "a", "--watch", "--diff"], "--watch cannot be combined with --diff"),
+        (["check", "a", "--statistics", "--max-findings", "0"], "--statistics cannot be combined with --max"),
+        (["check", "-", "--watch"], "--watch needs files"),
+        (["check", "-", "a", "--add-ignore"], "With --add-ignore, standard input must be the only path"),
+        (
+            ["check", "a", "--max-findings", "3", "--output-format", "json"],
+            "--max-findings requires the format",
+        ),
+        (["check", "a", "--max-findings", "-3"], "is not in the range"),
+        (["check", "a", "-o", "absent/b"], "--output-file: "),
+        (["baseline", "a", "--fail-on", "error"], "No such option '--fail-on'"),
+        (["diff", "a", "b", "--jobs", "2"], "No such option '--jobs'"),
         (["chekc", "a"], "Did you mean 'check'"),
         (["check", "a", "--pedantik"], "'--pedantic'?"),
         (["check", "a", "--output-format", "jason"], "Did you mean 'json'"),
@@ -221,6 +238,8 @@ def test_standard_input(run: Run) -> None:
         ),
         (["explain"], "Name at least one rule, or use --all"),
         (["explain", "--all", "WG001"], "--all cannot be combined with rules"),
+        (["explain", "--short", "WG001", "--output-format", "json"], "--short cannot be combined"),
+        (["explain", "WG1"], "unknown rule WG1; did you mean WG001?"),
         (["rules", "WX"], "unknown rule 'WX'"),
         (["isa", "wgma"], "unknown instruction 'wgma' in the table of PTX ISA 9.5; did you mean wgmma?"),
     ],
@@ -229,6 +248,76 @@ def test_usage_errors_suggest(run: Run, args: list[str], message: str) -> None:
     code, out, err = run(*args)
     assert (code, out) == (2, "")
     assert message in err
+
+
+@pytest.mark.parametrize("command", ["check", "baseline"])
+def test_without_a_path_the_working_folder_is_meant(run: Run, command: str) -> None:
+    Path("below").mkdir()
+    Path("below/a.ptx").write_text("error")
+    code, out, _ = run(command)
+    assert (code, "1 finding" in out or "1 error in 1 file" in out) == (int(command == "check"), True)
+    assert run("check", "--stdin-filename", "x")[0] == 2
+
+
+def test_quiet_leaves_the_findings_alone(run: Run) -> None:
+    write(a="error doubt", b="broken")
+    for output_format in ("text", "concise"):
+        loud = run("check", "--output-format", output_format)[1]
+        code, out, err = run("check", "-q", "--output-format", output_format)
+        assert (code, err) == (2, "")
+        assert loud.startswith(out)
+        assert loud.removeprefix(out).strip().startswith("Found 1 error in 1 of 2 files")
+    Path("b.ptx").unlink()
+    assert run("check", "-q", "--statistics")[1] == f"1  WG001  {RULE.name}\n"
+    write(a="fine")
+    assert run("check", "-q") == (0, "", "")
+
+
+def test_the_first_findings_are_shown_and_the_others_counted(run: Run) -> None:
+    write(a="error warning", b="error", c="kept")
+    whole = run("check", "--output-format", "concise")[1].splitlines()
+    code, out, _ = run("check", "--output-format", "concise", "--max-findings", "2")
+    *shown, tally = out.splitlines()
+    assert (code, shown) == (1, whole[:2])
+    assert tally.startswith("Found 2 errors, 1 warning in 2 of 3 files; 1 of them not shown (--max-findings)")
+    assert run("check", "--max-findings", "3", "--output-format", "concise")[1].splitlines() == whole
+    code, out, _ = run("check", "--max-findings", "0")
+    assert (code, len(out.splitlines())) == (1, 1)
+
+
+def test_the_findings_go_to_a_file_instead(run: Run) -> None:
+    write(a="error")
+    shown = run("check", "--output-format", "concise")[1]
+    assert run("check", "--output-format", "concise", "-o", "out.txt") == (1, "", "")
+    assert Path("out.txt").read_text() == shown
+    code, out, _ = run("check", "--output-file", "out.txt", "--statistics", "--output", "json=all.json")
+    assert (code, out) == (1, "")
+    assert Path("out.txt").read_text().startswith("1  WG001")
+    assert json.loads(Path("all.json").read_text())["summary"]["files"] == 1
+    assert "two reports for the same file" in run("check", "-o", "x", "--output", "json=x")[2]
+    assert "is an input" in run("check", "a.ptx", "-o", "a.ptx")[2]
+    assert Path("a.ptx").read_text() == "error"
+
+
+@pytest.mark.parametrize("command", ["check", "baseline", "diff", "nvcc", "ptxas", "show"])
+def test_every_option_with_settings_has_a_heading(run: Run, command: str) -> None:
+    out = run(command, "--help")[1]
+    headings = [line[:-1] for line in out.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert headings
+    assert set(headings) <= set(GROUPS)
+
+
+def test_every_heading_is_of_options_that_exist() -> None:
+    named = [name for names in GROUPS.values() for name in names]
+    assert len(named) == len(set(named))
+    known = {
+        option.opts[-1].lstrip("-")
+        for name in commands.names()
+        if (command := commands.load(name)) is not None
+        for option in command.get_params(click.Context(command))
+        if isinstance(option, click.Option)
+    }
+    assert set(named) <= known
 
 
 def test_a_file_is_not_a_command(run: Run) -> None:
@@ -379,8 +468,12 @@ def test_dump_calls_the_stage(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
     stages.tree = tree  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tclint.inspect.dump", stages)
     monkeypatch.setattr("tclint.inspect.dump", stages, raising=False)
-    write(a="fine")
-    assert run("dump", "tree", "a.ptx", "--dot", "--entry", "gemm") == (0, "fine True gemm\n", "")
+    header = ".version 8.0 .target sm_90 .address_size 64"
+    Path("a.ptx").write_text(header)
+    assert run("dump", "tree", "a.ptx", "--dot", "--entry", "gemm") == (0, f"{header} True gemm\n", "")
+    Path("b.ptx").write_text(f"{header} }}")
+    code, out, err = run("dump", "tree", "b.ptx")
+    assert (code, out, err.startswith("error: b.ptx:1: ")) == (2, f"{header} }} False None\n", True)
     assert run("dump", "tree", "a.ptx", "--entry", "absent") == (
         2,
         "",
@@ -417,6 +510,20 @@ def test_rules_of_a_family_and_all_pages(run: Run) -> None:
     assert (code, [document["id"] for document in json.loads(out)]) == (0, list(rules.all_rules()))
     assert run("isa", "wgmma.wait_group")[1].startswith("wgmma.wait_group: Waits")
     assert json.loads(run("schema")[1])["title"] == "Configuration of tclint-ptx"
+
+
+def test_the_short_page_of_a_rule(run: Run) -> None:
+    code, out, _ = run("explain", "--short", "wg001")
+    assert (code, out.splitlines()[0]) == (0, f"WG001 {RULE.name}: error, confidence high")
+    assert "## Example" not in out
+
+
+def test_the_version_for_people_and_for_programs(run: Run) -> None:
+    code, out, _ = run("version", "--output-format", "json")
+    facts = json.loads(out)
+    assert (code, facts["version"], facts["rules"]) == (0, __version__, len(rules.all_rules()))
+    assert {"ptx_isa", "json_schema", "python", "platform", "extras"} <= facts.keys()
+    assert run("version")[1].splitlines()[0] == f"tclint {__version__}"
 
 
 Process = Callable[..., subprocess.CompletedProcess[str]]
@@ -518,7 +625,7 @@ def test_standard_input_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(sys, "stdin", stdin)
         return str(next(iter(inputs(["-"], "<stdin>")))[1])
 
-    def broken() -> bytes:
+    def broken(count: int) -> bytes:
         raise OSError(5, "Input/output error")
 
     assert error_from(None) == "cannot be read: it is closed"

@@ -207,6 +207,7 @@ def test_from_python_a_tensor_map_is_made_of_an_array(tmp_path: Path) -> None:
     .shared .align 128 .b8 tile[256];
     .shared .align 8 .b64 bar;
     mov.b64 %rd0, map;
+    cvta.param.u64 %rd0, %rd0;
     mbarrier.init.shared.b64 [bar], 1;
     mbarrier.arrive.expect_tx.shared.b64 %rd1, [bar], 256;
     mov.u32 %r0, 4;

@@ -58,6 +58,7 @@ baseline = "known.json"
 arch = "sm_90a"
 include = ["*.cu", "src/*.py"]
 jobs = 3
+max-input = 64
 cache = false
 confirm = true
 confirm-seconds = 5
@@ -97,6 +98,7 @@ def test_every_setting_can_be_in_a_file() -> None:
         per_entry_ignores=(("*_test", ("ALL",)),),
         baseline="/project/known.json",
         jobs=3,
+        max_input=64,
         cache=False,
         confirm=True,
         confirm_seconds=5,

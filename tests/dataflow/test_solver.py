@@ -22,8 +22,11 @@ from tclint.analyses.cp_async import WAITED as DONE
 from tclint.analyses.data_indices import DataReadsSince, DataWritesSince
 from tclint.analyses.fabric_submission import FabricSubmission
 from tclint.analyses.groups import EMPTY, OVERDUE, Depth, Groups, Waited, WgmmaGroups
+from tclint.analyses.in_flight import OPEN, InFlight, Operation
 from tclint.analyses.model import KernelModel
+from tclint.analyses.outside_shared import OutsideAfter, OutsideBefore
 from tclint.analyses.proxies import LANDED, WAITED, WIDE, Landed, Unfenced, UnfencedReads, UnfencedWaits
+from tclint.analyses.repeated import Repeated
 from tclint.analyses.setmaxnreg import RegisterCounts
 from tclint.analyses.since_barrier import (
     THREADS_MAY_HAVE_DIVERGED,
@@ -180,6 +183,17 @@ def _tensor_allocation(analysis: TensorAllocation) -> st.SearchStrategy[Any]:
     return st.frozensets(st.tuples(st.sampled_from(analysis.allocations), statuses))
 
 
+def _in_flight(analysis: InFlight) -> st.SearchStrategy[Any]:
+    sites = [i for i, each in enumerate(analysis.instructions) if each.event == "issue"]
+    ages = st.integers(OPEN, analysis.oldest)
+    return st.frozensets(st.builds(Operation, st.sampled_from(sites), ages, st.booleans()))
+
+
+def _repeated(analysis: Repeated) -> st.SearchStrategy[Any]:
+    guards = st.tuples(st.integers(-1, 3), st.booleans())
+    return st.none() | st.frozensets(st.tuples(st.sampled_from(list(analysis.kinds.values())), guards))
+
+
 STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     Groups: _groups,
     WgmmaGroups: _groups,
@@ -196,6 +210,10 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     DataWritesSince: _since,
     TmemReadsSince: _since,
     TmemWritesSince: _since,
+    InFlight: _in_flight,
+    Repeated: _repeated,
+    OutsideBefore: lambda analysis: st.booleans(),
+    OutsideAfter: lambda analysis: st.booleans(),
     Depth: lambda analysis: st.integers(0, analysis.limit),
     Waited: lambda analysis: st.integers(0, analysis.limit),
     UnwrittenAccumulators: lambda analysis: st.integers(0, analysis.boundary()),
@@ -269,10 +287,12 @@ def test_lattice_laws_and_monotonicity(cls: type[Analysis[Any]], data: st.DataOb
 @pytest.mark.parametrize("cls", discovered(), ids=lambda c: c.__name__)
 def test_every_analysis_settles(cls: type[Analysis[Any]]) -> None:
     analysis, results = MODEL.solution(cls)
+    backward = analysis.direction == "backward"
     for b in MODEL.cfg.order:
-        for edge in MODEL.cfg.successors[b]:
+        for edge in MODEL.cfg.predecessors[b] if backward else MODEL.cfg.successors[b]:
+            target = edge.source if backward else edge.target
             arriving = analysis.edge(results.leave(b), edge)
-            assert analysis.join(results.entry[edge.target], arriving) == results.entry[edge.target]
+            assert analysis.join(results.entry[target], arriving) == results.entry[target]
 
 
 # ---------------------------------------------------------------- the solver against every path

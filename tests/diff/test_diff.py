@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,16 +15,19 @@ import pytest
 
 from benchmarks.differences import WANTED, measure
 from tclint.config.config import Config
+from tclint.diff.assembled import assembled
 from tclint.diff.compare import OpChange, compare
 from tclint.diff.pairs import Difference, differences, sides
 from tclint.diff.show import render
 from tclint.diff.skeleton import CLASSES, skeleton
 from tclint.isa.table import EVENTS
 from tclint.syntax.source import Source, SourceError
+from tests.tools.command import invoke
 from tests.tools.project import ROOT
 from tests.tools.rewriting import comments_and_line_breaks, renamed_labels, renamed_registers
 from tests.tools.support import HOPPER, WGMMA, built, kernel, module
 
+needs_posix = pytest.mark.skipif(os.name != "posix", reason="the stand-ins for ptxas are shell scripts")
 KERNELS = [
     ROOT / "fixtures" / "kernels" / name
     for name in (
@@ -428,12 +432,16 @@ def test_exit_codes(folders: tuple[Path, Path]) -> None:
 # ---------------------------------------------------------------- output
 
 
-def test_json_follows_its_schema() -> None:
+def follows_its_schema(document: object) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads((ROOT / "docs" / "diff.schema.json").read_text())
+    jsonschema.validate(document, schema)
+
+
+def test_json_follows_its_schema() -> None:
     done = run("--output-format", "json", *PAIR)
     document = json.loads(done.stdout)
-    jsonschema.validate(document, schema)
+    follows_its_schema(document)
     assert document["summary"]["changes"] == {
         "lost": 1, "weakened": 0, "changed": 0, "moved": 0, "repeated": 0, "strengthened": 1, "added": 2,
     }  # fmt: skip
@@ -465,3 +473,93 @@ def test_the_page_shows_what_the_command_says() -> None:
     done = run(*PAIR)
     assert done.stdout == shown
     assert done.returncode == 1
+
+
+# ---------------------------------------------------------------- what two versions of ptxas make of it
+
+
+LISTING = """\
+.text.k:
+        /*0010*/                   HGMMA.64x8x16.F32 R24, gdesc[UR4], RZ, !UPT, gsb0 ;
+        /*0020*/              @!P1 HMMA.16816.F32 R4, R8, R12, R4 ;
+        /*0030*/                   MOV R1, 0x1 ;
+"""
+
+
+def stand_in(path: Path, text: str, code: int = 0) -> str:
+    """A program that prints *text*."""
+    path.write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\nexit {code}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def ptxas(path: Path, registers: int, stores: int, advice: str = "") -> str:
+    return stand_in(
+        path,
+        f"{advice}ptxas info    : Compiling entry function 'k' for 'sm_90a'\n"
+        "ptxas info    : Function properties for k\n"
+        f"    0 bytes stack frame, {stores} bytes spill stores, 0 bytes spill loads\n"
+        f"ptxas info    : Used {registers} registers, used 1 barriers, 16 bytes smem",
+    )
+
+
+@pytest.fixture
+def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A kernel, and an nvdisasm that prints LISTING."""
+    monkeypatch.setenv("TCLINT_NVDISASM", stand_in(tmp_path / "nvdisasm", LISTING))
+    path = tmp_path / "k.ptx"
+    path.write_text(".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() { ret; }\n")
+    return str(path)
+
+
+@needs_posix
+def test_the_same_ptx_is_compared_as_two_ptxas_assemble_it(tmp_path: Path, one: str) -> None:
+    old = ptxas(tmp_path / "old", 30, 0)
+    new = ptxas(
+        tmp_path / "new", 32, 16, "ptxas info : (C7510) Potential loss: serialized in the function 'k'\n"
+    )
+    assert invoke("diff", "--ptxas", f"{old},{old}", one)[0] == 0
+    code, out = invoke("diff", "--ptxas", f"{old},{new}", one)
+    assert code == 1
+    assert {line.strip() for line in out.splitlines()} >= {
+        "bytes of spill stores: 0 -> 16",
+        "registers: 30 -> 32",
+        "C7510: 0 -> 1",
+    }
+    assert "1 kernel assembled differently" in out
+    code, out = invoke("diff", "--ptxas", f"{old},{new}", one, "--output-format", "json")
+    document = json.loads(out)
+    follows_its_schema(document)
+    changes = document["files"][0]["assembled"][0]["changes"]
+    assert {"what": "bytes of spill stores", "old": 0, "new": 16} in changes
+
+
+@needs_posix
+def test_matrix_instructions_are_counted_in_the_machine_code(tmp_path: Path, one: str) -> None:
+    made = assembled(Source.read(one), ptxas(tmp_path / "ptxas", 8, 0))
+    assert (made["k"]["HGMMA"], made["k"]["HMMA"], made["k"]["registers"]) == (1, 1, 8)
+    assert "MOV" not in made["k"]
+
+
+@needs_posix
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("diff", "{one}"), "Missing argument 'NEW'"),
+        (("diff", "--ptxas", "a", "{one}"), "must name two programs"),
+        (("diff", "--ptxas", "{ptxas},/absent/b", "{one}"), "/absent/b is not a program"),
+        (("diff", "--ptxas", "{ptxas},{ptxas}", "{one}", "--output-format", "sarif"), "text or json"),
+        (("diff", "--ptxas", "{ptxas},{bad}", "{one}"), ":9: {bad} rejects it: Unsupported .version"),
+    ],
+)
+def test_what_cannot_be_assembled_is_an_error(
+    tmp_path: Path, one: str, arguments: tuple[str, ...], message: str
+) -> None:
+    named = {
+        "one": one,
+        "ptxas": ptxas(tmp_path / "ptxas", 8, 0),
+        "bad": stand_in(tmp_path / "bad", "ptxas k.ptx, line 9; fatal   : Unsupported .version 9.9", 255),
+    }
+    code, out = invoke(*(argument.format(**named) for argument in arguments))
+    assert code == 2
+    assert message.format(**named) in out

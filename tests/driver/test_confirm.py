@@ -190,6 +190,7 @@ def test_parameters_are_distinguished_by_their_use() -> None:
     ld.param.u32 %r1, [n];
     mul.f32 %f3, %f1, %f2;
     mov.b64 %rd5, map;
+    cvta.param.u64 %rd5, %rd5;
     cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%rd5, {%r1, %r1}];
     ret;"""
     parameters = (

@@ -10,10 +10,13 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tclint.analyses.model import KernelModel
+from tclint.commands._cli import cli
 from tclint.config.config import Config
 from tclint.driver import fixing, pool
 from tclint.driver.fixing import Fixed, Fixing, apply_fixes, shown, tried, verified_fixes
@@ -352,10 +355,19 @@ def test_permissions_stay_and_links_are_followed(tmp_path: Path) -> None:
     target.write_text(WRONG)
     target.chmod(0o640)
     link.symlink_to(target)
-    assert _fixed(link).fixed == {Severity.ERROR: 1}
+    assert _fixed(link).counts() == ({Severity.ERROR: 1}, 0)
     assert link.is_symlink()
     assert target.read_text() == RIGHT
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
+
+
+def test_a_file_with_another_hard_link_is_not_separated_from_it(wrong: Path) -> None:
+    os.link(wrong, wrong.with_name("other.ptx"))
+    run = _fixed(wrong)
+    assert run.notes == [
+        f"{wrong}: 1 finding could be fixed, but it has another hard link, which would keep the old text"
+    ]
+    assert (wrong.read_text(), wrong.stat().st_nlink, run.unwritten) == (WRONG, 2, False)
 
 
 def test_a_compressed_file_is_not_changed(tmp_path: Path) -> None:
@@ -396,8 +408,8 @@ def test_two_runs_do_not_both_replace_a_file(wrong: Path, monkeypatch: pytest.Mo
     answers: list[str] = []
     other = Thread(target=lambda: answers.append(fixing._store(str(wrong), WRONG.encode(), b"theirs")))
 
-    def slow(path: str) -> bytes:
-        data = read(path)
+    def slow(path: str, limit: int) -> bytes:
+        data = read(path, limit)
         if other.ident is None:
             other.start()
             other.join(0.3)
@@ -418,7 +430,43 @@ def test_a_full_disk_leaves_the_file_as_it_is(wrong: Path, monkeypatch: pytest.M
     run = _fixed(wrong)
     assert "No space left" in run.notes[0]
     assert wrong.read_text() == WRONG
+    assert (run.unwritten, run.counts()) == (True, ({}, 0))
     assert os.listdir(wrong.parent) == ["k.ptx"]
+
+
+def test_a_failed_write_is_exit_2(wrong: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fixing, "_store", lambda *_: "the file cannot be written: No space left on device")
+    monkeypatch.setenv("TCLINT_NO_CACHE", "1")
+    result = CliRunner().invoke(cli, ["check", "--fix", str(wrong)], standalone_mode=False)
+    assert (result.return_value, "No space left" in result.stderr) == (2, True)
+
+
+def test_check_and_fix_count_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One source line, compiled into three modules: one defect with two duplicates, before, while and after it is fixed."""
+    monkeypatch.setenv("TCLINT_NO_CACHE", "1")
+    lined = WRONG.replace("{\n", "{\n    .loc 1 12 3\n", 1) + '.file 1 "/src/gemm.cu"\n'
+    for name in "abc":
+        (tmp_path / f"{name}.ptx").write_text(lined)
+
+    def summary(*options: str) -> dict[str, Any]:
+        arguments = ["check", *options, "--output-format", "json", str(tmp_path)]
+        document = json.loads(CliRunner().invoke(cli, arguments, standalone_mode=False).stdout)
+        assert isinstance(document["summary"], dict)
+        listed = [finding for file in document["files"] for finding in file["findings"]]
+        kept = [finding for finding in listed if finding["duplicate_of"] is None]
+        assert len(kept) == sum(document["summary"]["severities"].values())
+        assert len(listed) - len(kept) == document["summary"]["folded"]
+        return dict(document["summary"])
+
+    before = summary()
+    said = CliRunner().invoke(cli, ["check", "--diff", str(tmp_path)], standalone_mode=False)
+    assert "Would fix 1 finding, and 2 duplicates." in said.stderr
+    during, after = summary("--fix"), summary()
+    numbers = ("fixed", "fixed_duplicates", "fixable", "folded")
+    assert [before[name] for name in numbers] == [0, 0, 1, 2]
+    assert [during[name] for name in numbers] == [1, 2, 0, 0]
+    assert [after[name] for name in numbers] == [0, 0, 0, 0]
+    assert sum(before["severities"].values()) == sum(during["severities"].values()) + during["fixed"] == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
@@ -445,3 +493,31 @@ def test_only_fixes_that_hold_are_offered() -> None:
     note = replace(first, fixes=(idle,), severity=Severity.INFO)
     for untried in (quiet, note):
         assert verified_fixes(replace(report, findings=(untried,)), Config()).findings == (untried,)
+
+
+def test_fixes_beside_one_that_fails_are_verified_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    text = module(*(before_the_wait(USE, name) for name in "abcd"), header=HOPPER)
+    report = shown(Source(text.encode(), "k.ptx"), Config())
+    first, *others = (f for f in report.findings if f.fixes)
+    idle = Fix("say nothing", (Edit(Span(0, 0), "// nothing\n"),), True)
+    wrong = _changed(text, ".version", ".version 8.0\n.version")
+    real, trials = fixing.lint, list[Source]()
+
+    def counted(source: Source, config: Config, **kwargs: object) -> object:
+        trials.append(source)
+        return real(source, config, **kwargs)
+
+    monkeypatch.setattr(fixing, "lint", counted)
+    spoiled = replace(report, findings=(replace(first, fixes=(idle,)), *others))
+    assert [f.fixes for f in verified_fixes(spoiled, Config()).findings] == [(), *(f.fixes for f in others)]
+    assert len(trials) == 3  # all, all but the first, the first
+    trials.clear()
+    broken = replace(report, findings=(replace(first, fixes=(wrong,)), *others))
+    assert [f.fixes for f in verified_fixes(broken, Config()).findings] == [(), *(f.fixes for f in others)]
+    assert len(trials) == 5  # an error points to none of them, so each is tried alone
+    trials.clear()
+    alone = replace(report, findings=(replace(first, fixes=(idle,)),))
+    assert [f.fixes for f in verified_fixes(alone, Config()).findings] == [()]
+    assert len(trials) == 1

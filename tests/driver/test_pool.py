@@ -293,6 +293,21 @@ class Terminal:
         raise OSError("not a real one")
 
 
+def test_progress_estimates_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TERM", raising=False)
+    times = iter([0.0, *(float(second) for second in range(10, 100))])
+    monkeypatch.setattr(_progress, "monotonic", lambda: next(times))
+    items = [Checked(FileReport(path=str(n)), Counter()) for n in range(3)]
+    stream = Terminal(True)
+    list(_progress.shown_on(stream, items, 60))  # type: ignore[arg-type]
+    first, second, third, _ = (text.partition(", ")[2] for text in stream.written)
+    assert first == "about 10 min left, 0"
+    assert second.startswith("about 6 min left")
+    assert third.startswith("about 5 min left")
+    assert _progress._left(9.0, 3, 10) == ", about 21 s left"
+    assert _progress._left(9.0, 10, 10) == ""
+
+
 def test_progress_is_shown_on_a_terminal_in_a_long_run_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     items = [Checked(FileReport(path=f"{n}\x1b" + "x" * 100), Counter()) for n in range(3)]
     monkeypatch.delenv("TERM", raising=False)
@@ -302,6 +317,7 @@ def test_progress_is_shown_on_a_terminal_in_a_long_run_and_goes(monkeypatch: pyt
         assert list(_progress.shown_on(stream, items, 60)) == items  # type: ignore[arg-type]
         assert stream.written == []
     monkeypatch.setattr(_progress, "_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr(_progress, "monotonic", lambda: 5.0)
     stream = Terminal(True)
     assert list(_progress.shown_on(stream, items, 60)) == items  # type: ignore[arg-type]
     first, *_, last = stream.written

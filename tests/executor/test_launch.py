@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import struct
 from dataclasses import fields
@@ -618,3 +619,46 @@ def test_the_documentation_has_every_type_and_key() -> None:
     keys = {field.name for kind in (Buffer, Launch, TensorMap) for field in fields(kind)}
     assert keys - words == {"address"}
     assert set(tensor_maps.TYPES) <= words
+
+
+# ---------------------------------------------------------------- launch files of strangers
+
+ONE = """
+[buffers]
+a = {{ type = "f32", shape = {shape}{more} }}
+[[launches]]
+entry = "k"
+grid = [1]
+block = [1]
+"""
+
+
+@pytest.mark.parametrize("output", ["../a.npy", "/tmp/a.npy", "link/a.npy", "a\\u0000b"])
+def test_an_output_elsewhere_is_refused(tmp_path: Path, output: str) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "link").symlink_to(tmp_path, target_is_directory=True)
+    with pytest.raises(LaunchError, match=r"not a file below the folder.*: buffers\.a\.output"):
+        _read(folder, ONE.format(shape="[1]", more=f', output = "{output}"'))
+
+
+def test_buffers_that_no_machine_has_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match=r"the buffers have more than 4 GiB: buffers\.a\.shape"):
+        _read(tmp_path, ONE.format(shape="[100000, 100000]", more=""))
+
+
+def test_a_file_that_is_no_array_is_refused(tmp_path: Path) -> None:
+    text = ONE.format(shape="[4]", more=', file = "a.npy"')
+    np.savez(tmp_path / "a.npz", x=np.zeros(1))
+    (tmp_path / "a.npz").rename(tmp_path / "a.npy")
+    with pytest.raises(LaunchError, match="an archive"):
+        _read(tmp_path, text)
+    whole = b"\x93NUMPY\x01\0\x10\0" + b"{'descr': [[[[\n\n\n"
+    (tmp_path / "a.npy").write_bytes(whole)
+    with pytest.raises(LaunchError, match=r"a\.npy: .*: buffers\.a\.file"):
+        _read(tmp_path, text)
+    if hasattr(os, "mkfifo"):
+        (tmp_path / "a.npy").unlink()
+        os.mkfifo(tmp_path / "a.npy")
+        with pytest.raises(LaunchError, match="No such file"):
+            _read(tmp_path, text)

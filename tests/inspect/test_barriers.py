@@ -16,6 +16,7 @@ import pytest
 from tclint.inspect import barriers
 from tclint.inspect.barriers import read, render_json, render_text
 from tclint.syntax.source import Source
+from tests.tools.command import invoke
 from tests.tools.project import PACKAGE, ROOT
 from tests.tools.schema import strict
 from tests.tools.support import HOPPER, kernel, module
@@ -275,6 +276,55 @@ def test_a_kernel_that_jumps_nowhere() -> None:
 def test_a_kernel_with_nothing_to_show() -> None:
     out = shown(module(kernel("    ret;"), header=HOPPER))
     assert out == "kernel k  k.ptx:4, 128 threads\n  no barriers, and nothing asynchronous\n"
+
+
+def narrowed(options: tuple[str, ...]) -> str:
+    code, out = invoke("barriers", str(ROOT / RING), "--entry", "bulk_ring", *options)
+    assert code == 0, out
+    return out
+
+
+@pytest.mark.parametrize("name", ["empty", "empty[4]", "empty[2]", "_ZZ9bulk_ringE5empty+8"])
+def test_one_mbarrier_is_shown_by_its_name(name: str) -> None:
+    out = narrowed(("--object", name))
+    assert "mbarrier empty[4]" in out
+    assert "then    lane 0 of warp 4  full[4], same stage" in out
+    assert "mbarrier full[4]" not in out
+    assert "CTA barriers" not in out
+    assert "shared memory" not in out
+
+
+def test_the_objects_of_a_line_are_shown() -> None:
+    waits = narrowed(("--at", "181"))
+    assert "mbarrier full[4]" in waits
+    assert "mbarrier empty[4]" not in waits
+    barrier = narrowed(("--at", "86"))
+    assert "mbarrier" not in barrier
+    assert "0  sync  all threads  line 86" in barrier
+
+
+def test_the_json_of_one_object_follows_the_schema() -> None:
+    document = json.loads(narrowed(("--object", "empty", "--object", "0", "--output-format", "json")))
+    follows_its_schema(document)
+    (found,) = document["files"][0]["kernels"]
+    assert [ring["name"] for ring in found["mbarriers"]] == ["empty[4]"]
+    assert [barrier["number"] for barrier in found["barriers"]] == [0]
+    assert {name for event in found["events"] for name in event["mbarriers"]} == {"empty[4]"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--object", "foo"), "no mbarrier or barrier is called 'foo': there is full[4], empty[4], 0"),
+        (("--object", "empty[4x]"), "is called 'empty[4x]'"),
+        (("--object", "empty[7]"), "is called 'empty[7]'"),
+        (("--object", "cluster"), "is called 'cluster'"),
+        (("--at", "3"), "no mbarrier or barrier is used at line 3"),
+    ],
+)
+def test_an_object_that_is_not_there(options: tuple[str, ...], message: str) -> None:
+    code, out = invoke("barriers", str(ROOT / RING), *options)
+    assert (code, message in out) == (2, True), out
 
 
 def test_an_error_of_ours_is_that_of_one_input(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,16 @@ import re
 
 import pytest
 
-from tclint.findings.rules import all_rules, find
-from tclint.inspect.explain import UnknownOpcode, isa, rule_list, rules_json, rules_markdown, rules_table
+from tclint.findings.rules import all_rules, find, words_of
+from tclint.inspect.explain import (
+    UnknownOpcode,
+    isa,
+    rule_list,
+    rules_json,
+    rules_markdown,
+    rules_short,
+    rules_table,
+)
 from tclint.isa.table import table
 from tests.tools.project import ROOT
 
@@ -44,6 +52,33 @@ def test_the_list_of_all_rules_is_current() -> None:
     assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == rules_table(rules)
 
 
+@pytest.mark.parametrize("width", [72, 80, 100])
+def test_lists_and_descriptions_fit_the_width(width: int) -> None:
+    texts = (
+        rule_list(list(all_rules().values()), width),
+        rules_short(all_rules().values(), width),
+        isa(table(), "mbarrier", width),
+        isa(table(), "wgmma.fence", width),
+    )
+    for text in texts:
+        assert max(map(len, text.splitlines())) <= width, text
+        assert min(len(line.strip()) for line in text.splitlines() if line) > 0
+
+
+def test_a_list_without_a_width_has_a_line_for_each_rule() -> None:
+    every = list(all_rules().values())
+    assert [line.split()[0] for line in rule_list(every).splitlines()] == [rule.id for rule in every]
+
+
+def test_the_short_text_has_the_summary_and_what_to_write_instead() -> None:
+    rule = all_rules()["WG001"]
+    first, *rest = rules_short([rule], 1000).splitlines()
+    assert first == f"WG001 {rule.name}: error, confidence high"
+    assert rest[0].strip() == rule.summary
+    assert [line.strip().partition(":")[0] for line in rest[1:-1]] == list(words_of(rule, all_rules()))
+    assert rest[-1].endswith("tclint explain WG001")
+
+
 @pytest.mark.parametrize(
     ("opcode", "forms"),
     [
@@ -55,6 +90,8 @@ def test_the_list_of_all_rules_is_current() -> None:
         ("wgmma.wai", ["wgmma.wait_group"]),
         ("elect", ["elect.sync"]),
         ("mbarrier.try_wait", ["mbarrier.wait", "mbarrier.wait.parity"]),
+        ("WGMMA.Wait_Group", ["wgmma.wait_group"]),
+        ("MBARRIER.ARRIVE.NOCOMPLETE", ["mbarrier.arrive.noComplete"]),
     ],
 )
 def test_an_instruction_is_described(opcode: str, forms: list[str]) -> None:

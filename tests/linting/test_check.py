@@ -377,10 +377,14 @@ def test_a_finding_knows_its_place_and_steps() -> None:
     [
         ("    .loc 1 0 0", None),
         ("    .loc 1 10 3\n    .loc 1 0 0, function_name n, inlined_at 1 10 3", ("gemm.cu", 10, 3, ())),
+        ("    .loc 2 42 7", None),
+        ("    .loc 1 10 3\n    .loc 2 42 7, function_name n, inlined_at 1 10 3", ("gemm.cu", 10, 3, ())),
     ],
 )
-def test_line_0_is_not_a_line(locs: str, expected: tuple[object, ...] | None) -> None:
-    """Compilers write it for what they made themselves."""
+def test_line_0_and_a_line_of_a_file_without_a_name_are_no_lines(
+    locs: str, expected: tuple[object, ...] | None
+) -> None:
+    """Compilers write line 0 for what they made themselves; a file that was stripped of .file names none."""
     text = hopper(wrong()).replace("    add.f32 %f5", f"{locs}\n    add.f32 %f5")
     (finding,) = lint(HOPPER + '.file 1 "gemm.cu"\n' + text.removeprefix(HOPPER)).findings
     assert finding.source_location == (expected and SourceLocation(*expected))  # type: ignore[arg-type]

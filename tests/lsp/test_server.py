@@ -716,3 +716,126 @@ def test_the_code_leads_to_the_site_where_there_is_one(monkeypatch: pytest.Monke
     assert page(all_rules()["WG001"]).absolute().as_uri() in links()
     monkeypatch.setenv("TCLINT_DOCS_URL", "https://example.org/")
     assert "https://example.org/rules/WG001/" in links()
+
+
+# ---------------------------------------------------------------- typing
+
+
+async def typed(client: LanguageClient, text: str, uri: str = URI) -> tuple[str, t.Position]:
+    """Opens *text* without its ``|``, which is where the cursor is."""
+    await start(client)
+    open_(client, text.replace("|", ""), uri)
+    return uri, place(text, "|")
+
+
+async def offered(client: LanguageClient, text: str, uri: str = URI) -> list[str]:
+    """The labels that the server offers at the ``|`` of a text."""
+    uri, at = await typed(client, text, uri)
+    found = await client.text_document_completion_async(t.CompletionParams(t.TextDocumentIdentifier(uri), at))
+    return [item.label for item in found.items] if found is not None else []
+
+
+@pytest.mark.asyncio
+async def test_an_opcode_is_completed_by_the_modifiers_that_still_fit(client: LanguageClient) -> None:
+    labels = await offered(client, RIGHT.replace("wgmma.fence", "cp.async.bulk.|\n wgmma.fence"))
+    assert ".commit_group" in labels
+    assert ".tensor" in labels
+    assert ".x4" not in labels
+
+
+@pytest.mark.asyncio
+async def test_a_root_is_completed_with_the_modifiers_that_it_always_has(client: LanguageClient) -> None:
+    labels = await offered(client, RIGHT.replace("wgmma.fence", "wgm|\n wgmma.fence"))
+    assert "wgmma.fence.sync" in labels
+    assert all(label.startswith("wgmma") for label in labels)
+
+
+@pytest.mark.asyncio
+async def test_what_the_target_lacks_comes_last_with_the_reason(client: LanguageClient) -> None:
+    await start(client)
+    text = RIGHT.replace("wgmma.fence", "t|\n wgmma.fence")
+    open_(client, text.replace("|", ""))
+    found = await client.text_document_completion_async(
+        t.CompletionParams(t.TextDocumentIdentifier(URI), place(text, "|"))
+    )
+    details = {item.label: item.detail for item in found.items}
+    lacking = [n for n, item in enumerate(found.items) if item.label.startswith("tcgen05")]
+    assert min(lacking) > max(n for n, item in enumerate(found.items) if item.label.startswith("trap"))
+    assert all("requires" in details[found.items[n].label] for n in lacking)
+
+
+@pytest.mark.asyncio
+async def test_operands_are_completed_by_names_that_were_used_and_special_registers(
+    client: LanguageClient,
+) -> None:
+    labels = await offered(client, RIGHT.replace("wgmma.fence", "mov.u32 %r1, %|;\n wgmma.fence", 1))
+    assert labels.index("%p0") < labels.index("%tid.x") < labels.index("%laneid")
+
+
+@pytest.mark.asyncio
+async def test_names_that_were_not_used_yet_are_completed_too(client: LanguageClient) -> None:
+    labels = await offered(client, RIGHT.replace("wgmma.fence", "mov.f32 %f1, %f2|;\n wgmma.fence", 1))
+    assert {"%f2", "%f20", "%f29"} <= {*labels}
+    assert "%f3" not in labels
+
+
+@pytest.mark.asyncio
+async def test_a_branch_is_completed_by_labels_alone(client: LanguageClient) -> None:
+    labels = await offered(client, RIGHT.replace("wgmma.fence", "again:\n bra |;\n wgmma.fence", 1))
+    assert labels == ["again"]
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_completed_in_a_comment(client: LanguageClient) -> None:
+    assert await offered(client, RIGHT.replace("wgmma.fence", "// wgm|\n wgmma.fence", 1)) == []
+
+
+@pytest.mark.asyncio
+async def test_a_string_of_cuda_is_completed_and_the_code_around_it_is_not(client: LanguageClient) -> None:
+    text = '__global__ void k() { int a; asm volatile("mbarrier.try_wait.|" : "=r"(a)); }\n'
+    assert ".parity" in await offered(client, text, "file:///work/k.cu")
+
+
+@pytest.mark.asyncio
+async def test_code_outside_a_string_is_not_completed(client: LanguageClient) -> None:
+    text = '__global__ void k() { int a; asm volatile("mbarrier.try_wait" : "=r"(a)); mba| }\n'
+    assert await offered(client, text, "file:///work/k.cu") == []
+
+
+@pytest.mark.asyncio
+async def test_an_offered_modifier_is_described_when_it_is_shown(client: LanguageClient) -> None:
+    uri, at = await typed(client, RIGHT.replace("wgmma.fence", "mbarrier.|\n wgmma.fence", 1))
+    found = await client.text_document_completion_async(t.CompletionParams(t.TextDocumentIdentifier(uri), at))
+    item = await client.completion_item_resolve_async(found.items[0])
+    assert isinstance(item.documentation, str)
+    assert "completion" in item.documentation or "syntax" in item.documentation
+
+
+@pytest.mark.asyncio
+async def test_a_signature_names_the_operand_at_the_cursor(client: LanguageClient) -> None:
+    text = RIGHT.replace("wgmma.fence", "cp.async.ca.shared.global [%rd0], [%rd1], |;\n wgmma.fence", 1)
+    uri, at = await typed(client, text)
+    found = await client.text_document_signature_help_async(
+        t.SignatureHelpParams(t.TextDocumentIdentifier(uri), at)
+    )
+    signature = found.signatures[found.active_signature]
+    begin, end = signature.parameters[found.active_parameter].label
+    assert signature.label.startswith("cp.async.")
+    assert signature.label[begin:end] == "cp-size"
+
+
+@pytest.mark.asyncio
+async def test_hints_say_what_a_wait_completes_and_can_be_switched_off(client: LanguageClient) -> None:
+    await start(client)
+    open_(client, RIGHT)
+    whole = t.Range(t.Position(0, 0), t.Position(RIGHT.count("\n"), 0))
+    asked = t.InlayHintParams(t.TextDocumentIdentifier(URI), whole)
+    shown = {hint.position.line: hint.label for hint in await client.text_document_inlay_hint_async(asked)}
+    commit, wait = place(RIGHT, "wgmma.commit_group").line, place(RIGHT, "wgmma.wait_group").line
+    issued = place(RIGHT, "wgmma.mma_async").line + 1
+    assert shown[commit] == "1 operation in flight"
+    assert shown[wait] == f"completes line {issued}, nothing in flight"
+    client.workspace_did_change_configuration(
+        t.DidChangeConfigurationParams({"tclint": {"inlay-hints": False}})
+    )
+    assert await client.text_document_inlay_hint_async(asked) == ()

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tclint._version import __version__
 from tests.tools.project import PACKAGE, ROOT
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
@@ -395,9 +396,62 @@ def test_the_release_builds_for_all_systems_and_publishes_tags_alone() -> None:
     jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))["jobs"]
     systems = {name.split("-")[0] for name in jobs["wheels"]["strategy"]["matrix"]["os"]}
     assert systems == {"ubuntu", "macos", "windows"}
-    assert set(jobs["publish"]["needs"]) == {"sdist", "wheels"}
+    assert set(jobs["publish"]["needs"]) == {"sdist", "wheels", "check"}
     assert jobs["publish"]["permissions"] == {"id-token": "write"}
     assert "ref_type == 'tag'" in jobs["publish"]["if"]
+
+
+def test_ci_and_the_release_check_distributions_with_the_same_tools() -> None:
+    local = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    release = (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
+    checks = (ROOT / ".ci/check-dist").read_text(encoding="utf-8")
+    for tool in ("twine", "check-wheel-contents", "abi3audit"):
+        (version,) = set(re.findall(rf"{tool}==([\d.]+)", release))
+        assert f"{tool.replace('-', '_')}_version={version}\n" in local
+        assert tool in checks
+    assert ".ci/check-dist" in local
+    assert ".ci/check-dist" in release
+
+
+def test_a_release_has_the_addresses_of_the_repository_that_builds_it(tmp_path: Path) -> None:
+    names = ("pyproject.toml", "CITATION.cff")
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci/addresses", tmp_path / ".ci")
+    for name in names:
+        shutil.copy(ROOT / name, tmp_path)
+        assert "github.com/OWNER/tclint" in (tmp_path / name).read_text()
+    for wrong in ("", "tclint", "a/b; touch pwned", "a/b|g"):
+        assert (
+            subprocess.run([tmp_path / ".ci/addresses", wrong], check=False, capture_output=True).returncode
+            == 2
+        )
+    subprocess.run([tmp_path / ".ci/addresses", "some-one/ptx.lint"], check=True)
+    for name in names:
+        text = (tmp_path / name).read_text()
+        assert "github.com/some-one/ptx.lint" in text
+        assert text == (ROOT / name).read_text().replace("OWNER/tclint", "some-one/ptx.lint").replace(
+            "# some-one/ptx.lint", "# OWNER/tclint"
+        )
+
+
+def test_the_forms_for_issues_are_what_github_reads() -> None:
+    forms = [path for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml"]
+    assert len(forms) >= 3
+    for path in forms:
+        form = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert form.keys() >= {"name", "description", "body"}
+        ids = [field["id"] for field in form["body"]]
+        assert len(ids) == len(set(ids))
+        assert "version" in ids
+    updates = yaml.safe_load((ROOT / ".github/dependabot.yml").read_text(encoding="utf-8"))["updates"]
+    for update in updates:
+        assert (ROOT / update["directory"].lstrip("/")).is_dir()
+
+
+def test_the_version_is_in_the_changelog_and_the_citation() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\n## {__version__}\n" in changelog
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 def test_zizmor_reports_nothing(tmp_path: Path) -> None:

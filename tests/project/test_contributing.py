@@ -1,6 +1,6 @@
-"""Carries out the walk-throughs of CONTRIBUTING.md, each in its own copy of the project.
+"""Carries out the walk-throughs of CONTRIBUTING.md and docs/architecture.md, each in its own copy of the project.
 
-A walk-through is a second-level section. What its code blocks mean is said at the top of that file.
+A walk-through is a second-level section. What its code blocks mean is said at the top of CONTRIBUTING.md.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ COPIED = (
 
 
 class Block(NamedTuple):
-    line: int
+    place: str
+    """The file and the line, for messages."""
     language: str
     options: dict[str, str]
     text: str
 
 
-def walkthroughs(text: str) -> dict[str, list[Block]]:
+def walkthroughs(text: str, page: str) -> dict[str, list[Block]]:
     """The code blocks of each second-level section that has some, by its heading."""
     found: dict[str, list[Block]] = {}
     heading = ""
@@ -41,17 +42,18 @@ def walkthroughs(text: str) -> dict[str, list[Block]]:
     for number, line in lines:
         if line.startswith("## "):
             heading = line[3:].strip()
-        elif opened := re.fullmatch(r"(`{3,})(.*)", line):
-            language, *options = opened[2].split() or [""]
+        elif opened := re.fullmatch(r"( *)(`{3,})(.*)", line):
+            indentation, fence = opened[1], opened[2]
+            language, *options = opened[3].split() or [""]
             inside: list[str] = []
             for _, content in lines:
-                if content == opened[1]:
+                if content == indentation + fence:
                     break
-                inside.append(content)
+                inside.append(content.removeprefix(indentation))
             else:
-                raise ValueError(f"CONTRIBUTING.md:{number}: code block without an end")
+                raise ValueError(f"{page}:{number}: code block without an end")
             pairs = dict(option.split("=", 1) for option in options)
-            block = Block(number, language, pairs, "".join(f"{content}\n" for content in inside))
+            block = Block(f"{page}:{number}", language, pairs, "".join(f"{content}\n" for content in inside))
             found.setdefault(heading, []).append(block)
     return found
 
@@ -59,7 +61,7 @@ def walkthroughs(text: str) -> dict[str, list[Block]]:
 def carry_out(blocks: list[Block], project: Path) -> None:
     for block in blocks:
         if unknown := block.options.keys() - {"file", "append"}:
-            raise ValueError(f"CONTRIBUTING.md:{block.line}: unknown option {unknown}")
+            raise ValueError(f"{block.place}: unknown option {unknown}")
         if "file" in block.options:
             path = project / block.options["file"]
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +72,7 @@ def carry_out(blocks: list[Block], project: Path) -> None:
                 file.write("\n" + block.text)
         elif block.language == "console":
             for command, expected in commands(block.text):
-                run(f"CONTRIBUTING.md:{block.line}: {command}", command, expected, project)
+                run(f"{block.place}: {command}", command, expected, project)
 
 
 def commands(text: str) -> Iterator[tuple[str, list[str]]]:
@@ -106,7 +108,14 @@ def run(where: str, command: str, expected: list[str], project: Path) -> None:
     assert re.fullmatch(pattern, printed), f"{where}\n{done.stdout}"
 
 
-WALKTHROUGHS = walkthroughs((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+def of_page(name: str) -> dict[str, list[Block]]:
+    """The walk-throughs of a page: its sections with a command."""
+    found = walkthroughs((ROOT / name).read_text(encoding="utf-8"), name)
+    return {h: blocks for h, blocks in found.items() if any(block.language == "console" for block in blocks)}
+
+
+CONTRIBUTING = of_page("CONTRIBUTING.md")
+WALKTHROUGHS = CONTRIBUTING | of_page("docs/architecture.md")
 
 
 @pytest.fixture
@@ -134,9 +143,8 @@ def test_walkthrough(heading: str, project: Path) -> None:
 
 def test_there_are_walkthroughs_and_each_is_checked_by_a_command() -> None:
     subjects = ("an instruction", "a rule", "an analysis", "an output format")
-    assert list(WALKTHROUGHS) == [f"Add {subject}" for subject in subjects]
-    for heading, blocks in WALKTHROUGHS.items():
-        assert any(block.language == "console" for block in blocks), heading
+    assert list(CONTRIBUTING) == [f"Add {subject}" for subject in subjects]
+    assert list(WALKTHROUGHS)[len(subjects) :] == ["From a finding to the line that made it"]
 
 
 def test_a_rule_is_a_page_and_a_check() -> None:
@@ -156,21 +164,22 @@ def test_a_rule_is_a_page_and_a_check() -> None:
     ],
 )
 def test_a_walkthrough_that_is_wrong_fails(console: str, project: Path) -> None:
-    with pytest.raises(AssertionError, match=r"CONTRIBUTING\.md:1: tclint"):
-        carry_out([Block(1, "console", {}, console)], project)
+    with pytest.raises(AssertionError, match=r"page\.md:1: tclint"):
+        carry_out([Block("page.md:1", "console", {}, console)], project)
 
 
 def test_blocks_are_written_appended_and_run(project: Path) -> None:
     blocks = walkthroughs(
-        "## A\n```python file=tclint/a/b.py\nprint(1)\n```\n````python append=tclint/a/b.py\n```\nprint(2)\n````\n"
-        "## B\ntext\n"
+        "## A\n  ```python file=tclint/a/b.py\n  print(1)\n  ```\n````python append=tclint/a/b.py\n```\nprint(2)\n````\n"
+        "## B\ntext\n",
+        "page.md",
     )
     assert list(blocks) == ["A"]
     carry_out(blocks["A"], project)
     assert (project / "tclint/a/b.py").read_text() == "print(1)\n\n```\nprint(2)\n"
-    carry_out([Block(1, "console", {}, "$ python tclint/a/b.py > c.txt  # exit 1\n")], project)
+    carry_out([Block("page.md:1", "console", {}, "$ python tclint/a/b.py > c.txt  # exit 1\n")], project)
     assert "SyntaxError" in (project / "c.txt").read_text()
     with pytest.raises(FileNotFoundError):
-        carry_out([Block(1, "python", {"append": "absent.py"}, "")], project)
+        carry_out([Block("page.md:1", "python", {"append": "absent.py"}, "")], project)
     with pytest.raises(ValueError, match="without an end"):
-        walkthroughs("```\n")
+        walkthroughs("```\n", "page.md")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -64,7 +65,7 @@ def test_every_dependency_is_declared_and_used() -> None:
     extras = [
         names(wanted)
         for extra, wanted in PROJECT["project"]["optional-dependencies"].items()
-        if extra not in ("dev", "docs")
+        if extra not in ("dev", "docs", "capture")  # which has headers and a library of CUPTI
     ]
     used = (
         set().union(*map(imports, MODULES))
@@ -99,6 +100,15 @@ def test_the_readme_starts_with_the_two_commands_that_ci_runs() -> None:
     assert "\n" not in install + test
     assert (ROOT / install.split()[-1]).is_file()
     assert readme.index(test) < 1500
+
+
+def test_the_readme_shows_a_finding_as_it_is_printed_and_leads_to_the_rest_within_a_page() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^```text\n(.*?)```$", readme, re.MULTILINE | re.DOTALL)[0]
+    command = [sys.executable, "-m", "tclint", "check", "--no-cache", "fixtures/wgmma_unwaited.ptx"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False).stdout
+    assert printed.startswith(shown)
+    assert len(readme.partition("\n## ")[0].splitlines()) <= 60
 
 
 def test_no_file_names_a_folder_of_one_machine() -> None:

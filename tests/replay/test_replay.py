@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tclint.analyses.model import KernelModel
 from tclint.checks._deadlocks import parties
 from tclint.checks.barrier_phases import _deadlock, deadlocked
 from tclint.checks.replay import replayed
 from tclint.dataflow import GaveUp
 from tclint.findings.finding import Finding
 from tclint.findings.scales import Confidence, Method
+from tclint.ir.frontend import analyse
 from tclint.ir.nodes import Immediate
 from tclint.linting.check import check_source
 from tclint.replay import hypotheses
@@ -437,6 +439,168 @@ def test_a_bound_that_all_threads_meet_divides_no_roles() -> None:
     assert twice.run is not None
     assert twice.run.dispatched
     assert what(twice.run) == {"stuck"}
+
+
+WORK = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry work(.param .u32 size)
+.reqntid 128
+{
+    .reg .pred %p<6>;
+    .reg .b32 %r<9>;
+    .shared .align 8 .b64 m[4];
+    ld.param.u32 %r2, [size];
+    mov.u32 %r0, %tid.x;
+    shr.u32 %r1, %r0, 5;
+    and.b32 %r3, %r0, 31;
+    mov.u32 %r4, m;
+    mad.lo.u32 %r4, %r1, 8, %r4;
+    setp.ne.u32 %p0, %r3, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [%r4], 33;
+ready:
+    bar.warp.sync -1;
+    shr.u32 %r5, %r2, 9;
+    sub.u32 %r5, %r5, %r1;
+    setp.lt.s32 %p1, %r5, 1;
+    or.pred %p2, %p0, %p1;
+    @%p2 bra all;
+    mbarrier.arrive.shared::cta.b64 _, [%r4];
+all:
+    @%p1 bra end;
+    mbarrier.arrive.shared::cta.b64 _, [%r4];
+more:
+    mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r4], 0;
+    @!%p3 bra more;
+end:
+    ret;
+}
+"""
+"""Warps with an item each, as long as there are items."""
+
+
+def test_work_that_is_too_little_for_all_warps() -> None:
+    """The sizes that are tried first leave some warps without an item. The first lane of each has something else to do."""
+    assert replay(WORK).run is None
+    assert not why(replay(WORK))
+    assert what(replay(changed("[%r4], 33;", "[%r4], 34;", WORK)).run) == {"stuck"}
+
+
+def test_a_launch_that_uses_no_mbarrier_is_no_evidence_for_them() -> None:
+    """One of the sizes that are tried is not a multiple of 16, and takes another path."""
+    items = "and.b32 %r5, %r2, 15;\n    sub.u32 %r5, 1, %r5;"
+    other = changed("shr.u32 %r5, %r2, 9;\n    sub.u32 %r5, %r5, %r1;", items, WORK)
+    assert replay(other).run is None
+    faulty = replay(changed("[%r4], 33;", "[%r4], 34;", other))
+    assert [run.wrong for run in faulty.runs[:3]] == [True, True, False]
+    assert what(faulty.run) == {"stuck"}
+
+
+def test_work_for_some_lanes_of_a_warp_is_not_made_up() -> None:
+    lanes = changed("sub.u32 %r5, %r5, %r1;", "sub.u32 %r5, %r5, %r0;", WORK)
+    assert why(replay(changed("[%r4], 33;", "[%r4], 34;", lanes))) == Reason.ROLES_FROM_LAUNCH
+
+
+def test_no_launch_fails_an_assertion() -> None:
+    """Where threads continue after a failed assertion, what they have left out is missing."""
+    asserted = changed(
+        "all:\n    @%p1 bra end;\n",
+        """all:
+    @%p1 bra end;
+    setp.lt.u32 %p4, %r2, 1000000;
+    @%p4 bra fails;
+""",
+        changed(
+            "more:\n",
+            """    bra more;
+fails:
+    call.uni __assertfail, ();
+more:
+""",
+            WORK,
+        ),
+    )
+    asserted = asserted.replace(".visible", ".extern .func __assertfail ();\n.visible")
+
+    def last(code: str) -> Replay:
+        of, _ = analyse(Source.from_bytes(code.encode(), "k.ptx"))
+        return Replay(KernelModel(of.functions[-1], of))
+
+    assert last(asserted).run is None
+    assert what(last(changed("[%r4], 33;", "[%r4], 34;", asserted)).run) == {"stuck"}
+
+
+def summed(expected: str, shift: int = 4, later: str = "") -> set[str]:
+    """What goes wrong where two copies of a size that the launch decides complete on an mbarrier that expects a sum."""
+    run = replay(f""".version 8.0
+.target sm_90
+.address_size 64
+.visible .entry summed(.param .u32 size, .param .u32 total, .param .u64 data)
+.reqntid 32
+{{
+    .reg .pred %p<6>;
+    .reg .b32 %r<9>;
+    .reg .b64 %in;
+    .shared .align 8 .b64 full;
+    .shared .align 16 .b8 tile[65536];
+    ld.param.u32 %r1, [size];
+    ld.param.u32 %r7, [total];
+    ld.param.u64 %in, [data];
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [full], 1;
+    shl.b32 %r1, %r1, {shift};
+    add.u32 %r2, %r1, 16;
+    mov.u32 %r3, tile;
+    mov.u32 %r4, 0;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%in], %r1, [full];
+    setp.eq.u32 %p3, %r7, 0;
+    @%p3 bra single;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3+32768], [%in], %r2, [full];
+    mov.u32 %r4, %r2;
+single:
+    {expected}
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], %r5;
+ready:
+    bar.sync 0;
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [full], 0;
+    @!%p2 bra wait;
+    {later}
+    ret;
+}}
+""").run
+    return what(run) if run else set()
+
+
+def test_the_expected_sum_of_the_bytes_of_copies_need_not_be_known() -> None:
+    assert summed("add.u32 %r5, %r1, %r4;") == set()
+    assert summed("add.u32 %r5, %r1, %r4;\n    add.u32 %r5, %r5, 16;") == {"stuck"}
+    assert summed("add.u32 %r5, %r1, %r4;\n    sub.u32 %r5, %r5, 16;") == {"stuck"}
+
+
+def test_a_phase_of_more_bytes_than_an_mbarrier_counts_does_not_excuse_one_of_fewer() -> None:
+    """The sizes that are tried first are too large, and are reduced for the sake of a loop."""
+    loop = """ld.param.u32 %r8, [size];
+    mov.u32 %r6, 0;
+again:
+    bar.sync 0;
+    add.u32 %r6, %r6, 1;
+    setp.lt.u32 %p4, %r6, %r8;
+    @%p4 bra again;"""
+    assert summed("add.u32 %r5, %r1, %r4;", 12, loop) == set()
+    assert summed("add.u32 %r5, %r1, %r4;\n    add.u32 %r5, %r5, 16;", 12, loop) == {"stuck"}
+
+
+def test_expected_bytes_that_are_not_a_sum_of_those_of_copies_are_made_up() -> None:
+    assert summed("add.u32 %r5, %r1, %r7;") == set()
+    assert summed("mul.lo.u32 %r5, %r1, %r7;") == set()
+
+
+def test_more_bytes_than_an_mbarrier_counts_are_those_of_no_launch() -> None:
+    assert summed("add.u32 %r5, %r1, %r4;\n    add.u32 %r5, %r5, 1048576;") == set()
 
 
 def test_a_ring_that_works() -> None:
@@ -2113,6 +2277,13 @@ def test_what_neither_the_first_nor_the_last_cta_executes(parities: str, seen: s
     assert executed_by(ends, parities) == seen
 
 
+def test_what_another_branch_guards_that_only_a_cta_in_the_middle_executes() -> None:
+    ends = "    setp.eq.u32 %p3, %r1, 0;\n    @%p3 bra store;\n    setp.eq.u32 %p3, %r2, 1;\n    @%p3 bra store;\n"
+    inner = "    setp.eq.u32 %p3, %r20, 7;\n    @%p3 bra store;\n"
+    assert executed_by(ends + inner, "01") == {"stuck"}
+    assert executed_by(ends + inner, "") == set()
+
+
 @pytest.mark.parametrize(("count", "seen"), [(128, set()), (129, {"stuck"})])
 def test_a_wait_that_ctas_share_does_not_excuse_another_init(count: int, seen: set[str]) -> None:
     """The first CTA initialises the mbarrier on a path of its own, and passes the wait at which the others deadlock."""
@@ -3270,6 +3441,7 @@ ALTERED: dict[str, object] = {
     "LAST_CTAS": (),
     "MIDDLE_CTAS": (),
     "ROLES": (),
+    "WORK_FOR_ALL": 512,
     "FEW_CTAS": (),
     "MANY_TILES": 1,
     "ELEMENTS_THAT_INCREASE": 0,

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +10,9 @@ from tclint.findings.finding import FileReport, Finding, SourceLocation
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
 from tclint.report.fold import fold
-from tclint.report.summary import Summary, present, tally
+from tclint.report.formats import renderer
+from tclint.report.locate import Locator
+from tclint.report.summary import Context, Summary, present, tally
 from tclint.syntax.source import Source
 from tests.tools.findings import finding, report, span, step
 
@@ -26,7 +30,44 @@ def used(of: Source, words: str, *causes: str, **changes: Any) -> Finding:
 
 
 def folded(*reports: FileReport) -> tuple[list[FileReport], Summary]:
-    return fold(*present(reports, Selected()))
+    """What people see: the reports without duplicates, and the counts."""
+    shown, summary = fold(*present(reports, Selected()))
+    kept = [tuple(f for f in report.findings if f.duplicate_of is None) for report in shown]
+    return [replace(report, findings=f) for report, f in zip(shown, kept, strict=True)], summary
+
+
+def test_to_a_program_no_file_with_a_finding_looks_clean() -> None:
+    made = [report(s, finding(s, "use1", source_location=LINE)) for s in map(source, ("a", "b", "c"))]
+    shown, summary = fold(*present(made, Selected()))
+    first, *others = (f for each in shown for f in each.findings)
+    assert first.duplicate_of is None
+    assert [f.duplicate_of and f.duplicate_of.path for f in others] == ["a", "a"]
+    context = Context(summary, locate=Locator("ptx", "/"))
+    by_file = {
+        file["path"]: file["findings"] for file in json.loads(renderer("json")(shown, context))["files"]
+    }
+    assert [by_file[name][0]["duplicate_of"] is None for name in "abc"] == [True, False, False]
+    (run,) = json.loads(renderer("sarif")(shown, context))["runs"]
+    assert (
+        len({r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in run["results"]}) == 3
+    )
+    assert [r["properties"].get("tclint/duplicateOf", {}).get("line") for r in run["results"]] == [None, 1, 1]
+    gitlab = json.loads(renderer("gitlab")(shown, context))
+    assert len({entry["location"]["path"] for entry in gitlab}) == len(gitlab) == 3
+    assert renderer("junit")(shown, context).count('failures="1"') == 3
+    for name in ("text", "concise", "github"):
+        assert renderer(name)(shown, context).count("WG001") == renderer(name)(shown[:1], context).count(
+            "WG001"
+        )
+
+
+def test_duplicates_at_one_source_line_are_listed_once_by_location() -> None:
+    made = [report(s, finding(s, "use1", source_location=LINE)) for s in map(source, ("a", "b"))]
+    shown, summary = fold(*present(made, Selected()))
+    context = Context(summary, locate=Locator("source", "/"))
+    assert len(json.loads(renderer("gitlab")(shown, context))) == 1
+    assert len(json.loads(renderer("sarif")(shown, context))["runs"][0]["results"]) == 1
+    assert renderer("junit")(shown, context).count('failures="1"') == 2
 
 
 def test_the_uses_of_one_cause_are_one_finding() -> None:

@@ -13,13 +13,16 @@ import pytest
 
 from tclint.config.config import Config
 from tclint.findings.finding import BlockedWait, Edit, FileReport, Fix, SourceLocation, Variant
+from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.findings.verdicts import Assumption, HazardClass, Reason, Status, Verdict
 from tclint.report.formats import formats, renderer
 from tclint.report.locate import Locator
 from tclint.report.summary import Context, present
 from tclint.syntax.source import Problem, Source
+from tests.tools.command import invoke
 from tests.tools.findings import finding, report, span, step
+from tests.tools.project import ROOT
 
 KERNEL = Source.from_bytes(
     b""".version 8.0
@@ -405,11 +408,60 @@ def test_concise_is_one_line_per_finding() -> None:
     ]
 
 
+def follows_its_schema(document: object) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.validate(
+        document, json.loads((ROOT / "docs" / "check.schema.json").read_text(encoding="utf-8"))
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--pedantic", "--verdict", "--require", "proved:wgmma"), ("--execute", "--execute-steps", "1000")],
+)
+def test_json_follows_its_schema(options: tuple[str, ...]) -> None:
+    files = (
+        ROOT / "fixtures" / name for name in ("wgmma_unwaited.ptx", "inlined_loc.ptx", "predicated_exit.ptx")
+    )
+    _, out = invoke(
+        "check", "--isolated", "--no-cache", "--output-format", "json", *options, *map(str, files), "absent"
+    )
+    follows_its_schema(json.JSONDecoder().raw_decode(out)[0])  # errors follow it
+
+
+@pytest.mark.parametrize(
+    ("words", "fail_on", "outcome", "fails"),
+    [
+        ({"severity": Severity.WARNING}, Severity.WARNING, "findings", True),
+        ({"severity": Severity.WARNING}, Severity.ERROR, "clean", False),
+        ({"severity": Severity.ERROR}, None, "clean", False),
+        ({"severity": Severity.ERROR, "suppressed": "known"}, Severity.WARNING, "clean", False),
+        ({"rule": all_rules()["SU001"]}, None, "not-analysed", True),
+    ],
+)
+def test_json_has_the_outcome_and_what_fails(
+    words: dict[str, Any], fail_on: Severity | None, outcome: str, fails: bool
+) -> None:
+    one = report(KERNEL, finding(KERNEL, "mov.b32", **words))
+    document = json.loads(render("json", [one], fail_on=fail_on))
+    (found,) = document["files"][0]["findings"]
+    assert (document["outcome"], found["fails"]) == (outcome, fails)
+
+
+def test_the_command_that_verifies_a_finding_names_its_function_alone() -> None:
+    odd = report(KERNEL, finding(KERNEL, "mov.b32", entry="k[1]*"), finding(KERNEL, "mov.b32", entry=None))
+    first, second = json.loads(render("json", [odd]))["files"][0]["findings"]
+    assert first["verify"] == ["tclint", "check", "--entry", "k[[]1][*]", "gemm.ptx"]
+    assert second["verify"] == ["tclint", "check", "gemm.ptx"]
+
+
 def test_json_is_schema_1() -> None:
     low = finding(KERNEL, "mov.b32", confidence=Confidence.LOW, severity=Severity.INFO)
     document = json.loads(render("json", [report(KERNEL, FULL, low), FileReport.failed("b.ptx", "absent")]))
     assert document["schema"] == 1
-    assert list(document) == ["schema", "files", "summary"]
+    assert list(document) == ["schema", "outcome", "files", "summary"]
+    assert document["outcome"] == "not-analysed"
+    follows_its_schema(document)
     good, bad = document["files"]
     assert bad == {
         "path": "b.ptx",
@@ -429,6 +481,7 @@ def test_json_is_schema_1() -> None:
         "severity": "error",
         "confidence": "high",
         "doubt": None,
+        "fails": True,
         "entry": "gemm",
         "line": 6,
         "column": 24,
@@ -451,10 +504,12 @@ def test_json_is_schema_1() -> None:
             "inlined_at": [{"file": "gemm.cu", "line": 50, "column": None, "inlined_at": []}],
         },
         "variants": [],
+        "duplicate_of": None,
         "fixes": [
             {
                 "message": "insert a wait",
                 "safe": True,
+                "verified": True,
                 "edits": [
                     {
                         "line": 6,
@@ -466,6 +521,7 @@ def test_json_is_schema_1() -> None:
                 ],
             }
         ],
+        "verify": ["tclint", "check", "--entry", "gemm", "gemm.ptx"],
         "suppressed": None,
         "confirmation": None,
     }
@@ -492,9 +548,10 @@ def test_json_is_schema_1() -> None:
         "gone": [],
         "excluded": 0,
         "fixed": 0,
+        "fixed_duplicates": 0,
         "fixable": 0,
         "unsafe_fixable": 0,
-        "asm": {"strings": 0, "unknown": 0, "unsure": 0, "modules": 0, "arch": None},
+        "asm": {"strings": 0, "unknown": 0, "unsure": 0, "modules": 0, "cpp": 0, "arch": None},
         "executed": {"kernels": 0, "incomplete": 0},
     }
 

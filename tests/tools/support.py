@@ -186,5 +186,5 @@ def recording() -> Iterator[dict[KernelCheck, set[type]]]:
     with pytest.MonkeyPatch.context() as patch:
         for method in ("solution", "fact"):
             patch.setattr(KernelModel, method, noted(method))
-        patch.setattr(driver, "kernel_checks", lambda uses: map(recorded, kernel_checks(uses)))
+        patch.setattr(driver, "kernel_checks", lambda *how: map(recorded, kernel_checks(*how)))
         yield asked

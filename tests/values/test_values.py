@@ -193,6 +193,21 @@ def test_signed_and_unsigned_comparisons_differ() -> None:
         ),
         ("setp.lt.s32 %p1, %r1, 3;", "setp.lt.s32 %p3, %r1, 3; and.pred %p2, %p3, %p3;"),
         (
+            "and.b32 %r3, %r1, 31; setp.eq.s32 %p1, %r3, 0;",
+            (
+                "shr.s32 %r4, %r1, 31; shr.u32 %r5, %r4, 27; add.s32 %r6, %r1, %r5; and.b32 %r7, %r6, -32;"
+                "sub.s32 %r8, %r1, %r7; setp.eq.s32 %p2, %r8, 0;"
+            ),
+        ),
+        ("and.b32 %r3, %r1, 7; setp.eq.s32 %p1, %r3, 0;", "rem.s32 %r4, %r1, 8; setp.eq.s32 %p2, %r4, 0;"),
+        (
+            "and.b32 %r3, %r1, 31; setp.eq.s32 %p1, %r3, 0;",
+            (
+                "shl.b32 %r4, %r2, 5; and.b32 %r5, %r1, 31; or.b32 %r6, %r4, %r5; and.b32 %r7, %r6, 31;"
+                "setp.eq.s32 %p2, %r7, 0;"
+            ),
+        ),
+        (
             "setp.lt.s32 %p3, %r1, 3; setp.eq.s32 %p4, %r2, 3; and.pred %p1, %p3, %p4;",
             "setp.lt.s32 %p5, %r1, 3; setp.eq.and.s32 %p2, %r2, 3, %p5;",
         ),
@@ -200,6 +215,25 @@ def test_signed_and_unsigned_comparisons_differ() -> None:
 )
 def test_one_test_spelled_twice_is_one_predicate(first: str, second: str) -> None:
     assert same(f"ld.param.u32 %r1, [number]; ld.param.u32 %r2, [pointer]; {first} {second}", "%p1", "%p2")
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        "rem.s32 %r4, %r1, 12; setp.eq.s32 %p2, %r4, 0;",
+        "rem.s32 %r4, %r1, 8; setp.eq.s32 %p2, %r4, 1;",
+        (
+            "shr.s32 %r4, %r1, 31; shr.u32 %r5, %r4, 28; add.s32 %r6, %r1, %r5; and.b32 %r7, %r6, -8;"
+            "sub.s32 %r8, %r1, %r7; setp.eq.s32 %p2, %r8, 0;"
+        ),
+        "and.b32 %r5, %r2, 3; or.b32 %r6, %r1, %r5; and.b32 %r7, %r6, 7; setp.eq.s32 %p2, %r7, 0;",
+    ],
+)
+def test_what_is_not_a_remainder_by_a_power_of_two_is_another_predicate(second: str) -> None:
+    masked = "and.b32 %r3, %r1, 7; setp.eq.s32 %p1, %r3, 0;"
+    assert not same(
+        f"ld.param.u32 %r1, [number]; ld.param.u32 %r2, [pointer]; {masked} {second}", "%p1", "%p2"
+    )
 
 
 def test_the_second_result_of_setp_negates_the_comparison_only() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.analyses.gaps import gaps
 from tclint.findings.verdicts import HazardClass, Status
 from tclint.verdicts import verdicts
-from tclint.verdicts.gaps import gaps
 from tclint.verdicts.uses import uses
 from tests.tools.support import HOPPER, WGMMA, analysed, kernel, last_kernel, module
 

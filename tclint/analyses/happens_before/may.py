@@ -11,6 +11,7 @@ pass a barrier equally often (``_paired_waits``).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable
 from collections.abc import Set as AbstractSet
 from functools import cached_property
@@ -43,9 +44,21 @@ class MayOrder:
 
     def observed_after(self, sources: frozenset[int], waits: frozenset[int]) -> frozenset[int]:
         """*waits*, and the waits that signals reach from *sources*, through any number of threads."""
-        if (sources, waits) not in self._observed:
-            self._observed[sources, waits] = self._observed_from(sources, waits)
-        return self._observed[sources, waits]
+        key = frozenset(map(self._next_in_block, sources)), waits
+        if key not in self._observed:
+            self._observed[key] = self._observed_from(*key)
+        return self._observed[key]
+
+    def _next_in_block(self, site: int) -> int:
+        """The first of :attr:`_signals_in` its block that follows *site* or is it, else the end of the block.
+
+        No signal is between the two, so the same waits observe an event of either.
+        """
+        cfg = self.model.cfg
+        block = cfg.block_of[site]
+        signals = self._signals_in.get(block, ())
+        at = bisect_left(signals, site)
+        return signals[at] if at < len(signals) else cfg.blocks[block].end - 1
 
     def _observed_from(self, sources: frozenset[int], waits: frozenset[int]) -> frozenset[int]:
         """:meth:`observed_after`, not cached. A thread that passes an instruction in ``work`` knows of the event."""

@@ -12,6 +12,7 @@ from tclint.executor.memory import Array, Fault
 from tclint.executor.signals import AGAIN, ENDED
 from tclint.executor.state import LANES, Warp
 from tclint.ir.nodes import Immediate, Instruction
+from tclint.isa.callees import ASSERTION
 
 __all__: list[str] = []
 
@@ -97,7 +98,7 @@ def _trap(d: Decoder, i: Instruction) -> Op:
 @executes("call")
 def _call(d: Decoder, i: Instruction) -> Op:
     callee = i.callee or "a function of unknown name"
-    if callee == "__assertfail":
+    if callee == ASSERTION:
         place = d.code.place(d.site)
 
         def fail(w: Warp) -> None:

@@ -23,7 +23,7 @@ from tclint.executor.instructions.memory import (
     single,
     writing,
 )
-from tclint.executor.memory import GLOBAL, RANK, UNSIGNED, WINDOW, Array, Fault, Memory, Misaligned
+from tclint.executor.memory import GENERIC, RANK, UNSIGNED, Array, Fault, Memory, Misaligned
 from tclint.executor.signals import AGAIN
 from tclint.executor.state import LANES, AsyncOperation, Range, Shared, Warp, stretch
 from tclint.executor.sync import Mbarrier
@@ -81,7 +81,7 @@ def _cp_async(d: Decoder, i: Instruction) -> Op:
     def op(w: Warp) -> None:
         lanes = w.lanes
         count = size(w)
-        targets, sources = to(w)[lanes], source(w)[lanes] - GLOBAL
+        targets, sources = to(w)[lanes], w.machine.memory.located(source(w)[lanes])
         lengths = amount(w)[lanes].astype(np.int64) if amount is not None else np.full(len(lanes), count)
         if skip is not None:
             lengths = np.where(skip(w)[lanes], 0, lengths)
@@ -393,10 +393,15 @@ def _bulk_store(d: Decoder, i: Instruction) -> Op:
 def _map(w: Warp, address: int) -> tensor_maps.TensorMap | None:
     """The tensor map at a generic address; None for an unknown one (:data:`~tclint.executor.tensor_maps.UNKNOWN`).
 
-    Raises :class:`Fault` for bytes that are not a tensor map.
+    Raises :class:`Fault` for bytes that are not a tensor map, and for an address in ``.param`` space that ``cvta.param``
+    has not made a generic one: an H100 faults.
     """
+    if not address >> GENERIC:
+        raise Fault(
+            f"the tensor map at {address:#x}: not a generic address, cvta.param is missing", "address"
+        )
     _check(address, 64, "the tensor map")
-    memory, offset = single(w, "" if address >> WINDOW else ".param", address, 0, tensor_maps.SIZE)
+    memory, offset = single(w, "", address, 0, tensor_maps.SIZE)
     data = memory.read(offset, tensor_maps.SIZE).tobytes()
     if data == tensor_maps.UNKNOWN:
         return None
@@ -496,7 +501,7 @@ def _units(data: Array, unit: int) -> Array:
 def _gather(w: Warp, transfer: tensor_maps.Transfer) -> Array:
     """The units of a transfer from global memory, with the fill value outside the tensor."""
     memory = w.machine.memory
-    offsets = transfer.addresses - GLOBAL
+    offsets = memory.located(transfer.addresses)
     inside = transfer.inside
     fill = np.ascontiguousarray(transfer.fill).view(UNSIGNED.get(transfer.unit, np.complex128))[0]
     before_grid(w, memory, offsets[inside], transfer.unit)
@@ -533,7 +538,7 @@ def _tensor_store(d: Decoder, i: Instruction) -> Op:
                 tensor_maps.swizzle(tensor, transfer.offsets, start) if tensor else transfer.offsets + start
             )
             units = (starts // unit)[inside]
-            offsets = (transfer.addresses - GLOBAL)[inside]
+            offsets = w.machine.memory.located(transfer.addresses[inside])
             if len(offsets):
                 w.machine.memory.check(offsets, unit)
 

@@ -11,7 +11,7 @@ from tclint.executor.decode import Decoder, executes, parts, windows
 from tclint.executor.errors import Unsupported
 from tclint.executor.formats import types
 from tclint.executor.memory import (
-    GLOBAL,
+    GENERIC,
     LOCAL,
     PARAM,
     RANK,
@@ -52,7 +52,7 @@ def shared_of(w: Warp, address: int) -> tuple[Shared, int]:
 
     Raises :class:`Fault` for an address outside shared memory or outside the cluster.
     """
-    if address >> WINDOW:
+    if address >> GENERIC:
         if address >> WINDOW != SHARED >> WINDOW:
             raise Fault(f"{address:#x} is not an address of shared memory", "address")
         address &= _OFFSET
@@ -81,14 +81,14 @@ def locate(
                 for memory, offsets, at in locate(w, "", addresses[mine], lanes[mine], size):
                     found.append((memory, offsets, np.flatnonzero(mine)[at]))
             return found
-        space = _WINDOWS.get(first << WINDOW, "")
+        space = ".global" if first in w.machine.memory.windows else _WINDOWS.get(first << WINDOW, "")
         if not space:
             raise Fault(f"generic address {int(addresses[0]):#x} is in no state space", "address")
         if space != ".global":
             addresses = addresses & _OFFSET
     every = np.arange(len(addresses))
     if space in (".global", ".const"):
-        return [(w.machine.memory, addresses - GLOBAL, every)]
+        return [(w.machine.memory, w.machine.memory.located(addresses), every)]
     if space.startswith(".shared"):
         ranks = addresses >> RANK
         first = int(ranks[0])
@@ -121,7 +121,7 @@ def single(w: Warp, space: str, address: int, lane: int, size: int) -> tuple[Mem
     return memory, int(offsets[0])
 
 
-_WINDOWS = {GLOBAL: ".global", SHARED: ".shared", LOCAL: ".local", PARAM: ".param"}
+_WINDOWS = {SHARED: ".shared", LOCAL: ".local", PARAM: ".param"}
 
 
 def _words(offsets: Array, size: int, count: int) -> Array:
@@ -553,7 +553,7 @@ def _isspacep(d: Decoder, i: Instruction) -> Op:
     assert i.match is not None
     space = i.match.modifiers[0]
     source, put = d.fetch(i.operands[1], 8), d.put(i.operands[0])
-    window = windows()[space.split("::")[0]] or GLOBAL
+    window = windows()[space.split("::")[0]]
     constants = [
         (d.memory.address(v.name), v.size) for v in d.module.variables.values()
         if v.space == ".const" and v.name in d.memory.offsets
@@ -561,8 +561,12 @@ def _isspacep(d: Decoder, i: Instruction) -> Op:
 
     def op(w: Warp) -> None:
         addresses = source(w).astype(np.int64)
-        inside = addresses >> WINDOW == window >> WINDOW
-        if window == GLOBAL and constants:
+        inside = (
+            addresses >> WINDOW == window >> WINDOW
+            if window
+            else np.isin(addresses >> WINDOW, list(w.machine.memory.windows))
+        )
+        if not window and constants:
             constant = np.any([(a <= addresses) & (addresses < a + size) for a, size in constants], axis=0)
             inside = inside & (constant == (space == ".const"))
         elif space == ".const":
@@ -586,7 +590,7 @@ def _mapa(d: Decoder, i: Instruction) -> Op:
         addresses = source(w)
         ranks = rank(w).astype(addresses.dtype)
         low = addresses & addresses.dtype.type(_LOW)
-        if addresses.dtype.itemsize == 8 and int(addresses[w.mask][0]) >> WINDOW:
+        if addresses.dtype.itemsize == 8 and int(addresses[w.mask][0]) >> GENERIC:
             low = low | addresses.dtype.type(SHARED)
         put(w, low | ranks << addresses.dtype.type(RANK))
 

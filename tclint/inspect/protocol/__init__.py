@@ -22,7 +22,7 @@ from tclint.inspect.protocol.rings import Rings
 from tclint.inspect.protocol.sites import Sites, partitions
 from tclint.inspect.protocol.unresolved import Reasons
 
-__all__ = ["partitions", "protocol"]
+__all__ = ["changing", "partitions", "protocol"]
 
 
 def protocol(model: KernelModel) -> Protocol:
@@ -47,12 +47,12 @@ def _read(model: KernelModel) -> Protocol:
         cluster=happenings.cluster(),
         regions=regions.all,
         events=events,
-        names=tuple(_names(sites)),
+        names=tuple(changing(sites)),
         unresolved=tuple(Reasons(sites, rings, regions).all(described)),
     )
 
 
-def _names(sites: Sites) -> Iterator[Changing]:
+def changing(sites: Sites) -> Iterator[Changing]:
     """The names that the expressions printed so far use for what a loop changes."""
     for name in sorted(sites.words.names.values(), key=lambda name: (name.block, name.name)):
         yield Changing(name.name, name.meaning, sites.model.cfg.blocks[name.block].start)

@@ -293,6 +293,13 @@ class Protocol:
     events: tuple[Event, ...]
     names: tuple[Changing, ...]
     unresolved: tuple[Unresolved, ...]
+    selected: frozenset[int] | None = None
+    """The indices of the mbarriers that are shown; None: all of them."""
+
+    @property
+    def shown_mbarriers(self) -> list[MbarrierRing]:
+        chosen = self.selected
+        return [ring for n, ring in enumerate(self.mbarriers) if chosen is None or n in chosen]
 
 
 def merged(items: Iterable[E]) -> list[E]:

@@ -2,7 +2,9 @@
 
 A format is a module ``tclint/report/formats/<format>.py`` with a function ``render(reports, context) -> str``. Hidden
 findings have been removed from the reports that it gets, and ``context.summary`` has the counts. Suppressed findings
-are removed too, unless the module sets ``SUPPRESSED = True`` and marks them itself.
+are removed too, unless the module sets ``SUPPRESSED = True`` and marks them itself, and duplicates of a finding
+(:mod:`tclint.report.fold`), unless it sets ``DUPLICATES = True``: formats for programs do, so that no file with a finding
+looks clean.
 
 Add a module here to add a format (CONTRIBUTING.md, "Add an output format").
 """
@@ -35,12 +37,19 @@ def renderer(name: str) -> Renderer:
     """The ``render`` function of a format that ``formats`` lists."""
     module = import_module(f"{__name__}.{name}")
     render = cast(Renderer, module.render)
-    if getattr(module, "SUPPRESSED", False):
-        return render
-    return lambda reports, context: render([_without_suppressed(report) for report in reports], context)
+    suppressed, duplicates = (getattr(module, name, False) for name in ("SUPPRESSED", "DUPLICATES"))
+    return lambda reports, context: render(
+        [_without(report, suppressed, duplicates) for report in reports], context
+    )
 
 
-def _without_suppressed(report: FileReport) -> FileReport:
+def _without(report: FileReport, suppressed: bool, duplicates: bool) -> FileReport:
+    """*report* without suppressed findings and duplicates, unless these are wanted."""
     from dataclasses import replace
 
-    return replace(report, findings=tuple(f for f in report.findings if f.suppressed is None))
+    findings = tuple(
+        finding
+        for finding in report.findings
+        if (suppressed or finding.suppressed is None) and (duplicates or finding.duplicate_of is None)
+    )
+    return report if len(findings) == len(report.findings) else replace(report, findings=findings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -18,13 +17,6 @@ SHOWN_VARIANTS = 5
 """Locations of variants that are listed; the remaining ones are only counted."""
 
 NO_LINE = "no .loc directive gives its source line; compile with line information (nvcc -lineinfo)"
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def clean(text: str) -> str:
-    """The text without lone surrogates, which represent bytes of file names that are not UTF-8."""
-    return _SURROGATE.sub("\ufffd", text)
 
 
 def details(report: FileReport, finding: Finding, context: Context) -> Iterator[str]:
@@ -92,8 +84,35 @@ def chain(finding: Finding) -> list[str]:
     return [first, *(f"inlined at {call}" for call in rest)]
 
 
+def listed(
+    reports: Sequence[FileReport], context: Context
+) -> Iterator[tuple[FileReport, list[tuple[Finding, Target]]]]:
+    """Each report with its findings and their locations, for a program that lists findings by location.
+
+    A duplicate is left out if it is at the location of the finding that it duplicates: a source line.
+    """
+    located = [(report, [(f, context.locate(report, f)) for f in report.findings]) for report in reports]
+    taken = {
+        (finding.rule.id, target)
+        for _, findings in located
+        for finding, target in findings
+        if finding.duplicate_of is None
+    }
+    for report, findings in located:
+        yield (
+            report,
+            [
+                pair
+                for pair in findings
+                if pair[0].duplicate_of is None or (pair[0].rule.id, pair[1]) not in taken
+            ],
+        )
+
+
 def variant_notes(report: FileReport, finding: Finding) -> Iterator[str]:
-    """Notes that give the locations of the findings merged into this one."""
+    """Notes that give the locations of the findings merged into this one, or of the one that it duplicates."""
+    if finding.duplicate_of is not None:
+        yield f"a duplicate of the finding at {_named(finding.duplicate_of)}"
     home = (report.path, report.member, finding.entry)
     here = [v for v in finding.variants if (v.path, v.member, v.entry) == home]
     there = [v for v in finding.variants if (v.path, v.member, v.entry) != home]

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tclint.findings.finding import FileReport
-from tclint.findings.places import displayed_name
+from tclint.findings.places import displayed_name, unreported
 from tclint.report.formats._details import where
 from tclint.report.formats._style import printable
-from tclint.report.summary import Context, count, tally
+from tclint.report.summary import Context, closing, count
 
 
 def render(reports: Sequence[FileReport], context: Context) -> str:
     """The findings and the errors of inputs, with the tally as the last line."""
     lines = [line for report in reports for line in _lines(report, context)]
-    return "\n".join([*lines, tally(context.summary)]) + "\n"
+    return "".join(f"{line}\n" for line in (*lines, *closing(context)))
 
 
 def _lines(report: FileReport, context: Context) -> Iterator[str]:
     path = displayed_name(report)
-    for problem in report.problems:
+    for problem in unreported(report):
         at = f"{path}:{problem.line}" if problem.line else path
         yield _one_line(f"{at}: error: {problem.message}")
     for finding in report.findings:

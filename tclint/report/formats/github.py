@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tclint._json import clean
 from tclint.findings.finding import FileReport, Finding
-from tclint.findings.places import displayed_name
+from tclint.findings.places import displayed_name, unreported
 from tclint.findings.scales import Severity
-from tclint.report.formats._details import clean, details
+from tclint.report.formats._details import details
 from tclint.report.formats._style import printable
 from tclint.report.summary import Context
 
@@ -31,7 +32,7 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
 
 
 def _problems(report: FileReport, context: Context) -> Iterator[str]:
-    for problem in report.problems:
+    for problem in unreported(report):
         at = {"file": context.locate.relative(report.path)}
         if problem.line:
             at["line"] = str(problem.line)

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
-from tclint.findings.finding import FileReport
+from tclint._json import clean, to_json
+from tclint.findings.finding import FileReport, Finding
+from tclint.findings.places import unreported
 from tclint.findings.scales import Severity
-from tclint.report.formats._details import clean, variant_notes
+from tclint.report.formats._details import listed, variant_notes
+from tclint.report.locate import Target
 from tclint.report.summary import Context
 
+DUPLICATES = True
 _SEVERITIES = {Severity.ERROR: "critical", Severity.WARNING: "major", Severity.INFO: "info"}
 
 
 def render(reports: Sequence[FileReport], context: Context) -> str:
     """The errors of inputs and the findings as one array, in which fingerprints are unique."""
     seen: Counter[str] = Counter()
-    entries = [entry for report in reports for entry in _entries(report, context)]
+    entries = [
+        entry for report, found in listed(reports, context) for entry in _entries(report, found, context)
+    ]
     for entry in entries:
         name = entry["fingerprint"]
         seen[name] += 1
         if seen[name] > 1:
             entry["fingerprint"] = _fingerprint(name, str(seen[name]))
-    return json.dumps(entries, indent=2) + "\n"
+    return to_json(entries)
 
 
-def _entries(report: FileReport, context: Context) -> Iterator[dict[str, Any]]:
+def _entries(
+    report: FileReport, findings: Sequence[tuple[Finding, Target]], context: Context
+) -> Iterator[dict[str, Any]]:
     path = context.locate.relative(report.path)
     member = [f"in member {report.member}"] if report.member else []
-    for problem in report.problems:
+    for problem in unreported(report):
         yield _entry(
             "tclint-problem",
             "; ".join([problem.message, *member]),
@@ -40,8 +47,7 @@ def _entries(report: FileReport, context: Context) -> Iterator[dict[str, Any]]:
             path,
             max(problem.line, 1),
         )
-    for finding in report.findings:
-        target = context.locate(report, finding)
+    for finding, target in findings:
         advice = [f"help: {finding.help}"] if finding.help else []
         advice += [f"executed: {finding.confirmation}"] if finding.confirmation is not None else []
         yield _entry(

@@ -1,4 +1,4 @@
-"""JSON for programs. ``schema`` is incremented when a key is removed or changes its meaning, not when one is added.
+"""JSON for programs, as docs/check.schema.json describes it. ``schema`` is incremented when a key is removed or changes its meaning, not when one is added.
 
 Lines and columns are 1-based and count code points; an end is exclusive. The ``line`` of a problem is null if it
 concerns the whole input.
@@ -6,11 +6,11 @@ concerns the whole input.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from tclint._json import to_json
 from tclint.findings.finding import (
     Confirmation,
     FileReport,
@@ -21,24 +21,29 @@ from tclint.findings.finding import (
     Step,
 )
 from tclint.findings.places import region
+from tclint.findings.scales import Severity
 from tclint.findings.spans import Span
-from tclint.report.summary import Context, Summary
+from tclint.report.summary import Context, Summary, exit_code
 
 if TYPE_CHECKING:
     from tclint.findings.verdicts import Verdict
 
 SCHEMA = 1
+OUTCOMES = ("clean", "findings", "not-analysed")
+"""By exit code."""
 SUPPRESSED = True
+DUPLICATES = True
 
 
 def render(reports: Sequence[FileReport], context: Context) -> str:
     """The whole run as one object."""
     document = {
         "schema": SCHEMA,
+        "outcome": OUTCOMES[exit_code(reports, context.fail_on, context.summary.unmet)],
         "files": [_file(report, context) for report in reports],
         "summary": _summary(context.summary),
     }
-    return json.dumps(document, indent=2) + "\n"
+    return to_json(document)
 
 
 def _file(report: FileReport, context: Context) -> dict[str, Any]:
@@ -95,6 +100,7 @@ def _finding(report: FileReport, finding: Finding, context: Context) -> dict[str
         "severity": finding.severity.label,
         "confidence": finding.confidence.label,
         "doubt": finding.doubt or None,
+        "fails": context.fails(finding),
         "entry": finding.entry,
         **_region(report, finding.span),
         "shown_at": {
@@ -121,7 +127,9 @@ def _finding(report: FileReport, finding: Finding, context: Context) -> dict[str
         "fingerprint": finding.fingerprint,
         "source_location": _source_location(finding.source_location),
         "variants": [asdict(variant) for variant in finding.variants],
-        "fixes": [_fix(report, fix) for fix in finding.fixes],
+        "duplicate_of": asdict(finding.duplicate_of) if finding.duplicate_of is not None else None,
+        "fixes": [_fix(report, finding, fix) for fix in finding.fixes],
+        "verify": _verification(report, finding),
         "suppressed": finding.suppressed,
         "confirmation": _confirmation(finding.confirmation),
     }
@@ -171,10 +179,19 @@ def _source_location(location: SourceLocation | None) -> dict[str, Any] | None:
     }
 
 
-def _fix(report: FileReport, fix: Fix) -> dict[str, Any]:
+def _verification(report: FileReport, finding: Finding) -> list[str]:
+    """The command that checks the function of a finding again, after a change or another compilation."""
+    from glob import escape  # the value of --entry is a pattern
+
+    entry = [] if finding.entry is None or report.asm is not None else ["--entry", escape(finding.entry)]
+    return ["tclint", "check", *entry, "-" if report.path.startswith("<") else report.path]
+
+
+def _fix(report: FileReport, finding: Finding, fix: Fix) -> dict[str, Any]:
     return {
         "message": fix.message,
         "safe": fix.safe,
+        "verified": finding.severity > Severity.INFO,
         "edits": [{**_region(report, edit.span), "text": edit.text} for edit in fix.edits],
     }
 
@@ -197,6 +214,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
         "gone": [asdict(entry) for entry in summary.gone],
         "excluded": summary.excluded,
         "fixed": sum(summary.fixed.values()),
+        "fixed_duplicates": summary.fixed_duplicates,
         "fixable": summary.fixable,
         "unsafe_fixable": summary.unsafe_fixable,
         "asm": {**asdict(summary.asm), "arch": summary.arch},

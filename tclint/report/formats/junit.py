@@ -14,10 +14,11 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from tclint.findings.finding import FileReport, Finding
-from tclint.findings.places import displayed_name
+from tclint.findings.places import displayed_name, unreported
 from tclint.report.formats._details import details, where
 from tclint.report.summary import Context
 
+DUPLICATES = True
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -71,7 +72,7 @@ def _suite(number: int, report: FileReport, now: str, context: Context) -> Itera
 
 
 def _problems(report: FileReport) -> Iterator[_Case]:
-    for number, problem in enumerate(report.problems, 1):
+    for number, problem in enumerate(unreported(report), 1):
         at = f"{displayed_name(report)}:{problem.line}" if problem.line else displayed_name(report)
         yield _Case(f"problem {number}", "error", "problem", problem.message, f"{at}: {problem.message}")
 

@@ -6,7 +6,6 @@ are serialised here. No other module uses it.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -20,19 +19,24 @@ from urllib.parse import quote
 import attrs
 import sarif_om as om
 
+from tclint._json import clean, to_json
 from tclint.findings.finding import FileReport, Finding, Fix, SourceLocation
 from tclint.findings.places import region
-from tclint.findings.rules import Rule, all_rules, url
+from tclint.findings.rules import Rule, docs_url, url
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.spans import Span
-from tclint.report.formats._details import clean, parties, step_words, variant_notes
+from tclint.report.formats._details import listed, parties, step_words, variant_notes
 from tclint.report.locate import calls
 from tclint.report.summary import Context
 
-SUPPRESSED = True
-"""Suppressed findings are wanted: a result has a property for it."""
+SUPPRESSED = DUPLICATES = True
+"""Suppressed findings and duplicates are wanted: a result has a property for either."""
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_HOME = "https://pypi.org/project/tclint-ptx/"
+"""About tclint, unless the documentation is published elsewhere."""
+_MANUAL = "https://docs.nvidia.com/cuda/parallel-thread-execution/"
+"""What every rule rests on: the help of a rule if its page is not published."""
 _BASE = "%SRCROOT%"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _PRIORITIES = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
@@ -59,15 +63,11 @@ _LINK = re.compile(r"\[([^\[\]]*)\](?=\()")
 
 def render(reports: Sequence[FileReport], context: Context) -> str:
     """The whole run as one log."""
-    on = all_rules().keys() if context.rules is None else context.rules
-    rules = {id: rule for id, rule in all_rules().items() if id in on}
-    for report in reports:
-        for finding in report.findings:
-            rules.setdefault(finding.rule.id, finding.rule)
-    log = om.SarifLog(
-        version="2.1.0", schema_uri=_SCHEMA, runs=[_Run(list(rules.values()), context).of(reports)]
-    )
-    return json.dumps(_encoded(log), indent=2) + "\n"
+    # Only these, since the pages of all rules make a log of a megabyte.
+    rules = {finding.rule.id: finding.rule for report in reports for finding in report.findings}
+    ordered = [rules[id] for id in sorted(rules)]
+    log = om.SarifLog(version="2.1.0", schema_uri=_SCHEMA, runs=[_Run(ordered, context).of(reports)])
+    return to_json(_encoded(log))
 
 
 class _Run:
@@ -88,6 +88,7 @@ class _Run:
                     full_name=f"tclint {version}",
                     version=version,
                     semantic_version=version,
+                    information_uri=docs_url() or _HOME,
                     rules=[_rule(rule) for rule in self._rules],
                     notifications=[_PROBLEM],
                 )
@@ -105,7 +106,11 @@ class _Run:
                     ],
                 )
             ],
-            results=[self._result(report, finding) for report in reports for finding in report.findings],
+            results=[
+                self._result(report, finding)
+                for report, found in listed(reports, self._context)
+                for finding, _ in found
+            ],
             properties=self._verdicts(reports),
         )
 
@@ -180,6 +185,12 @@ class _Run:
         )
         if self._context.baseline:  # baselined findings are left out: GitHub would open an alert for each
             result.baseline_state = "new"
+        if (first := finding.duplicate_of) is not None:
+            result.properties["tclint/duplicateOf"] = {
+                **asdict(first),
+                "path": self._artifact(first.path).uri,
+                "entry": clean(first.entry) if first.entry else None,
+            }
         if finding.doubt:
             result.properties["tclint/doubt"] = finding.doubt
         if finding.help_source is not None:
@@ -237,7 +248,8 @@ class _Run:
                     yield numbered(self._line(call), "the source line or a call through which it was inlined")
         for _, step in parties(finding):
             yield numbered(self._span(report, step.span), f"in the deadlock: {step_words(step)}")
-        for variant in finding.variants[:_MAX_VARIANTS]:
+        first = () if finding.duplicate_of is None else (finding.duplicate_of,)
+        for variant in (*first, *finding.variants[:_MAX_VARIANTS]):
             entry = f" in {variant.entry}" if variant.entry else ""
             location = self._at(variant.path, line=variant.line, column=variant.column)
             yield numbered(location, f"the same defect{entry}")
@@ -304,7 +316,7 @@ def _rule(rule: Rule) -> Any:
         help=om.MultiformatMessageString(
             text=f"{rule.summary} Run tclint explain {rule.id} for details.", markdown=body
         ),
-        help_uri=url(rule),
+        help_uri=url(rule) or _MANUAL,
         default_configuration=om.ReportingConfiguration(level=_LEVELS[rule.severity], enabled=rule.default),
         properties={
             "tags": list(dict.fromkeys(("ptx", rule.family, "correctness"))),

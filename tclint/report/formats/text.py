@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tclint.findings.finding import FileReport, Finding
-from tclint.findings.places import displayed_name, region
+from tclint.findings.places import displayed_name, region, unreported
 from tclint.findings.rules import manual_reference, page, url
 from tclint.findings.scales import Severity
 from tclint.findings.spans import Span
@@ -43,7 +43,7 @@ from tclint.report.formats._details import (
 )
 from tclint.report.formats._style import BLUE, BOLD, CYAN, RED, YELLOW, Style, file_url, printable, shortened
 from tclint.report.locate import Target
-from tclint.report.summary import Context, count, tally
+from tclint.report.summary import Context, closing, count
 from tclint.syntax.source import Source
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
     frames = _Frames(context)
     blocks: list[str] = []
     for report in reports:
-        if report.problems:
-            blocks.append("\n".join(frames.problems(report)) + "\n")
+        if problems := list(frames.problems(report)):
+            blocks.append("\n".join(problems) + "\n")
         blocks.extend("\n".join(frames.finding(report, finding)) + "\n" for finding in report.findings)
     if verdicts := [line for report in reports for line in _verdicts(report)]:
         blocks.append("\n".join(verdicts) + "\n")
@@ -92,7 +92,8 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
         blocks.append("".join(f"{error}: {printable(unmet_words(one))}\n" for one in context.summary.unmet))
     if context.summary.gone:
         blocks.append("\n".join(_gone(context.summary.gone)) + "\n")
-    return "\n".join([*blocks, Style(context.color)(BOLD, tally(context.summary)) + "\n"])
+    blocks += [Style(context.color)(BOLD, line) + "\n" for line in closing(context)]
+    return "\n".join(blocks)
 
 
 class _Frames:
@@ -103,7 +104,7 @@ class _Frames:
 
     def problems(self, report: FileReport) -> Iterator[str]:
         path = displayed_name(report)
-        for problem in report.problems:
+        for problem in unreported(report):
             at = f"{path}:{problem.line}" if problem.line else path
             yield f"{self._style(RED, 'error')}: {printable(f'{at}: {problem.message}')}"
 

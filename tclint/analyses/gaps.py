@@ -1,4 +1,4 @@
-"""What is not known of a kernel, so that nothing is proved of a class of hazards that it touches."""
+"""What is not known of a kernel, so that nothing can be proved of it and no operation of it is known to be needless."""
 
 from __future__ import annotations
 

@@ -1,0 +1,553 @@
+"""Fuzz what tclint reads besides kernels: settings, baselines, launch files, containers and messages of an editor.
+
+    python -m benchmarks.fuzz.surfaces [NAME...] [--runs 20000] [--seed 1] [--keep FOLDER]
+
+A run takes a good input, or one that reached new lines, changes it by bytes, tokens and odd values, and reads it in this
+process. It fails when anything but the error for users leaves the reader, when it takes longer than a minute, or when a
+request of an editor gets no answer, several, or one about an internal error. The lines of tclint that any run reached are
+counted, so the growth of coverage shows when more runs stop paying. A run depends on the seed and on the runs before it.
+Exit 1 if anything failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import json
+import logging
+import os
+import random
+import re
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import process_time
+from types import CodeType, FrameType
+from typing import Any
+
+from benchmarks.fuzz.oracle import Hang
+from benchmarks.fuzz.text import BYTES, TOKENS
+from tclint.driver import cuda_tools, inputs
+from tclint.syntax.source import SourceError
+
+__all__ = ["SURFACES", "Coverage", "Surface", "main", "session"]
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 60
+"""Of wall-clock time, after which a run counts as a hang."""
+LIMIT = 2**20
+"""``max-input`` in bytes for containers."""
+_MAX_POOL = 2000
+"""Inputs that are kept because they reached new lines."""
+_MAX_INPUT = 20_000
+_TOKEN = re.compile(rb'"(?:[^"\\\n]|\\.)*"|[\w.+-]+|[^\s\w]')
+_ODD = (
+    b"null", b"true", b"-1", b"0", b"1e999", b"NaN", b"18446744073709551616", b"9" * 5000, b'""', b'"\\u0000"', b'"\\ud800"',
+    b"[]", b"{}", b"[[]]", b"[" * 5000, b'"' + b"a" * 5000 + b'"', b'"../../x"', b'"/dev/zero"', b'"ALL"', b'"WG001"', b"1979-05-27",
+    b"'''", b"[[x]]", b"\xff", b"sm_90a", b'"*"', b'"["', b"inf", b"0x10", b"a.b.c", b"1.5", b"\r\n",
+)  # fmt: skip
+"""Values at the edge of what JSON and TOML can say, and of what tclint expects."""
+
+
+def _odd_value(rng: random.Random, data: bytes) -> bytes:
+    spans = [match.span() for match in _TOKEN.finditer(data)]
+    if not spans:
+        return data + rng.choice(_ODD)
+    start, end = rng.choice(spans)
+    return data[:start] + rng.choice(_ODD) + data[end:]
+
+
+_ODD_VALUES: tuple[Any, ...] = (
+    None, True, -1, 0, 1.5, float("nan"), 2**31, 2**64, 10**400, "", "\0", "\ud800", "a" * 5000, [], {}, [[]], "../../x", "ALL",
+    "WG001", "file:///work/k.ptx", "file://[", {"line": 0, "character": 0}, "textDocument/hover", "$/x", "2.0", [1, 2, 3],
+)  # fmt: skip
+
+
+def _odd_node(rng: random.Random, data: bytes) -> bytes:
+    """*data*, if it is JSON, with a value replaced, removed, renamed or doubled somewhere in it."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return _odd_value(rng, data)
+    node, choices = document, rng.randrange(1, 8)
+    for _ in range(choices):
+        inside = [key for key, value in _items(node) if isinstance(value, dict | list) and value]
+        if not inside:
+            break
+        node = node[rng.choice(inside)]
+    items = _items(node)
+    if items:
+        key, value = rng.choice(items)
+        if isinstance(node, dict) and rng.randrange(4) == 0:
+            del node[key]
+            if rng.randrange(2):
+                node[rng.choice(("id", "x", "jsonrpc", "params", ""))] = value
+        else:
+            node[key] = rng.choice(_ODD_VALUES) if rng.randrange(6) else [value, value]
+    return json.dumps(document).encode()
+
+
+def _items(node: Any) -> list[tuple[Any, Any]]:
+    if isinstance(node, dict):
+        return list(node.items())
+    return list(enumerate(node)) if isinstance(node, list) else []
+
+
+def mutated(rng: random.Random, pool: list[bytes]) -> bytes:
+    """An input made from one of *pool*, or from parts of two of them."""
+    data = rng.choice(pool)
+    if data[:1] in b"{[" and rng.randrange(8):
+        for _ in range(rng.choice((1, 1, 1, 2, 3))):
+            data = _odd_node(rng, data)
+        return data[:_MAX_INPUT]
+    if rng.randrange(8) == 0:
+        other = rng.choice(pool)
+        data = data[: rng.randrange(len(data) + 1)] + other[rng.randrange(len(other) + 1) :]
+    for _ in range(rng.choice((1, 1, 1, 1, 2, 3, 6))):
+        kinds = (BYTES, TOKENS, (_odd_value,), (_odd_value,))
+        data = rng.choice(rng.choice(kinds))(rng, data) if data else data
+    return data[:_MAX_INPUT]
+
+
+class Coverage:
+    """The lines of tclint that were reached, traced until each line of a function was."""
+
+    def __init__(self) -> None:
+        self.reached = 0
+        self._left: dict[CodeType, set[int]] = {}
+
+    @contextmanager
+    def traced(self) -> Iterator[None]:
+        threading.settrace(self._enter)
+        sys.settrace(self._enter)
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+            threading.settrace(None)
+
+    def _enter(self, frame: FrameType, event: str, argument: object) -> Any:
+        code = frame.f_code
+        left = self._left.get(code)
+        if left is None:
+            own = code.co_filename.startswith(_PACKAGE)
+            left = self._left[code] = {line for _, _, line in code.co_lines() if line} if own else set()
+        return self._line if left else None
+
+    def _line(self, frame: FrameType, event: str, argument: object) -> Any:
+        if event == "line":
+            left = self._left[frame.f_code]
+            if frame.f_lineno in left:
+                left.discard(frame.f_lineno)
+                self.reached += 1
+        return self._line
+
+
+_PACKAGE = os.path.join(str(ROOT), "tclint", "")
+
+
+@dataclass(frozen=True)
+class Surface:
+    """A kind of input."""
+
+    seeds: Callable[[], list[bytes]]
+    read: Callable[[bytes, Path], str]
+    """Reads an input in a folder of its own; returns how that ended. Any exception is a failure."""
+
+
+# ---------------------------------------------------------------- files
+
+
+def _config_seeds() -> list[bytes]:
+    from tclint.config.settings import resolve, show
+
+    page = (ROOT / "docs" / "configuration.md").read_bytes()
+    return [show(resolve([])).encode(), *re.findall(rb"```toml\n(.*?)```", page, re.DOTALL)]
+
+
+def _config(data: bytes, folder: Path) -> str:
+    from tclint.config.settings import load, resolve, show
+    from tclint.findings.selection import SettingsError
+
+    path = folder / "tclint-ptx.toml"
+    path.write_bytes(data)
+    try:
+        layer = load(path)
+        assert layer is not None
+        show(resolve([layer])).encode("utf-8", "surrogateescape")
+    except SettingsError:
+        return "refused"
+    return "accepted"
+
+
+def _baseline_seeds() -> list[bytes]:
+    entry = {
+        "path": "k.ptx", "member": None, "entry": "k", "rule": "WG001", "fingerprint": "0123456789abcdef:1", "line": 3,
+        "message": "%f1 is read",
+    }  # fmt: skip
+    other = {**entry, "path": "gone.ptx", "rule": "TC005", "fingerprint": "fedcba9876543210:2"}
+    _report()
+    return [json.dumps({"schema": 1, "findings": found}).encode() for found in ([], [entry], [entry, other])]
+
+
+def _baseline(data: bytes, folder: Path) -> str:
+    from tclint.findings.selection import Selected, SettingsError
+    from tclint.report import baseline
+
+    path = folder / "b.json"
+    path.write_bytes(data)
+    try:
+        known = baseline.read(path)
+    except SettingsError:
+        return "refused"
+    shown, compared = known.compared([_report()], Selected(), [str(folder)])
+    path.write_text(str(compared.updated(shown, Selected(), prune=False)))
+    json.loads(path.read_text().encode("utf-8"))
+    baseline.read(path)
+    return "accepted"
+
+
+def _report() -> Any:
+    from tclint.linting.check import check_source
+    from tclint.syntax.source import Source
+
+    if not _MADE:
+        text = (ROOT / "fixtures" / "wgmma_unwaited.ptx").read_bytes()
+        _MADE.append(check_source(Source.from_bytes(text, "k.ptx")))
+    return _MADE[0]
+
+
+_MADE: list[Any] = []
+
+
+def _launch_seeds() -> list[bytes]:
+    page = (ROOT / "docs" / "launch-files.md").read_bytes()
+    return [
+        *re.findall(rb"```toml\n(.*?)```", page, re.DOTALL),
+        *(
+            path.read_bytes()
+            for path in sorted((ROOT / "benchmarks" / "launches").glob("*.launch.toml"))[:40]
+        ),
+    ]
+
+
+def _launch(data: bytes, folder: Path) -> str:
+    from tclint.executor.launch import LaunchError, read
+
+    path = folder / "k.launch.toml"
+    path.write_bytes(data)
+    try:
+        file = read(path)
+        if sum(file.sizes.values()) <= LIMIT:
+            file.arrays()
+            for launch in file.launches:
+                file.parameters(launch, dict.fromkeys(file.sizes, 2**20))
+    except LaunchError:
+        return "refused"
+    return "accepted"
+
+
+# ---------------------------------------------------------------- containers
+
+
+def _container_seeds() -> list[bytes]:
+    text = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { ret; }\n"
+    packed = gzip.compress(text, mtime=0)
+    heads = (b"\x7fELF\x02", b"\x50\xed\x55\xba\x01\0\x10\0", b"!<arch>\n", b"MZ\x90")
+    plain = [
+        text,
+        packed,
+        packed * 3,
+        gzip.compress(packed, mtime=0),
+        gzip.compress(bytes(2 * LIMIT), mtime=0),
+    ]
+    return [
+        *plain,
+        *(head + text for head in heads),
+        *(gzip.compress(head + text, mtime=0) for head in heads),
+    ]
+
+
+def _container(data: bytes, folder: Path) -> str:
+    """Reads a file; what follows the head of a container are its modules, as a cuobjdump would write them."""
+    path = folder / "k.ptx"
+    path.write_bytes(data)
+
+    def extract(tool: str, *arguments: str, folder: str, limit: int) -> str:
+        inside = Path(folder, "ptx")
+        inside.mkdir(exist_ok=True)
+        if "-xptx" in arguments:
+            for number, part in enumerate(Path(arguments[-1]).read_bytes()[8:].split(b"\n\n")):
+                (inside / f"{number}.ptx").write_bytes(part)
+        return ""
+
+    run, candidates = inputs._run, cuda_tools.candidates
+    inputs._run, cuda_tools.candidates = extract, lambda name: iter(("cuobjdump",))
+    try:
+        found = list(inputs.read_sources(str(path), "k.ptx", LIMIT))
+    except SourceError as error:
+        str(error).encode()
+        return "refused"
+    finally:
+        inputs._run, cuda_tools.candidates = run, candidates
+    if sum(len(source.data) for source in found) > LIMIT:
+        raise AssertionError("more than the limit")
+    return "accepted"
+
+
+# ---------------------------------------------------------------- messages of an editor
+
+
+def _message_seeds() -> list[bytes]:
+    uri = {"uri": "file:///work/k.ptx"}
+    at = {"textDocument": uri, "position": {"line": 5, "character": 8}}
+    span = {"start": {"line": 3, "character": 0}, "end": {"line": 9, "character": 4}}
+    whole = {"version": 2, **uri}
+    methods: dict[str, object] = {
+        "textDocument/hover": at, "textDocument/definition": at, "textDocument/declaration": at,
+        "textDocument/references": {**at, "context": {"includeDeclaration": True}},
+        "textDocument/documentSymbol": {"textDocument": uri}, "textDocument/foldingRange": {"textDocument": uri},
+        "textDocument/diagnostic": {"textDocument": uri, "previousResultId": "1"},
+        "textDocument/codeAction": {"textDocument": uri, "range": span, "context": {"diagnostics": [], "triggerKind": 1}},
+        "shutdown": None,
+    }  # fmt: skip
+    notes: dict[str, object] = {
+        "textDocument/didChange": {"textDocument": whole, "contentChanges": [{"range": span, "text": "ret;"}]},
+        "textDocument/didOpen": {"textDocument": {**whole, "languageId": "ptx", "text": ".version 8.0\n.target sm_90\n"}},
+        "textDocument/didClose": {"textDocument": uri},
+        "workspace/didChangeConfiguration": {"settings": {"tclint": {"pedantic": True, "debounce": 0.1}}},
+        "workspace/didChangeWatchedFiles": {"changes": [{"uri": "file:///work/tclint-ptx.toml", "type": 2}]},
+        "$/cancelRequest": {"id": 1},
+    }  # fmt: skip
+    requests = [
+        {"jsonrpc": "2.0", "id": 1, "method": m, "params": p} for m, p in methods.items() if m != "shutdown"
+    ]
+    others = [{"jsonrpc": "2.0", "method": m, "params": p} for m, p in notes.items()]
+    initialize = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": _INITIALIZE}
+    return [json.dumps(message).encode() for message in (*requests, *others, initialize)]
+
+
+_INITIALIZE = {
+    "processId": None, "rootUri": "file:///work", "initializationOptions": {"min-severity": "warning"},
+    "capabilities": {"textDocument": {"diagnostic": {}}, "workspace": {"configuration": False}},
+}  # fmt: skip
+_INTERNAL = -32603
+
+
+class _Client:
+    """A server in this process, with an open document, and what it writes."""
+
+    def __init__(self) -> None:
+        from tclint.lsp.requests import make_server
+
+        self.server = make_server()
+        self.left = _MOST_MESSAGES
+        self.sent: list[dict[str, Any]] = []
+        self.errors: list[str] = []
+        self.server.protocol.set_writer(self, include_headers=False)
+        self.server.report_server_error = self._note  # type: ignore[method-assign]
+
+    def _note(self, error: Exception, source: object) -> None:
+        self.errors.append(_where(error))
+
+    def write(self, data: bytes) -> None:
+        self.sent.append(json.loads(data))
+
+    def close(self) -> None: ...
+
+    async def open(self) -> None:
+        text = (ROOT / "fixtures" / "wgmma_unwaited.ptx").read_text()
+        document = {"uri": "file:///work/k.ptx", "languageId": "ptx", "version": 1, "text": text}
+        await self.handle({"jsonrpc": "2.0", "id": "begin", "method": "initialize", "params": _INITIALIZE})
+        await self.handle(
+            {"jsonrpc": "2.0", "method": "textDocument/didOpen", "params": {"textDocument": document}}
+        )
+        self.sent.clear()
+        self.errors.clear()
+
+    async def handle(self, message: Any) -> None:
+        """Has a message handled, and waits for the answer if it is a request."""
+        self.server.protocol.handle_message(message)
+        number = message.get("id") if isinstance(message, dict) and "method" in message else None
+        for _ in range(3000 if number is not None else 1):
+            if any(sent.get("id", "") == number and "method" not in sent for sent in self.sent):
+                break
+            if any(sent.get("id", "") is None for sent in self.sent):
+                break
+            await asyncio.sleep(0.001)
+
+
+def _message(data: bytes, folder: Path) -> str:
+    try:
+        message = json.loads(data)
+    except (ValueError, RecursionError):
+        return "no JSON"
+    if isinstance(message, dict) and message.get("method") == "exit":
+        return "exit"
+    return _LOOP.run_until_complete(_answered(message))
+
+
+_LOOP = asyncio.new_event_loop()
+_CLIENTS: list[_Client] = []
+_MOST_MESSAGES = 50
+"""Messages that one server gets, with the state that those before left."""
+
+
+async def _client() -> _Client:
+    if _CLIENTS and _CLIENTS[0].left > 0:
+        client = _CLIENTS[0]
+    else:
+        if _CLIENTS:
+            _CLIENTS.pop().server._worker.shutdown(wait=False, cancel_futures=True)
+        client = _Client()
+        await client.open()
+        _CLIENTS.append(client)
+    client.left -= 1
+    client.sent.clear()
+    client.errors.clear()
+    return client
+
+
+async def _answered(message: Any) -> str:
+    client = await _client()
+    await client.handle(message)
+    if client.errors:
+        client.left = 0
+    answers = [sent for sent in client.sent if "method" not in sent]
+    number = message.get("id") if isinstance(message, dict) else None
+    asked = isinstance(number, int | str) and not isinstance(number, bool) and "method" in message
+    internal = [a["error"]["message"] for a in answers if a.get("error", {}).get("code") == _INTERNAL]
+    if internal or client.errors:
+        raise AssertionError(f"internal: {(client.errors or internal)[0]}")
+    if asked and [answer["id"] for answer in answers] != [number]:
+        raise AssertionError(f"{len(answers)} answers")
+    return "an error" if any("error" in answer for answer in answers) else "handled"
+
+
+SURFACES = {
+    "config": Surface(_config_seeds, _config),
+    "baseline": Surface(_baseline_seeds, _baseline),
+    "launch": Surface(_launch_seeds, _launch),
+    "container": Surface(_container_seeds, _container),
+    "message": Surface(_message_seeds, _message),
+}
+"""By name."""
+
+
+# ---------------------------------------------------------------- runs
+
+
+@dataclass
+class Session:
+    """The numbers of some runs over a surface."""
+
+    runs: int = 0
+    seconds: float = 0.0
+    ends: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, bytes] = field(default_factory=dict)
+    growth: dict[int, int] = field(default_factory=dict)
+    """Runs -> the lines reached by then; each number of runs is twice the one before."""
+
+
+def session(name: str, runs: int, seed: int) -> Session:
+    """Fuzz a surface."""
+    surface, rng, coverage = SURFACES[name], random.Random(f"{seed}:{name}"), Coverage()
+    pool = [data for data in surface.seeds() if data]
+    found = Session()
+    with tempfile.TemporaryDirectory() as folder:
+        surface.read(pool[0], Path(folder))  # imports what runs need, untraced
+    began, step = process_time(), 1
+    signal.signal(signal.SIGALRM, _stop)
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(runs):
+            data = pool[number] if number < len(pool) and number == found.runs < 40 else mutated(rng, pool)
+            before = coverage.reached
+            failure = _one(surface, data, Path(folder), coverage, found)
+            if failure:
+                found.failures[failure] += 1
+                found.examples.setdefault(failure, data)
+            elif coverage.reached > before and len(pool) < _MAX_POOL:
+                pool.append(data)
+            found.runs += 1
+            if found.runs == step or found.runs == runs:
+                found.growth[found.runs] = coverage.reached
+                step *= 2
+    found.seconds = process_time() - began
+    return found
+
+
+def _one(surface: Surface, data: bytes, folder: Path, coverage: Coverage, found: Session) -> str:
+    """One run; what went wrong, or ""."""
+    signal.alarm(SECONDS)
+    try:
+        with coverage.traced():
+            found.ends[surface.read(data, folder)] += 1
+    except Hang:
+        return f"hang: more than {SECONDS} s"
+    except Exception as error:  # noqa: BLE001  # that is what is looked for
+        return _where(error)
+    finally:
+        signal.alarm(0)
+    return ""
+
+
+def _where(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename.startswith(_PACKAGE)] or frames
+    at = f" in {Path(own[-1].filename).name}:{own[-1].name}" if own else ""
+    return (
+        f"{type(error).__name__}{at}: {str(error)[:80]}"
+        if not isinstance(error, AssertionError)
+        else str(error)
+    )
+
+
+def _stop(signum: int, frame: FrameType | None) -> None:
+    raise Hang
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Fuzz the surfaces that are named, and print what came of it; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.fuzz.surfaces",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(SURFACES)} (all)")
+    parser.add_argument("--runs", type=int, default=20_000, help="of each (20000)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="where an input of each failure is written")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.names) - SURFACES.keys():
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    logging.disable(logging.CRITICAL)
+    failed = False
+    for name in options.names or SURFACES:
+        found = session(name, options.runs, options.seed)
+        ends = ", ".join(f"{number:,} {end}" for end, number in found.ends.most_common())
+        growth = ", ".join(f"{lines:,} after {runs:,}" for runs, lines in list(found.growth.items())[-8:])
+        print(
+            f"{name}: {found.runs:,} runs of seed {options.seed} in {found.seconds:.0f} CPU s: {ends}",
+            flush=True,
+        )
+        print(f"{name}: lines reached: {growth}", flush=True)
+        for number, (what, times) in enumerate(found.failures.most_common()):
+            failed = True
+            print(f"{name}: {times} x {what}: {found.examples[what][:200]!r}", flush=True)
+            if options.keep is not None:
+                options.keep.mkdir(parents=True, exist_ok=True)
+                (options.keep / f"{name}-{options.seed}-{number}").write_bytes(found.examples[what])
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

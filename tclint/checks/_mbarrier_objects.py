@@ -1,0 +1,114 @@
+"""The mbarriers of a kernel as objects: where each is initialised, used and invalidated (PTX ISA 9.7.13.15.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import field
+from functools import cached_property
+
+from tclint._dataclass import dataclass
+from tclint.analyses.mbarrier_addresses import MbarrierAddresses, MbarrierLocation, same
+from tclint.analyses.model import KernelModel
+from tclint.checks import Mark, grouped
+
+__all__ = ["MbarrierObjects"]
+
+
+@dataclass
+class MbarrierObjects:
+    """The mbarriers of a kernel: where they are initialised, used and invalidated."""
+
+    model: KernelModel
+    _makers: dict[MbarrierLocation, frozenset[int]] = field(default_factory=dict)
+
+    @cached_property
+    def addresses(self) -> MbarrierAddresses:
+        return self.model.fact(MbarrierAddresses)
+
+    @cached_property
+    def inits(self) -> dict[int, frozenset[MbarrierLocation] | None]:
+        return {i: self.addresses.locations(i) for i in self.model.sites("mbarrier-init")}
+
+    @cached_property
+    def repeated(self) -> bool:
+        """True if more than one instruction initialises the same mbarrier."""
+        return len(self.inits) > len({place for named in self.inits.values() for place in named or ()})
+
+    @cached_property
+    def invals(self) -> dict[int, frozenset[MbarrierLocation] | None]:
+        return {i: self.addresses.locations(i) for i in self.model.sites("mbarrier-inval")}
+
+    @cached_property
+    def uses(self) -> list[int]:
+        """The reachable operations that require an initialised mbarrier, in order."""
+        cfg = self.model.cfg
+        return sorted(
+            i
+            for use in self.model.function.uses
+            if use.match is not None
+            and "mbarrier" in use.match.form.roles
+            and use.match.form.event not in ("mbarrier-init", "mbarrier-inval")
+            for i in use.sites
+            if cfg.block_of[i] in cfg.rank
+        )
+
+    @cached_property
+    def named(self) -> dict[int, frozenset[MbarrierLocation] | None]:
+        """The mbarriers that each use may name; None if unknown."""
+        return {i: self.addresses.locations(i) for i in self.uses}
+
+    def may_name(
+        self, sites: dict[int, frozenset[MbarrierLocation] | None], place: MbarrierLocation
+    ) -> list[int]:
+        """Those of *sites* that may name *place*."""
+        return [
+            i
+            for i, named in sites.items()
+            if named is None or any(same(self.model, place, other) is not False for other in named)
+        ]
+
+    def makers(self, place: MbarrierLocation) -> frozenset[int]:
+        """The inits that may have initialised the mbarrier at *place*."""
+        if place not in self._makers:
+            self._makers[place] = frozenset(self.may_name(self.inits, place))
+        return self._makers[place]
+
+    def neighbours(self, place: MbarrierLocation | None) -> list[int]:
+        """The inits, nearest to *place* in memory first: neighbouring mbarriers are usually initialised together."""
+        if place is None:
+            return sorted(self.inits)
+
+        def distance(init: int) -> tuple[int, int]:
+            near = (p.offset for p in self.inits[init] or () if p.base == place.base)
+            return min((abs(offset - place.offset) for offset in near), default=2**32), init
+
+        return sorted(self.inits, key=distance)
+
+    def addressed(self, place: MbarrierLocation | None, use: int) -> Iterator[Mark]:
+        """The step of the first instruction before *use* that computes the address of the mbarrier at *place*.
+
+        Code that initialises an mbarrier usually computes its address for that. Nothing if no register has it.
+        """
+        model = self.model
+        values = model.values
+        if place is None:
+            return
+        wanted = values.linear(values.add(place.base, values.constant(place.offset)))
+        for i, instruction in enumerate(model.function.instructions):
+            if len(instruction.writes) != 1 or instruction.event or not model.reaches(i, use):
+                continue
+            if values.linear(values.after(instruction.writes[0], i)) == wanted:
+                yield Mark(i, "computes the address of this mbarrier", object=self.words(place))
+                return
+
+    def unambiguous(
+        self, sites: dict[int, frozenset[MbarrierLocation] | None]
+    ) -> dict[MbarrierLocation, list[int]]:
+        """Those of *sites* that name exactly one mbarrier, by that mbarrier."""
+        return grouped((min(named), i) for i, named in sites.items() if named is not None and len(named) == 1)
+
+    def words(self, place: MbarrierLocation) -> str:
+        """The mbarrier at *place* in words: its variable and offset, or its offset from an unnamed base."""
+        node = self.model.values.node(place.base)
+        offset = f"{place.offset:+d}" if place.offset else ""
+        return f"[{node[1]}{offset}]" if node[0] == "symbol" else f"at offset {place.offset}"

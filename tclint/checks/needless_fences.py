@@ -1,0 +1,183 @@
+"""Checks of fences: those that a fence before them makes needless, and those wider than what they order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses.model import KernelModel
+from tclint.analyses.outside_shared import OutsideAfter, OutsideBefore, leaves_the_cta
+from tclint.analyses.repeated import Repeated
+from tclint.checks import Hit, Mark, RuleId, check
+from tclint.checks._global_memory import origins
+from tclint.checks._needless import decidable, own_sites
+from tclint.findings.edits import Repair, opcode, without
+from tclint.ir.nodes import Instruction
+
+CO003 = RuleId("CO003")
+CO004 = RuleId("CO004")
+CO005 = RuleId("CO005")
+
+_WIDER = {".cluster": ".cta", ".gpu": ".cta", ".sys": ".cta", ".gl": ".cta"}
+"""Scopes that are wider than the CTA, each with the one that serves there."""
+_STRONG = frozenset((".acquire", ".acq_rel", ".mmio", ".relaxed", ".release", ".volatile"))
+_PRIVATE = (".local", ".param", ".const")
+_SHARED_OF_CTA = (".shared", ".shared::cta")
+_SILENT = frozenset(("issue", "commit", "wait", "register-fence", "proxy-fence", "elect", "setmaxnreg"))
+"""The events after which no other thread is ordered; the completion of an operation may be one, and follows its commit."""
+
+
+def _proxy_fences(model: KernelModel) -> list[int]:
+    """The fences between the generic and the async proxy, in the text of the kernel."""
+    return [
+        i
+        for i in own_sites(model, model.sites("proxy-fence"))
+        if (match := model.instruction(i).match) is not None and match.form.proxy == "async"
+    ]
+
+
+@check(CO003, analyses=(Repeated,))
+def repeated_fence(model: KernelModel) -> Iterator[Hit]:
+    """A proxy fence after another one, with no access and no synchronisation in between on any path."""
+    fences = _proxy_fences(model)
+    if not fences or not decidable(model):
+        return
+    repeated, done = model.solution(Repeated)
+    for fence in fences:
+        if fence in repeated.kinds and repeated.before(done.before(fence), fence):
+            yield CO003.hit(
+                site=fence,
+                message="orders nothing: on every path, an earlier proxy fence follows the last access to memory",
+                steps=(Mark(fence, "is executed with no access since the fence before it"),),
+                help="remove the fence",
+                fixes=(Repair("delete the fence", (without(fence),), proves=("proxies",)),),
+            )
+
+
+@check(CO004)
+def fence_of_all_spaces(model: KernelModel) -> Iterator[Hit]:
+    """A fence.proxy.async for all state spaces in a kernel that writes nothing but its own shared memory before."""
+    fences = [
+        i
+        for i in _proxy_fences(model)
+        if (match := model.instruction(i).match) is not None and not match.space
+    ]
+    fences = [
+        i for i in fences if not any("sync_restrict" in m for m in model.instruction(i).opcode.split("."))
+    ]
+    if not fences or not decidable(model) or _observes_other_ctas(model):
+        return
+    writes, reads = _global_accesses(model)
+    stores = [i for i in model.sites("issue", "bulk") if _writes_global_later(model.instruction(i))]
+    accesses = writes + [i for i in reads if any(_may_overlap(model, i, store) for store in stores)]
+    for fence in fences:
+        if any(_may_precede(model, access, fence) for access in accesses):
+            continue
+        new = "fence.proxy.async.shared::cta"
+        yield CO004.hit(
+            site=fence,
+            message="orders accesses to all state spaces, but only shared memory is accessed through the generic proxy "
+            "before it",
+            steps=(Mark(fence, "waits for accesses to global memory, too"),),
+            help=f"use {new}",
+            fixes=(Repair(f"use {new}", (opcode(fence, new),), proves=("proxies",)),),
+        )
+
+
+@check(CO005, analyses=(OutsideBefore, OutsideAfter))
+def fence_of_wide_scope(model: KernelModel) -> Iterator[Hit]:
+    """A memory fence of a wider scope than the CTA between accesses that are all to shared memory of the CTA."""
+    fences = [i for i in own_sites(model, model.sites("memory-fence")) if _scope(model.instruction(i))]
+    if not fences or not decidable(model):
+        return
+    if any(leaves_the_cta(each) for each in _reachable(model)):
+        return
+    before, after = model.solution(OutsideBefore)[1], model.solution(OutsideAfter)[1]
+    for fence in fences:
+        if before.before(fence) or after.before(fence):
+            continue
+        instruction = model.instruction(fence)
+        scope = _scope(instruction)
+        new = instruction.opcode.replace(scope, _WIDER[scope])
+        yield CO005.hit(
+            site=fence,
+            message=f"has the scope {scope}, but all that it orders are accesses to shared memory of the CTA",
+            steps=(
+                Mark(fence, "waits until the accesses are performed for threads that cannot observe them"),
+            ),
+            help=f"use {new}",
+            fixes=(Repair(f"use {new}", (opcode(fence, new),), proves=("shared-memory",)),),
+        )
+
+
+def _reachable(model: KernelModel) -> Iterator[Instruction]:
+    for block in model.cfg.order:
+        yield from model.function.instructions[model.cfg.blocks[block].start : model.cfg.blocks[block].end]
+
+
+def _scope(fence: Instruction) -> str:
+    """The scope of a memory fence if it could be narrower; else empty."""
+    match = fence.match
+    if match is None or match.problem or match.form.name not in ("fence", "membar"):
+        return ""
+    return next((m for m in match.modifiers if m in _WIDER), "")
+
+
+# ---------------------------------------------------------------- accesses to global memory
+
+
+def _global_accesses(model: KernelModel) -> tuple[list[int], list[int]]:
+    """The instructions that may write memory which is not shared memory of the CTA, and those that may only read it."""
+    writes, reads = list[int](), list[int]()
+    for block in model.cfg.order:
+        for i in range(model.cfg.blocks[block].start, model.cfg.blocks[block].end):
+            match = model.instruction(i).match
+            if match is None or match.space.startswith(_PRIVATE) or match.space in _SHARED_OF_CTA:
+                continue
+            form = match.form
+            if form.family in ("texture", "surface") or any(verb == "write" for verb, _ in form.memory):
+                writes.append(i)
+            elif form.memory and ".nc" not in match.modifiers:
+                reads.append(i)
+    return writes, reads
+
+
+def _writes_global_later(instruction: Instruction) -> bool:
+    """Whether it writes global memory through the async proxy."""
+    match = instruction.match
+    return match is not None and bool(match.form.async_writes or "tensormap" in match.form.roles)
+
+
+def _may_overlap(model: KernelModel, read: int, store: int) -> bool:
+    """Whether a read of global memory and a bulk store may be to the same memory, if different parameters give access to
+    different memory."""
+    of, to = origins(model, read, "read"), origins(model, store, "write")
+    return not of or not to or not of.isdisjoint(to)
+
+
+def _observes_other_ctas(model: KernelModel) -> bool:
+    """Whether the kernel may be ordered after writes of other CTAs, grids or functions.
+
+    That is the case after a strong access to memory other than shared memory of the CTA, a fence of a wider scope, a
+    cluster barrier, the wait for an earlier grid, and a call.
+    """
+    for each in _reachable(model):
+        match = each.match
+        if match is None or each.flow == "call" or each.event == "pdl-wait":
+            return True
+        if each.event == "memory-fence" and match.form.name != "fence.mbarrier_init" and _scope(each):
+            return True
+        if each.event.startswith("barrier") and each.group == "cluster":
+            return True
+        outside = match.space not in _SHARED_OF_CTA and not match.space.startswith(_PRIVATE)
+        if outside and match.form.memory and not _STRONG.isdisjoint(match.modifiers):
+            return True
+        if outside and match.form.family == "atomics":
+            return True
+    return False
+
+
+def _may_precede(model: KernelModel, access: int, fence: int) -> bool:
+    """Whether a thread may execute *access* before the same thread, or one that is ordered after it, executes *fence*."""
+    return model.reaches(access, fence) or any(
+        model.reaches(access, event.site) for event in model.events if event.kind not in _SILENT
+    )

@@ -1,0 +1,87 @@
+"""The headings under which ``--help`` lists the options of the commands that have many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+__all__ = ["GROUPS", "grouped"]
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "What to check": (
+        "stdin-filename",
+        "sources",
+        "entry",
+        "include",
+        "exclude",
+        "force-exclude",
+        "shard",
+        "toolkit",
+        "arch",
+        "compile",
+        "ptxas",
+    ),
+    "Which rules and findings": (
+        "select",
+        "extend-select",
+        "ignore",
+        "strict",
+        "pedantic",
+        "min-severity",
+        "min-confidence",
+        "baseline",
+        "fail-on",
+        "exit-zero",
+        "no-findings",
+    ),
+    "Changes to the inputs": ("fix", "unsafe-fixes", "add-ignore", "diff"),
+    "Execution and proofs": (
+        "confirm",
+        "confirm-seconds",
+        "execute",
+        "execute-steps",
+        "launch",
+        "verdict",
+        "require",
+        "assume",
+    ),
+    "Output": (
+        "output-format",
+        "output",
+        "output-file",
+        "log",
+        "reports",
+        "locate",
+        "max-findings",
+        "statistics",
+        "quiet",
+        "verbose",
+        "timings",
+        "color",
+    ),
+    "How to run": (
+        "watch",
+        "refuse",
+        "prune",
+        "jobs",
+        "max-input",
+        "cache",
+        "config",
+        "isolated",
+        "show-settings",
+        "help",
+    ),
+}
+"""Heading -> the options below it, as they are written without the hyphens in front."""
+_OTHER = "Other"
+
+Row = tuple[str, str]
+
+
+def grouped(records: Iterable[tuple[str, Row]]) -> Iterator[tuple[str, list[Row]]]:
+    """Heading and rows, for the name and the row of each option; options without a heading come last."""
+    left = dict(records)
+    for title, names in GROUPS.items():
+        if rows := [left.pop(name) for name in names if name in left]:
+            yield title, rows
+    if left:
+        yield _OTHER, [*left.values()]

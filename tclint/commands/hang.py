@@ -1,0 +1,152 @@
+"""``tclint hang``: why the threads of a hang wait, from where they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tclint.commands import CLEAN, FINDINGS
+from tclint.commands._common import STDIN, Choice, at, color_option, need_numpy, use_color, write
+
+if TYPE_CHECKING:
+    from tclint.inspect.hang.machine_code import LineTable
+    from tclint.inspect.hang.positions import Position
+    from tclint.ir.nodes import Module
+    from tclint.syntax.source import Source
+
+
+@click.command()
+@click.argument("path", metavar="KERNEL")
+@click.option(
+    "--at",
+    "places",
+    multiple=True,
+    metavar="POSITIONS",
+    help="Where threads are: a line of the PTX (72), of its source (kernel.cu:41), or an offset in the machine code"
+    " (kernel+0x1a0); with a number of warps (72x4) or for one warp of a CTA (0:3=72). Several, separated by commas.",
+)
+@click.option(
+    "--from",
+    "listing",
+    metavar="FILE",
+    help="Read the positions from a file, or - for standard input: a list of them, JSON, or what cuda-gdb prints.",
+)
+@click.option("--entry", metavar="NAME", help="The kernel that hangs, if the positions do not determine it.")
+@click.option(
+    "--sass",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Output of nvdisasm -gp for the cubin that was launched, to find the lines of offsets. Without it, ptxas"
+    " compiles KERNEL again.",
+)
+@click.option("--launch", metavar="FILE", help="Launch file, for the shape of the CTAs.")
+@click.option(
+    "--output-format",
+    type=Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="Text, or JSON as described by docs/hang.schema.json.",
+)
+@color_option
+def command(
+    path: str,
+    places: tuple[str, ...],
+    listing: str | None,
+    entry: str | None,
+    sass: Path | None,
+    launch: str | None,
+    output_format: str,
+    color: str,
+) -> int:
+    """Explain a hang from where its threads are.
+
+    Shows which threads wait for which phase of which barrier, which operations would complete it, where the threads of
+    these are, and the cycle of waits with its cause. KERNEL is a PTX file or - for standard input.
+
+    Exit code: 0 explained, 1 not decided, 2 usage error, or positions that do not fit the kernel.
+    """
+    from tclint.dataflow.solver import LimitExceeded
+    from tclint.inspect.hang.explain import chosen, explain
+    from tclint.inspect.hang.machine_code import MachineCodeError
+    from tclint.inspect.hang.positions import PositionError
+    from tclint.inspect.hang.render import render_json, render_text
+    from tclint.ir.frontend import analyse
+    from tclint.syntax.source import SourceError
+
+    try:
+        positions = _positions(places, listing, path)
+        source = _source(path)
+        module, problems = analyse(source)
+        function = chosen(source, module, entry, positions)
+        if function.damaged:
+            raise SourceError(f"{function.name} contains a syntax error", next((p.line for p in problems), 0))
+        table = _table(source, module, sass) if any(p.offset >= 0 for p in positions) else None
+        shape = _shape(launch, function.name)
+        found = explain(source, module, function, positions, table, shape)
+    except SourceError as error:
+        raise click.ClickException(at(path, error)) from None
+    except (PositionError, MachineCodeError, LimitExceeded) as error:
+        raise click.ClickException(str(error)) from None
+    write(render_json(found) if output_format == "json" else render_text(found, use_color(color)))
+    return CLEAN if found.decided else FINDINGS
+
+
+def _positions(places: tuple[str, ...], listing: str | None, path: str) -> list[Position]:
+    """The positions of the command line. Raises UsageError if there is none, and PositionError."""
+    from tclint.inspect.hang.debugger import read
+    from tclint.inspect.hang.positions import listed, merged
+
+    found = [position for text in places for position in listed(text)]
+    if listing is not None:
+        if listing == STDIN == path:
+            raise click.UsageError("standard input cannot be both KERNEL and the list of positions.")
+        try:
+            with click.open_file(listing, encoding="utf-8", errors="replace") as file:
+                found += read(file.read())
+        except OSError as error:
+            raise click.ClickException(f"{listing}: {error.strerror}") from None
+    if not found:
+        raise click.UsageError("no position is given: use --at or --from.")
+    return merged(found)
+
+
+def _source(path: str) -> Source:
+    """The only module of *path*. Raises SourceError."""
+    from tclint.commands._common import STDIN_NAME
+    from tclint.driver.inputs import read_sources
+    from tclint.syntax.source import SourceError
+
+    sources = list(read_sources(path, STDIN_NAME if path == STDIN else path))
+    if len(sources) > 1:
+        members = ", ".join(str(source.member) for source in sources)
+        raise SourceError(f"contains several modules ({members}); extract one with cuobjdump -xptx")
+    return sources[0]
+
+
+def _table(source: Source, module: Module, sass: Path | None) -> LineTable:
+    """The lines of the machine code. Raises MachineCodeError."""
+    from tclint.inspect.hang.machine_code import MachineCodeError, assembled, parsed
+
+    if sass is not None:
+        return parsed(sass.read_text(encoding="utf-8", errors="replace"))
+    if module.target is None:
+        raise MachineCodeError("the PTX names no target")
+    return assembled(source.data, str(module.target))
+
+
+def _shape(launch: str | None, kernel: str) -> tuple[int, ...] | None:
+    """The shape of the CTAs of *kernel* in a launch file; None without one. Raises ClickException."""
+    if launch is None:
+        return None
+    need_numpy()
+    from tclint.executor.launch import LaunchError, read
+
+    try:
+        launches = [found for found in read(launch).launches if found.entry == kernel]
+    except LaunchError as error:
+        raise click.ClickException(str(error)) from None
+    if not launches:
+        raise click.ClickException(f"{launch} does not launch {kernel}")
+    return launches[0].block

@@ -1,0 +1,54 @@
+"""``tclint version``: the version, and what decides how this tclint runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tclint.commands import CLEAN
+from tclint.commands._common import Choice, write
+
+
+@click.command()
+@click.option(
+    "--output-format",
+    type=Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="Output format.",
+)
+def command(output_format: str) -> int:
+    """Show the version, and what a bug report should name.
+
+    That is also the newest PTX ISA that is known, Python, the system, and the extras that are installed.
+    """
+    import json
+    import platform
+    from importlib.util import find_spec
+
+    from tclint._version import __version__
+    from tclint.findings.rules import all_rules
+    from tclint.isa.target import KNOWN, dotted
+    from tclint.report.formats.json import SCHEMA
+
+    extras = {"run": "numpy", "lsp": "pygls", "inline": "tree_sitter_cpp", "pytest": "pytest"}
+    facts: dict[str, Any] = {
+        "version": __version__,
+        "ptx_isa": dotted(KNOWN),
+        "rules": len(all_rules()),
+        "json_schema": SCHEMA,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "platform": platform.platform(),
+        "extras": [extra for extra, module in extras.items() if find_spec(module) is not None],
+    }
+    if output_format == "json":
+        write(json.dumps(facts, indent=2) + "\n")
+    else:
+        write(
+            f"tclint {__version__}\n"
+            f"  PTX ISA:  {facts['ptx_isa']}, {facts['rules']} rules\n"
+            f"  Python:   {facts['python']}, {facts['platform']}\n"
+            f"  extras:   {', '.join(facts['extras']) or 'none'}\n"
+        )
+    return CLEAN

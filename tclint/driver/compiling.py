@@ -1,0 +1,139 @@
+"""The PTX that nvcc makes of CUDA C++: a source is like a container whose modules nvcc extracts.
+
+nvcc keeps the PTX of every architecture among its intermediate files, even where ptxas rejects it. ``-lineinfo`` is added,
+which changes no instruction, so that findings name the lines of the source.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from tclint.driver.cuda_tools import candidates
+from tclint.driver.inputs import read
+from tclint.driver.one import Input
+from tclint.inline.hosts import CPP
+from tclint.syntax.source import Source, SourceError, read_bytes
+
+__all__ = ["MISSING", "Kept", "compiled", "find_nvcc", "kept"]
+
+MISSING = (
+    "nvcc was not found: put it on PATH, set TCLINT_NVCC to its path or CUDA_HOME to its toolkit, or install "
+    "nvidia-cuda-nvcc, nvidia-cuda-crt, nvidia-nvvm, nvidia-cuda-runtime and nvidia-cuda-cccl beside tclint"
+)
+_LINES = frozenset(("-lineinfo", "--generate-line-info", "-G", "--device-debug"))
+_PHASES = frozenset(
+    ("-c", "--compile", "-dc", "--device-c", "-dw", "--device-w", "-ptx", "--ptx", "-cubin", "--cubin")
+)
+"""What a compilation is to make. Of the PTX, a fatbin is made instead, which may have several architectures."""
+_OUTPUT = frozenset(("-o", "--output-file"))
+_KEEP_FOLDER = ("-keep-dir", "--keep-dir")
+
+
+def find_nvcc() -> str | None:
+    """The nvcc of ``TCLINT_NVCC``, ``PATH``, a toolkit or a Python package; None if there is none."""
+    return next(candidates("nvcc"), None)
+
+
+def compiled(
+    chosen: Iterable[tuple[str, str]], nvcc: str, arguments: Sequence[str], limit: int
+) -> Iterator[Input]:
+    """What :func:`tclint.driver.inputs.read` yields, but for CUDA C++ its modules as *nvcc* compiles them."""
+    for path, name in chosen:
+        if not path.lower().endswith(CPP):
+            yield from read([(path, name)], limit)
+            continue
+        try:
+            for source in _modules(path, name, nvcc, arguments, limit):
+                yield name, source
+        except SourceError as error:
+            yield name, error
+
+
+def _modules(path: str, name: str, nvcc: str, arguments: Sequence[str], limit: int) -> Iterator[Source]:
+    """The PTX modules of the source at *path*. Raises SourceError, after the modules that there are."""
+    with TemporaryDirectory(prefix="tclint-") as folder:
+        command = [*_without_result(arguments), "-fatbin", "-o", os.path.join(folder, "made.fatbin"), path]
+        with kept([nvcc, *command]) as run:
+            done = subprocess.run(
+                run.command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                stdin=subprocess.DEVNULL,
+                check=False,
+            )
+            found = list(run.modules(limit))
+        for member, data in found:
+            source = Source.from_bytes(data, name)
+            source.container, source.member = name, member
+            yield source
+    if done.returncode:
+        lines = [
+            line
+            for line in (done.stderr or done.stdout).replace(run.folder + os.sep, "").splitlines()
+            if line
+        ]
+        first = next(
+            (line for line in lines if "error" in line), (lines or [f"exit code {done.returncode}"])[0]
+        )
+        raise SourceError(f"nvcc failed: {' '.join(first.split())}")
+    if not found:
+        raise SourceError(
+            "nvcc made no PTX of it; '-- -x cu' makes it compile other suffixes than .cu as CUDA C++"
+        )
+
+
+class Kept(NamedTuple):
+    """A call of nvcc that keeps its PTX."""
+
+    command: list[str]
+    folder: str
+    before: frozenset[str]
+    """What is in the folder already, if the call names one of its own."""
+
+    def modules(self, limit: int) -> Iterator[tuple[str, bytes]]:
+        """The name and the text of each module that was kept. Raises SourceError if one has more than *limit* bytes."""
+        for name in sorted(os.listdir(self.folder)):
+            if name.endswith(".ptx") and name not in self.before:
+                yield name, read_bytes(os.path.join(self.folder, name), limit)
+
+
+@contextmanager
+def kept(command: Sequence[str]) -> Iterator[Kept]:
+    """*command*, a call of nvcc, with the options that keep its PTX and its line information.
+
+    If it names a folder for intermediate files itself, that one is used.
+    """
+    own = _value(command, _KEEP_FOLDER)
+    lines = [] if _LINES.intersection(command) else ["-lineinfo"]
+    with TemporaryDirectory(prefix="tclint-") as folder:
+        if own is not None:
+            there = frozenset(os.listdir(own)) if os.path.isdir(own) else frozenset[str]()
+            yield Kept([*command, *lines], own, there)
+        else:
+            yield Kept([*command, *lines, "--keep", "--keep-dir", folder], folder, frozenset())
+
+
+def _value(arguments: Sequence[str], names: Sequence[str]) -> str | None:
+    """The value of the last option among *arguments* that is called one of *names*."""
+    found = None
+    for at, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name in names:
+            found = value if equals else arguments[at + 1] if at + 1 < len(arguments) else None
+    return found
+
+
+def _without_result(arguments: Sequence[str]) -> Iterator[str]:
+    """*arguments* without those that name what is to be made."""
+    left = iter(arguments)
+    for argument in left:
+        if argument in _OUTPUT:
+            next(left, None)
+        elif argument not in _PHASES and argument.partition("=")[0] not in _OUTPUT:
+            yield argument

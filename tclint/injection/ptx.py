@@ -1,0 +1,149 @@
+"""The PTX of a recorded kernel: in the image that was loaded, or beside its cubin in the caches of compilers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from getpass import getuser
+from glob import glob
+from hashlib import sha256
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+
+from tclint.driver.inputs import read_sources
+from tclint.syntax.source import SourceError
+
+__all__ = ["NO_PTX", "find"]
+
+NO_PTX = (
+    "only SASS of the kernel was found. Compile it with PTX: nvcc -gencode arch=compute_90a,code=[compute_90a,sm_90a]"
+    " or nvcc --keep; CUTE_DSL_KEEP_PTX=1 for CuTe DSL; an existing TRITON_CACHE_DIR for Triton and Inductor"
+)
+_TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
+_MAX_OBJECT = 1 << 30
+"""Mapped files larger than this are not searched."""
+
+
+def find(folder: Path, launch: dict[str, Any], environment: dict[str, str]) -> tuple[str, str] | None:
+    """The PTX of the kernel of *launch*, recorded in *folder*, and where it was found; None if only SASS was.
+
+    *environment* is that of the program, for the caches of compilers.
+    """
+    kernel, capability = launch["kernel"], launch.get("capability", [0, 0])
+    entry = re.compile(rf"\.entry\s+{re.escape(kernel)}\s*[(\s]")
+    image = folder / launch["image"] if "image" in launch else None
+    for path, origin in _images(image, launch):
+        if text := _best(_modules(path), entry, capability):
+            return text, origin
+    cubins = [p for p in (image, folder / launch["cubin"] if "cubin" in launch else None) if p is not None]
+    if found := _beside_cubin(cubins, kernel, environment):
+        return found
+    if found := _kept(entry, environment):
+        return found
+    for path in _objects(launch):
+        if text := _best(_modules(path), entry, capability):
+            return text, str(path)
+    return None
+
+
+def _images(image: Path | None, launch: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    if image is not None:
+        yield image, "the image that the program loaded"
+    if given := launch.get("image_path"):
+        yield Path(given), given
+        yield Path(given).with_suffix(".ptx"), str(Path(given).with_suffix(".ptx"))
+
+
+def _modules(path: Path) -> list[str]:
+    """The PTX modules in a file; none if it cannot be read."""
+    found: list[str] = []
+    try:
+        for source in read_sources(str(path), str(path)):
+            found.append(source.text)
+    except SourceError:
+        pass  # a container without PTX, or with a damaged part
+    return found
+
+
+def _best(modules: Iterable[str], entry: re.Pattern[str], capability: list[int]) -> str | None:
+    """Of the modules with the kernel that the GPU runs, that with the highest target."""
+    level = capability[0] * 10 + capability[1]
+    found: list[tuple[int, bool, str]] = []
+    for text in modules:
+        target = _TARGET.search(text)
+        if target is None or not entry.search(text):
+            continue
+        number, specific = int(target[1]), bool(target[2])
+        same = number == level or (target[2] == "f" and number // 10 == level // 10)
+        if not level or (number <= level and (same or not specific)):
+            found.append((number, specific, text))
+    return max(found, default=(0, False, None))[2]
+
+
+def _beside_cubin(cubins: list[Path], kernel: str, environment: dict[str, str]) -> tuple[str, str] | None:
+    """The PTX beside a cubin with the same contents, in the caches of Triton and Inductor."""
+    digests = {path.stat().st_size: sha256(path.read_bytes()).digest() for path in cubins if path.is_file()}
+    for root in _caches(environment):
+        for path in glob(os.path.join(root, "**", "*.cubin"), recursive=True):
+            try:
+                wanted = digests.get(os.path.getsize(path))
+                if wanted is None or sha256(Path(path).read_bytes()).digest() != wanted:
+                    continue
+                beside = Path(path).with_suffix(".ptx")
+                return beside.read_text("utf-8"), str(beside)
+            except (OSError, UnicodeDecodeError):
+                continue
+    return None
+
+
+def _caches(environment: dict[str, str]) -> Iterator[str]:
+    home = environment.get("HOME", os.path.expanduser("~"))
+    triton = environment.get("TRITON_HOME", home)
+    yield environment.get("TRITON_CACHE_DIR") or os.path.join(triton, ".triton", "cache")
+    inductor = environment.get("TORCHINDUCTOR_CACHE_DIR")
+    yield inductor or os.path.join(gettempdir(), f"torchinductor_{_user()}")
+
+
+def _user() -> str:
+    try:
+        return re.sub(r'[\\/:*?"<>|]', "_", getuser())
+    except (KeyError, OSError):  # an account without a name
+        return str(os.getuid()) if hasattr(os, "getuid") else ""
+
+
+def _kept(entry: re.Pattern[str], environment: dict[str, str]) -> tuple[str, str] | None:
+    """The only PTX with the kernel among the files that CuTe DSL (CUTE_DSL_KEEP_PTX) and nvcc --keep leave."""
+    here = environment.get("PWD", os.getcwd())
+    folders = dict.fromkeys([environment.get("CUTE_DSL_DUMP_DIR", here), here])
+    found: dict[str, str] = {}
+    for folder in folders:
+        for path in sorted(glob(os.path.join(folder, "*.ptx"))):
+            for text in _modules(Path(path)):
+                if entry.search(text):
+                    found.setdefault(text, path)
+    if len(found) != 1:
+        return None
+    ((text, path),) = found.items()
+    return text, f"{path}, by the name of the kernel alone"
+
+
+def _objects(launch: dict[str, Any]) -> Iterator[Path]:
+    """The mapped files that contain device code, and the name with which a program of nvcc registers the kernel."""
+    kernel = launch["kernel"].encode()
+    for name in launch.get("objects", ()):
+        path = Path(name)
+        try:
+            if path.stat().st_size <= _MAX_OBJECT and not path.name.startswith(
+                ("libcuda.", "libcupti", "libnvrtc")
+            ):
+                with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+                    wanted = (
+                        data[:4] == b"\x7fELF" and data.find(b".nv_fatbin") >= 0 and data.find(kernel) >= 0
+                    )
+                if wanted:
+                    yield path
+        except (OSError, ValueError):  # an empty file cannot be mapped
+            continue

@@ -1,0 +1,290 @@
+"""What is wrong with the objects of a chain of waits: the candidates for the cause of a hang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+
+from tclint._dataclass import dataclass
+from tclint.analyses.mbarriers import Mbarriers, Ring
+from tclint.checks._wording import agreeing, times
+from tclint.inspect.hang.cycle import Chain, End, gone
+from tclint.inspect.hang.stops import Stop
+from tclint.inspect.hang.waits import Object, Status, Waiter, Waits
+from tclint.inspect.protocol.parts import MbarrierRing
+from tclint.replay.sync import Mbarrier
+from tclint.replay.thread_groups import Stuck
+
+__all__ = ["Cause", "causes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A reason why a wait of the chain does not complete."""
+
+    kind: str
+    """``no-operation``, ``count``, ``bytes``, ``skipped``, ``gone`` or ``first-phase``."""
+    what: str
+    """In words."""
+    objects: tuple[str, ...]
+    sites: tuple[int, ...]
+
+
+def causes(
+    waits: Waits,
+    rings: Sequence[MbarrierRing],
+    waiters: Sequence[Waiter],
+    chain: Chain,
+    states: Mapping[int, Stuck],
+) -> list[Cause]:
+    """The causes that the code of the kernel shows, the most specific ones first.
+
+    *states* are those of the waiters, by index, in a replay that ends as the hang does.
+    """
+    return list(dict.fromkeys(_Causes(waits, rings, waiters, chain, states).all()))
+
+
+class _Causes:
+    def __init__(
+        self,
+        waits: Waits,
+        rings: Sequence[MbarrierRing],
+        waiters: Sequence[Waiter],
+        chain: Chain,
+        states: Mapping[int, Stuck],
+    ) -> None:
+        self.waits, self.model = waits, waits.model
+        self._chain = chain
+        self._members = [waiters[n] for n in chain.waiters]
+        self._states = [states[n].what if n in states else None for n in chain.waiters]
+        self._mbarriers = self.model.fact(Mbarriers)
+        described = zip(self._mbarriers.rings_by_init, rings, strict=True)
+        self._described: dict[Ring, MbarrierRing] = dict(described)
+        self._firsts = {site: wait.first for ring in rings for wait in ring.waits for site in wait.sites}
+
+    def all(self) -> Iterator[Cause]:
+        for waiter in self._members:
+            yield from self._nothing(waiter)
+        for waiter in self._members:
+            if waiter.object.ring is not None:
+                yield from self._counts(waiter.object, waiter.object.ring)
+                yield from self._bytes(waiter.object, waiter.object.ring)
+                yield from self._multicast(waiter)
+            elif waiter.object.kind == "barrier":
+                yield from self._barrier(waiter)
+            elif waiter.object.kind == "cluster":
+                yield from self._skipped(waiter)
+        yield from self._short_in_replay()
+        for waiter in self._members:
+            yield from self._gone(waiter)
+        yield from self._first_phases()
+
+    def _site(self, waiter: Waiter) -> int:
+        return self._stop(waiter).site
+
+    def _stop(self, waiter: Waiter) -> Stop:
+        return self.waits.stops[waiter.stop]
+
+    def _nothing(self, waiter: Waiter) -> Iterator[Cause]:
+        """No instruction would complete the wait."""
+        object_ = waiter.object
+        if not object_.known:
+            return
+        if not any(operation.shares for operation in waiter.operations):
+            inits = tuple(object_.ring.inits) if object_.ring is not None else ()
+            sites = (*inits, *(operation.site for operation in waiter.operations))
+            verb = "gives up" if object_.kind == "registers" else "arrives at"
+            yield Cause("no-operation", f"no thread {verb} {object_.name}", (object_.name,), sites)
+
+    def _counts(self, object_: Object, ring: Ring) -> Iterator[Cause]:
+        """The count of an mbarrier differs from the arrivals that a phase may receive."""
+        for stage in ring.stages:
+            count, arrivals = stage.count, self._mbarriers.arrivals(stage)
+            sites = (*stage.inits, *self._mbarriers.arriving_at(stage))
+            if count is None or arrivals is None or not self._mbarriers.arriving_at(stage):
+                continue
+            if not arrivals.usual(count):
+                most = arrivals.most
+                got = str(arrivals.least) if most == arrivals.least else f"{arrivals.least} to {most}"
+                what = f"a phase of {object_.name} needs {times(count)} and receives {got}"
+                yield Cause("count", what, (object_.name,), sites)
+                return
+        counts = {stage.count for stage in ring.stages}
+        if len(counts) > 1:
+            words = ", ".join(sorted("unknown" if count is None else str(count) for count in counts))
+            what = f"the stages of {object_.name} have different counts: {words}"
+            yield Cause("count", what, (object_.name,), tuple(ring.inits))
+
+    def _bytes(self, object_: Object, ring: Ring) -> Iterator[Cause]:
+        """The bytes that a phase expects differ from those that copies complete.
+
+        Some threads may expect bytes that others copy: then only a phase without any copy, or without any
+        expectation, is known to be wrong, and only if no operation is on an unresolved mbarrier.
+        """
+        found = self._described[ring].delivered or ()
+        whole = not self._mbarriers.unresolved
+        for delivered in found:
+            expected, copied = delivered.expected, delivered.copied
+            none = whole and not (any(d.copies for d in found) and any(d.expects for d in found))
+            comparable = none or (delivered.expects and delivered.copies)
+            if comparable and None not in (expected, copied) and expected != copied:
+                what = f"a phase of {object_.name} expects {expected} bytes, and copies complete {copied}"
+                yield Cause("bytes", what, (object_.name,), (*delivered.expects, *delivered.copies))
+
+    def _multicast(self, waiter: Waiter) -> Iterator[Cause]:
+        """CTAs of a cluster wait for bytes that no copy sends to them."""
+        size = prod(self.model.function.cluster or (0,))
+        ranks = {cta % size for cta in self._stop(waiter).ctas} if size else set[int]()
+        copies = [operation.site for operation in waiter.operations if operation.deed == "copy"]
+        sent = [self.waits.sites.multicast(site) for site in copies]
+        reached = [None if each is None or each.ctas is None else set(each.ctas) for each in sent]
+        known = [ranks_ for ranks_ in reached if ranks_ is not None]
+        if copies and len(known) == len(copies) and (missing := sorted(ranks.difference(*known))):
+            words = ", ".join(map(str, missing))
+            what = f"no copy to {waiter.object.name} reaches CTA {words} of the cluster"
+            yield Cause("bytes", what, (waiter.object.name,), (self._site(waiter), *copies))
+
+    def _barrier(self, waiter: Waiter) -> Iterator[Cause]:
+        """The operations on a CTA barrier count different threads, or more than execute them."""
+        object_, size = waiter.object, self.model.function.threads
+        sites = tuple(operation.site for operation in waiter.operations)
+        counted = {site: self._counted(site, size) for site in sites}
+        counts = sorted({count for count in counted.values() if count is not None})
+        if len(counts) > 1:
+            words = " and ".join(map(str, counts))
+            yield Cause(
+                "count", f"the operations on {object_.name} count {words} threads", (object_.name,), sites
+            )
+        threads = 0
+        for share in waiter.shares:
+            threads |= share.threads
+        if counts and counts[-1] > threads.bit_count() and None not in counted.values():
+            what = f"{object_.name} counts {counts[-1]} threads, and {threads.bit_count()} threads use it"
+            yield Cause("count", what, (object_.name,), sites)
+
+    def _counted(self, site: int, size: int | None) -> int | None:
+        """The threads that a CTA barrier counts; None if unknown."""
+        return (
+            size
+            if self.model.instruction(site).role("count") is None
+            else self.model.constant_of(site, "count")
+        )
+
+    def _skipped(self, waiter: Waiter) -> Iterator[Cause]:
+        """Threads may wait for the cluster barrier without having arrived."""
+        wait = self._site(waiter)
+        sites = [operation.site for operation in waiter.operations]
+        if sites and not any(self.waits.arrived(site, wait) for site in sites):
+            what = f"threads may reach this wait for {waiter.object.name} without having arrived"
+            yield Cause("skipped", what, (waiter.object.name,), (*sites, wait))
+
+    def _short_in_replay(self) -> Iterator[Cause]:
+        """A phase that all its threads have arrived at, in the replay, and that still needs arrivals."""
+        for waiter, state in zip(self._members, self._states, strict=True):
+            blocked = any(share.status is Status.BLOCKED for share in waiter.shares)
+            if blocked or not isinstance(state, Mbarrier) or not 0 < state.pending < state.count:
+                continue
+            what = (
+                f"phase {state.phase} of {waiter.object.name} needs {times(state.count)} and receives"
+                f" {state.count - state.pending}: all threads that arrive wait for it"
+            )
+            sites = (state.site, *(operation.site for operation in waiter.operations))
+            yield Cause("count", what, (waiter.object.name,), sites)
+
+    def _gone(self, waiter: Waiter) -> Iterator[Cause]:
+        """Threads that would complete the wait do not execute the operation any more."""
+        object_, threads = waiter.object, gone(waiter, self.waits.stops)
+        blocked = any(share.status is Status.BLOCKED for share in waiter.shares)
+        if not threads or (blocked and object_.kind == "mbarrier" and not self._needs_all(object_)):
+            return
+        sites, past = list[int](), list[int]()
+        for operation in waiter.operations:
+            late = [s for s in operation.shares if s.status in (Status.PASSED, Status.ABSENT)]
+            sites += [operation.site] if late else []
+            past += [self.waits.stops[s.at].site for s in late if s.at >= 0]
+        verbs = ("gives up", "give up") if object_.kind == "registers" else ("arrives at", "arrive at")
+        who = agreeing(self.model.describe_threads(threads), *(f"no longer {verb}" for verb in verbs))
+        absent = any(share.status is Status.ABSENT and share.threads & threads for share in waiter.shares)
+        what = f"{who} {object_.name}{': exited, or not listed' if absent else ''}"
+        decide = self._deciding(sites)
+        yield Cause("gone", what, (object_.name,), tuple(dict.fromkeys((*sites, *past, *decide))))
+
+    def _needs_all(self, object_: Object) -> bool:
+        """Whether each arrival that a phase of an mbarrier may receive is needed."""
+        ring = object_.ring
+        if ring is None:
+            return False
+        found = [(stage.count, self._mbarriers.arrivals(stage)) for stage in ring.stages]
+        return all(
+            count is not None
+            and arrivals is not None
+            and arrivals.most is not None
+            and count >= arrivals.most
+            for count, arrivals in found
+        )
+
+    def _deciding(self, sites: Sequence[int]) -> Iterator[int]:
+        """The branches that decide whether a thread reaches one of *sites*."""
+        cfg = self.model.cfg
+        for site in sites:
+            for edge in cfg.control_dependences(cfg.block_of[site]):
+                yield cfg.blocks[edge.source].end - 1
+
+    def _first_phases(self) -> Iterator[Cause]:
+        """How many waits of a cycle are passed at first: exactly one of two keeps the threads in step.
+
+        A wait for parity 1 is passed before any phase completes, and so is one whose operations precede the wait that
+        they follow in later iterations.
+        """
+        if self._chain.end is not End.CYCLE or any(w.object.ring is None for w in self._members):
+            return
+        sites = [self._site(waiter) for waiter in self._members]
+        firsts = [self._firsts.get(site) for site in sites]
+        if None in firsts:
+            return
+        names = tuple(dict.fromkeys(waiter.object.name for waiter in self._members))
+        if not any(firsts) and not any(self._early(waiter, sites) for waiter in self._members):
+            what = (
+                "each wait of the cycle is for phase 0 at first, and each arrival follows one of them:"
+                " one wait must begin with parity 1, or one arrival must precede the waits"
+            )
+            operations = [operation.site for waiter in self._members for operation in waiter.operations]
+            yield Cause("first-phase", what, names, tuple(dict.fromkeys((*sites, *operations))))
+            return
+        before = [self._leading(w, s) for w, s in zip(self._members, (*sites[1:], sites[0]), strict=True)]
+        if len(sites) == 2 and sum(map(bool, firsts)) + sum(map(bool, before)) > 1:
+            what = (
+                "both waits of the cycle are passed at first, so threads may be two phases apart and miss one"
+            )
+            passed = [site for site, first in zip(sites, firsts, strict=True) if first]
+            operations = [site for found in before for site in found]
+            yield Cause("first-phase", what, names, tuple(dict.fromkeys((*passed, *operations))))
+
+    def _early(self, waiter: Waiter, waits: Sequence[int]) -> list[int]:
+        """The operations that complete the first phase before any of *waits* is passed; empty if some follow these."""
+        copies = [op.site for op in waiter.operations if op.deed == "copy"]
+        arrivals = [op.site for op in waiter.operations if op.deed != "copy"]
+        found: list[int] = []
+        for group in filter(None, (copies, arrivals)):
+            reached = [site for site in group if self.model.reaches(-1, site, waits)]
+            if not reached:
+                return []
+            found += reached
+        return found
+
+    def _leading(self, waiter: Waiter, wait: int) -> list[int]:
+        """The operations of *waiter* if they precede *wait*, that of the threads that execute them, on every path."""
+        cfg, found = self.model.cfg, list[int]()
+        for copies in (True, False):
+            group = [op.site for op in waiter.operations if (op.deed == "copy") is copies]
+            before = [
+                site
+                for site in group
+                if self.model.instruction(site).guard < 0
+                and cfg.dominates(cfg.block_of[site], cfg.block_of[wait])
+                and (cfg.block_of[site] != cfg.block_of[wait] or site < wait)
+            ]
+            if group and not before:
+                return []
+            found += before
+        return found

@@ -1,0 +1,196 @@
+"""The explanation of a hang in one kernel, with what a replay and the checks know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tclint._dataclass import dataclass
+from tclint.analyses.model import KernelModel
+from tclint.dataflow import GaveUp
+from tclint.findings.finding import Finding
+from tclint.findings.scales import Severity
+from tclint.findings.selection import Selected
+from tclint.inspect.hang.causes import Cause, causes
+from tclint.inspect.hang.cycle import Chain, End, chain
+from tclint.inspect.hang.machine_code import LineTable
+from tclint.inspect.hang.positions import Position, PositionError
+from tclint.inspect.hang.stops import RUNNING, Stop, Stops, kind_of
+from tclint.inspect.hang.waits import Waiter, Waits
+from tclint.inspect.locations import Locations
+from tclint.inspect.protocol import changing
+from tclint.inspect.protocol.parts import Changing, MbarrierRing, Wait
+from tclint.inspect.protocol.rings import Rings
+from tclint.inspect.protocol.sites import Sites
+from tclint.ir.inline import inlinable, inline
+from tclint.ir.nodes import Function, Module
+from tclint.linting.check import check_source
+from tclint.replay.launches import ReplayRun
+from tclint.replay.thread_groups import Stuck
+from tclint.replay.verdict import Replay
+from tclint.syntax.source import Source
+
+__all__ = ["Explanation", "chosen", "explain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What is known of a hang."""
+
+    source: Source
+    module: Module
+    function: Function
+    """The kernel, with callees inlined."""
+    locations: Locations
+    model: KernelModel
+    rings: tuple[MbarrierRing, ...]
+    """The mbarriers, in the order of :attr:`Mbarriers.rings_by_init`."""
+    names: tuple[Changing, ...]
+    """What the names in the parities stand for."""
+    stops: tuple[Stop, ...]
+    waiters: tuple[Waiter, ...]
+    chain: Chain | None
+    causes: tuple[Cause, ...]
+    states: dict[int, Stuck]
+    """Index of a waiter -> its state in the replay that ends with threads at the same waits; empty if none does."""
+    not_replayed: str
+    """Why the synchronisation was not replayed; empty if it was."""
+    findings: tuple[Finding, ...]
+    """The errors and warnings of ``tclint check`` in this kernel, those about an instruction of the hang first."""
+    about: int
+    """How many of them are about such an instruction."""
+
+    @property
+    def decided(self) -> bool:
+        return self.chain is not None and self.chain.end is not End.UNDECIDED
+
+    def wait(self, site: int) -> tuple[MbarrierRing, Wait] | None:
+        """The ring and the wait at *site*; None if there is not exactly one."""
+        found = [(ring, wait) for ring in self.rings for wait in ring.waits if site in wait.sites]
+        return found[0] if len(found) == 1 else None
+
+
+def chosen(source: Source, module: Module, entry: str | None, positions: Iterable[Position]) -> Function:
+    """The function called *entry*; without it, the one that the positions name, or that contains their lines.
+
+    Raises PositionError.
+    """
+    bodies = module.bodies
+    if not bodies:
+        raise PositionError("the input has no function with a body")
+    named = list(dict.fromkeys(p.kernel for p in positions if p.kernel))
+    if entry is None and len(named) > 1:
+        raise PositionError(
+            f"the positions are in several kernels, {named[0]} and {named[1]}: choose with --entry"
+        )
+    wanted = entry or next(iter(named), None)
+    if wanted is not None:
+        found = next((f for f in bodies if f.name == wanted), None)
+        if found is None:
+            raise PositionError(
+                f"there is no kernel {wanted}; there is {', '.join(f.name for f in bodies[:5])}"
+            )
+        return found
+    kernels = [f for f in bodies if f.entry] or bodies
+    lines = [p.line for p in positions if p.line and not p.file]
+    if lines:
+        inside = [f for f in bodies if any(_first(source, f) <= n <= _last(source, f) for n in lines)]
+        entries = [f for f in inside if f.entry]
+        if len(entries or inside) == 1:
+            return (entries or inside)[0]
+        if entries:
+            raise PositionError(
+                f"the positions are in several kernels, {entries[0].name} and {entries[1].name}: choose with --entry"
+            )
+    if len(kernels) == 1:
+        return kernels[0]
+    raise PositionError(
+        f"choose one of the {len(kernels)} kernels with --entry: {', '.join(f.name for f in kernels[:5])}"
+    )
+
+
+def _first(source: Source, function: Function) -> int:
+    return source.position(function.start).line
+
+
+def _last(source: Source, function: Function) -> int:
+    return source.position(function.end).line
+
+
+def explain(
+    source: Source,
+    module: Module,
+    function: Function,
+    positions: Sequence[Position],
+    table: LineTable | None = None,
+    shape: tuple[int, ...] | None = None,
+) -> Explanation:
+    """Explains a hang of *function* whose threads are at *positions*, in CTAs of *shape* if that is known.
+
+    *table* has the lines of offsets. Raises PositionError, also if the kernel has no wait, and LimitExceeded.
+    """
+    body = inline(function, inlinable(module))
+    model = KernelModel(body, module)
+    if shape is not None and body.threads is None:
+        model = model.shaped(shape)
+    if all(kind_of(model, site) == RUNNING for site in range(len(body.instructions))):
+        raise PositionError(f"{function.name} has no instruction that waits")
+    locations, sites = Locations(source, module, body), Sites(model)
+    resolver = Stops(sites, locations, _first(source, function), _last(source, function), function.name)
+    stops = tuple(resolver.all(positions, table))
+    described = Rings(sites)
+    rings = tuple(map(described.described, described.found))
+    waits = Waits(sites, stops)
+    waiters = tuple(waits.waiters)
+    hang = chain(waiters, stops)
+    states, not_replayed = _states(model, stops, waiters)
+    shown = causes(waits, rings, waiters, hang, states) if hang is not None else []
+    findings, about = _findings(source, function, locations, waiters, stops, shown)
+    return Explanation(
+        source, module, body, locations, model, rings, tuple(changing(sites)), stops, waiters, hang, tuple(shown), states, not_replayed,
+        tuple(findings), about,
+    )  # fmt: skip
+
+
+def _states(
+    model: KernelModel, stops: Sequence[Stop], waiters: Sequence[Waiter]
+) -> tuple[dict[int, Stuck], str]:
+    """The state of each waiter in a replay whose threads are blocked at exactly the same instructions."""
+    replay = model.fact(Replay)
+    wanted = {stops[waiter.stop].site for waiter in waiters}
+    runs: list[ReplayRun] = [run for run in (replay.run, *replay.runs) if run is not None]
+    for run in runs:
+        if {stuck.site for stuck in run.deadlocks} != wanted:
+            continue
+        by_site = {stuck.site: stuck for stuck in run.deadlocks}
+        return {n: by_site[stops[w.stop].site] for n, w in enumerate(waiters)}, ""
+    verdict = replay.verdict
+    return {}, str(verdict.why) if isinstance(verdict, GaveUp) else ""
+
+
+def _findings(
+    source: Source,
+    function: Function,
+    locations: Locations,
+    waiters: Sequence[Waiter],
+    stops: Sequence[Stop],
+    shown: Sequence[Cause],
+) -> tuple[list[Finding], int]:
+    """The errors and warnings of the kernel, and how many of them, which come first, are about the hang."""
+    report = check_source(source, Selected(entry=(function.name,)))
+    found = [f for f in report.findings if f.severity is not Severity.INFO and f.suppressed is None]
+    lines = {locations.line(stop.site) for stop in stops}
+    for waiter in waiters:
+        lines.update(locations.line(operation.site) for operation in waiter.operations)
+        if waiter.object.ring is not None:
+            lines.update(map(locations.line, waiter.object.ring.inits))
+    for cause in shown:
+        lines.update(map(locations.line, cause.sites))
+    about = [f for f in found if not lines.isdisjoint(_lines(source, f))]
+    return [*about, *(f for f in found if f not in about)], len(about)
+
+
+def _lines(source: Source, finding: Finding) -> set[int]:
+    """The lines of a finding and of the steps of its path."""
+    waits = [step for party in finding.deadlock for step in (party.wait, *party.arrivals)]
+    spans = [finding.span, *(step.span for step in (*finding.steps, *waits))]
+    return {source.position(span.start).line for span in spans}

@@ -1,0 +1,297 @@
+"""The explanation of a hang as text for people and as JSON for programs.
+
+docs/hang.md shows the text; docs/hang.schema.json is the schema of the JSON. ``schema`` is incremented when a key is
+removed or changes its meaning, not when one is added.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tclint.findings.finding import Finding
+from tclint.inspect.hang.cycle import End
+from tclint.inspect.hang.explain import Explanation
+from tclint.inspect.hang.stops import RUNNING, Stop
+from tclint.inspect.hang.waits import Share, Status, Waiter
+from tclint.inspect.tables import Cells, columns, few, printable_line, short_name
+from tclint.replay.sync import Barrier, Mbarrier
+from tclint.report.formats._style import BOLD, CYAN, RED, YELLOW, Style
+
+__all__ = ["SCHEMA", "render_json", "render_text"]
+
+SCHEMA = 1
+
+
+# ---------------------------------------------------------------- text
+
+
+def render_text(found: Explanation, color: bool = False) -> str:
+    """The positions, the waits, the cycle and its causes."""
+    lines = _Text(found, Style(color)).lines()
+    return "".join(f"{printable_line(line, color)}\n" for line in lines)
+
+
+class _Text:
+    def __init__(self, found: Explanation, style: Style) -> None:
+        self._found, self._style = found, style
+        self._model, self._locations = found.model, found.locations
+
+    def lines(self) -> Iterator[str]:
+        found, source = self._found, self._found.source
+        line = source.position(found.function.start).line
+        where = source.path if source.member is None else f"{source.path}({source.member})"
+        yield self._style(BOLD, f"kernel {short_name(found.function.name)}") + f"  {where}:{line}"
+        yield ""
+        yield from self._table("positions", map(self._position, found.stops))
+        for waiter in found.waiters:
+            yield ""
+            yield from self._waiter(waiter)
+        if names := list(self._names()):
+            yield ""
+            yield from self._table("where", names)
+        yield ""
+        yield from self._chain()
+        if found.causes:
+            yield ""
+            causes = [(cause.what, self._locations.words(cause.sites)) for cause in found.causes]
+            yield from self._table("causes", causes)
+        if found.findings:
+            yield ""
+            yield from self._table("tclint check", map(self._finding, found.findings))
+
+    def _table(self, title: str, rows: Iterable[Cells]) -> Iterator[str]:
+        yield self._style(CYAN, title)
+        yield from (f"  {line}" for line in columns(rows))
+
+    def _position(self, stop: Stop) -> Cells:
+        what = self._model.name(stop.site)
+        if stop.kind == RUNNING:
+            what += ", not a wait"
+        if stop.surprising:
+            what += ", where these threads were not expected"
+        return self._who(stop), what, self._locations.words((stop.site,))
+
+    def _who(self, stop: Stop) -> str:
+        who = self._model.describe_threads(stop.threads) + self._of(stop)
+        if stop.warps and not stop.ctas:
+            who += f" ({stop.warps} warp{'s' if stop.warps > 1 else ''})"
+        return who
+
+    def _those(self, share: Share) -> str:
+        """The threads of a share, in words."""
+        where = self._of(self._found.stops[share.at]) if share.at >= 0 else ""
+        return self._model.describe_threads(share.threads) + where
+
+    def _of(self, stop: Stop) -> str:
+        """The CTAs of a stop, if the positions name more than one."""
+        if len({cta for each in self._found.stops for cta in each.ctas}) < 2:
+            return ""
+        numbers = [str(cta) for cta in sorted(stop.ctas)]
+        return f" of CTA{'s' if len(numbers) > 1 else ''} {few(numbers)}" if numbers else ""
+
+    def _at(self, stop: Stop) -> str:
+        return self._locations.words((stop.site,))
+
+    def _waiter(self, waiter: Waiter) -> Iterator[str]:
+        stop = self._found.stops[waiter.stop]
+        what = ", ".join((waiter.object.name, *self._phase(waiter)))
+        yield self._style(BOLD, f"wait of {self._who(stop)} at {self._at(stop)}") + f" for {what}"
+        rows = [
+            (
+                operation.deed,
+                self._those(share),
+                self._locations.words((operation.site,)),
+                self._share(share) if operation.certain else "may be on this object",
+            )
+            for operation in waiter.operations
+            for share in operation.shares
+        ]
+        if not rows:
+            yield "  no instruction would complete it"
+        yield from (f"  {line}" for line in columns(rows))
+
+    def _phase(self, waiter: Waiter) -> Iterator[str]:
+        """The parity that the threads wait for, and the phase if a replay knows it."""
+        index = self._found.waiters.index(waiter)
+        wait = self._found.wait(self._found.stops[waiter.stop].site)
+        if wait is not None and not wait[1].token:
+            yield f"parity {wait[1].parity or 'unknown'}"
+        state = self._found.states.get(index)
+        what = None if state is None else state.what
+        if isinstance(what, Mbarrier):
+            yield f"in a replay phase {what.phase}: {_needs(what)}"
+        elif what is not None and what.wanted:
+            yield f"in a replay {what.arrived} of {what.wanted} threads have arrived"
+
+    def _names(self) -> Iterator[Cells]:
+        """What the names in the parities of the waits are for."""
+        waits = [self._found.wait(stop.site) for stop in self._found.stops]
+        words = {
+            word for wait in waits if wait is not None for word in re.findall(r"\w+", wait[1].parity or "")
+        }
+        for name in self._found.names:
+            if name.name in words:
+                yield name.name, name.meaning, f"loop from line {self._locations.line(name.site)}"
+
+    def _share(self, share: Share) -> str:
+        """Where some threads of an operation are, in words."""
+        line = self._locations.line(self._found.stops[share.at].site) if share.at >= 0 else 0
+        return {
+            Status.ARRIVED: "arrived",
+            Status.BLOCKED: f"only after the wait at line {line}",
+            Status.OWN: "only after this wait",
+            Status.RUNNING: f"not yet, at line {line}",
+            Status.PASSED: f"past it, at line {line}",
+            Status.ABSENT: "exited, or not listed",
+        }[share.status]
+
+    def _chain(self) -> Iterator[str]:
+        found = self._found
+        chain = found.chain
+        if chain is None:
+            yield self._style(YELLOW, "undecided") + ": no thread of these positions waits"
+            return
+        cycle = chain.end is End.CYCLE
+        title = {End.CYCLE: "cycle of waits", End.UNDECIDED: "undecided"}.get(chain.end, "chain of waits")
+        yield self._style(YELLOW if chain.end is End.UNDECIDED else RED, title)
+        rows: list[Cells] = []
+        for n in chain.waiters:
+            stop = found.stops[found.waiters[n].stop]
+            rows.append((f"{self._who(stop)} at {self._at(stop)}", f"for {found.waiters[n].object.name}"))
+        yield from (f"  {line}" for line in columns(rows))
+        last = found.waiters[chain.waiters[-1]]
+        yield f"  {_end(chain.end, last, again=cycle and len(chain.waiters) > 1)}"
+        if chain.end is End.UNDECIDED:
+            rest = [n for n in chain.waiters if found.waiters[n].open]
+            candidates = [op.site for n in rest for op in found.waiters[n].operations]
+            if candidates:
+                yield f"  candidates: {self._locations.words(candidates)}"
+        if not found.states and found.not_replayed:
+            yield f"  the phases are unknown, since the kernel was not replayed: {found.not_replayed}"
+
+    def _finding(self, finding: Finding) -> Cells:
+        line = self._found.source.position(finding.span.start).line
+        return finding.rule.id, finding.message, f"line {line}"
+
+
+def _needs(what: Mbarrier) -> str:
+    """What the current phase of an mbarrier has received."""
+    if what.pending:
+        return f"{what.count - what.pending} of {what.count} arrivals"
+    return f"all arrivals, and {what.bytes} bytes are pending"
+
+
+def _end(end: End, last: Waiter, again: bool) -> str:
+    """How a chain ends, in words."""
+    registers = last.object.kind == "registers"
+    absent = any(share.status is Status.ABSENT for share in last.shares)
+    exited = "have exited, or are not listed" if absent else "or have exited"
+    verb, past = ("gives up", "given up") if registers else ("arrives at", "arrived at")
+    return {
+        End.CYCLE: f"what {verb} {last.object.name} follows {'the first of these waits' if again else 'this wait'}",
+        End.NOTHING: f"no instruction {verb} {last.object.name}",
+        End.GONE: f"all threads that would have {past} {last.object.name} did, are past it, {exited}",
+        End.UNDECIDED: f"it is unknown whether an operation on {last.object.name} still follows",
+    }[end]
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def render_json(found: Explanation) -> str:
+    """The explanation as one object."""
+    return json.dumps(_Json(found).document(), indent=2) + "\n"
+
+
+class _Json:
+    def __init__(self, found: Explanation) -> None:
+        self._found, self._model, self._locations = found, found.model, found.locations
+
+    def document(self) -> dict[str, Any]:
+        found, source = self._found, self._found.source
+        chain = found.chain
+        return {
+            "schema": SCHEMA,
+            "path": source.path,
+            "member": source.member,
+            "kernel": found.function.name,
+            "line": source.position(found.function.start).line,
+            "decided": found.decided,
+            "positions": [self._stop(stop) for stop in found.stops],
+            "waits": [self._waiter(n, waiter) for n, waiter in enumerate(found.waiters)],
+            "chain": None if chain is None else {"end": chain.end.value, "waits": list(chain.waiters)},
+            "causes": [
+                {
+                    "kind": cause.kind,
+                    "message": cause.what,
+                    "objects": list(cause.objects),
+                    "places": self._locations.json(cause.sites),
+                }
+                for cause in found.causes
+            ],
+            "findings": [self._finding(n, finding) for n, finding in enumerate(found.findings)],
+            "not_replayed": found.not_replayed or None,
+        }
+
+    def _stop(self, stop: Stop) -> dict[str, Any]:
+        return {
+            "given": list(stop.given),
+            "kind": stop.kind,
+            "instruction": self._model.name(stop.site),
+            "threads": self._model.describe_threads(stop.threads),
+            "expected": not stop.surprising,
+            "ctas": sorted(stop.ctas),
+            "place": self._locations.json((stop.site,))[0],
+        }
+
+    def _waiter(self, number: int, waiter: Waiter) -> dict[str, Any]:
+        wait = self._found.wait(self._found.stops[waiter.stop].site)
+        state = self._found.states.get(number)
+        return {
+            "position": waiter.stop,
+            "threads": self._model.describe_threads(waiter.threads),
+            "kind": waiter.object.kind,
+            "object": waiter.object.name if waiter.object.known else None,
+            "parity": None if wait is None else wait[1].parity,
+            "replayed": None if state is None else _state(state.what),
+            "operations": [
+                {
+                    "deed": operation.deed,
+                    "certain": operation.certain,
+                    "place": self._locations.json((operation.site,))[0],
+                    "threads": [
+                        {
+                            "threads": self._model.describe_threads(share.threads),
+                            "status": share.status.value,
+                            "position": share.at if share.at >= 0 else None,
+                        }
+                        for share in operation.shares
+                    ],
+                }
+                for operation in waiter.operations
+            ],
+            "next": list(waiter.next),
+        }
+
+    def _finding(self, number: int, finding: Finding) -> dict[str, Any]:
+        return {
+            "rule": finding.rule.id,
+            "message": finding.message,
+            "line": self._found.source.position(finding.span.start).line,
+            "about": number < self._found.about,
+        }
+
+
+def _state(what: Mbarrier | Barrier) -> dict[str, Any]:
+    """The state of an object at the end of a replay."""
+    if isinstance(what, Mbarrier):
+        return {
+            "phase": what.phase,
+            "arrived": what.count - what.pending,
+            "count": what.count,
+            "bytes": what.bytes,
+        }
+    return {"phase": None, "arrived": what.arrived, "count": what.wanted, "bytes": 0}

@@ -1,0 +1,167 @@
+"""From positions to instructions: which threads are at which wait, or at an instruction that is not a wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+
+from tclint._dataclass import dataclass
+from tclint.analyses.model import KernelModel
+from tclint.analyses.setmaxnreg import raises
+from tclint.findings.places import source_location
+from tclint.inspect.hang.machine_code import LineTable
+from tclint.inspect.hang.positions import Position, PositionError
+from tclint.inspect.locations import Locations
+from tclint.inspect.protocol.sites import Sites
+from tclint.values import thread_masks as T
+
+__all__ = ["RUNNING", "Stop", "Stops", "kind_of"]
+
+RUNNING = "running"
+"""The kind of an instruction that waits for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Threads that are at one instruction."""
+
+    site: int
+    kind: str
+    """What the instruction waits for: ``mbarrier``, ``barrier``, ``cluster``, ``lanes``, ``registers``, ``grid``, or
+    :data:`RUNNING`."""
+    threads: int
+    """The threads of a CTA that are here, or may if the positions do not name warps."""
+    ctas: frozenset[int]
+    """The CTAs whose threads are here; empty: not given."""
+    warps: int
+    """How many warps were counted here; 0: not given."""
+    given: tuple[str, ...]
+    """The positions as they were given."""
+    surprising: int = 0
+    """Those of *threads* that do not reach this instruction, as far as is known of the kernel."""
+
+
+def kind_of(model: KernelModel, site: int) -> str:
+    """What an instruction waits for, as in :attr:`Stop.kind`."""
+    instruction = model.instruction(site)
+    match = instruction.match
+    if match is None or match.problem:
+        return RUNNING
+    if instruction.event == "setmaxnreg":
+        return "registers" if raises(instruction) else RUNNING
+    if instruction.event == "barrier-sync":
+        return "lanes" if match.form.scope == "lanes" else "barrier"
+    return {"mbarrier-wait": "mbarrier", "barrier-wait": "cluster", "pdl-wait": "grid"}.get(
+        instruction.event, RUNNING
+    )
+
+
+class Stops:
+    """Resolves positions in one kernel."""
+
+    def __init__(self, sites: Sites, locations: Locations, first: int, last: int, name: str) -> None:
+        self.sites, self.model = sites, sites.model
+        self.locations = locations
+        self._lines = first, last
+        self._name = name
+
+    def all(self, positions: Iterable[Position], table: LineTable | None) -> list[Stop]:
+        """The threads that are at each instruction, in program order. Raises PositionError."""
+        found: dict[int, list[Position]] = {}
+        for position in positions:
+            for site in self._sites_of(position, table):
+                found.setdefault(site, []).append(position)
+        return [self._stop(site, at) for site, at in sorted(found.items())]
+
+    def _sites_of(self, position: Position, table: LineTable | None) -> list[int]:
+        """The instruction of a position, or the copies of it that were inlined."""
+        if position.offset >= 0:
+            if table is None:
+                raise PositionError(f"{position} is an offset, which needs the machine code")
+            line, file = table.at(position.offset, position.kernel or self._name)
+        else:
+            line, file = position.line, position.file
+        here = self._of_source(file, line) if file else self._by_line.get(line, [])
+        if not here and file:
+            raise PositionError(f"no instruction of {self._name} is from {file}:{line}")
+        if not here:
+            first, last = self._lines
+            lines = (
+                "has no instruction" if first <= line <= last else f"is outside of lines {first} to {last}"
+            )
+            raise PositionError(f"line {line} {lines} of {self._name}")
+        waits = list(dict.fromkeys(wait for site in here for wait in self._waits(site)))
+        return waits or [here[0]]
+
+    @cached_property
+    def _by_line(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for site in range(len(self.model.function.instructions)):
+            found.setdefault(self.locations.line(site), []).append(site)
+        return found
+
+    def _of_source(self, file: str, line: int) -> list[int]:
+        """The instructions of a line of the source; without one, those that were inlined from calls in it."""
+        function, module = self.model.function, self.model.module
+        own: list[int] = []
+        called: list[int] = []
+        for site in range(len(function.instructions)):
+            found = source_location(module, function.location(site))
+            for depth, place in enumerate((found, *found.inlined_at) if found is not None else ()):
+                if place.line == line and (place.file == file or place.file.endswith(f"/{file}")):
+                    (called if depth else own).append(site)
+        return own or called
+
+    def _waits(self, site: int) -> Iterator[int]:
+        """The instruction if it waits; an instruction of a loop that only polls stands for the wait of the loop.
+
+        The instruction after a barrier stands for the barrier: there is the program counter of a warp that waits.
+        """
+        if kind_of(self.model, site) != RUNNING:
+            yield site
+            return
+        cfg = self.model.cfg
+        block = cfg.block_of[site]
+        if site > cfg.blocks[block].start and kind_of(self.model, site - 1) in ("barrier", "cluster"):
+            yield site - 1
+            return
+        for head in cfg.enclosing_loops(block):
+            body = cfg.loops[head]
+            if head in self.sites.loops:
+                continue
+            waits = [i for i in self.model.sites("mbarrier-wait") if cfg.block_of[i] in body]
+            yield from waits if len(waits) == 1 else ()
+
+    def _stop(self, site: int, positions: Sequence[Position]) -> Stop:
+        """The threads at an instruction, by its *positions*. Raises PositionError if a CTA does not have such a warp."""
+        may = self.sites.threads(site)
+        named = 0
+        for position in positions:
+            if position.warp is not None:
+                here = position.lanes << 32 * position.warp & self.model.cta
+                if not here:
+                    warps = warps_of(self.model.cta)
+                    raise PositionError(f"{position}: a CTA of {self._name} has {warps} warps")
+                named |= here
+        every = all(position.warp is not None for position in positions)
+        threads = named & may or named if every else may
+        ctas = frozenset(p.cta for p in positions if p.cta is not None) if every else frozenset()
+        return Stop(
+            site=site,
+            kind=kind_of(self.model, site),
+            threads=threads,
+            ctas=ctas,
+            warps=self._counted(positions),
+            given=tuple(dict.fromkeys(map(str, positions))),
+            surprising=threads & ~may if threads & may == 0 else 0,
+        )
+
+    @staticmethod
+    def _counted(positions: Sequence[Position]) -> int:
+        named = len({(p.cta, p.warp) for p in positions if p.warp is not None})
+        return named + sum(p.warps for p in positions)
+
+
+def warps_of(threads: int) -> int:
+    """How many warps *threads* are in."""
+    return sum(1 for _ in T.by_warp(threads))

@@ -1,0 +1,266 @@
+"""Which threads wait for what, which operations would complete it, and where the threads of these are.
+
+The only premise is that the kernel hangs: the threads stay where they are. Then an operation that its threads reach
+only after a wait is not executed before that wait completes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from functools import cached_property
+
+from tclint._dataclass import dataclass
+from tclint.analyses.mbarriers import Mbarriers, Ring
+from tclint.analyses.setmaxnreg import raises
+from tclint.inspect.hang.stops import RUNNING, Stop
+from tclint.inspect.protocol.sites import Sites
+from tclint.values import thread_masks as T
+
+__all__ = ["Object", "Operation", "Share", "Status", "Waiter", "Waits"]
+
+
+class Status(Enum):
+    """Whether threads can still execute an operation that would complete a wait."""
+
+    ARRIVED = "arrived"
+    """They have executed it: they are at the barrier, or at the wait that follows it on every path."""
+    BLOCKED = "blocked"
+    """Only after another wait, at which they are."""
+    OWN = "own"
+    """Only after the wait that it would complete."""
+    RUNNING = "running"
+    """They are before it at an instruction that is not a wait: they may still execute it."""
+    PASSED = "passed"
+    """They are at an instruction from which no path leads to it."""
+    ABSENT = "absent"
+    """They are at none of the positions: they have exited, or the list is incomplete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """What threads wait for."""
+
+    kind: str
+    """As :attr:`Stop.kind`."""
+    name: str
+    ring: Ring | None = None
+    """The mbarrier, or the ring of which it is a stage; None if it is unresolved or something else."""
+    number: int | None = None
+    """The number of a CTA barrier; None if it is unknown or something else."""
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known which object it is."""
+        return {"mbarrier": self.ring is not None, "barrier": self.number is not None}.get(
+            self.kind, self.kind != "grid"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Some of the threads that may execute an operation, and where they are."""
+
+    status: Status
+    threads: int
+    at: int = -1
+    """The index of their :class:`Stop`; -1: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An instruction that would complete a wait, or help to."""
+
+    site: int
+    deed: str
+    """``arrive``, ``commit``, ``copy``, ``complete``, ``sync`` or ``release``."""
+    certain: bool
+    """Whether it is known to be on the object."""
+    shares: tuple[Share, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """Threads at a wait, with one object that they wait for."""
+
+    stop: int
+    object: Object
+    threads: int
+    operations: tuple[Operation, ...]
+    next: tuple[int, ...] = ()
+    """The indices of the waiters after whose waits an operation would follow."""
+
+    @property
+    def shares(self) -> Iterator[Share]:
+        for operation in self.operations:
+            yield from operation.shares
+
+    @property
+    def open(self) -> bool:
+        """Whether an operation may still be executed, or it is unknown which operations there are."""
+        return (
+            not self.object.known
+            or any(not operation.certain for operation in self.operations)
+            or any(share.status is Status.RUNNING for share in self.shares)
+        )
+
+
+class Waits:
+    """The waits at which the threads of one kernel are."""
+
+    def __init__(self, sites: Sites, stops: Sequence[Stop]) -> None:
+        self.sites, self.model = sites, sites.model
+        self.stops = stops
+        self._mbarriers = sites.model.fact(Mbarriers)
+
+    @cached_property
+    def waiters(self) -> list[Waiter]:
+        """The waiters, each with the operations that would complete its wait."""
+        found = [
+            Waiter(index, object_, threads, tuple(self._operations(index, object_, threads)))
+            for index, stop in enumerate(self.stops)
+            for object_, threads in self._objects(stop)
+        ]
+        return [self._linked(waiter, found) for waiter in found]
+
+    def _linked(self, waiter: Waiter, every: Sequence[Waiter]) -> Waiter:
+        """*waiter* with those that follow it; itself only if no other one does."""
+        blocking = {share.at for share in waiter.shares if share.status is Status.BLOCKED}
+        own = any(share.status is Status.OWN for share in waiter.shares)
+        after = [n for n, other in enumerate(every) if other.stop in blocking]
+        if not after and own:
+            after = [every.index(waiter)]
+        return Waiter(waiter.stop, waiter.object, waiter.threads, waiter.operations, tuple(after))
+
+    # ------------------------------------------------------------ objects
+
+    def _objects(self, stop: Stop) -> Iterator[tuple[Object, int]]:
+        """What the threads of a stop wait for, each with those of them that do."""
+        if stop.kind == RUNNING:
+            return
+        if stop.kind == "barrier":
+            for number, threads in self._numbers(stop.site):
+                if here := threads & stop.threads:
+                    yield self._barrier(number), here
+            return
+        if stop.kind == "mbarrier":
+            rings = sorted(self._mbarriers.rings_at(stop.site), key=lambda ring: min(ring.inits))
+            for ring in rings:
+                yield Object("mbarrier", f"mbarrier {self.sites.objects.ring(ring)}", ring), stop.threads
+            if not rings:
+                yield Object("mbarrier", "an mbarrier whose address is unresolved"), stop.threads
+            return
+        names = {
+            "cluster": "the cluster barrier",
+            "lanes": "the other lanes of the warp",
+            "registers": "registers of the CTA",
+            "grid": "the grids before this one",
+        }
+        yield Object(stop.kind, names[stop.kind]), stop.threads
+
+    @staticmethod
+    def _barrier(number: int | None) -> Object:
+        name = "a barrier of unknown number" if number is None else f"barrier {number}"
+        return Object("barrier", name, number=number)
+
+    def _numbers(self, site: int) -> list[tuple[int | None, int]]:
+        """The numbers of the CTA barrier at *site*, each with the threads that use it."""
+        threads, number = self.sites.threads(site), self.model.constant_of(site, "id")
+        if number is not None:
+            return [(number, threads)]
+        value = self.model.value(site, "id")
+        planes = None if value is None else self.model.values.bit_slices(value)
+        return [(None, threads)] if planes is None else list(T.numbers(planes, threads))
+
+    # ------------------------------------------------------------ operations
+
+    def _operations(self, waiting: int, object_: Object, threads: int) -> Iterator[Operation]:
+        """The operations that would complete the wait for *object_* by *threads*, in program order."""
+        found: list[tuple[int, str, bool, int]] = []
+        if object_.kind == "mbarrier":
+            found = list(self._on_mbarrier(object_))
+        elif object_.kind == "barrier":
+            found = list(self._on_barrier(object_))
+        elif object_.kind == "cluster":
+            arrives = self.model.sites("barrier-arrive", "cluster")
+            found = [(i, "arrive", True, self.sites.threads(i)) for i in arrives]
+        elif object_.kind == "registers":
+            released = [i for i in self.model.sites("setmaxnreg") if not raises(self.model.instruction(i))]
+            found = [(i, "release", True, self.sites.threads(i)) for i in released]
+        elif object_.kind == "lanes":
+            site = self.stops[waiting].site
+            found = [(site, "sync", True, self.sites.threads(site) & T.whole(threads, 32))]
+        for site, deed, certain, who in sorted(found):
+            shares = tuple(self._shares(waiting, object_, site, deed, who))
+            yield Operation(site, deed, certain, shares)
+
+    def _on_mbarrier(self, object_: Object) -> Iterator[tuple[int, str, bool, int]]:
+        mbarriers, model = self._mbarriers, self.model
+        copies = [i for event in ("issue", "clc-request") for i in mbarriers.sites.get(event, ())]
+        for site in {*mbarriers.arriving, *copies, *mbarriers.sites.get("mbarrier-complete", ())}:
+            rings = mbarriers.rings_at(site)
+            if object_.ring is not None and rings and object_.ring not in rings:
+                continue
+            event = model.instruction(site).event
+            deed = {"commit": "commit", "mbarrier-arrive": "arrive", "mbarrier-complete": "complete"}
+            certain = rings == {object_.ring}
+            yield site, deed.get(event, "copy"), certain or len(rings) > 1, self.sites.threads(site)
+
+    def _on_barrier(self, object_: Object) -> Iterator[tuple[int, str, bool, int]]:
+        for event, deed in (("barrier-sync", "sync"), ("barrier-arrive", "arrive")):
+            for site in self.model.sites(event):
+                match = self.model.instruction(site).match
+                if match is None or match.form.scope == "lanes" or match.form.group == "cluster":
+                    continue
+                for number, threads in self._numbers(site):
+                    if number is None or number == object_.number or object_.number is None:
+                        yield site, deed, number is not None, threads
+
+    # ------------------------------------------------------------ where its threads are
+
+    def _shares(self, waiting: int, object_: Object, site: int, deed: str, threads: int) -> Iterator[Share]:
+        """Where the *threads* of an operation are."""
+        ctas, local = self.stops[waiting].ctas, not self._leaves(object_, site)
+        seen = 0
+        for index, stop in enumerate(self.stops):
+            apart = local and ctas and stop.ctas and ctas.isdisjoint(stop.ctas)
+            here = threads & stop.threads
+            if apart or not here:
+                continue
+            seen |= here
+            yield Share(self._status(waiting, object_, site, deed, index), here, index)
+        if absent := threads & ~seen:
+            yield Share(Status.ABSENT, absent)
+
+    def _leaves(self, object_: Object, site: int) -> bool:
+        """Whether threads of other CTAs may execute the operation on the object."""
+        if object_.kind != "mbarrier":
+            return object_.kind == "cluster"
+        remote = any(address.remote for address in self._mbarriers.addresses.of(site))
+        return remote or ".multicast" in self.model.instruction(site).opcode
+
+    def _status(self, waiting: int, object_: Object, site: int, deed: str, index: int) -> Status:
+        """Whether threads that are at the stop *index* can still execute the operation at *site*."""
+        model, here = self.model, self.stops[index]
+        if deed == "sync" and here.site == site:
+            return Status.ARRIVED
+        if object_.kind == here.kind == "cluster" and self.arrived(site, here.site):
+            return Status.ARRIVED
+        if not model.may_follow(here.site, site):
+            return Status.PASSED
+        if here.kind == RUNNING:
+            return Status.RUNNING
+        return Status.OWN if index == waiting else Status.BLOCKED
+
+    def arrived(self, arrive: int, wait: int) -> bool:
+        """Whether all threads at a wait for the cluster barrier have executed *arrive* for it."""
+        model = self.model
+        others = [i for i in model.sites("barrier-wait", "cluster") if i != wait]
+        block_of = model.cfg.block_of
+        before = arrive < wait if block_of[arrive] == block_of[wait] else True
+        return (
+            model.instruction(arrive).guard < 0
+            and before
+            and model.cfg.dominates(block_of[arrive], block_of[wait])
+            and model.reaches(arrive, wait, others)
+        )

@@ -1,0 +1,201 @@
+"""``tclint check --compile`` and ``tclint nvcc``: what nvcc is called with, and what is linted.
+
+A script takes the place of nvcc; the last tests run the one that ``TCLINT_NVCC`` names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tclint.driver.compiling import find_nvcc
+from tests.tools.project import ROOT
+
+if os.name != "posix":
+    pytest.skip("the stand-in for nvcc is a shell script", allow_module_level=True)
+
+NVCC = os.environ.get("TCLINT_NVCC", "")
+GOOD = ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() { ret; }\n"
+BAD = (ROOT / "fixtures" / "wgmma_unwaited.ptx").read_text()
+CODE = """\
+__global__ void k(float *out, unsigned long long a, unsigned long long b) {
+    float d[4] = {0, 0, 0, 0};
+    asm volatile("wgmma.fence.sync.aligned;");
+    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "l"(a), "l"(b));
+    asm volatile("wgmma.commit_group.sync.aligned;");
+    out[threadIdx.x] = d[0];
+}
+"""
+STAND_IN = """\
+#!/bin/sh
+here=$(dirname "$0")
+printf '%s\\n' "$@" >"$here/said"
+echo "from nvcc"
+while [ $# -gt 0 ]; do
+    case $1 in --keep-dir) folder=$2 ;; esac
+    shift
+done
+[ -z "$folder" ] || cp "$here"/made/*.ptx "$folder" 2>/dev/null
+[ ! -e "$here/fails" ] || { echo "k.cu(3): error: no" >&2; exit 3; }
+"""
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a script that makes the PTX in ``made`` of anything, and fails if there is a file ``fails``."""
+    folder = tmp_path / "stand-in"
+    (folder / "made").mkdir(parents=True)
+    (folder / "nvcc").write_text(STAND_IN)
+    (folder / "nvcc").chmod(0o755)
+    monkeypatch.setenv("TCLINT_NVCC", str(folder / "nvcc"))
+    monkeypatch.chdir(tmp_path)
+    Path("k.cu").write_text("__global__ void k() {}")
+    return folder
+
+
+def tclint(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tclint", *arguments],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def said(folder: Path) -> list[str]:
+    return (folder / "said").read_text().splitlines()
+
+
+def test_the_modules_of_a_source_are_checked(stand_in: Path) -> None:
+    (stand_in / "made" / "k.compute_80.ptx").write_text(GOOD)
+    (stand_in / "made" / "k.compute_90a.ptx").write_text(BAD)
+    done = tclint(
+        "check", "--compile", "k.cu", "--output-format", "json", "--", "-I", "inc", "-c", "-o", "k.o"
+    )
+    document = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert [(file["path"], file["member"]) for file in document["files"]] == [
+        ("k.cu", "k.compute_80.ptx"),
+        ("k.cu", "k.compute_90a.ptx"),
+    ]
+    assert {finding["id"] for finding in document["files"][1]["findings"]} >= {"WG001"}
+    asked = said(stand_in)
+    assert asked[:2] == ["-I", "inc"]
+    assert {"-lineinfo", "--keep", "-fatbin", "k.cu"} <= set(asked)
+    assert not {"-c", "k.o"} & set(asked)
+
+
+def test_a_second_run_reuses_the_report_on_a_module(stand_in: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TCLINT_CACHE_DIR", str(stand_in / "cache"))
+    monkeypatch.delenv("TCLINT_NO_CACHE", raising=False)
+    (stand_in / "made" / "k.ptx").write_text(BAD)
+    first, second = (tclint("check", "--compile", "k.cu", "-v") for _ in range(2))
+    assert first.stdout == second.stdout
+    assert "k.cu(k.ptx)" in first.stdout
+
+
+def test_what_nvcc_rejects_is_an_error_beside_the_findings(stand_in: Path) -> None:
+    (stand_in / "made" / "k.ptx").write_text(BAD)
+    (stand_in / "fails").touch()
+    done = tclint("check", "--compile", "k.cu", "--output-format", "concise")
+    assert done.returncode == 2
+    assert "k.cu: error: nvcc failed: k.cu(3): error: no" in done.stdout
+    assert "WG001" in done.stdout
+
+
+def test_a_source_without_ptx_is_not_clean(stand_in: Path) -> None:
+    done = tclint("check", "--compile", "k.cu")
+    assert done.returncode == 2
+    assert "nvcc made no PTX of it" in done.stdout
+
+
+def test_ptx_is_checked_as_ever_beside_a_source(stand_in: Path) -> None:
+    (stand_in / "made" / "k.ptx").write_text(GOOD)
+    Path("a.ptx").write_text(BAD)
+    done = tclint("check", "--compile", "a.ptx", "k.cu", "--output-format", "concise")
+    assert done.returncode == 1
+    assert "in 1 of 2 files" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [("check", "--compile", "k.cu"), ("nvcc", "-c", "k.cu")])
+def test_without_nvcc_it_says_how_to_get_one(
+    stand_in: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TCLINT_NVCC")
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(stand_in / "made"))
+    if find_nvcc() is not None:
+        pytest.skip("there is an nvcc that is found without PATH")
+    done = tclint(*arguments)
+    assert done.returncode == 2
+    assert "TCLINT_NVCC" in done.stderr
+    assert "nvidia-cuda-nvcc" in done.stderr
+
+
+def test_the_last_line_about_strings_names_the_option(stand_in: Path) -> None:
+    done = tclint("check", "k.cu")
+    assert "0 asm strings checked for syntax and operands only" in done.stdout.splitlines()[-1]
+    assert "use --compile" in done.stdout.splitlines()[-1]
+
+
+def test_nvcc_runs_as_without_tclint_and_its_ptx_is_linted(stand_in: Path) -> None:
+    (stand_in / "made" / "k.ptx").write_text(BAD)
+    done = tclint("nvcc", "-arch=sm_90a", "-c", "k.cu", "-o", "k.o")
+    assert (done.returncode, done.stdout) == (0, "from nvcc\n")
+    assert "error[WG001]" in done.stderr
+    assert "--fix" not in done.stderr
+    assert said(stand_in)[:6] == ["-arch=sm_90a", "-c", "k.cu", "-o", "k.o", "-lineinfo"]
+    assert not Path(said(stand_in)[-1]).exists()
+
+
+def test_findings_fail_the_compilation_only_if_asked(stand_in: Path) -> None:
+    (stand_in / "made" / "k.ptx").write_text(BAD)
+    assert tclint("nvcc", "--refuse", "--", "-c", "k.cu").returncode == 1
+    assert tclint("nvcc", "--refuse", "--ignore", "WG", "--", "-c", "k.cu").returncode == 0
+    (stand_in / "fails").touch()
+    assert tclint("nvcc", "--refuse", "--", "-c", "k.cu").returncode == 3
+    assert tclint("nvcc", "-c", "k.cu").returncode == 3
+
+
+def test_a_call_that_makes_no_ptx_has_no_report(stand_in: Path) -> None:
+    done = tclint("nvcc", "k.o", "-o", "k")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_folder_of_the_call_is_used_and_line_information_asked_for_once(
+    stand_in: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "old.ptx").write_text(BAD)
+    (stand_in / "made" / "k.ptx").write_text(GOOD)
+    done = tclint("nvcc", "-G", "--keep", "--keep-dir", str(own), "-c", "k.cu")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert said(stand_in) == ["-G", "--keep", "--keep-dir", str(own), "-c", "k.cu"]
+
+
+needs_nvcc = pytest.mark.skipif(shutil.which(NVCC) is None, reason="TCLINT_NVCC names no nvcc that compiles")
+GENCODE = ("-gencode", "arch=compute_90a,code=sm_90a")
+
+
+@needs_nvcc
+def test_a_source_is_compiled_and_the_finding_names_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("k.cu").write_text(CODE)
+    done = tclint("check", "--compile", "k.cu", "--output-format", "concise", "--", *GENCODE)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "k.cu:7:5: error WG001" in done.stdout
+    done = tclint("nvcc", *GENCODE, "-c", "k.cu", "-o", "k.o")
+    assert (done.returncode, Path("k.o").is_file()) == (0, True), done.stderr
+    assert "--> k.cu:7:5" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["k.cu", "k.o"]

@@ -1,0 +1,1 @@
+/* The headers need nothing of it here. */

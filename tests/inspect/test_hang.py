@@ -1,0 +1,401 @@
+"""What `tclint hang` makes of positions: the waits, the cycle, its causes, the text, the JSON, and bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import hangs
+from benchmarks.hangs.plants import PLANTS
+from tclint.driver.cuda_tools import candidates
+from tclint.inspect.hang.cycle import End
+from tclint.inspect.hang.explain import Explanation, chosen, explain
+from tclint.inspect.hang.machine_code import assembled, parsed
+from tclint.inspect.hang.positions import PositionError, listed
+from tclint.inspect.hang.render import render_json, render_text
+from tclint.inspect.hang.waits import Status
+from tclint.ir.frontend import analyse
+from tclint.syntax.source import Source
+from tests.tools.command import invoke
+from tests.tools.project import ROOT
+from tests.tools.ptxas import find_ptxas
+from tests.tools.schema import strict
+from tests.tools.support import HOPPER, kernel, module
+
+PLANTED = {f"{plant.kernel}-{plant.name}": plant for plant in PLANTS}
+
+
+def planted(name: str) -> str:
+    return hangs.planted(PLANTED[name])
+
+
+def hang(text: str, at: str, shape: tuple[int, ...] | None = None) -> Explanation:
+    source = Source.from_bytes(text.encode(), "k.ptx")
+    parsed_module, _ = analyse(source)
+    positions = listed(at)
+    return explain(
+        source, parsed_module, chosen(source, parsed_module, None, positions), positions, None, shape
+    )
+
+
+def chain(found: Explanation) -> list[tuple[int, str]]:
+    """The line and the object of each wait of the chain."""
+    assert found.chain is not None
+    waiters = [found.waiters[n] for n in found.chain.waiters]
+    return [(found.locations.line(found.stops[w.stop].site), w.object.name) for w in waiters]
+
+
+def causes(found: Explanation) -> list[tuple[str, str]]:
+    return [(cause.kind, cause.what) for cause in found.causes]
+
+
+def test_a_missing_arrival_is_the_end_of_the_chain() -> None:
+    found = hang(planted("ring-release-missing"), "54, 72")
+    assert chain(found) == [(72, "mbarrier full[4]"), (54, "mbarrier empty[4]")]
+    assert found.chain is not None
+    assert found.chain.end is End.NOTHING
+    assert causes(found) == [("no-operation", "no thread arrives at mbarrier empty[4]")]
+
+
+def test_a_count_that_is_not_reached_is_the_cause_of_a_cycle() -> None:
+    found = hang(planted("ring-empty-count"), "54, 72")
+    assert found.chain is not None
+    assert found.chain.end is End.CYCLE
+    assert {line for line, _ in chain(found)} == {54, 72}
+    assert causes(found) == [("count", "a phase of mbarrier empty[4] needs 129 arrivals and receives 128")]
+
+
+def test_phases_are_those_of_a_replay_that_ends_at_the_same_waits() -> None:
+    found = hang(planted("ring-empty-count"), "54, 72")
+    needs = {n: getattr(state.what, "phase", None) for n, state in found.states.items()}
+    assert needs == {0: 0, 1: 1}
+    assert not hang(planted("ring-empty-count"), "72").states
+
+
+def test_threads_at_no_position_no_longer_arrive() -> None:
+    found = hang(planted("handoff-second-stops"), "0:0=41")
+    assert found.chain is not None
+    assert found.chain.end is End.GONE
+    ((kind, what),) = causes(found)
+    assert (kind, what) == ("gone", "warp 1 no longer arrives at mbarrier pong: exited, or not listed")
+
+
+def test_threads_past_an_arrival_are_listed() -> None:
+    found = hang(planted("handoff-second-stops"), "0:0=41, 0:1=63")
+    assert ("gone", "warp 1 no longer arrives at mbarrier pong") in causes(found)
+
+
+def test_threads_before_an_arrival_may_still_arrive() -> None:
+    found = hang(planted("handoff-second-stops"), "0:0=41, 0:1=55")
+    statuses = {share.status for waiter in found.waiters for share in waiter.shares}
+    assert Status.RUNNING in statuses
+    assert not found.decided
+
+
+def test_a_cycle_that_no_thread_can_enter_has_no_first_phase() -> None:
+    found = hang(planted("handoff-crosswise"), "41, 53")
+    ((kind, what),) = causes(found)
+    assert kind == "first-phase"
+    assert "each wait of the cycle is for phase 0 at first" in what
+
+
+def test_a_cycle_that_works_has_no_cause() -> None:
+    assert causes(hang(hangs.text_of("ring"), "54, 72")) == []
+
+
+def test_threads_of_different_ctas_are_distinguished() -> None:
+    found = hang(planted("exchange-one-stops"), "0:0=49, 1:0=58")
+    assert chain(found) == [(58, "the cluster barrier"), (49, "mbarrier sent")]
+    assert found.chain is not None
+    assert found.chain.end is End.GONE
+
+
+def test_a_copy_that_does_not_reach_a_cta_is_a_cause() -> None:
+    found = hang(planted("multicast-mask"), "0:0=65, 0:1=65, 1:0=65, 1:1=65, 0:2=48, 1:2=53")
+    assert ("bytes", "no copy to mbarrier full reaches CTA 1 of the cluster") in causes(found)
+
+
+def test_bytes_that_no_copy_completes_are_a_cause() -> None:
+    assert ("bytes", "a phase of mbarrier full[4] expects 1024 bytes, and copies complete 0") in causes(
+        hang(planted("ring-copy-missing"), "54, 72")
+    )
+
+
+def test_bytes_that_other_threads_expect_are_not_a_cause() -> None:
+    expects = "    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4], 128; // expect"
+    ready = "    mbarrier.init.shared::cta.b64 [%r4], 1; // loaded"
+    text = hangs.text_of("relay")
+    assert expects in text
+    other = text.replace(expects, "    mbarrier.arrive.shared::cta.b64 _, [%r4];").replace(
+        ready, f"{ready.split(';')[0]}; mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r4], 128;"
+    )
+    other = other.replace("setp.lt.u32 %p5, %r10, %r3;\n    @%p5 bra $load;", "bra.uni $end;", 1)
+    assert not any(kind == "bytes" for kind, _ in causes(hang(other, "53, 65")))
+
+
+def test_a_barrier_that_counts_more_threads_than_use_it() -> None:
+    found = hang(planted("pairs-upper-skipped"), "0:0=35, 0:1=35, 0:2=35, 0:3=28")
+    assert chain(found) == [(35, "barrier 0"), (28, "barrier 2")]
+    assert ("count", "barrier 2 counts 64 threads, and 32 threads use it") in causes(found)
+
+
+def test_the_number_of_a_barrier_may_depend_on_the_thread() -> None:
+    found = hang(planted("pairs-number"), "0:0=24, 0:1=35, 0:2=35, 0:3=28")
+    assert (24, "barrier 1") in chain(found)
+
+
+def test_registers_that_no_warp_gives_up() -> None:
+    found = hang(planted("pool-dec-missing"), "31, 44")
+    assert (31, "registers of the CTA") in chain(found)
+    assert ("no-operation", "no thread gives up registers of the CTA") in causes(found)
+
+
+def test_lanes_of_a_warp_wait_for_each_other() -> None:
+    found = hang(planted("lanes-ready-missing"), "33, 36, 48")
+    assert chain(found) == [(36, "the other lanes of the warp"), (33, "mbarrier ready")]
+
+
+def test_a_program_counter_after_a_barrier_is_at_the_barrier() -> None:
+    assert chain(hang(planted("pairs-upper-skipped"), "0:3=29, 0:0=36")) == [
+        (35, "barrier 0"),
+        (28, "barrier 2"),
+    ]
+
+
+def test_a_program_counter_in_a_poll_loop_is_at_its_wait() -> None:
+    assert chain(hang(planted("ring-release-missing"), "55, 73")) == chain(
+        hang(planted("ring-release-missing"), "54, 72")
+    )
+
+
+def test_threads_that_a_line_is_not_for_are_named_as_such() -> None:
+    found = hang(planted("ring-empty-count"), "0:1=54, 0:0=72")
+    assert [bool(stop.surprising) for stop in found.stops] == [True, False]
+    assert "where these threads were not expected" in render_text(found)
+
+
+def test_the_finding_of_check_is_shown_with_the_hang() -> None:
+    found = hang(planted("ring-empty-count"), "54, 72")
+    assert [finding.rule.id for finding in found.findings[: found.about]] == ["MB016"]
+
+
+UNRESOLVED = module(
+    ".shared .align 8 .b64 done;",
+    kernel(
+        """\
+    ld.param.u32 %r1, [where];
+    mbarrier.init.shared::cta.b64 [done], 1;
+    mbarrier.arrive.shared::cta.b64 _, [%r1];
+again:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [done], 0;
+    @!%p1 bra again;
+    ret;""",
+        parameters=".param .u32 where",
+    ),
+    header=HOPPER,
+)
+
+
+def test_an_arrival_at_an_unresolved_address_leaves_the_hang_undecided(tmp_path: Path) -> None:
+    line = 1 + UNRESOLVED.splitlines().index("    mbarrier.try_wait.parity.shared::cta.b64 %p1, [done], 0;")
+    found = hang(UNRESOLVED, str(line))
+    assert found.chain is not None
+    assert found.chain.end is End.UNDECIDED
+    path = tmp_path / "k.ptx"
+    path.write_text(UNRESOLVED, encoding="utf-8")
+    code, out = invoke("hang", str(path), "--at", str(line))
+    assert code == 1
+    assert f"candidates: line {line - 2}" in out
+
+
+def test_the_shape_of_the_ctas_may_come_from_a_launch_file(tmp_path: Path) -> None:
+    text = hangs.text_of("handoff").replace(".reqntid 64\n", "")
+    path, launch = tmp_path / "k.ptx", tmp_path / "k.launch.toml"
+    path.write_text(text, encoding="utf-8")
+    launch.write_text(
+        '[buffers.data]\ntype = "u32"\nshape = [4096]\n\n[[launches]]\nentry = "handoff"\ngrid = [1]\n'
+        'block = [64]\narguments = ["data", {u32 = 12}]\n',
+        encoding="utf-8",
+    )
+    code, out = invoke("hang", str(path), "--at", "40,52", "--launch", str(launch))
+    assert code == 0, out
+    assert "warp 1" in out
+
+
+TEXT = """\
+kernel handoff  k.ptx:6
+
+positions
+  warp 0  mbarrier.try_wait  line 41
+  warp 1  mbarrier.try_wait  line 53
+
+wait of warp 0 at line 41 for mbarrier pong, parity j & 1, in a replay phase 0: 0 of 32 arrivals
+  arrive  warp 1  line 58  only after the wait at line 53
+
+wait of warp 1 at line 53 for mbarrier ping, parity i & 1, in a replay phase 0: 0 of 32 arrivals
+  arrive  warp 0  line 45  only after the wait at line 41
+
+where
+  j  0, then +1 each iteration  loop from line 37
+  i  0, then +1 each iteration  loop from line 51
+
+cycle of waits
+  warp 0 at line 41  for mbarrier pong
+  warp 1 at line 53  for mbarrier ping
+  what arrives at mbarrier ping follows the first of these waits
+"""
+
+
+def test_the_text_of_a_small_hang() -> None:
+    assert render_text(hang(planted("handoff-crosswise"), "41 53")).startswith(TEXT)
+
+
+def test_the_page_shows_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ring.ptx").write_text(planted("ring-release-missing"), encoding="utf-8")
+    code, out = invoke("hang", "ring.ptx", "--at", "0:0=72,0:1=72,0:2=72,0:3=72,0:4=54")
+    assert code == 0
+    assert f"```text\n{out}```" in (ROOT / "docs" / "hang.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "at"),
+    [
+        ("ring-release-missing", "54, 72"),
+        ("pairs-upper-skipped", "0:0=35, 0:3=28"),
+        ("exchange-one-stops", "0:0=49, 1:0=58"),
+        ("ring-no-producer", "72x5"),
+        ("handoff-second-stops", "61"),
+    ],
+)
+def test_the_json_follows_its_schema(name: str, at: str) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = strict(json.loads((ROOT / "docs" / "hang.schema.json").read_text(encoding="utf-8")))
+    document: dict[str, Any] = json.loads(render_json(hang(planted(name), at)))
+    jsonschema.Draft202012Validator(schema).validate(document)
+    assert document["kernel"] == name.split("-", maxsplit=1)[0]
+
+
+# ---------------------------------------------------------------- the command
+
+IDLE = module(kernel("    ret;"), header=HOPPER)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("", ["--at", "1"], "line 1 is outside of lines 6 to 84 of ring"),
+        ("", ["--at", "10"], "line 10 has no instruction of ring"),
+        ("", ["--at", "other.cu:10"], "no instruction of ring is from other.cu:10"),
+        ("", ["--entry", "rings", "--at", "54"], "there is no kernel rings; there is ring"),
+        ("", [], "no position is given"),
+        ("", ["--at", ""], "no position is given"),
+        ("", ["--at", "54x"], "'54x' is not a position"),
+        ("", ["--at", "0:4=54x3"], "names one warp and counts several"),
+        ("", ["--at", "0"], "lines begin at 1"),
+        ("", ["--at", "0:5=54"], "0:5=54: a CTA of ring has 5 warps"),
+        ("", ["--from", "absent.txt"], "absent.txt: No such file or directory"),
+        (IDLE, ["--at", "12"], "k has no instruction that waits"),
+        (".version 8.0\n.target sm_90a\n", ["--at", "1"], "has no function with a body"),
+        (planted("ring-empty-count").replace("bar.sync 0;", "bar sync 0 (;"), ["--at", "54"], "syntax error"),
+    ],
+)
+def test_bad_input_is_named(
+    text: str, options: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("k.ptx").write_text(text or planted("ring-empty-count"), encoding="utf-8")
+    code, out = invoke("hang", "k.ptx", *options)
+    assert (code, message in out) == (2, True), out
+
+
+def test_kernels_must_be_chosen_if_positions_do_not_determine_one(tmp_path: Path) -> None:
+    path = tmp_path / "k.ptx"
+    one = planted("handoff-crosswise")
+    two = hangs.text_of("lanes").split(".address_size 64", maxsplit=1)[1]
+    path.write_text(one + two, encoding="utf-8")
+    assert invoke("hang", str(path), "--at", "41,53")[0] == 0
+    code, out = invoke("hang", str(path), "--at", "kernel.cu:3")
+    assert code == 2
+    assert "choose one of the 2 kernels with --entry: handoff, lanes" in out
+
+
+def test_positions_are_read_from_a_file(tmp_path: Path) -> None:
+    path, listing = tmp_path / "k.ptx", tmp_path / "at.json"
+    path.write_text(planted("ring-empty-count"), encoding="utf-8")
+    listing.write_text('{"at": [{"line": 54, "cta": 0, "warp": 4, "lanes": 1}, {"line": 72, "warps": 4}]}')
+    code, out = invoke("hang", str(path), "--from", str(listing))
+    assert code == 0
+    assert "cycle of waits" in out
+
+
+SASS = """\
+\t.section\t.text.handoff,"ax",@progbits
+handoff:
+\t//## File ".nv_debug_ptx_txt", line 40
+        /*0000*/                   NOP ;
+\t//## File ".nv_debug_ptx_txt", line 41
+        /*0010*/                   SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4], R2 ;
+\t//## File ".nv_debug_ptx_txt", line 53
+        /*0020*/              @!P0 BRA `(.L_x_1) ;
+"""
+
+
+def test_offsets_are_found_in_the_given_machine_code(tmp_path: Path) -> None:
+    path, sass = tmp_path / "k.ptx", tmp_path / "k.sass"
+    path.write_text(planted("handoff-crosswise"), encoding="utf-8")
+    sass.write_text(SASS, encoding="utf-8")
+    code, out = invoke("hang", str(path), "--at", "handoff+0x10,0x20", "--sass", str(sass))
+    assert code == 0, out
+    assert "warp 1 at line 53  for mbarrier ping" in out
+    code, out = invoke("hang", str(path), "--at", "0x18", "--sass", str(sass))
+    assert (code, "handoff+0x18 is not the start of an instruction" in out) == (2, True)
+
+
+def test_machine_code_without_a_line_table_is_an_error(tmp_path: Path) -> None:
+    path, sass = tmp_path / "k.ptx", tmp_path / "k.sass"
+    path.write_text(planted("handoff-crosswise"), encoding="utf-8")
+    sass.write_text("\n".join(line for line in SASS.splitlines() if "##" not in line), encoding="utf-8")
+    code, out = invoke("hang", str(path), "--at", "0x10", "--sass", str(sass))
+    assert (code, "has no line table" in out) == (2, True)
+
+
+def test_the_instruction_after_a_barrier_has_the_line_of_the_barrier() -> None:
+    table = parsed(
+        '.section .text.k,"ax"\n//## File ".nv_debug_ptx_txt", line 7\n/*0000*/ BAR.SYNC.DEFER_BLOCKING 0x0 ;\n'
+        '//## File ".nv_debug_ptx_txt", line 9\n/*0010*/ LDS R1, [R2] ;\n/*0020*/ EXIT ;\n'
+    )
+    assert [table.at(offset, "k").line for offset in (0, 0x10, 0x20)] == [7, 7, 9]
+    with pytest.raises(PositionError, match="has no function other"):
+        table.at(0, "other")
+
+
+THREADS = """\
+  Kernel Parent Dev Grid Status                             SMs Mask GridDim BlockDim Invocation
+*      0      -   0    2 Active 0x0030000000000000000000000000000000 (2,1,1) (32,1,1) exchange()
+  BlockIdx ThreadIdx To BlockIdx ThreadIdx Count                 PC Filename  Line
+Kernel 0
+*  (0,0,0)   (0,0,0)     (0,0,0)  (31,0,0)    32 0x00007f858f7acSENT              0
+   (1,0,0)   (0,0,0)     (1,0,0)  (31,0,0)    32 0x00007f858f7acTAKEN              0
+Symbol "exchange" is a function at address 0x7f858f7ac000.
+"""
+
+
+def test_program_counters_are_mapped_by_the_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TCLINT_PTXAS", str(find_ptxas()))
+    if next(candidates("nvdisasm"), None) is None:
+        pytest.skip("nvdisasm was not found")
+    text = planted("exchange-one-way")
+    table = assembled(text.encode(), "sm_90a")
+    lines = {table.at(offset, "exchange").line: offset for offset in range(0, 0x600, 16)}
+    counters = THREADS.replace("SENT", f"{lines[50]:03x}").replace("TAKEN", f"{lines[45]:03x}")
+    path, listing = tmp_path / "k.ptx", tmp_path / "hang.txt"
+    path.write_text(text, encoding="utf-8")
+    listing.write_text(counters, encoding="utf-8")
+    code, out = invoke("hang", str(path), "--from", str(listing))
+    assert code == 0, out
+    assert "all threads of CTA 1 at line 44  for mbarrier taken" in out
+    assert "all threads of CTA 0 at line 49  for mbarrier sent" in out
