@@ -114,13 +114,18 @@ def dotted(version: Version) -> str:
 
 
 def exists(version: Version) -> bool:
-    """Whether there is a ``.version`` *version*, or may be one after the newest: of its major number, or of the next."""
-    next_ones = NEWEST < version < (NEWEST[0] + 2, 0) and version[1] < _MOST_MINOR
-    return next_ones or version in RELEASED
+    """Whether there is a ``.version`` *version*, or may be one: after the newest, of its major number or of the next.
+
+    ptxas 13.5 counts the minor number in 32 bits, and takes some of two digits that no toolkit announced.
+    """
+    major, minor = version[0], version[1] & 0xFFFFFFFF
+    if (major, minor) > NEWEST:
+        return major <= NEWEST[0] + 1 and minor < _TWO_DIGITS
+    return minor >= _TWO_DIGITS or (major, minor) in RELEASED
 
 
-_MOST_MINOR = 10
-"""No ``.version`` has had a minor number of two digits."""
+_TWO_DIGITS = 10
+"""The first minor number that no announced ``.version`` has."""
 
 
 def toolkit_for(version: Version) -> Version | None:
