@@ -796,7 +796,7 @@ again:
     @!%p0 bra again;
     ret;
 }
-.func (.param .b32 next) use(.param .align 8 .b8 both[8])
+.func (.param .b32 next) used(.param .align 8 .b8 both[8])
 {
     .reg .pred %p0;
     .reg .b32 %r<2>;
@@ -822,7 +822,7 @@ CALLS = (
     .param .b32 b;
     .reg .b64 %both;
     st.param.v2.b32 [a], {%r29, %r23};
-    call.uni (b), use, (a);
+    call.uni (b), used, (a);
     ld.param.b32 %r23, [b];
     }
 """),
