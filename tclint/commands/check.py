@@ -118,7 +118,7 @@ class _Check(SettingsCommand):
 @click.option(
     "--add-ignore",
     is_flag=True,
-    help="Add a comment that suppresses it to the statement of each finding.",
+    help="Add to the statement of each finding a comment that suppresses it.",
 )
 @color_option
 @click.option("--statistics", is_flag=True, help="Show counts per rule only.")
