@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import hangs
-from benchmarks.hangs.plants import HELD_OUT, PLANTS, Plant
+from benchmarks.hangs.plants import HELD_OUT, PLANTS, UNSEEN, Plant
 from benchmarks.results import table
 from tclint.inspect.hang.explain import Explanation, chosen, explain
 from tclint.inspect.hang.positions import Position
@@ -175,12 +175,15 @@ def section(data: Mapping[str, Any]) -> Iterator[str]:
         (kind, *_counts(r for r in hanging if r["kind"] == kind))
         for kind in dict.fromkeys(r["kind"] for r in hanging)
     ]
-    first = [r for r in hanging if r["kernel"] not in HELD_OUT]
+    first = [r for r in hanging if r["kernel"] not in (*HELD_OUT, *UNSEEN)]
     later = [r for r in hanging if r["kernel"] in HELD_OUT]
+    unseen = [r for r in hanging if r["kernel"] in UNSEEN]
     totals: list[tuple[str, int, int, int, int]] = [("all", *_counts(hanging))]
     if later:
         totals += [("of these, in the kernels it was made with", *_counts(first))]
         totals += [("of these, in kernels written later", *_counts(later))]
+    if unseen:
+        totals += [("of these, in kernels written last", *_counts(unseen))]
     yield from table(("planted", "hang", "cycle", "place", "both"), [*rows, *totals])
     yield FIRST
     yield ""
