@@ -149,6 +149,10 @@ def _lint(body: str, target: str) -> FileReport | None:
     return None if broken or not report.entries else report
 
 
+_SIZES = (8, 16, 32, 64, 128)
+"""The sizes of registers, in bits."""
+
+
 def _declarations(body: str) -> str:
     """Declarations of the names that *body* uses and does not declare itself."""
     known = {name for declared in _DECLARED.findall(body) for name in _NAME.findall(declared)}
@@ -166,6 +170,7 @@ def _declarations(body: str) -> str:
         for at, operand in enumerate(operands.split(",")):
             for name in _NAME.findall(operand):
                 bits = 64 if name in addresses else max(types[0 if at == 0 else -1], 8) if types else 32
+                bits = bits if bits in _SIZES else 32  # the example may be wrong
                 predicate = re.fullmatch(r"%?[pq]\d*", name) or (at == 0 and opcode.startswith("setp"))
                 widths.setdefault(name, ".pred" if predicate and name not in addresses else f".b{bits}")
     return "".join(

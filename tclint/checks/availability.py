@@ -24,7 +24,7 @@ def availability(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     version, target = module.version, module.target
     if version is None or target is None:
         return
-    if version < target.introduced:
+    if version < target.introduced and (module.functions or module.variables):  # ptxas takes an empty module
         have, need = dotted(version), dotted(target.introduced)
         yield AV002.hit(
             span=module.version_span,

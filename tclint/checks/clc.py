@@ -109,7 +109,7 @@ def _asked_again(model: KernelModel, requests: list[int], asks: list[int]) -> Hi
         answer = registers(model.instruction(ask).operands[0])
         if not answer:
             continue  # the result is not written to a register
-        result = values.before(answer[0], ask + 1)
+        result = values.after(answer[0], ask)
         facts = values.refine(result, False, model.views.context_of(ask).facts)
         path = path_avoiding(model, ask, T.full(values.threads), requests, ends, facts).witness
         if path is not None and _taken_when_failed(model, path, result, facts):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     cls=SettingsCommand,
     unused=(
         *("fail_on", "exit_zero", "exclude", "force_exclude", "include", "arch", "baseline", "jobs", "cache"),
-        *("verdict", "require", "assume"),
+        "require",
     ),
 )
 @click.argument("path", metavar="KERNEL")

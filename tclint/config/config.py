@@ -274,7 +274,8 @@ class Config:
     strict: bool = field(
         default=False,
         metadata=_about(
-            FLAG, "Report as an error or warning what the ISA forbids, although nothing has shown it to go wrong."
+            FLAG,
+            "Report as an error or warning what the ISA forbids, although nothing has shown it to go wrong.",
         ),
     )
 

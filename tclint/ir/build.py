@@ -182,6 +182,8 @@ class _Builder:
         for space, kind, name, count, variable in _declared(text):
             if space in ("reg", "sreg"):
                 length = variable.size // (_bytes(kind) or 1)
+                if count >> 63:  # ptxas reads it as negative, and takes its lower half without a check
+                    count &= _MOST_REGISTERS
                 if count > _MOST_REGISTERS:
                     self.trouble("overflow", start, end, f"the size of {_quoted(name)} has more than 32 bits")
                 if count:
@@ -345,6 +347,15 @@ class _Builder:
             self.trouble(
                 "duplicate-label", start, end, f"label {_quoted(name)} is defined twice in one scope"
             )
+        if name in SPECIAL_REGISTERS:
+            self.constants.pop(name, None)
+
+    def hides(self, name: str) -> bool:
+        """Whether a label that precedes hides the special register *name*."""
+        scope: _Scope | None = self.scope
+        while scope is not None and name not in scope.labels:
+            scope = scope.parent
+        return scope is not None
 
     def list_label(self, name: str, start: int, end: int) -> None:
         """Add the label of a list of targets or of a prototype, to which no branch goes, to the current scope."""
@@ -562,6 +573,8 @@ class _Builder:
         operand = parse_operand(text, self.lookup)
         if isinstance(operand, int):
             return operand, "r,"
+        if isinstance(operand, Special) and self.hides(operand.name):
+            operand = Symbol(operand.name)
         if isinstance(operand, Immediate) and len(text) > 18 and _too_long(text, operand):
             self.overflow = True
         if isinstance(operand, Special):

@@ -203,7 +203,7 @@ def test_an_address_from_memory_is_unresolved() -> None:
     assert arrivals.most is None
 
 
-@pytest.mark.parametrize(("mapped", "beyond"), [("full", 0), ("full+8", -8), ("full-32", 32)])
+@pytest.mark.parametrize(("mapped", "beyond"), [("full", 0), ("full+8", -8), ("full+-32", 32)])
 def test_another_cta_may_arrive(mapped: str, beyond: int) -> None:
     """At the mbarrier itself, or so many bytes after what has been mapped."""
     body = inits("full", 1, 2) + (

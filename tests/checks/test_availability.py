@@ -180,3 +180,9 @@ def test_a_feature_is_available_exactly_where_ptxas_takes_it(row: dict[str, str]
         assert "AV002" in refusals(row, dotted(before(parse_version(version))), target)
     if (lower := row["first_refused_plain_target"]) != "-":
         assert "AV001" in refusals(row, "9.5", lower)
+
+
+def test_a_version_that_lacks_the_target_is_refused_where_the_module_has_something() -> None:
+    head = ".version 5.0\n.target sm_100a\n.address_size 64\n"
+    assert messages(head) == []
+    assert [m.split()[0] for m in messages(head + ".global .b32 x;\n")] == ["AV002"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.findings.finding import Finding
+from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence
 from tests.tools.support import by_rule, kernel, lint, module
 
@@ -556,3 +557,9 @@ more:
     {WAIT}
     """
     assert bool(hits("CL001", body)) is shown
+
+
+def test_a_query_may_be_the_last_instruction_of_a_function() -> None:
+    example = all_rules()["CL004"].body.partition("```ptx\n")[2].partition("```")[0]
+    end = example.index(";", example.index("is_canceled"))
+    assert lint(f"{example[: end + 1]}\n}}\n").status == "analysed"

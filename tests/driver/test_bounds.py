@@ -36,15 +36,19 @@ class Ended(NamedTuple):
 def check(folder: Path, *arguments: str, stdin: str = os.devnull, **environment: str) -> Ended:
     """``tclint check`` as a process of its own, with the most memory that it had in use."""
     command = [sys.executable, "-m", "tclint", "check", "--output-format", "concise", f"--max-input={LIMIT}"]
+    # A process starts with the memory of the one that it is forked from, which may be a large worker of pytest.
+    parent = (
+        "import os, sys; p = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ); _, s, u = os.wait4(p, 0)"
+    )
+    parent += "; print(os.waitstatus_to_exitcode(s), u.ru_maxrss, file=open('used', 'w'))"
     said = folder / "said"
     with said.open("wb") as out, open(stdin, "rb") as given:
-        process = subprocess.Popen(
-            [*command, *arguments], stdin=given, stdout=out, stderr=out, cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "TCLINT_NO_CACHE": "1", **environment},
+        subprocess.run(
+            [sys.executable, "-c", parent, *command, *arguments], stdin=given, stdout=out, stderr=out, cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TCLINT_NO_CACHE": "1", **environment}, check=True,
         )  # fmt: skip
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    return Ended(process.returncode, said.read_text(), usage.ru_maxrss * _FACTOR // 2**20)
+    code, used = (folder / "used").read_text().split()
+    return Ended(int(code), said.read_text(), int(used) * _FACTOR // 2**20)
 
 
 def bomb(size: int, piece: bytes = b" " * 2**20) -> bytes:

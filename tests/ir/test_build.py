@@ -728,3 +728,21 @@ def test_what_a_register_holds_of_an_immediate(value: float, size: int, bits: in
 def test_a_range_of_more_registers_than_32_bits_count_is_an_error() -> None:
     f = body(f".reg .b32 %r<{1 << 32}>;")
     assert [(t.kind, t.message) for t in f.errors] == [("overflow", "the size of %r has more than 32 bits")]
+
+
+@pytest.mark.parametrize(("count", "last"), [(1 << 63, None), ((1 << 63) + 2, "%r1")])
+def test_a_size_of_64_bits_counts_by_its_lower_half(count: int, last: str | None) -> None:
+    f = body(f".reg .b32 %r<{count}>;" + (f"mov.u32 {last}, 0;" if last else ""))
+    assert f.errors == []
+
+
+def test_a_label_hides_a_special_register_from_what_follows_in_its_scope() -> None:
+    f = body(".reg .b32 %a; mov.u32 %a, %laneid; { %laneid: bra %laneid; } mov.u32 %a, %laneid;")
+    assert f.errors == []
+    assert f.instructions[1].targets == (1,)
+    assert f.instructions[0].operands == f.instructions[2].operands
+
+
+def test_a_branch_to_a_special_register_does_not_find_the_label_that_follows() -> None:
+    f = body("bra %laneid; %laneid: ret;")
+    assert f.instructions[0].targets != (1,)
