@@ -205,6 +205,14 @@ def test_the_number_of_a_barrier_may_count_iterations() -> None:
     assert all(operation.certain for waiter in found.waiters for operation in waiter.operations)
 
 
+def test_a_barrier_whose_number_counts_iterations_is_not_known_at_a_wait() -> None:
+    text = planted("epilogue-store-stops").replace("barrier.arrive.aligned %r15", "barrier.sync.aligned %r15")
+    line = 1 + next(n for n, code in enumerate(text.splitlines()) if "barrier.sync.aligned %r15" in code)
+    found = hang(text, f"0:0=37, 0:1=37, 0:2={line}")
+    assert [waiter.object.number for waiter in found.waiters] == [1, 2, None]
+    assert not found.decided
+
+
 def test_the_comparison_before_the_branch_belongs_to_the_place() -> None:
     found = hang(planted("epilogue-store-stops"), "0:0=37, 0:1=37")
     (cause,) = found.causes

@@ -193,19 +193,22 @@ class Waits:
         return Object("barrier", name, number=number)
 
     def _numbers(self, site: int) -> list[tuple[int | None, int]]:
-        """The numbers that the CTA barrier at *site* may have, each with the threads that may use it."""
+        """The numbers of the CTA barrier at *site*, each with the threads that use it; None if iterations differ."""
         threads, number = self.sites.threads(site), self.model.constant_of(site, "id")
         if number is not None:
             return [(number, threads)]
         value = self.model.value(site, "id")
-        if value is None:
-            return [(None, threads)]
-        planes, bounds = self.model.values.bit_slices(value), self.model.values.interval(value)
-        if planes is not None:
-            return list(T.numbers(planes, threads))
-        if bounds is None or bounds[0] < 0 or bounds[1] >= _BARRIERS:
-            return [(None, threads)]
-        return [(n, threads) for n in range(bounds[0], bounds[1] + 1)]
+        planes = None if value is None else self.model.values.bit_slices(value)
+        return [(None, threads)] if planes is None else list(T.numbers(planes, threads))
+
+    def _counted_through(self, site: int) -> range:
+        """The numbers of the CTA barrier at *site* that a loop counts through; empty if there is no such loop."""
+        values, value = self.model.values, self.model.value(site, "id")
+        terms = () if value is None else values.linear(value)[0]
+        if value is None or len(terms) != 1 or terms[0][1] != 1 or values.induction(terms[0][0]) is None:
+            return range(0)
+        low, high = values.interval(value) or (0, _BARRIERS)
+        return range(low, high + 1) if 0 <= low <= high < _BARRIERS else range(0)
 
     # ------------------------------------------------------------ operations
 
@@ -248,8 +251,11 @@ class Waits:
                 if match is None or match.form.scope == "lanes" or match.form.group == "cluster":
                     continue
                 for number, threads in self._numbers(site):
-                    if number is None or number == object_.number or object_.number is None:
+                    counted = self._counted_through(site) if number is None else range(0)
+                    if number == object_.number or object_.number is None or (number is None and not counted):
                         yield site, deed, number is not None, threads
+                    elif object_.number in counted:  # threads at a sync may be at it for another number
+                        yield site, deed, deed == "arrive", threads
 
     # ------------------------------------------------------------ where its threads are
 
