@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["HELD_OUT", "PLANTS", "Edit", "Plant"]
+__all__ = ["HELD_OUT", "PLANTS", "UNSEEN", "Edit", "Plant"]
 
 HELD_OUT = ("pingpong", "partials", "neighbours", "epilogue")
-"""The kernels that were written after the analysis, and whose expectations were not changed by what it showed."""
+"""The kernels that were written after the analysis, which has since been extended by what it missed in them.
+
+Their expectations were not changed by what it showed, but for the names of the mbarriers of pingpong, which has no symbols.
+"""
+UNSEEN = ("broadcast", "token_ring")
+"""The kernels that were written after that, and of which it was not asked before a GPU had run them."""
 
 
 class Edit(NamedTuple):
@@ -378,12 +383,12 @@ PLANTS = (
         "wait turn",
         "3",
     ),
-    _p("pingpong", "empty-count", _COUNT, "empty 1|128;|256;", "wait empty", "empty"),
-    _p("pingpong", "release-missing", _ARRIVAL, "release", "wait empty", "empty"),
-    _p("pingpong", "producer-phase", _PARITY, "producer phase|, 1;|, 0;", "wait empty", "empty"),
-    _p("pingpong", "producer-stops", _TRIPS, "producer bound|%r5, %r2|%r5, 9", "wait full", "full"),
-    _p("pingpong", "consumer-flip", _PARITY, "consumer flip", "wait empty", "full"),
-    _p("pingpong", "expect-more", _BYTES, "expect|2048|2064", "wait full", "full"),
+    _p("pingpong", "empty-count", _COUNT, "empty 1|128;|256;", "wait empty", "smem+4112"),
+    _p("pingpong", "release-missing", _ARRIVAL, "release", "wait empty", "smem+4112"),
+    _p("pingpong", "producer-phase", _PARITY, "producer phase|, 1;|, 0;", "wait empty", "smem+4112"),
+    _p("pingpong", "producer-stops", _TRIPS, "producer bound|%r5, %r2|%r5, 9", "wait full", "smem+4096"),
+    _p("pingpong", "consumer-flip", _PARITY, "consumer flip", "wait empty", "smem+4096"),
+    _p("pingpong", "expect-more", _BYTES, "expect|2048|2064", "wait full", "smem+4096"),
     _p(
         "pingpong",
         "one-stops",
@@ -429,5 +434,26 @@ PLANTS = (
     _p("epilogue", "one-buffer", _TRIPS, "both|, 2;|, 1;", "wait free", "2"),
     _p("epilogue", "parity", _PARITY, "parity|, 1;|, 1; xor.b32 %r10, %r10, 1;", "wait done", "done"),
     _p("epilogue", "store-stops", _TRIPS, "store bound|%r6, %r3|%r6, 6", "wait free", "1"),
+    # broadcast
+    _p("broadcast", "ready-missing", _ARRIVAL, "arrive ready", "wait ready", "ready"),
+    _p("broadcast", "asked-missing", _ARRIVAL, "arrive asked", "wait asked, wait ready", "asked"),
+    _p("broadcast", "team-count", _BARRIER, "wait team|3, 96|3, 128", "wait team", "3"),
+    _p("broadcast", "publish-parity", _PARITY, "publish parity", "wait asked, wait ready", "asked"),
+    _p("broadcast", "none-asks", _ROLE, "asks|, 32;|, 128;", "wait asked, wait ready", "asked"),
+    _p("broadcast", "publish-stops", _TRIPS, "publish bound|%r3, %r4|%r3, 5", "wait ready", "ready"),
+    _p("broadcast", "ready-count", _COUNT, "ready|, 1;|, 3;", "wait asked, wait ready", "ready"),
+    # token_ring
+    _p("token_ring", "skips-one", _OBJECT, "next|, 1;|, 2;", "wait turn", "turn"),
+    _p("token_ring", "none-first", _PARITY, "first|, 0;|, 4;", "wait turn", "turn"),
+    _p("token_ring", "count", _COUNT, "turn 2|32;|33;", "wait turn", "turn"),
+    _p(
+        "token_ring",
+        "one-stops",
+        _TRIPS,
+        "bound|setp|setp.eq.u32 %p4, %r1, 2; @%p4 mov.u32 %r4, 6; setp",
+        "wait turn",
+        "turn",
+    ),
+    _p("token_ring", "turn-missing", _ARRIVAL, "arrive turn", "wait turn", "turn"),
 )
 """All planted deadlocks. Those that do not hang are named in the record and not counted."""

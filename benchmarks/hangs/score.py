@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import hangs
-from benchmarks.hangs.plants import HELD_OUT, PLANTS, Plant
+from benchmarks.hangs.plants import HELD_OUT, PLANTS, UNSEEN, Plant
 from benchmarks.results import table
 from tclint.inspect.hang.explain import Explanation, chosen, explain
 from tclint.inspect.hang.positions import Position
@@ -44,6 +44,12 @@ ABOUT = (
     " themselves where they were launched. Kernels that complete, trap or fail in spite of the planted"
     " deadlock are not counted."
 )
+FIRST = (
+    "At first sight: 54 of the 72 in the kernels that it was made with, before causes were added for the others;"
+    " 14 of the 27 in the kernels written later, or 16 with two that were expected under a name that the kernel does"
+    " not have. What was missed there has been worked on since, so these are no longer unseen."
+)
+"""Both cycle and place, when tclint was first asked about these hangs."""
 
 Record = dict[str, Any]
 
@@ -169,13 +175,18 @@ def section(data: Mapping[str, Any]) -> Iterator[str]:
         (kind, *_counts(r for r in hanging if r["kind"] == kind))
         for kind in dict.fromkeys(r["kind"] for r in hanging)
     ]
-    first = [r for r in hanging if r["kernel"] not in HELD_OUT]
+    first = [r for r in hanging if r["kernel"] not in (*HELD_OUT, *UNSEEN)]
     later = [r for r in hanging if r["kernel"] in HELD_OUT]
+    unseen = [r for r in hanging if r["kernel"] in UNSEEN]
     totals: list[tuple[str, int, int, int, int]] = [("all", *_counts(hanging))]
     if later:
         totals += [("of these, in the kernels it was made with", *_counts(first))]
         totals += [("of these, in kernels written later", *_counts(later))]
+    if unseen:
+        totals += [("of these, in kernels written last", *_counts(unseen))]
     yield from table(("planted", "hang", "cycle", "place", "both"), [*rows, *totals])
+    yield FIRST
+    yield ""
     missed = [r for r in hanging if not (r["cycle"] and r["place"])]
     if missed:
         yield "Not shown: " + ", ".join(f"{r['kernel']} {r['name']}" for r in missed) + "."

@@ -155,6 +155,78 @@ def test_the_number_of_a_barrier_may_depend_on_the_thread() -> None:
     assert (24, "barrier 1") in chain(found)
 
 
+def test_threads_at_one_instruction_may_wait_for_different_barriers() -> None:
+    found = hang(planted("pingpong-turn-missing"), "44, 78")
+    assert chain(found) == [(78, "barrier 2"), (78, "barrier 3")]
+    assert found.chain is not None
+    assert found.chain.end is End.CYCLE
+    assert [share.status for share in found.waiters[1].operations[1].shares] == [Status.BLOCKED]
+    ((kind, what),) = causes(found)
+    assert kind == "first-phase"
+    assert what.endswith("each arrival follows one of them: one arrival must precede the waits")
+
+
+def test_a_barrier_that_never_completes_ends_the_chain_although_its_threads_arrive_again() -> None:
+    at = "0:0=44, " + ", ".join(f"0:{warp}={80 if warp < 8 else 78}" for warp in range(4, 12))
+    found = hang(planted("pingpong-same-barrier"), at)
+    assert found.chain is not None
+    assert found.chain.end is End.SHORT
+    assert chain(found)[-1] == (78, "barrier 3")
+    assert causes(found) == [("count", "barrier 3 counts 256 threads, and 128 threads use it")]
+    assert "barrier 3 counts more threads than use it" in render_text(found)
+
+
+@pytest.mark.parametrize(("lanes", "short"), [(31, False), (63, True)])
+def test_a_barrier_counts_whole_warps(lanes: int, short: bool) -> None:
+    text = module(
+        kernel(
+            f"""
+    .reg .pred %p<2>;
+    .reg .b32 %r<3>;
+    mov.u32 %r1, %tid.x;
+    and.b32 %r2, %r1, {lanes};
+    setp.eq.u32 %p1, %r2, 0;
+    @%p1 barrier.sync 1, 64;
+    ret;""",
+            directives=".reqntid 64, 1, 1",
+        ),
+        header=HOPPER,
+    )
+    line = 1 + text.splitlines().index("    @%p1 barrier.sync 1, 64;")
+    (waiter,) = hang(text, str(line)).waiters
+    assert waiter.short is short
+
+
+def test_the_number_of_a_barrier_may_count_iterations() -> None:
+    found = hang(planted("epilogue-store-stops"), "0:0=37, 0:1=37")
+    assert found.decided
+    assert found.chain is not None
+    assert found.chain.end is End.GONE
+    assert all(operation.certain for waiter in found.waiters for operation in waiter.operations)
+
+
+def test_a_barrier_whose_number_counts_iterations_is_not_known_at_a_wait() -> None:
+    text = planted("epilogue-store-stops").replace("barrier.arrive.aligned %r15", "barrier.sync.aligned %r15")
+    line = 1 + next(n for n, code in enumerate(text.splitlines()) if "barrier.sync.aligned %r15" in code)
+    found = hang(text, f"0:0=37, 0:1=37, 0:2={line}")
+    assert [waiter.object.number for waiter in found.waiters] == [1, 2, None]
+    assert not found.decided
+
+
+def test_the_comparison_before_the_branch_belongs_to_the_place() -> None:
+    found = hang(planted("epilogue-store-stops"), "0:0=37, 0:1=37")
+    (cause,) = found.causes
+    assert {65, 66} <= set(found.locations.lines(cause.sites))
+
+
+def test_a_replay_that_ends_before_any_arrival_shows_that_no_thread_can_begin() -> None:
+    found = hang(planted("epilogue-free-first"), "0:0=37, 0:1=37, 0:2=52")
+    ((kind, what),) = causes(found)
+    assert kind == "first-phase"
+    assert "each arrival follows one of them in a replay" in what
+    assert [stuck.what.number for n, stuck in found.states.items() if n < 2] == [1, 2]  # type: ignore[union-attr]
+
+
 def test_registers_that_no_warp_gives_up() -> None:
     found = hang(planted("pool-dec-missing"), "31, 44")
     assert (31, "registers of the CTA") in chain(found)

@@ -12,7 +12,7 @@ from tclint.inspect.hang.cycle import Chain, End, gone
 from tclint.inspect.hang.stops import Stop
 from tclint.inspect.hang.waits import Object, Status, Waiter, Waits
 from tclint.inspect.protocol.parts import MbarrierRing
-from tclint.replay.sync import Mbarrier
+from tclint.replay.sync import Barrier, Mbarrier
 from tclint.replay.thread_groups import Stuck
 
 __all__ = ["Cause", "causes"]
@@ -146,29 +146,19 @@ class _Causes:
 
     def _barrier(self, waiter: Waiter) -> Iterator[Cause]:
         """The operations on a CTA barrier count different threads, or more than execute them."""
-        object_, size = waiter.object, self.model.function.threads
+        object_ = waiter.object
         sites = tuple(operation.site for operation in waiter.operations)
-        counted = {site: self._counted(site, size) for site in sites}
+        counted = {site: self.waits.count(site) for site in sites}
         counts = sorted({count for count in counted.values() if count is not None})
         if len(counts) > 1:
             words = " and ".join(map(str, counts))
             yield Cause(
                 "count", f"the operations on {object_.name} count {words} threads", (object_.name,), sites
             )
-        threads = 0
-        for share in waiter.shares:
-            threads |= share.threads
-        if counts and counts[-1] > threads.bit_count() and None not in counted.values():
-            what = f"{object_.name} counts {counts[-1]} threads, and {threads.bit_count()} threads use it"
+        users = waiter.users.bit_count()
+        if counts and counts[-1] > users and None not in counted.values():
+            what = f"{object_.name} counts {counts[-1]} threads, and {users} threads use it"
             yield Cause("count", what, (object_.name,), sites)
-
-    def _counted(self, site: int, size: int | None) -> int | None:
-        """The threads that a CTA barrier counts; None if unknown."""
-        return (
-            size
-            if self.model.instruction(site).role("count") is None
-            else self.model.constant_of(site, "count")
-        )
 
     def _skipped(self, waiter: Waiter) -> Iterator[Cause]:
         """Threads may wait for the cluster barrier without having arrived."""
@@ -224,11 +214,17 @@ class _Causes:
         )
 
     def _deciding(self, sites: Sequence[int]) -> Iterator[int]:
-        """The branches that decide whether a thread reaches one of *sites*."""
+        """The branches that decide whether a thread reaches one of *sites*, each after what it compares."""
         cfg = self.model.cfg
         for site in sites:
             for edge in cfg.control_dependences(cfg.block_of[site]):
-                yield cfg.blocks[edge.source].end - 1
+                block = cfg.blocks[edge.source]
+                branch = block.end - 1
+                guard = self.model.instruction(branch).guard
+                for i in range(block.start, branch):
+                    if guard >= 0 and guard in self.model.instruction(i).writes:
+                        yield i
+                yield branch
 
     def _first_phases(self) -> Iterator[Cause]:
         """How many waits of a cycle are passed at first: exactly one of two keeps the threads in step.
@@ -236,20 +232,28 @@ class _Causes:
         A wait for parity 1 is passed before any phase completes, and so is one whose operations precede the wait that
         they follow in later iterations.
         """
-        if self._chain.end is not End.CYCLE or any(w.object.ring is None for w in self._members):
+        if self._chain.end is not End.CYCLE:
             return
         sites = [self._site(waiter) for waiter in self._members]
-        firsts = [self._firsts.get(site) for site in sites]
-        if None in firsts:
-            return
+        firsts = [
+            0 if w.object.number is not None else self._firsts.get(self._site(w)) for w in self._members
+        ]
         names = tuple(dict.fromkeys(waiter.object.name for waiter in self._members))
-        if not any(firsts) and not any(self._early(waiter, sites) for waiter in self._members):
+        closed = not any(self._early(waiter, sites) for waiter in self._members)
+        always = closed and firsts.count(0) == len(firsts)
+        if always or self._untouched():
+            if any(waiter.object.ring is not None for waiter in self._members):
+                which, cure = "is for phase 0 at first", "one wait must begin with parity 1, or one arrival"
+            else:
+                which, cure = "is for a barrier", "one arrival"
             what = (
-                "each wait of the cycle is for phase 0 at first, and each arrival follows one of them:"
-                " one wait must begin with parity 1, or one arrival must precede the waits"
+                f"each wait of the cycle {which}, and each arrival follows one of them"
+                f"{'' if always else ' in a replay'}: {cure} must precede the waits"
             )
             operations = [operation.site for waiter in self._members for operation in waiter.operations]
             yield Cause("first-phase", what, names, tuple(dict.fromkeys((*sites, *operations))))
+            return
+        if None in firsts or any(waiter.object.ring is None for waiter in self._members):
             return
         before = [self._leading(w, s) for w, s in zip(self._members, (*sites[1:], sites[0]), strict=True)]
         passes = sum(map(bool, firsts)) + sum(map(bool, before))
@@ -260,6 +264,19 @@ class _Causes:
             passed = [site for site, first in zip(sites, firsts, strict=True) if first]
             operations = [site for found in before for site in found]
             yield Cause("first-phase", what, names, tuple(dict.fromkeys((*passed, *operations))))
+
+    def _untouched(self) -> bool:
+        """Whether a replay ends in the cycle before any other thread has arrived at its objects."""
+        for waiter, state in zip(self._members, self._states, strict=True):
+            if isinstance(state, Mbarrier):
+                arrived = state.phase or state.pending < state.count or state.bytes
+            elif isinstance(state, Barrier) and waiter.object.number is not None:
+                arrived = state.generation or state.arrived > waiter.threads.bit_count()
+            else:
+                return False
+            if arrived:
+                return False
+        return True
 
     def _others(self, waits: Sequence[int]) -> bool:
         """Whether the loops of *waits* have other waits, which may keep the threads in step."""
@@ -274,8 +291,9 @@ class _Causes:
 
     def _early(self, waiter: Waiter, waits: Sequence[int]) -> list[int]:
         """The operations that complete the first phase before any of *waits* is passed; empty if some follow these."""
-        copies = [op.site for op in waiter.operations if op.deed == "copy"]
-        arrivals = [op.site for op in waiter.operations if op.deed != "copy"]
+        others = [op for op in waiter.operations if op.site not in waits]
+        copies = [op.site for op in others if op.deed == "copy"]
+        arrivals = [op.site for op in others if op.deed != "copy"]
         found: list[int] = []
         for group in filter(None, (copies, arrivals)):
             reached = [site for site in group if self.model.reaches(-1, site, waits)]

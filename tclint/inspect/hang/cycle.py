@@ -23,6 +23,8 @@ class End(Enum):
 
     CYCLE = "cycle"
     """The last waiter waits for the first one."""
+    SHORT = "short"
+    """The last wait is for a CTA barrier that counts more threads than use it."""
     NOTHING = "no operation"
     """No instruction would complete the last wait."""
     GONE = "gone"
@@ -42,21 +44,21 @@ class Chain:
 def chain(waiters: Sequence[Waiter], stops: Sequence[Stop]) -> Chain | None:
     """What the hang comes down to; None if no thread waits.
 
-    A chain that ends is preferred to a cycle: without its end, the other waits would complete. Of several, the one with
-    the most waits that depend on it.
+    A chain that ends is preferred to a cycle: without its end, the other waits would complete. Of several, one that ends
+    at a barrier that never completes, wherever the threads are, then the one with the most waits that depend on it.
     """
     if not waiters:
         return None
     ends = [
         n
         for n, waiter in enumerate(waiters)
-        if not waiter.next or (waiter.next == (n,) and gone(waiter, stops))
+        if waiter.short or not waiter.next or (waiter.next == (n,) and gone(waiter, stops))
     ]
-    decided = [n for n in ends if not waiters[n].open]
+    decided = [n for n in ends if waiters[n].short] or [n for n in ends if not waiters[n].open]
     if decided:
         best: list[int] = max((_longest(waiters, end) for end in decided), key=len)
-        end = End.GONE if any(waiters[best[-1]].shares) else End.NOTHING
-        return Chain(tuple(best), end)
+        last = waiters[best[-1]]
+        return Chain(tuple(best), End.SHORT if last.short else End.GONE if any(last.shares) else End.NOTHING)
     cycles = [found for n in range(len(waiters)) if (found := _cycle(waiters, n))]
     closed = [found for found in cycles if not any(waiters[n].open for n in found)]
     if closed:

@@ -25,6 +25,7 @@ from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
 from tclint.linting.check import check_source
 from tclint.replay.launches import ReplayRun
+from tclint.replay.sync import Barrier
 from tclint.replay.thread_groups import Stuck
 from tclint.replay.verdict import Replay
 from tclint.syntax.source import Source
@@ -161,10 +162,20 @@ def _states(
     for run in runs:
         if {stuck.site for stuck in run.deadlocks} != wanted:
             continue
-        by_site = {stuck.site: stuck for stuck in run.deadlocks}
-        return {n: by_site[stops[w.stop].site] for n, w in enumerate(waiters)}, ""
+        found = {n: _state(stops[w.stop].site, w, run.deadlocks) for n, w in enumerate(waiters)}
+        return {n: stuck for n, stuck in found.items() if stuck is not None}, ""
     verdict = replay.verdict
     return {}, str(verdict.why) if isinstance(verdict, GaveUp) else ""
+
+
+def _state(site: int, waiter: Waiter, deadlocks: Sequence[Stuck]) -> Stuck | None:
+    """The last of *deadlocks* that is at *site*, at the barrier that *waiter* waits for if it waits for one."""
+    number = waiter.object.number
+    for stuck in reversed(deadlocks):
+        other = isinstance(stuck.what, Barrier) and number is not None and stuck.what.number != number
+        if stuck.site == site and not other:
+            return stuck
+    return None
 
 
 def _findings(

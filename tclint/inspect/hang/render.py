@@ -192,6 +192,7 @@ def _end(end: End, last: Waiter, again: bool) -> str:
     verb, past = ("gives up", "given up") if registers else ("arrives at", "arrived at")
     return {
         End.CYCLE: f"what {verb} {last.object.name} follows {'the first of these waits' if again else 'this wait'}",
+        End.SHORT: f"{last.object.name} counts more threads than use it",
         End.NOTHING: f"no instruction {verb} {last.object.name}",
         End.GONE: f"all threads that would have {past} {last.object.name} did, are past it, {exited}",
         End.UNDECIDED: f"it is unknown whether an operation on {last.object.name} still follows",

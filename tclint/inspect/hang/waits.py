@@ -7,8 +7,10 @@ only after a wait is not executed before that wait completes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 
 from tclint._dataclass import dataclass
 from tclint.analyses.mbarriers import Mbarriers, Ring
@@ -18,6 +20,9 @@ from tclint.inspect.protocol.sites import Sites
 from tclint.values import thread_masks as T
 
 __all__ = ["Object", "Operation", "Share", "Status", "Waiter", "Waits"]
+
+_BARRIERS = 16
+"""How many CTA barriers there are (9.7.13.1)."""
 
 
 class Status(Enum):
@@ -87,6 +92,8 @@ class Waiter:
     object: Object
     threads: int
     operations: tuple[Operation, ...]
+    short: bool = False
+    """Whether a CTA barrier counts more threads than use it, so that it never completes."""
     next: tuple[int, ...] = ()
     """The indices of the waiters after whose waits an operation would follow."""
 
@@ -96,9 +103,14 @@ class Waiter:
             yield from operation.shares
 
     @property
+    def users(self) -> int:
+        """All threads of the warps that may execute an operation: a CTA barrier counts whole warps (9.7.13.1)."""
+        return T.whole(reduce(or_, (share.threads for share in self.shares), 0), 32)
+
+    @property
     def open(self) -> bool:
         """Whether an operation may still be executed, or it is unknown which operations there are."""
-        return (
+        return not self.short and (
             not self.object.known
             or any(not operation.certain for operation in self.operations)
             or any(share.status is Status.RUNNING for share in self.shares)
@@ -117,20 +129,37 @@ class Waits:
     def waiters(self) -> list[Waiter]:
         """The waiters, each with the operations that would complete its wait."""
         found = [
-            Waiter(index, object_, threads, tuple(self._operations(index, object_, threads)))
+            self._counted(Waiter(index, object_, threads, tuple(self._operations(index, object_, threads))))
             for index, stop in enumerate(self.stops)
             for object_, threads in self._objects(stop)
         ]
-        return [self._linked(waiter, found) for waiter in found]
+        return [replace(waiter, next=self._next(waiter, found)) for waiter in found]
 
-    def _linked(self, waiter: Waiter, every: Sequence[Waiter]) -> Waiter:
-        """*waiter* with those that follow it; itself only if no other one does."""
-        blocking = {share.at for share in waiter.shares if share.status is Status.BLOCKED}
+    def _counted(self, waiter: Waiter) -> Waiter:
+        """*waiter*, short if each operation on its CTA barrier counts more threads than use it."""
+        if waiter.object.number is None:
+            return waiter
+        counts = [self.count(operation.site) for operation in waiter.operations]
+        users = waiter.users.bit_count()
+        return replace(waiter, short=all(count is not None and count > users for count in counts))
+
+    def count(self, site: int) -> int | None:
+        """The threads that a CTA barrier counts; None if unknown."""
+        if self.model.instruction(site).role("count") is None:
+            return self.model.function.threads
+        return self.model.constant_of(site, "count")
+
+    @staticmethod
+    def _next(waiter: Waiter, every: Sequence[Waiter]) -> tuple[int, ...]:
+        """The waiters that *waiter* waits for; itself only if it waits for no other one."""
+        blocking = [share for share in waiter.shares if share.status is Status.BLOCKED]
         own = any(share.status is Status.OWN for share in waiter.shares)
-        after = [n for n, other in enumerate(every) if other.stop in blocking]
-        if not after and own:
-            after = [every.index(waiter)]
-        return Waiter(waiter.stop, waiter.object, waiter.threads, waiter.operations, tuple(after))
+        after = [
+            n
+            for n, other in enumerate(every)
+            if any(other.stop == share.at and other.threads & share.threads for share in blocking)
+        ]
+        return tuple(after) if after or not own else (every.index(waiter),)
 
     # ------------------------------------------------------------ objects
 
@@ -164,13 +193,22 @@ class Waits:
         return Object("barrier", name, number=number)
 
     def _numbers(self, site: int) -> list[tuple[int | None, int]]:
-        """The numbers of the CTA barrier at *site*, each with the threads that use it."""
+        """The numbers of the CTA barrier at *site*, each with the threads that use it; None if iterations differ."""
         threads, number = self.sites.threads(site), self.model.constant_of(site, "id")
         if number is not None:
             return [(number, threads)]
         value = self.model.value(site, "id")
         planes = None if value is None else self.model.values.bit_slices(value)
         return [(None, threads)] if planes is None else list(T.numbers(planes, threads))
+
+    def _counted_through(self, site: int) -> range:
+        """The numbers of the CTA barrier at *site* that a loop counts through; empty if there is no such loop."""
+        values, value = self.model.values, self.model.value(site, "id")
+        terms = () if value is None else values.linear(value)[0]
+        if value is None or len(terms) != 1 or terms[0][1] != 1 or values.induction(terms[0][0]) is None:
+            return range(0)
+        low, high = values.interval(value) or (0, _BARRIERS)
+        return range(low, high + 1) if 0 <= low <= high < _BARRIERS else range(0)
 
     # ------------------------------------------------------------ operations
 
@@ -191,7 +229,7 @@ class Waits:
             site = self.stops[waiting].site
             found = [(site, "sync", True, self.sites.threads(site) & T.whole(threads, 32))]
         for site, deed, certain, who in sorted(found):
-            shares = tuple(self._shares(waiting, object_, site, deed, who))
+            shares = tuple(self._shares(waiting, object_, site, deed, who, threads))
             yield Operation(site, deed, certain, shares)
 
     def _on_mbarrier(self, object_: Object) -> Iterator[tuple[int, str, bool, int]]:
@@ -213,13 +251,18 @@ class Waits:
                 if match is None or match.form.scope == "lanes" or match.form.group == "cluster":
                     continue
                 for number, threads in self._numbers(site):
-                    if number is None or number == object_.number or object_.number is None:
+                    counted = self._counted_through(site) if number is None else range(0)
+                    if number == object_.number or object_.number is None or (number is None and not counted):
                         yield site, deed, number is not None, threads
+                    elif object_.number in counted:  # threads at a sync may be at it for another number
+                        yield site, deed, deed == "arrive", threads
 
     # ------------------------------------------------------------ where its threads are
 
-    def _shares(self, waiting: int, object_: Object, site: int, deed: str, threads: int) -> Iterator[Share]:
-        """Where the *threads* of an operation are."""
+    def _shares(
+        self, waiting: int, object_: Object, site: int, deed: str, threads: int, waiters: int
+    ) -> Iterator[Share]:
+        """Where the *threads* of an operation are, of which *waiters* wait for the object."""
         ctas, local = self.stops[waiting].ctas, not self._leaves(object_, site)
         seen = 0
         for index, stop in enumerate(self.stops):
@@ -228,7 +271,13 @@ class Waits:
             if apart or not here:
                 continue
             seen |= here
-            yield Share(self._status(waiting, object_, site, deed, index), here, index)
+            status = self._status(object_, site, deed, index)
+            if status is Status.BLOCKED and index == waiting:
+                if own := here & waiters:
+                    yield Share(Status.OWN, own, index)
+                here &= ~waiters
+            if here:
+                yield Share(status, here, index)
         if absent := threads & ~seen:
             yield Share(Status.ABSENT, absent)
 
@@ -239,7 +288,7 @@ class Waits:
         remote = any(address.remote for address in self._mbarriers.addresses.of(site))
         return remote or ".multicast" in self.model.instruction(site).opcode
 
-    def _status(self, waiting: int, object_: Object, site: int, deed: str, index: int) -> Status:
+    def _status(self, object_: Object, site: int, deed: str, index: int) -> Status:
         """Whether threads that are at the stop *index* can still execute the operation at *site*."""
         model, here = self.model, self.stops[index]
         if deed == "sync" and here.site == site:
@@ -248,9 +297,7 @@ class Waits:
             return Status.ARRIVED
         if not model.may_follow(here.site, site):
             return Status.PASSED
-        if here.kind == RUNNING:
-            return Status.RUNNING
-        return Status.OWN if index == waiting else Status.BLOCKED
+        return Status.RUNNING if here.kind == RUNNING else Status.BLOCKED
 
     def arrived(self, arrive: int, wait: int) -> bool:
         """Whether all threads at a wait for the cluster barrier have executed *arrive* for it."""
