@@ -197,6 +197,19 @@ def test_a_barrier_counts_whole_warps(lanes: int, short: bool) -> None:
     assert waiter.short is short
 
 
+def test_a_function_that_is_called_may_use_the_barrier() -> None:
+    body = """
+    barrier.sync 1, 64;
+    call.uni helper;
+    ret;"""
+    directives = ".reqntid 32, 1, 1"
+    text = module(".extern .func helper();\n", kernel(body, directives=directives), header=HOPPER)
+    line = 1 + text.splitlines().index("    barrier.sync 1, 64;")
+    assert [waiter.short for waiter in hang(text, str(line)).waiters] == [False]
+    alone = text.replace("    call.uni helper;", "")
+    assert [waiter.short for waiter in hang(alone, str(line)).waiters] == [True]
+
+
 def test_the_number_of_a_barrier_may_count_iterations() -> None:
     found = hang(planted("epilogue-store-stops"), "0:0=37, 0:1=37")
     assert found.decided

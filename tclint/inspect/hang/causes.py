@@ -156,7 +156,7 @@ class _Causes:
                 "count", f"the operations on {object_.name} count {words} threads", (object_.name,), sites
             )
         users = waiter.users.bit_count()
-        if counts and counts[-1] > users and None not in counted.values():
+        if self.waits.closed and counts and counts[-1] > users and None not in counted.values():
             what = f"{object_.name} counts {counts[-1]} threads, and {users} threads use it"
             yield Cause("count", what, (object_.name,), sites)
 

@@ -14,9 +14,11 @@ from operator import or_
 
 from tclint._dataclass import dataclass
 from tclint.analyses.mbarriers import Mbarriers, Ring
+from tclint.analyses.role_paths import calls, whole_program
 from tclint.analyses.setmaxnreg import raises
 from tclint.inspect.hang.stops import RUNNING, Stop
 from tclint.inspect.protocol.sites import Sites
+from tclint.isa.callees import SYSTEM_CALLS
 from tclint.values import thread_masks as T
 
 __all__ = ["Object", "Operation", "Share", "Status", "Waiter", "Waits"]
@@ -137,11 +139,17 @@ class Waits:
 
     def _counted(self, waiter: Waiter) -> Waiter:
         """*waiter*, short if each operation on its CTA barrier counts more threads than use it."""
-        if waiter.object.number is None:
+        if waiter.object.number is None or not self.closed:
             return waiter
         counts = [self.count(operation.site) for operation in waiter.operations]
         users = waiter.users.bit_count()
         return replace(waiter, short=all(count is not None and count > users for count in counts))
+
+    @cached_property
+    def closed(self) -> bool:
+        """Whether all that the kernel executes is here: a function that it calls may use a barrier as well."""
+        called = {self.model.instruction(i).callee for i in calls(self.model)}
+        return whole_program(self.model) and called <= SYSTEM_CALLS
 
     def count(self, site: int) -> int | None:
         """The threads that a CTA barrier counts; None if unknown."""
