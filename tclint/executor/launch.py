@@ -385,6 +385,10 @@ def _below(file: Path, folder: Path) -> bool:
         return False
 
 
+_MOST_DRAWN = 1 << 63
+"""The bound of what random numbers are drawn from, as a magnitude."""
+
+
 def _whole(value: Any) -> bool:
     """Whether a value of the file is an integer; TOML's booleans are Python integers."""
     return isinstance(value, int) and not isinstance(value, bool)
@@ -468,8 +472,10 @@ class _Reader:
         values = table.values.pop("values", None)
         if isinstance(values, list):
             numbers = all(_whole(value) or isinstance(value, float) for value in values)
-            if len(values) != 2 or not numbers or values[0] > values[1]:
+            if len(values) != 2 or not numbers or not values[0] <= values[1]:
                 table.fail(f"{values!r} is not [low, high]", "values")
+            if not all(abs(value) < _MOST_DRAWN for value in values):
+                table.fail(f"no number can be drawn from {values!r}", "values")
             _scalar(table, "values", type, values[0])
             _scalar(table, "values", type, values[1])
             return values[0], values[1]
