@@ -50,9 +50,17 @@ def _handles(method: str, options: Any = None) -> Callable[[F], F]:
     return register
 
 
+def _path(uri: str) -> str | None:
+    """The path that a URI denotes; None if it denotes none, or is not a URI."""
+    try:
+        return to_fs_path(uri)
+    except ValueError:
+        return None
+
+
 @_handles(types.INITIALIZE)
 def initialize(ls: Server, params: types.InitializeParams) -> None:
-    root = to_fs_path(params.root_uri) if params.root_uri else params.root_path
+    root = _path(params.root_uri) if params.root_uri else params.root_path
     ls.configuration.folder = Path(root) if root else Path.cwd()
     options = params.initialization_options
     nested = options.get("settings") if isinstance(options, dict) else None
@@ -87,7 +95,7 @@ async def files_changed(ls: Server, params: types.DidChangeWatchedFilesParams) -
 def opened(ls: Server, params: types.DidOpenTextDocumentParams) -> None:
     item = params.text_document
     text = Text.of(item.text, ls.encoding)
-    document = Document(item.uri, to_fs_path(item.uri) or item.uri, text, item.version)
+    document = Document(item.uri, _path(item.uri) or item.uri, text, item.version)
     ls.documents[item.uri] = document
     if not ls.pulls:
         ls.push(document)

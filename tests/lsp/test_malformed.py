@@ -155,3 +155,13 @@ def test_a_message_that_is_too_large_is_skipped_in_pieces(monkeypatch: pytest.Mo
     )
     assert messages.readline() == b""
     assert refused == ["a message has at most 100 bytes"] * 2
+
+
+def test_a_document_may_have_a_name_that_is_not_a_uri() -> None:
+    name = "file://["
+    document = {"uri": name, "languageId": "ptx", "version": 1, "text": ".version 8.0\n.target sm_90\n"}
+    opened = {"jsonrpc": "2.0", "method": "textDocument/didOpen", "params": {"textDocument": document}}
+    place = {"textDocument": {"uri": name}, "position": {"line": 0, "character": 0}}
+    found, log = answers(sent(INITIALIZE, opened, request("textDocument/completion", place)))
+    assert [bool(each["result"]) for each in found] == [True]
+    assert log == ""
