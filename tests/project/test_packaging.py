@@ -111,6 +111,16 @@ def test_the_readme_shows_a_finding_as_it_is_printed_and_leads_to_the_rest_withi
     assert len(readme.partition("\n## ")[0].splitlines()) <= 60
 
 
+def test_no_file_has_the_marks_of_a_merge() -> None:
+    mark = re.compile(rb"^(?:<{7}|={7}|>{7})(?: |$)", re.MULTILINE)
+    folders = ("tclint", "rules", "queries", "docs", "tests", "benchmarks", "editors", ".ci", ".github")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
+    files += [path for path in ROOT.iterdir() if path.is_file()]
+    assert len(files) > len(MODULES)
+    ignored = {"node_modules", "__pycache__", "src"}
+    assert [f for f in files if not ignored & {*f.parts} and mark.search(f.read_bytes())] == []
+
+
 def test_no_file_names_a_folder_of_one_machine() -> None:
     own = re.compile(r"(?<![\w.])/(?:" + "tmp|work|home|root" + r")/\w")
     suspects = [*MODULES, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "pyproject.toml"]
