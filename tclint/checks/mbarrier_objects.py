@@ -44,7 +44,7 @@ MB009 = RuleId("MB009")
 @check(MB002, MB009, needs="mbarrier", analyses=(MbarrierAddresses, HappensBefore, Replay))
 def objects(model: KernelModel) -> Iterator[Hit]:
     """Report operations on an mbarrier, and accesses to its memory, at the wrong time of its lifetime."""
-    known = MbarrierObjects(model)
+    known = model.fact(MbarrierObjects)
     never = list(_uninitialised(known))
     yield from never or _too_early(known)
     yield from _twice(known)
