@@ -28,6 +28,7 @@ from typing import Any
 from benchmarks import mutation, results
 from benchmarks.corpus.builder import default_cache
 from benchmarks.faults import OPERATORS, Kernel, apply
+from tclint.analyses.in_flight import GROUPS
 from tclint.findings.edits import joined
 from tclint.findings.finding import Edit, FileReport
 from tclint.findings.moved import subjects
@@ -50,7 +51,6 @@ same kernels: a wait or a fence executed again, a wider fence, a busy poll."""
 
 LARGEST = 120_000
 """Bytes of the largest file that is changed."""
-GROUPS = ("wgmma", "cp.async", "bulk", "tcgen05.ld", "tcgen05.st")
 NEEDLESS = ("CO001", "CO003", "CO004", "CO005")
 """The rules that call an instruction, or its scope, needless. The others say that it is early, or waits for too much."""
 DELETIONS = re.compile(

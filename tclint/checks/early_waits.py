@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tclint.analyses.happens_before.points import strong
 from tclint.analyses.in_flight import InFlight
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._needless import decidable, is_pure, own_sites
-from tclint.ir.nodes import Instruction, registers
+from tclint.ir.nodes import Instruction
 
 CO006 = RuleId("CO006")
 CO009 = RuleId("CO009")
@@ -50,28 +51,12 @@ def waits_before_the_set_up(model: KernelModel) -> Iterator[Hit]:
 def _independent(model: KernelModel, wait: int) -> list[int]:
     """The instructions that set something up after *wait*, and before which no path from it passes one that may depend
     on an earlier grid."""
-    cfg, instructions = model.cfg, model.function.instructions
-    begin = cfg.block_of[wait]
-    dirty: dict[int, bool] = {}
-    """Block -> whether an instruction that may depend on an earlier grid may precede it since the wait."""
-    work = [(begin, wait + 1, False)]
-    while work:
-        block, start, before = work.pop()
-        after = before or any(_may_depend(instructions[i]) for i in range(start, cfg.blocks[block].end))
-        for edge in cfg.successors[block]:
-            if after > dirty.get(edge.target, -1):
-                dirty[edge.target] = after
-                work.append((edge.target, cfg.blocks[edge.target].start, after))
-    found = []
-    for block, start, before in [
-        (begin, wait + 1, False),
-        *((b, cfg.blocks[b].start, d) for b, d in sorted(dirty.items()) if b != begin),
-    ]:
-        for i in range(start, cfg.blocks[block].end):
-            before = before or _may_depend(instructions[i])
-            if not before and instructions[i].event in _SET_UP:
-                found.append(i)
-    return found
+    sites = [i for b in model.cfg.order for i in range(model.cfg.blocks[b].start, model.cfg.blocks[b].end)]
+    depending = [i for i in sites if _may_depend(model.instruction(i))]
+    set_up = [i for event in _SET_UP for i in model.sites(event)]
+    first = model.reached_from((wait,), depending, depending)
+    later = model.reached_from(first, set_up, ()) | first
+    return sorted(model.reached_from((wait,), set_up, ()) - later)
 
 
 def _may_depend(instruction: Instruction) -> bool:
@@ -102,7 +87,8 @@ def waits_long_before_the_use(model: KernelModel) -> Iterator[Hit]:
         pending = in_flight.waited_for(states.before(wait), instruction)
         if not pending or instruction.guard >= 0:
             continue
-        used = _derived(model, {r for o in pending for r in _registers(model.instruction(o.site))})
+        operations = [model.instruction(o.site) for o in pending]
+        used = _derived(model, {r for each in operations for r in (*each.reads, *each.writes)})
         first = _first_dependent(model, wait, used)
         if first - wait > LONG:
             yield CO009.hit(
@@ -114,12 +100,6 @@ def waits_long_before_the_use(model: KernelModel) -> Iterator[Hit]:
                 ),
                 help="wait where the result is needed, so that the instructions in between overlap with the operation",
             )
-
-
-def _registers(operation: Instruction) -> Iterator[int]:
-    """The registers that an operation on tensor memory reads or writes."""
-    for operand in operation.operands:
-        yield from registers(operand)
 
 
 def _derived(model: KernelModel, work: set[int]) -> set[int]:
@@ -145,11 +125,10 @@ def _first_dependent(model: KernelModel, wait: int, used: set[int]) -> int:
 
 
 def _loads(instruction: Instruction) -> bool:
-    """Whether *instruction* is an ordinary load, or an ordinary store to shared memory of the CTA."""
+    """Whether *instruction* is an ordinary load, by which no thread synchronises."""
     match = instruction.match
     if match is None or match.problem or match.form.event:
         return False
-    strong = {".acquire", ".relaxed", ".volatile", ".mmio", ".release"}
-    if not strong.isdisjoint(match.modifiers) or match.form.family != "memory":
+    if strong(match) or match.form.family != "memory":
         return False
     return all(verb == "read" for verb, _ in match.form.memory) and bool(match.form.memory)

@@ -19,7 +19,7 @@ MB009 = RuleId("MB009")
 @check(also=(MB009,), needs="mbarrier", analyses=(MbarrierAddresses,))
 def invalidated(model: KernelModel) -> Iterator[Hit]:
     """Report uses of an mbarrier that has been invalidated, and mbarriers that are invalidated before any use."""
-    known = MbarrierObjects(model)
+    known = model.fact(MbarrierObjects)
     hits = list(_ended(known))
     yield from hits
     yield from _unusable(known, {hit.steps[0].site for hit in hits})

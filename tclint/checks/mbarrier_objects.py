@@ -33,7 +33,7 @@ from tclint.findings.scales import Method, Severity
 from tclint.replay.interface import Faulty
 from tclint.replay.scheduler import UninitialisedMbarrier
 from tclint.replay.verdict import Replay
-from tclint.values import PathCondition, UniformityScope
+from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access, Footprint
 
@@ -44,7 +44,7 @@ MB009 = RuleId("MB009")
 @check(MB002, MB009, needs="mbarrier", analyses=(MbarrierAddresses, HappensBefore, Replay))
 def objects(model: KernelModel) -> Iterator[Hit]:
     """Report operations on an mbarrier, and accesses to its memory, at the wrong time of its lifetime."""
-    known = MbarrierObjects(model)
+    known = model.fact(MbarrierObjects)
     never = list(_uninitialised(known))
     yield from never or _too_early(known)
     yield from _twice(known)
@@ -154,7 +154,7 @@ def _too_early(known: MbarrierObjects) -> Iterator[Hit]:
     if unmade is None or place is None:
         return
     site, makers = unmade.site, sorted(known.makers(place))
-    apart = [i for i in makers if _excluded(model, i, site)]
+    apart = [i for i in makers if model.views.exclusive(i, site)]
     if any(model.reaches(i, site) or not model.reaches(site, i) for i in makers if i not in apart):
         return
     makers = [i for i in makers if i not in apart]
@@ -187,28 +187,6 @@ def _too_early(known: MbarrierObjects) -> Iterator[Hit]:
 def _only(named: frozenset[MbarrierLocation] | None) -> MbarrierLocation | None:
     """The one mbarrier that a use names; None if it may name others."""
     return min(named) if named is not None and len(named) == 1 else None
-
-
-def _excluded(model: KernelModel, init: int, use: int) -> bool:
-    """Whether no CTA executes both: a branch that its threads take alike, and once, leads to one of them only."""
-    cfg, block_of = model.cfg, model.cfg.block_of
-
-    def leads(target: int, site: int) -> bool:
-        return block_of[site] == target or model.reaches(cfg.blocks[target].start, site)
-
-    for block in range(len(cfg.blocks)):
-        edges = cfg.successors[block]
-        if (
-            len(edges) < 2
-            or block in cfg.in_cycle
-            or not all(cfg.dominates(block, block_of[i]) for i in (init, use))
-        ):
-            continue
-        predicate = model.reachability.edge_predicate(edges[0])
-        alike = predicate is not None and model.values.uniformity(predicate) <= UniformityScope.CTA
-        if alike and not any(leads(edge.target, init) and leads(edge.target, use) for edge in edges):
-            return True
-    return False
 
 
 def _named_in_replay(known: MbarrierObjects, unmade: UninitialisedMbarrier) -> MbarrierLocation | None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tclint.analyses.happens_before.points import strong
 from tclint.analyses.model import KernelModel
 from tclint.analyses.outside_shared import OutsideAfter, OutsideBefore, leaves_the_cta
-from tclint.analyses.repeated import Repeated
+from tclint.analyses.repeated import Done, Repeated, what
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._global_memory import origins
 from tclint.checks._needless import decidable, own_sites
 from tclint.findings.edits import Repair, opcode, without
 from tclint.ir.nodes import Instruction
+from tclint.isa.table import Match
 
 CO003 = RuleId("CO003")
 CO004 = RuleId("CO004")
@@ -19,20 +21,15 @@ CO005 = RuleId("CO005")
 
 _WIDER = {".cluster": ".cta", ".gpu": ".cta", ".sys": ".cta", ".gl": ".cta"}
 """Scopes that are wider than the CTA, each with the one that serves there."""
-_STRONG = frozenset((".acquire", ".acq_rel", ".mmio", ".relaxed", ".release", ".volatile"))
 _PRIVATE = (".local", ".param", ".const")
-_SHARED_OF_CTA = (".shared", ".shared::cta")
 _SILENT = frozenset(("issue", "commit", "wait", "register-fence", "proxy-fence", "elect", "setmaxnreg"))
 """The events after which no other thread is ordered; the completion of an operation may be one, and follows its commit."""
 
 
-def _proxy_fences(model: KernelModel) -> list[int]:
-    """The fences between the generic and the async proxy, in the text of the kernel."""
-    return [
-        i
-        for i in own_sites(model, model.sites("proxy-fence"))
-        if (match := model.instruction(i).match) is not None and match.form.proxy == "async"
-    ]
+def _proxy_fences(model: KernelModel) -> dict[int, Done]:
+    """The fences between the generic and the async proxy, in both directions, in the text of the kernel."""
+    fences = own_sites(model, model.sites("proxy-fence"))
+    return {i: done for i in fences if (done := what(model.instruction(i))) is not None}
 
 
 @check(CO003, analyses=(Repeated,))
@@ -43,7 +40,7 @@ def repeated_fence(model: KernelModel) -> Iterator[Hit]:
         return
     repeated, done = model.solution(Repeated)
     for fence in fences:
-        if fence in repeated.kinds and repeated.before(done.before(fence), fence):
+        if repeated.before(done.before(fence), fence):
             yield CO003.hit(
                 site=fence,
                 message="orders nothing: on every path, an earlier proxy fence follows the last access to memory",
@@ -56,14 +53,7 @@ def repeated_fence(model: KernelModel) -> Iterator[Hit]:
 @check(CO004)
 def fence_of_all_spaces(model: KernelModel) -> Iterator[Hit]:
     """A fence.proxy.async for all state spaces in a kernel that writes nothing but its own shared memory before."""
-    fences = [
-        i
-        for i in _proxy_fences(model)
-        if (match := model.instruction(i).match) is not None and not match.space
-    ]
-    fences = [
-        i for i in fences if not any("sync_restrict" in m for m in model.instruction(i).opcode.split("."))
-    ]
+    fences = [i for i, done in _proxy_fences(model).items() if not done.detail]
     if not fences or not decidable(model) or _observes_other_ctas(model):
         return
     writes, reads = _global_accesses(model)
@@ -131,7 +121,7 @@ def _global_accesses(model: KernelModel) -> tuple[list[int], list[int]]:
     for block in model.cfg.order:
         for i in range(model.cfg.blocks[block].start, model.cfg.blocks[block].end):
             match = model.instruction(i).match
-            if match is None or match.space.startswith(_PRIVATE) or match.space in _SHARED_OF_CTA:
+            if match is None or not _outside(match):
                 continue
             form = match.form
             if form.family in ("texture", "surface") or any(verb == "write" for verb, _ in form.memory):
@@ -139,6 +129,11 @@ def _global_accesses(model: KernelModel) -> tuple[list[int], list[int]]:
             elif form.memory and ".nc" not in match.modifiers:
                 reads.append(i)
     return writes, reads
+
+
+def _outside(match: Match) -> bool:
+    """Whether it may name memory other than shared memory of the CTA and what no other CTA writes."""
+    return not match.own_shared and not match.space.startswith(_PRIVATE)
 
 
 def _writes_global_later(instruction: Instruction) -> bool:
@@ -164,14 +159,11 @@ def _observes_other_ctas(model: KernelModel) -> bool:
         match = each.match
         if match is None or each.flow == "call" or each.event == "pdl-wait":
             return True
-        if each.event == "memory-fence" and match.form.name != "fence.mbarrier_init" and _scope(each):
+        if _scope(each):
             return True
         if each.event.startswith("barrier") and each.group == "cluster":
             return True
-        outside = match.space not in _SHARED_OF_CTA and not match.space.startswith(_PRIVATE)
-        if outside and match.form.memory and not _STRONG.isdisjoint(match.modifiers):
-            return True
-        if outside and match.form.family == "atomics":
+        if match.form.memory and strong(match) and _outside(match):
             return True
     return False
 

@@ -6,14 +6,14 @@ provers and checkers of :mod:`tclint.verdicts` accept the edited text, with no a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit
 from tclint.findings.edits import Repair, joined, resolve
 from tclint.findings.requirements import ALL_ASSUMPTIONS
-from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
+from tclint.findings.verdicts import Assumption, HazardClass, Status
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
@@ -56,7 +56,7 @@ class _Proofs:
             return False
         whole = inline(function, inlinable(edited))
         return all(
-            _assumptions(self._prove(edited, whole, (each,), allowed)) is not None
+            self._proof(edited, whole, each, allowed) is not None
             for each, allowed in zip(classes, assumed, strict=True)
             if allowed is not None
         )
@@ -64,32 +64,19 @@ class _Proofs:
     def _assumed(self, hazard: HazardClass) -> frozenset[Assumption] | None:
         """What the proof of a class rests on before any edit; None if there is none."""
         if hazard not in self._before:
-            self._before[hazard] = _assumptions(
-                self._prove(self._module, self._function, (hazard,), ALL_ASSUMPTIONS)
-            )
+            self._before[hazard] = self._proof(self._module, self._function, hazard, ALL_ASSUMPTIONS)
         return self._before[hazard]
 
-    def _prove(
-        self,
-        module: Module,
-        function: Function,
-        only: Sequence[HazardClass],
-        assume: frozenset[Assumption],
-    ) -> tuple[Verdict, ...]:
+    def _proof(
+        self, module: Module, function: Function, hazard: HazardClass, allowed: frozenset[Assumption]
+    ) -> frozenset[Assumption] | None:
+        """Those of the *allowed* assumptions that the proof of a class rests on; None if there is none.
+
+        A class that the kernel does not use needs no proof.
+        """
         model = KernelModel(function, module, None, self._pause)
-        found = verdicts(model, assume=assume, only=only)
+        found = verdicts(model, assume=allowed, only=(hazard,))
         model.release()
-        return found
-
-
-def _assumptions(found: Iterable[Verdict]) -> frozenset[Assumption] | None:
-    """What the proofs of all classes that are *found* rest on; None if one of them is not proved.
-
-    A class that the kernel does not use needs no proof.
-    """
-    assumed = frozenset[Assumption]()
-    for verdict in found:
-        if verdict.status is not Status.PROVED:
+        if any(verdict.status is not Status.PROVED for verdict in found):
             return None
-        assumed = assumed.union(verdict.assumptions)
-    return assumed
+        return frozenset[Assumption]().union(*(verdict.assumptions for verdict in found))

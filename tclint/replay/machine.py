@@ -1044,7 +1044,7 @@ class Machine(ThreadGroupScheduler):
         address, destination = self._role(group, step, "mbarrier"), self._role(group, step, "destination")
         size, ctas = self._size(group, step), self._role(group, step, "mask", _ALL)
         tensor_map = self._role(group, step, "tensormap")
-        if size is None and ".tile" in step.instruction.opcode and "::gather4" not in step.instruction.opcode:
+        if size is None and "::gather4" not in step.instruction.opcode:
             size = self.launch.copied_bytes(tensor_map)
         box = step.site if tensor_map is None else (step.instruction.opcode, tensor_map)
         several, pairs = (word in step.instruction.opcode for word in (".multicast", ".cta_group::2"))

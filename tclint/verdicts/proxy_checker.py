@@ -71,7 +71,6 @@ FENCED, PUBLISHED, NEVER = "fenced", "published", "never"
 _GROUP = frozenset(("cp.async",))
 _ELSEWHERE = (".local", ".param", ".const")
 """Private or constant memory."""
-"""The shared memory of the CTA itself."""
 _WAITS = frozenset(("mbarrier-wait", "barrier-sync", "barrier-wait"))
 
 

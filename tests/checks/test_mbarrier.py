@@ -686,6 +686,21 @@ made:
     assert len(hits) == count
 
 
+def test_a_guarded_initialisation_before_a_branch_of_the_cta_is_not_one_of_other_ctas() -> None:
+    """The guard alone decides whether the CTA initialises it, and another launch may make it true."""
+    body = f"""ld.param.u32 %r6, [number];
+    mov.u32 %r5, %ctaid.x;
+    setp.ne.u32 %p3, %r5, 0;
+    setp.eq.u32 %p2, %r6, 12345;
+    @%p2 mbarrier.init.shared::cta.b64 [full], 128;
+    @%p3 bra other;
+    {SIGNAL}
+    {ARRIVE}
+    {WAIT}
+other:"""
+    assert not found(body, "MB009", directives=".reqntid 128")
+
+
 END = "@!%p0 mbarrier.inval.shared::cta.b64 [full];"
 ENDED = f"{MAKE}\n{END}"
 UNKNOWN = "ld.shared.u32 %r20, [tile];\nmbarrier.arrive.shared::cta.b64 _, [%r20];"

@@ -250,11 +250,14 @@ def test_a_tensor_map_that_the_kernel_makes_is_not_compared(tmp_path: Path) -> N
     assert (code, "1 tensor map that the kernel made is not compared" in output) == (0, True)
 
 
-def test_replays_of_a_recorded_launch_know_the_box_of_a_tensor_map(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [".tile", ""], ids=["stated", "by default"])
+def test_replays_of_a_recorded_launch_know_the_box_of_a_tensor_map(tmp_path: Path, mode: str) -> None:
+    text = TILES.replace(".global.tile.", f".global{mode}.")
+
     def check(expected: int) -> str:
         folder = tmp_path / str(expected)
         folder.mkdir()
-        made = tiles(folder, TILES.replace("[%r3], 256", f"[%r3], {expected}"))
+        made = tiles(folder, text.replace("[%r3], 256", f"[%r3], {expected}"))
         path = str(made / "kernel.ptx")
         assumed = CliRunner().invoke(cli, ["check", "--no-cache", path])
         assert "No findings" in assumed.output  # the box is not in the text
