@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tclint.ir.features import FEATURED, note
 from tclint.ir.initial_values import faults
 from tclint.ir.nodes import (
+    LARGEST,
     BuildError,
     Directive,
     FeatureUse,
@@ -39,7 +40,7 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
-from tclint.ir.operands import HEAD, LARGEST, clean, integer, overflows, parse_operand, shape, split_operands
+from tclint.ir.operands import HEAD, clean, integer, overflows, parse_operand, shape, split_operands
 from tclint.isa.callees import needs_no_declaration
 from tclint.isa.features import feature
 from tclint.isa.special_registers import SPECIAL_REGISTERS
