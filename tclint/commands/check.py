@@ -357,7 +357,9 @@ def _write(
         fail_on=config.failing,
         baseline=config.baseline is not None,
     )
-    texts = {path: renderer(name)(shown, context) for path, name in targets.items()}
+    texts = {
+        path: renderer(name)(shown, context) for path, name in targets.items() if path != asked.output_file
+    }
     context = replace(context, quiet=asked.quiet)
     if asked.output_file is None:
         context = replace(context, color=use_color(asked.color), width=width(), links=use_links())
