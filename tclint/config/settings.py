@@ -119,10 +119,7 @@ def _toml(text: str, origin: str) -> Any:
         import tomli as tomllib
     try:
         return tomllib.loads(text)
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # of which TOMLDecodeError is one, and an endless number another
+    except (ValueError, RecursionError) as error:  # a TOMLDecodeError, or a number of too many digits
         raise SettingsError(f"{origin}: is not TOML: {error}") from None
 
 
