@@ -334,8 +334,8 @@ def _members(path: str, name: str, kind: str, limit: int) -> Iterator[Source]:
         failure: SourceError | None = None
         try:
             _run(tool, "-all", "-xptx", "all", container, folder=folder, limit=limit)
-        except _TooMuch as error:
-            raise SourceError(str(error)) from None
+        except _TooMuch:
+            raise
         except SourceError as error:  # a part of the container may be damaged
             failure = SourceError(f"is {kind}, but {error}")
         inside = os.path.join(folder, _INSIDE)
