@@ -72,7 +72,7 @@ def _groups(model: KernelModel, site: int, text: Text) -> str:
         try:
             analysis, results = model.solution(channel.analysis)
         except LimitExceeded:
-            return ""
+            return "operations in flight unknown: the analysis reached no fixpoint"
         before = {at for at, _, _ in channel.render(analysis, results.before(site), model)}
         after = {at for at, _, _ in channel.render(analysis, results.after(site), model)}
         left = f"{count(len(after), 'operation')} in flight" if after else "nothing in flight"
