@@ -349,11 +349,10 @@ def _members(path: str, name: str, kind: str, limit: int) -> Iterator[Source]:
             raise SourceError(f"contains no PTX: {kind} with {what}")
         for member in found:
             try:
-                source = Source.from_bytes(read_bytes(os.path.join(inside, member), limit), name)
+                source = Source.from_bytes(read_bytes(os.path.join(inside, member), limit), name, member)
             except SourceError as error:
                 failure = failure or SourceError(f"{member}: {error}", error.line)
                 continue
-            source.container, source.member = name, member
             yield source
         if failure:
             raise failure
