@@ -119,7 +119,7 @@ def row(kind: str, found: Sequence[Times]) -> str:
 
 
 _TYPED = (b"cp.async.bulk.", b"add.u32 %r1, %r", b"wgm")
-"""What is typed at the begin of a line."""
+"""What is typed at the beginning of a line."""
 _SCREEN = 60
 """The lines of a screen."""
 

@@ -52,11 +52,8 @@ def observed(
     from tclint.driver.inputs import Exclusions, files
     from tclint.findings.selection import SettingsError
 
-    here = Path.cwd()
     yield from configs
-    yield from (
-        str(folder / name) for folder in (here, *here.parents) for name in (settings.FILE, settings.PROJECT)
-    )
+    yield from map(str, settings.candidates(Path.cwd()))
     try:
         config = settings.resolve(layers(configs, isolated, given)).config
     except SettingsError:

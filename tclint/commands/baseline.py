@@ -48,9 +48,9 @@ def command(
 ) -> int:
     """Record the findings in PTX files, for check --baseline to hide.
 
-    PATH (by default the working folder) and the settings are as for check: the findings that check would show are recorded. An existing baseline is
-    updated: findings that are gone are removed, new ones are added, and those this run did not look for are kept. Wrong
-    suppression comments (SU001, SU002) are not recorded.
+    PATH (by default the working folder) and the settings are as for check: the findings that check would show are
+    recorded. An existing baseline is updated: findings that are gone are removed, new ones are added, and those this run
+    did not look for are kept. Wrong suppression comments (SU001, SU002) are not recorded.
 
     Exit code: 0 written, 2 usage error, or an input that could not be analysed. Findings in the other inputs are still
     written, unless there are none or a PATH does not exist.

@@ -161,10 +161,9 @@ def command(
     """Lint PTX files, and the inline assembly of CUDA C++ and Python.
 
     A PATH is a file, a folder (by default the working folder; all *.ptx, *.ptx.gz and *.ptx.zst files below it and files
-    matching --include), a
-    pattern such as 'out/**/*.ptx' or 'src/**/*.cuh', or - for standard input. PTX is extracted from a fatbin, cubin,
-    object, library or executable with NVIDIA's cuobjdump. Of CUDA C++ and Python, only the strings with PTX are checked;
-    'tclint check --compile kernel.cu -- -arch=sm_90a' checks what nvcc makes of CUDA C++.
+    matching --include), a pattern such as 'out/**/*.ptx' or 'src/**/*.cuh', or - for standard input. PTX is extracted
+    from a fatbin, cubin, object, library or executable with NVIDIA's cuobjdump. Of CUDA C++ and Python, only the strings
+    with PTX are checked; 'tclint check --compile kernel.cu -- -arch=sm_90a' checks what nvcc makes of CUDA C++.
 
     RULES are ids, names, families, id prefixes, or ALL, separated by commas.
 
@@ -357,7 +356,9 @@ def _write(
         fail_on=config.failing,
         baseline=config.baseline is not None,
     )
-    texts = {path: renderer(name)(shown, context) for path, name in targets.items()}
+    texts = {
+        path: renderer(name)(shown, context) for path, name in targets.items() if path != asked.output_file
+    }
     context = replace(context, quiet=asked.quiet)
     if asked.output_file is None:
         context = replace(context, color=use_color(asked.color), width=width(), links=use_links())

@@ -90,8 +90,6 @@ def _module(name: str, data: bytes) -> Input:
     from tclint.syntax.source import Source, SourceError
 
     try:
-        source = Source.from_bytes(data, _NAME)
+        return _NAME, Source.from_bytes(data, _NAME, name)
     except SourceError as error:
         return f"{_NAME}({name})", error
-    source.container, source.member = _NAME, name
-    return _NAME, source

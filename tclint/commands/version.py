@@ -23,10 +23,10 @@ def command(output_format: str) -> int:
 
     That is also the newest PTX ISA that is known, Python, the system, and the extras that are installed.
     """
-    import json
     import platform
     from importlib.util import find_spec
 
+    from tclint._json import to_json
     from tclint._version import __version__
     from tclint.findings.rules import all_rules
     from tclint.isa.target import KNOWN, dotted
@@ -43,7 +43,7 @@ def command(output_format: str) -> int:
         "extras": [extra for extra, module in extras.items() if find_spec(module) is not None],
     }
     if output_format == "json":
-        write(json.dumps(facts, indent=2) + "\n")
+        write(to_json(facts))
     else:
         write(
             f"tclint {__version__}\n"

@@ -25,6 +25,7 @@ from tclint.findings.selection import SettingsError, former_named, meant
 __all__ = [
     "Layer",
     "Settings",
+    "candidates",
     "discover",
     "inline",
     "load",
@@ -65,12 +66,15 @@ class Settings:
 
 def discover(folder: Path) -> Layer | None:
     """The configuration file for *folder*, in it or the nearest parent; None if there is none. Raises SettingsError."""
-    for parent in (folder, *folder.parents):
-        for name in (FILE, PROJECT):
-            path = parent / name
-            if os.path.isfile(path) and (layer := load(path)) is not None:
-                return layer
+    for path in candidates(folder):
+        if os.path.isfile(path) and (layer := load(path)) is not None:
+            return layer
     return None
+
+
+def candidates(folder: Path) -> Iterator[Path]:
+    """Where the configuration file for *folder* may be, the nearest place first."""
+    return (parent / name for parent in (folder, *folder.parents) for name in (FILE, PROJECT))
 
 
 def load(path: Path) -> Layer | None:
@@ -119,10 +123,7 @@ def _toml(text: str, origin: str) -> Any:
         import tomli as tomllib
     try:
         return tomllib.loads(text)
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # of which TOMLDecodeError is one, and an endless number another
+    except (ValueError, RecursionError) as error:  # a TOMLDecodeError, or a number of too many digits
         raise SettingsError(f"{origin}: is not TOML: {error}") from None
 
 

@@ -69,9 +69,7 @@ def _modules(path: str, name: str, nvcc: str, arguments: Sequence[str], limit: i
             )
             found = list(run.modules(limit))
         for member, data in found:
-            source = Source.from_bytes(data, name)
-            source.container, source.member = name, member
-            yield source
+            yield Source.from_bytes(data, name, member)
     if done.returncode:
         lines = [
             line

@@ -334,8 +334,8 @@ def _members(path: str, name: str, kind: str, limit: int) -> Iterator[Source]:
         failure: SourceError | None = None
         try:
             _run(tool, "-all", "-xptx", "all", container, folder=folder, limit=limit)
-        except _TooMuch as error:
-            raise SourceError(str(error)) from None
+        except _TooMuch:
+            raise
         except SourceError as error:  # a part of the container may be damaged
             failure = SourceError(f"is {kind}, but {error}")
         inside = os.path.join(folder, _INSIDE)
@@ -349,11 +349,10 @@ def _members(path: str, name: str, kind: str, limit: int) -> Iterator[Source]:
             raise SourceError(f"contains no PTX: {kind} with {what}")
         for member in found:
             try:
-                source = Source.from_bytes(read_bytes(os.path.join(inside, member), limit), name)
+                source = Source.from_bytes(read_bytes(os.path.join(inside, member), limit), name, member)
             except SourceError as error:
                 failure = failure or SourceError(f"{member}: {error}", error.line)
                 continue
-            source.container, source.member = name, member
             yield source
         if failure:
             raise failure

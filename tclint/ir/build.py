@@ -17,8 +17,8 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from tclint.ir.features import FEATURED, note
-from tclint.ir.initial_values import faults
 from tclint.ir.nodes import (
+    LARGEST,
     BuildError,
     Directive,
     FeatureUse,
@@ -39,7 +39,7 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
-from tclint.ir.operands import HEAD, LARGEST, clean, integer, overflows, parse_operand, shape, split_operands
+from tclint.ir.operands import HEAD, clean, integer, overflows, parse_operand, shape, split_operands
 from tclint.isa.callees import needs_no_declaration
 from tclint.isa.features import feature
 from tclint.isa.special_registers import SPECIAL_REGISTERS
@@ -875,8 +875,11 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
                     header.define(name, start, end)
                 first.setdefault(name, start)
                 module.variables[name] = variable
-                for fault in faults(variable, module, first) if variable.initial else ():
-                    module.features.append(FeatureUse(feature(fault), start, end))
+                if variable.initial:
+                    from tclint.ir.initial_values import faults  # few modules have one
+
+                    for fault in faults(variable, module, first):
+                        module.features.append(FeatureUse(feature(fault), start, end))
         elif kind == "directive":
             module.sections |= text.startswith("@@", start)
             if message := _unknown_directive(text[start:end]):

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from tclint.ir.nodes import Module, Variable
+from tclint.ir.nodes import DECIMAL, Module, Variable
 
 __all__ = ["faults"]
 
-_FLOAT = (
-    r"0[fF][\da-fA-F]{8}|0[dD][\da-fA-F]{16}|\d+\.\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+"
-)
+_FLOAT = rf"0[fF][\da-fA-F]{{8}}|0[dD][\da-fA-F]{{16}}|{DECIMAL}"
 _FLOATS = re.compile(rf"(?<![\w$.%])(?:{_FLOAT})(?![\w$])")
 _INTEGERS = re.compile(r"(?<![\w$.%])(?<![eE][-+])(?:0[xX][\da-fA-F]+|0[bB][01]+|\d+)U?(?![\w$.])")
 _ADDRESS = re.compile(r"(0[xX][\da-fA-F]+\s*\(\s*)?(generic\s*\(\s*)?(?<![\w$%.])([A-Za-z_$%][\w$]*)")

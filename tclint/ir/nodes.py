@@ -21,6 +21,8 @@ from tclint.isa.table import Match
 from tclint.isa.target import Target, Version
 
 __all__ = [
+    "DECIMAL",
+    "LARGEST",
     "SINK",
     "BuildError",
     "Directive",
@@ -43,6 +45,12 @@ __all__ = [
     "Variable",
     "Vector",
 ]
+
+
+DECIMAL = r"\d+\.\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+"
+"""A floating-point constant in decimal (4.5.2), as alternatives of a pattern."""
+LARGEST = (1 << 64) - 1
+"""The largest integer constant: they have 64 bits (4.5.1)."""
 
 
 class Single(float):

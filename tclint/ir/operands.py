@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from tclint.ir.nodes import (
+    DECIMAL,
+    LARGEST,
     SINK,
     Immediate,
     Memory,
@@ -26,7 +28,7 @@ from tclint.ir.nodes import (
 )
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 
-__all__ = ["HEAD", "LARGEST", "clean", "integer", "overflows", "parse_operand", "shape", "split_operands"]
+__all__ = ["HEAD", "clean", "integer", "overflows", "parse_operand", "shape", "split_operands"]
 
 HEAD = re.compile(r"\s*(?:@\s*(!?)\s*([\w%$]+)\s+)?([A-Za-z_]\w*(?:::\d+:\d+|\s*(?:\.|::)\w+)*)\s*")
 """Guard and opcode of an instruction."""
@@ -34,7 +36,7 @@ HEAD = re.compile(r"\s*(?:@\s*(!?)\s*([\w%$]+)\s+)?([A-Za-z_]\w*(?:::\d+:\d+|\s*
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|#[^\n]*", re.DOTALL)
 _NAME = r"[A-Za-z_$%][\w$]*"
 _INTEGER = re.compile(r"[-+~]?\s*(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
-_FLOAT = re.compile(r"[-+]?\s*(?:\d+\.\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+)$")
+_FLOAT = re.compile(rf"[-+]?\s*(?:{DECIMAL})$")
 _BITS = re.compile(r"0([fFdD])([0-9a-fA-F]+)$")
 _SUM = re.compile(rf"({_NAME}(?:\.\w+)?)\s*((?:\+\s*-?\s*\w+\s*)*)$")
 _EXPRESSION = re.compile(rf"({_NAME})\s*\+(.*)$", re.DOTALL)
@@ -79,10 +81,6 @@ def _split_nested(text: str) -> list[str]:
             start = at + 1
     parts.append(text[start:].strip())
     return parts
-
-
-LARGEST = (1 << 64) - 1
-"""The largest integer constant: they have 64 bits (4.5.1)."""
 
 
 def integer(text: str) -> int:

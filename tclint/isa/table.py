@@ -740,10 +740,7 @@ def parse_toml(text: str, path: Path) -> dict[str, Any]:
 
     try:
         return tomllib.loads(text)
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # of which TOMLDecodeError is one, and an endless number another
+    except (ValueError, RecursionError) as error:  # a TOMLDecodeError, or a number of too many digits
         raise TableError(f"{path.name}: {error}") from error
 
 

@@ -29,52 +29,18 @@ _MAX_USED = 60
 _MAX_SIGNATURES = 8
 _TARGET = re.compile(rb"^\s*\.target\s+(\w+)", re.MULTILINE)
 _VERSION = re.compile(rb"^\s*\.version\s+(\d+\.\d+)", re.MULTILINE)
-_DECLARING = (
-    *(
-        ".reg",
-        ".shared",
-        ".global",
-        ".const",
-        ".local",
-        ".param",
-        ".visible",
-        ".extern",
-        ".weak",
-        ".entry",
-        ".func",
-    ),
-    *(
-        ".version",
-        ".target",
-        ".address_size",
-        ".pragma",
-        ".loc",
-        ".file",
-        ".section",
-        ".branchtargets",
-        ".calltargets",
-    ),
+_DECLARING = tuple(
+    ".reg .shared .global .const .local .param .visible .extern .weak .entry .func .version .target .address_size .pragma"
+    " .loc .file .section .branchtargets .calltargets".split()
 )
 """The directives that declare something, or are about the module; the table has those of kernels."""
 _KINDS = {"label": types.CompletionItemKind.Reference}
 _TYPED = re.compile(r"\.(?:reg|shared|global|const|local|param)\b")
-_TYPES = (
-    ".pred",
-    ".b8",
-    ".b16",
-    ".b32",
-    ".b64",
-    ".b128",
-    ".u8",
-    ".u16",
-    ".u32",
-    ".u64",
-    ".s8",
-    ".s16",
-    ".s32",
-    ".s64",
+_TYPES = tuple(
+    ".pred .b8 .b16 .b32 .b64 .b128 .u8 .u16 .u32 .u64 .s8 .s16 .s32 .s64 .f16 .f16x2 .bf16 .bf16x2 .f32 .f64"
+    " .align .v2 .v4".split()
 )
-_FLOATS = (".f16", ".f16x2", ".bf16", ".bf16x2", ".f32", ".f64")
+"""What may follow the state space in a declaration."""
 
 
 def complete(text: Text, offset: int, begin: int = 0, *, inline: bool = False) -> types.CompletionList | None:
@@ -121,7 +87,7 @@ def _of_directive(found: Statement) -> Iterator[types.CompletionItem]:
             if name.startswith(found.opcode):
                 yield types.CompletionItem(name, kind=types.CompletionItemKind.Keyword)
     elif _TYPED.fullmatch(found.opcode) and found.word.startswith("."):
-        for name in (*_TYPES, *_FLOATS, ".align", ".v2", ".v4"):
+        for name in _TYPES:
             if name.startswith(found.word):
                 yield types.CompletionItem(name, kind=types.CompletionItemKind.TypeParameter)
 

@@ -6,8 +6,6 @@ from dataclasses import field
 from math import inf
 from time import perf_counter
 
-from lsprotocol import types
-
 from tclint import inline as asm
 from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
@@ -130,13 +128,12 @@ class Document:
         """Whether it is CUDA C++ or Python, whose strings may contain PTX."""
         return is_host(self.path)
 
-    def typed_at(self, position: types.Position) -> tuple[int, int] | None:
-        """The byte at a position and where the PTX around it begins; None if there is no PTX."""
-        offset = self.text.offset(position)
+    def ptx_begin(self, offset: int) -> int | None:
+        """Where the PTX around a byte begins; None if there is no PTX."""
         if not self.host:
-            return offset, 0
+            return 0
         piece = asm.string_at(self.text.analysed, self.path, offset)
-        return None if piece is None else (offset, piece.start)
+        return None if piece is None else piece.start
 
     def _check_current(self, version: int) -> None:
         if self.version != version:

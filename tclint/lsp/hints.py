@@ -53,20 +53,14 @@ def _of_function(
         if model.cfg.block_of[site] not in model.cfg.rank:
             continue
         instruction = function.instructions[site]
-        label = (
-            _parity(model, words, site)
-            if instruction.event == "mbarrier-wait"
-            else _groups(model, site, text)
-        )
+        if instruction.event == "mbarrier-wait":
+            label, tooltip = _parity(model, words, site), "The phase that completes the wait (tclint)"
+        else:
+            label = _groups(model, site, text)
+            tooltip = "Operations that may be in flight, on any path (tclint)"
         if label:
-            yield types.InlayHint(
-                text.position(function.start + instruction.end),
-                label,
-                padding_left=True,
-                tooltip="Operations that may be in flight, on any path (tclint)"
-                if instruction.event != "mbarrier-wait"
-                else "The phase that completes the wait (tclint)",
-            )
+            position = text.position(function.start + instruction.end)
+            yield types.InlayHint(position, label, padding_left=True, tooltip=tooltip)
 
 
 def _groups(model: KernelModel, site: int, text: Text) -> str:
@@ -78,7 +72,7 @@ def _groups(model: KernelModel, site: int, text: Text) -> str:
         try:
             analysis, results = model.solution(channel.analysis)
         except LimitExceeded:
-            return ""
+            return "operations in flight unknown: the analysis reached no fixpoint"
         before = {at for at, _, _ in channel.render(analysis, results.before(site), model)}
         after = {at for at, _, _ in channel.render(analysis, results.after(site), model)}
         left = f"{count(len(after), 'operation')} in flight" if after else "nothing in flight"

@@ -202,11 +202,11 @@ async def folding_range(ls: Server, params: types.FoldingRangeParams) -> Any:
 
 @_handles(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions([*TRIGGERS], resolve_provider=True))
 def completion(ls: Server, params: types.CompletionParams) -> types.CompletionList | None:
-    document = ls.documents.get(params.text_document.uri)
-    found = document.typed_at(params.position) if document is not None else None
-    if document is None or found is None:
+    found = ls.typed_at(params)
+    if found is None:
         return None
-    return complete(document.text, *found, inline=document.host)
+    document, offset, begin = found
+    return complete(document.text, offset, begin, inline=document.host)
 
 
 @_handles(types.COMPLETION_ITEM_RESOLVE)
@@ -216,9 +216,11 @@ def resolved(ls: Server, params: types.CompletionItem) -> types.CompletionItem:
 
 @_handles(types.TEXT_DOCUMENT_SIGNATURE_HELP, types.SignatureHelpOptions([" ", ","]))
 def signature_help(ls: Server, params: types.SignatureHelpParams) -> types.SignatureHelp | None:
-    document = ls.documents.get(params.text_document.uri)
-    found = document.typed_at(params.position) if document is not None else None
-    return signatures(document.text, *found) if document is not None and found is not None else None
+    found = ls.typed_at(params)
+    if found is None:
+        return None
+    document, offset, begin = found
+    return signatures(document.text, offset, begin)
 
 
 @_handles(types.TEXT_DOCUMENT_INLAY_HINT)

@@ -302,6 +302,15 @@ class Server(LanguageServer):
 
         return await self.look(params.text_document.uri, look)
 
+    def typed_at(self, params: At) -> tuple[Document, int, int] | None:
+        """The document, the byte at a position, and where the PTX around it begins; None if there is no PTX."""
+        document = self.documents.get(params.text_document.uri)
+        if document is None:
+            return None
+        offset = document.text.offset(params.position)
+        begin = document.ptx_begin(offset)
+        return None if begin is None else (document, offset, begin)
+
     async def in_range(
         self,
         uri: str,

@@ -83,7 +83,7 @@ def names(data: bytes, offset: int) -> tuple[dict[str, str], dict[str, str]]:
     First those that were used before it, the most recent ones first, then the others. Declarations in blocks that have
     ended count too.
     """
-    begin = max(_last_function(data, offset), 0)
+    begin = _last_function(data, offset)
     following = _FUNCTION.search(data, offset)
     # A search for a pattern without a literal prefix costs more than splitting the text into lines.
     lines = data[begin : following.start() if following else len(data)].split(b"\n")
@@ -112,6 +112,6 @@ def names(data: bytes, offset: int) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _last_function(data: bytes, offset: int) -> int:
-    """Where the line of the function around *offset* begins; -1 if there is none."""
+    """Where the line of the function around *offset* begins; 0 if there is none."""
     at = max(data.rfind(b".entry", 0, offset), data.rfind(b".func", 0, offset))
-    return data.rfind(b"\n", 0, at) + 1 if at >= 0 else -1
+    return data.rfind(b"\n", 0, max(at, 0)) + 1

@@ -1,11 +1,12 @@
 """Merges findings that one change fixes: one cause with many uses, or one source line that was compiled many times.
 
 The finding that is kept lists the others in ``variants``. Those of other kernels remain in the reports as duplicates of it
-(``duplicate_of``), so that to a program no file with a finding looks clean; for people they are left out. Two findings of one kernel are merged if the rule, its help
-and the last step before the bad use are the same: the commit that is never waited for is reported, not each register
-that is read too early. Findings of several kernels are merged if the rule, the source line and all calls through which
-it was inlined are the same and, where the file is given without a folder, the kernel has the same name. The second
-defect of a kernel at a source line is merged only with the second one of another kernel.
+(``duplicate_of``), so that to a program no file with a finding looks clean; for people they are left out. Two findings of
+one kernel are merged if the rule, its help and the last step before the bad use are the same: the commit that is never
+waited for is reported, not each register that is read too early. Findings of several kernels are merged if the rule, the
+source line and all calls through which it was inlined are the same and, where the file is given without a folder, the
+kernel has the same name. The second defect of a kernel at a source line is merged only with the second one of another
+kernel.
 """
 
 from __future__ import annotations

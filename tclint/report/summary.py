@@ -101,10 +101,7 @@ class Context:
 
     def fails(self, finding: Finding) -> bool:
         """Whether *finding* makes the exit code 1 or 2."""
-        if finding.suppressed is not None:
-            return False
-        wrong = finding.rule.family == "suppression"
-        return wrong or (self.fail_on is not None and finding.severity >= self.fail_on)
+        return _code(finding, self.fail_on) > 0
 
 
 def present(
@@ -194,15 +191,21 @@ def _in_order(counts: Mapping[str, int] | None) -> dict[str, int]:
 def exit_code(reports: Iterable[FileReport], fail_on: Severity | None, unmet: Sequence[Unmet] = ()) -> int:
     """0: clean; 1: findings at or above *fail_on*, or requirements that are *unmet*; 2: an input was not fully analysed
     or has a wrong suppression."""
-    code = 1 if unmet else 0
+    codes = [1 if unmet else 0]
     for report in reports:
-        shown = [finding for finding in report.findings if finding.suppressed is None]
-        # With a wrong suppression, what the input hides is unknown, so fail_on and severities do not excuse it.
-        if report.problems or any(finding.rule.family == "suppression" for finding in shown):
-            return 2
-        if fail_on is not None and any(finding.severity >= fail_on for finding in shown):
-            code = 1
-    return code
+        codes.append(2 if report.problems else 0)
+        codes += [_code(finding, fail_on) for finding in report.findings]
+    return max(codes)
+
+
+def _code(finding: Finding, fail_on: Severity | None) -> int:
+    """The exit code for a finding alone."""
+    if finding.suppressed is not None:
+        return 0
+    # With a wrong suppression, what the input hides is unknown, so fail_on and severities do not excuse it.
+    if finding.rule.family == "suppression":
+        return 2
+    return int(fail_on is not None and finding.severity >= fail_on)
 
 
 def unmet(reports: Iterable[FileReport], required: Sequence[Requirement]) -> tuple[Unmet, ...]:

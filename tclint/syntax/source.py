@@ -90,8 +90,10 @@ class Source:
         return cls.from_bytes(read_bytes(path), fspath(path))
 
     @classmethod
-    def from_bytes(cls, data: bytes, path: str) -> Source:
+    def from_bytes(cls, data: bytes, path: str, member: str | None = None) -> Source:
         """The Source of ``data``. Raises SourceError, naming line and byte, if ``data`` is not UTF-8 text.
+
+        With ``member``, ``data`` is the module of that name in a container, which ``path`` names.
 
         PTX is ASCII (PTX ISA 4.1); UTF-8 is accepted because comments and names of source files contain it. In comments,
         ptxas accepts any byte but NUL. A byte order mark is dropped, and so are NUL bytes at the end: NVRTC counts the
@@ -108,7 +110,7 @@ class Source:
             raise SourceError(f"is binary, not PTX text: byte {nul} (line {line}) is NUL", line)
         if not data.isascii() and not _is_utf8(data):
             _refuse_outside_comments(data)
-        return cls(data, path)
+        return cls(data, path, None if member is None else path, member)
 
     @property
     def text(self) -> str:

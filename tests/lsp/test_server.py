@@ -23,8 +23,10 @@ from lsprotocol import types as t
 from pygls.exceptions import JsonRpcException
 from pytest_lsp import ClientServerConfig, LanguageClient
 
+from tclint.analyses.model import KernelModel
 from tclint.commands._cli import cli
 from tclint.config.config import Config
+from tclint.dataflow import LimitExceeded
 from tclint.findings.finding import Edit, Fix
 from tclint.findings.rules import all_rules, page
 from tclint.findings.spans import Span
@@ -32,6 +34,7 @@ from tclint.lsp import document as documents
 from tclint.lsp.actions import actions
 from tclint.lsp.diagnostics import diagnostics
 from tclint.lsp.document import Document, Superseded
+from tclint.lsp.hints import hints
 from tclint.lsp.requests import make_server
 from tclint.lsp.text import Text
 
@@ -839,3 +842,19 @@ async def test_hints_say_what_a_wait_completes_and_can_be_switched_off(client: L
         t.DidChangeConfigurationParams({"tclint": {"inlay-hints": False}})
     )
     assert await client.text_document_inlay_hint_async(asked) == ()
+
+
+def test_a_hint_says_that_an_analysis_reached_no_fixpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    def limited(model: KernelModel, analysis: object) -> object:
+        raise LimitExceeded("no fixpoint")
+
+    monkeypatch.setattr(KernelModel, "solution", limited)
+    text = Text(RIGHT.encode())
+    document = Document(URI, "k.ptx", text, 1)
+    _, built = document.built(text)
+    found = hints(
+        built, text, Span(0, len(text.data)), lambda function: document.model(built, function, Config())
+    )
+    assert [hint.label for hint in found] == [
+        "operations in flight unknown: the analysis reached no fixpoint"
+    ] * 2

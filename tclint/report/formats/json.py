@@ -1,4 +1,6 @@
-"""JSON for programs, as docs/check.schema.json describes it. ``schema`` is incremented when a key is removed or changes its meaning, not when one is added.
+"""JSON for programs, as docs/check.schema.json describes it.
+
+``schema`` is incremented when a key is removed or changes its meaning, not when one is added.
 
 Lines and columns are 1-based and count code points; an end is exclusive. The ``line`` of a problem is null if it
 concerns the whole input.
