@@ -28,10 +28,14 @@ def variable(name: str) -> str:
     return f"TCLINT_{name.upper().replace('-', '_')}"
 
 
+def toolkits() -> list[str]:
+    """The folders in which a CUDA toolkit may be, in order of preference."""
+    return [*filter(None, map(os.environ.get, ("CUDA_HOME", "CUDA_PATH"))), "/usr/local/cuda"]
+
+
 def _folders() -> Iterator[str]:
     yield from filter(None, os.get_exec_path())
-    homes = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
-    yield from (os.path.join(home, "bin") for home in homes if home)
+    yield from (os.path.join(home, "bin") for home in toolkits())
     yield from packaged("nvidia", "*/bin")
     yield from packaged("triton", "backends/nvidia/bin")
 
