@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tclint._dataclass import dataclass
+from tclint._json import to_json
 from tclint.injection.build import CaptureError, cupti_libraries, injection_library
 
 __all__ = ["LIMIT", "SECONDS", "Captured", "Wanted", "complete", "record", "scratch"]
@@ -135,7 +136,7 @@ def complete(
         problems.append(NO_PTX)
     launch["problems"] = problems
     try:
-        (chosen / "launch.json").write_text(json.dumps(launch, indent=1) + "\n", "utf-8")
+        (chosen / "launch.json").write_text(to_json(launch, indent=1), "utf-8")
         (chosen / "log").unlink(missing_ok=True)
         os.rename(chosen, folder)
     except OSError as error:
@@ -144,7 +145,7 @@ def complete(
 
 
 def _launch(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    found: dict[str, Any] = json.loads(os.fsdecode(path.read_bytes()))
     return found
 
 

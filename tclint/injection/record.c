@@ -90,13 +90,14 @@ static bool read_all(int file, void *data, size_t size, off_t at) {
 
 /* ------------------------------------------------------------------ JSON */
 
+/* A string; bytes that are not ASCII are left as they are, in the encoding of the system. */
 static void json_text(const char *text) {
     fputc('"', state.json);
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
         if (c == '"' || c == '\\')
             fprintf(state.json, "\\%c", c);
-        else if (c < 32 || c > 126)
+        else if (c < 32)
             fprintf(state.json, "\\u%04x", c);
         else
             fputc(c, state.json);
