@@ -119,21 +119,23 @@ def complete(
 
     Raises :class:`CaptureError`, which says why nothing was recorded, if that is so.
     """
-    from tclint.injection.ptx import NO_PTX, find
+    from tclint.injection.ptx import find, not_found
 
     recorded = sorted(temporary.glob("*/launch.json"), key=lambda path: path.stat().st_mtime)
     if not recorded:
         raise CaptureError(_nothing(temporary, wanted, code))
     chosen = recorded[0].parent
     launch = _launch(recorded[0])
-    found = find(chosen, launch, dict(environment))
+    unread: dict[Path, str] = {}
+    found = find(chosen, launch, dict(environment), unread)
     launch.pop("objects", None)
     if found:
         (chosen / "kernel.ptx").write_text(found[0], "utf-8")
         launch |= {"ptx": "kernel.ptx", "ptx_origin": found[1]}
     problems = [line.removeprefix("error ") for line in _log(chosen) if line.startswith("error ")]
     if not found:
-        problems.append(NO_PTX)
+        final = {folder / path.name if path.parent == chosen else path: why for path, why in unread.items()}
+        problems.append(not_found(final))
     launch["problems"] = problems
     try:
         (chosen / "launch.json").write_text(to_json(launch, indent=1), "utf-8")
