@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from tclint.driver.cuda_tools import candidates
+from tclint.driver.cuda_tools import candidates, complaint
 from tclint.driver.inputs import read
 from tclint.driver.one import Input
 from tclint.inline.hosts import CPP
@@ -73,15 +73,7 @@ def _modules(path: str, name: str, nvcc: str, arguments: Sequence[str], limit: i
             source.container, source.member = name, member
             yield source
     if done.returncode:
-        lines = [
-            line
-            for line in (done.stderr or done.stdout).replace(run.folder + os.sep, "").splitlines()
-            if line
-        ]
-        first = next(
-            (line for line in lines if "error" in line), (lines or [f"exit code {done.returncode}"])[0]
-        )
-        raise SourceError(f"nvcc failed: {' '.join(first.split())}")
+        raise SourceError(f"nvcc failed: {complaint(done).replace(run.folder + os.sep, '')}")
     if not found:
         raise SourceError(
             "nvcc made no PTX of it; '-- -x cu' makes it compile other suffixes than .cu as CUDA C++"

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from tclint.cache.hashing import digest
 from tclint.cache.store import default_folder
-from tclint.driver.cuda_tools import packaged, toolkits
+from tclint.driver.cuda_tools import complaint, packaged, toolkits
 
 __all__ = ["CaptureError", "cupti_libraries", "injection_library"]
 
@@ -89,11 +89,7 @@ def _compile(compiler: list[str], folders: Iterable[Path], library: Path) -> Non
             command += [*(str(_HERE / name) for name in _SOURCES), "-o", str(made), *_LIBRARIES]
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
             if done.returncode:
-                lines = [
-                    line for line in done.stderr.splitlines() if "error" in line
-                ] or done.stderr.splitlines()
-                what = lines[0] if lines else f"exit code {done.returncode}"
-                raise CaptureError(f"the injection library cannot be compiled: {what}")
+                raise CaptureError(f"the injection library cannot be compiled: {complaint(done)}")
             os.replace(made, library)
     except OSError as error:
         raise CaptureError(f"{error.filename or library}: {error.strerror}") from None
