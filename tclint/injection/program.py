@@ -162,18 +162,18 @@ def _nothing(temporary: Path, wanted: Wanted, code: int) -> str:
     """Why no launch was recorded."""
     logs = [_log(path) for path in sorted(temporary.iterdir())]
     lines = [line for log in logs for line in log]
-    said = {
-        word: [line.partition(" ")[2] for line in lines if line.startswith(word)]
-        for word in ("error", "kernel")
-    }
+
+    def said(word: str) -> list[str]:
+        return [line.partition(" ")[2] for line in lines if line.startswith(f"{word} ")]
+
     ended = f"; the program ended with exit code {code}" if code else ""
-    if said["error"]:
-        return "; ".join(dict.fromkeys(said["error"])) + ended
-    if any(line.startswith("recording ") for line in lines):
+    if errors := said("error"):
+        return "; ".join(dict.fromkeys(errors)) + ended
+    if said("recording"):
         return f"the program ended before the launch was recorded completely{ended}"
-    if not any(line == "ready" for line in lines):
+    if "ready" not in lines:
         return f"the program did not initialise CUDA{ended}"
-    if names := [line.partition(" ")[2] for line in lines if line.startswith("graph-kernel ")]:
+    if names := said("graph-kernel"):
         return (
             f"{names[0]} is launched by a CUDA graph (cuGraphLaunch), which cannot be recorded:"
             f" run the program without graphs{ended}"
@@ -183,9 +183,8 @@ def _nothing(temporary: Path, wanted: Wanted, code: int) -> str:
         if "graph-launch" in lines
         else ""
     )
-    matches = sum(int(line.partition(" ")[2]) for line in lines if line.startswith("matches "))
-    if matches:
+    if matches := sum(map(int, said("matches"))):
         return f"kernels named {wanted.kernel!r} were launched {matches} times, not {wanted.nth}{ended}"
-    names = list(dict.fromkeys(said["kernel"]))
+    names = list(dict.fromkeys(said("kernel")))
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     return f"no kernel named {wanted.kernel!r} was launched; launched were {shown or 'no kernels'}{graphs}{ended}"
