@@ -698,7 +698,9 @@ class Program:
         """The words of the parameters that the kernel loads, in a recorded launch; none without one."""
         recorded, values, words = self.model.recorded, self.model.values, dict[LaunchWord, int]()
         names = {p.name: n for n, p in enumerate(self.model.function.parameters)}
-        for site, instruction in enumerate(self.instructions if recorded is not None else ()):
+        if recorded is None:
+            return words
+        for site, instruction in enumerate(self.instructions):
             operand = next((o for o in instruction.operands if isinstance(o, Memory)), None)
             if (
                 operand is None
@@ -708,7 +710,6 @@ class Program:
                 continue
             base, offset = values.linear(values.operand(operand, site))
             node = values.node(base[0][0]) if len(base) == 1 and base[0][1] == 1 else ("", "")
-            assert recorded is not None
             if node[0] == "symbol" and node[1] in names and offset >= 0:
                 data = recorded.values[names[node[1]]]
                 for at in range(offset & -4, min(offset + 64, len(data)), 4):  # no load is longer
