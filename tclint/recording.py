@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tclint._dataclass import dataclass
+from tclint._read import read_file
 from tclint.syntax.source import SourceError
 
 __all__ = [
@@ -158,8 +159,8 @@ def read_recording(path: Path | str) -> Recording:
         parts = any(path.glob(f"*/{DESCRIPTION}")) or any(path.glob("*/log")) or any(path.glob("*.before"))
         _fail(path, "an incomplete capture" if parts else f"not a recorded launch: it has no {DESCRIPTION}")
     try:
-        found = json.loads(description.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+        found = json.loads(read_file(description).decode())
+    except (OSError, ValueError, RecursionError) as error:
         _fail(path, f"{DESCRIPTION}: {error}")
     return _Reader(path, found).recording()
 

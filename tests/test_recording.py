@@ -49,6 +49,11 @@ def test_a_folder_without_a_description_is_named(tmp_path: Path) -> None:
     assert error(tmp_path) == "not a recorded launch: it has no launch.json"
 
 
+def test_a_description_that_is_nested_too_deeply_is_an_error(folder: Path) -> None:
+    (folder / "launch.json").write_text("[" * 200_000)
+    assert error(folder).startswith("launch.json: ")
+
+
 def test_what_a_killed_capture_leaves_is_incomplete(tmp_path: Path) -> None:
     (tmp_path / "123").mkdir()
     (tmp_path / "123/log").write_text("ready\n")

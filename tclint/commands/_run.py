@@ -12,7 +12,7 @@ from tclint.executor.assume import Parameters
 from tclint.executor.errors import Unsupported
 from tclint.executor.launch import LaunchError, LaunchFile, beside, triton_beside
 from tclint.executor.recorded import read
-from tclint.executor.results import differences, made_maps
+from tclint.executor.results import compared
 from tclint.executor.run import Execution, execute_assumed, execute_file, line_of, prepared
 from tclint.executor.schedule import schedule
 from tclint.executor.trace import Trace
@@ -147,9 +147,9 @@ def _given(
         result.notes += [text for text in _limits(file.recorded, module) if text not in result.notes]
     result.unevaluated = file.unevaluated
     if len(executions) == len(file.launches) and executions[-1].end == "done":
-        found = [f"{text} ({how})" for text in differences(file, arrays)]
-        result.differences += found
-        if maps := made_maps(file, arrays):
+        found, maps = compared(file, arrays)
+        result.differences += [f"{text} ({how})" for text in found]
+        if maps:
             these, are = ("maps", "are") if maps > 1 else ("map", "is")
             result.notes.append(f"{maps} tensor {these} that the kernel made {are} not compared ({how})")
         if file.recorded is not None and file.expected and not found:

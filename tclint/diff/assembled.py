@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from tclint.driver.cuda_tools import candidates
+from tclint.driver.cuda_tools import candidates, complaint
 from tclint.syntax.source import Source, SourceError
 
 __all__ = ["Assembly", "assembled", "compared"]
@@ -47,7 +47,7 @@ class Assembly(NamedTuple):
 
 
 def assembled(source: Source, ptxas: str) -> dict[str, Facts]:
-    """Kernel -> what *ptxas* makes of it. Raises SourceError if it rejects the module, or cannot be run."""
+    """Kernel -> what *ptxas* makes of it. Raises SourceError if it rejects the module, or a tool fails."""
     target = _TARGET.search(source.data)
     if target is None:
         raise SourceError(".target is missing, so it cannot be assembled")
@@ -61,7 +61,10 @@ def assembled(source: Source, ptxas: str) -> dict[str, Facts]:
         facts = _printed(done.stderr + done.stdout)
         disassembler = next(candidates("nvdisasm"), None)
         if disassembler is not None:
-            for kernel, counts in _matrix_instructions(_run(disassembler, cubin).stdout).items():
+            listed = _run(disassembler, cubin)
+            if listed.returncode:
+                raise SourceError(f"{disassembler} failed: {complaint(listed)}")
+            for kernel, counts in _matrix_instructions(listed.stdout).items():
                 facts[kernel].update(counts)
     return dict(facts)
 

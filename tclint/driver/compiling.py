@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from tclint.driver.cuda_tools import candidates
+from tclint.driver.cuda_tools import candidates, complaint
 from tclint.driver.inputs import read
 from tclint.driver.one import Input
 from tclint.inline.hosts import CPP
@@ -71,15 +71,7 @@ def _modules(path: str, name: str, nvcc: str, arguments: Sequence[str], limit: i
         for member, data in found:
             yield Source.from_bytes(data, name, member)
     if done.returncode:
-        lines = [
-            line
-            for line in (done.stderr or done.stdout).replace(run.folder + os.sep, "").splitlines()
-            if line
-        ]
-        first = next(
-            (line for line in lines if "error" in line), (lines or [f"exit code {done.returncode}"])[0]
-        )
-        raise SourceError(f"nvcc failed: {' '.join(first.split())}")
+        raise SourceError(f"nvcc failed: {complaint(done).replace(run.folder + os.sep, '')}")
     if not found:
         raise SourceError(
             "nvcc made no PTX of it; '-- -x cu' makes it compile other suffixes than .cu as CUDA C++"
@@ -91,13 +83,13 @@ class Kept(NamedTuple):
 
     command: list[str]
     folder: str
-    before: frozenset[str]
-    """What is in the folder already, if the call names one of its own."""
+    before: Mapping[str, int]
+    """The PTX that is in the folder already, with the time of its last change, if the call names one of its own."""
 
     def modules(self, limit: int) -> Iterator[tuple[str, bytes]]:
         """The name and the text of each module that was kept. Raises SourceError if one has more than *limit* bytes."""
-        for name in sorted(os.listdir(self.folder)):
-            if name.endswith(".ptx") and name not in self.before:
+        for name, changed in sorted(_texts(self.folder).items()):
+            if self.before.get(name) != changed:
                 yield name, read_bytes(os.path.join(self.folder, name), limit)
 
 
@@ -111,10 +103,15 @@ def kept(command: Sequence[str]) -> Iterator[Kept]:
     lines = [] if _LINES.intersection(command) else ["-lineinfo"]
     with TemporaryDirectory(prefix="tclint-") as folder:
         if own is not None:
-            there = frozenset(os.listdir(own)) if os.path.isdir(own) else frozenset[str]()
-            yield Kept([*command, *lines], own, there)
+            yield Kept([*command, *lines], own, _texts(own) if os.path.isdir(own) else {})
         else:
-            yield Kept([*command, *lines, "--keep", "--keep-dir", folder], folder, frozenset())
+            yield Kept([*command, *lines, "--keep", "--keep-dir", folder], folder, {})
+
+
+def _texts(folder: str) -> dict[str, int]:
+    """The PTX files in a folder, with the time in nanoseconds at which each was last changed."""
+    with os.scandir(folder) as entries:
+        return {e.name: e.stat(follow_symlinks=False).st_mtime_ns for e in entries if e.name.endswith(".ptx")}
 
 
 def _value(arguments: Sequence[str], names: Sequence[str]) -> str | None:

@@ -6,6 +6,10 @@ import os
 import shutil
 from collections.abc import Iterator
 from glob import glob
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
 
 
 def candidates(name: str) -> Iterator[str]:
@@ -28,10 +32,14 @@ def variable(name: str) -> str:
     return f"TCLINT_{name.upper().replace('-', '_')}"
 
 
+def toolkits() -> list[str]:
+    """The folders in which a CUDA toolkit may be, in order of preference."""
+    return [*filter(None, map(os.environ.get, ("CUDA_HOME", "CUDA_PATH"))), "/usr/local/cuda"]
+
+
 def _folders() -> Iterator[str]:
     yield from filter(None, os.get_exec_path())
-    homes = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
-    yield from (os.path.join(home, "bin") for home in homes if home)
+    yield from (os.path.join(home, "bin") for home in toolkits())
     yield from packaged("nvidia", "*/bin")
     yield from packaged("triton", "backends/nvidia/bin")
 
@@ -43,3 +51,10 @@ def packaged(package: str, below: str) -> Iterator[str]:
     spec = find_spec(package)
     for folder in spec.submodule_search_locations or () if spec else ():
         yield from sorted(glob(os.path.join(folder, below)))
+
+
+def complaint(done: CompletedProcess[str]) -> str:
+    """The first line that names an error in the output of a tool that failed, else its first line, else its exit code."""
+    lines = [line for line in (done.stderr or done.stdout).splitlines() if line]
+    line = next((line for line in lines if "error" in line), (lines or [f"exit code {done.returncode}"])[0])
+    return " ".join(line.split())

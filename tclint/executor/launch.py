@@ -28,7 +28,7 @@ from tclint.recording import Recording
 
 __all__ = [
     "TYPES", "Argument", "Buffer", "Expectation", "Launch", "LaunchError", "LaunchFile", "MapSpec", "MapValue", "Metadata", "Pointer",
-    "fits", "geometry", "read", "triton_beside", "triton_launch",
+    "fits", "geometry", "load_array", "read", "translate_maps", "triton_beside", "triton_launch",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -208,13 +208,7 @@ class LaunchFile:
 
     def translated(self, data: Array) -> Array:
         """*data*, with the tensor maps in it as the executor reads them."""
-        rows = data.reshape(-1).view(np.uint8)
-        words = rows[: len(rows) // SIZE * SIZE].view(np.uint64)[::8]  # maps are aligned to 64 bytes
-        for theirs, ours in self.encoded.items():
-            for at in np.flatnonzero(words == np.frombuffer(theirs[:8], np.uint64)).tolist():
-                if rows[64 * at : 64 * at + SIZE].tobytes() == theirs:
-                    rows[64 * at : 64 * at + SIZE] = np.frombuffer(ours, np.uint8)
-        return data
+        return translate_maps(data, self.encoded)
 
     def parameters(self, launch: Launch, addresses: Mapping[str, int]) -> tuple[bytes, ...]:
         """The bytes of each parameter, given the *addresses* of the allocations in :attr:`sizes`."""
@@ -245,6 +239,17 @@ def _stored(type: str, numbers: Array) -> Array:
     """*numbers* converted to the representation of a buffer of *type*."""
     with np.errstate(over="ignore"):
         return encode(type, numbers.astype(np.float64)) if type in _FORMATS else numbers.astype(TYPES[type])
+
+
+def translate_maps(data: Array, encoded: Mapping[bytes, bytes]) -> Array:
+    """*data*, in which each tensor map as the driver wrote it is replaced: :attr:`LaunchFile.encoded`."""
+    rows = data.reshape(-1).view(np.uint8)
+    words = rows[: len(rows) // SIZE * SIZE].view(np.uint64)[::8]  # maps are aligned to 64 bytes
+    for theirs, ours in encoded.items():
+        for at in np.flatnonzero(words == np.frombuffer(theirs[:8], np.uint64)).tolist():
+            if rows[64 * at : 64 * at + SIZE].tobytes() == theirs:
+                rows[64 * at : 64 * at + SIZE] = np.frombuffer(ours, np.uint8)
+    return data
 
 
 def _opened(buffer: Buffer, path: Path, name: str) -> Array:

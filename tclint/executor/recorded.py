@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from tclint.executor import launch
-from tclint.executor.launch import Buffer, Launch, LaunchError, LaunchFile
-from tclint.executor.tensor_maps import INTERLEAVES, SIZE, TYPES, TensorMap
+from tclint.executor.launch import Buffer, Launch, LaunchError, LaunchFile, translate_maps
+from tclint.executor.tensor_maps import INTERLEAVES, TYPES, TensorMap
 from tclint.recording import RecordedMap, Recording, RecordingError, read_recording
 
 __all__ = ["read"]
@@ -44,7 +46,8 @@ def _recorded(path: Path) -> LaunchFile:
         if found.end == "done" and not allocation.problem:
             expected[name] = allocation.after or allocation.before
     encoded = _encoded(found)
-    values = tuple(_translated(value, encoded) for value in found.values)
+    parameters = (np.frombuffer(value, np.uint8).copy() for value in found.values)
+    values = tuple(translate_maps(value, encoded).tobytes() for value in parameters)
     step = Launch(found.kernel, found.grid, found.block, found.cluster, found.shared, values)
     wanted = {name: file for name, file in expected.items() if file is not None}
     return LaunchFile(path, found.ptx, buffers, {}, (step,), wanted, recorded=found, encoded=encoded)
@@ -78,12 +81,3 @@ def _tensor_map(recorded: RecordedMap) -> TensorMap:
         recorded.element_strides, swizzle, atomicity, INTERLEAVES[recorded.interleave], _FILLS[recorded.fill],
         recorded.mode, recorded.lower, recorded.upper, recorded.channels, recorded.pixels,
     )  # fmt: skip
-
-
-def _translated(value: bytes, encoded: dict[bytes, bytes]) -> bytes:
-    """A parameter, with the tensor maps in it as the executor reads them."""
-    for at in range(0, len(value) - SIZE + 1, 64):
-        ours = encoded.get(value[at : at + SIZE])
-        if ours is not None:
-            value = value[:at] + ours + value[at + SIZE :]
-    return value

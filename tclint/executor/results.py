@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,27 @@ from tclint.executor.memory import Array
 from tclint.executor.tensor_maps import SIZE
 from tclint.executor.tensor_maps import decode as tensor_map
 
-__all__ = ["differences", "made_maps"]
+__all__ = ["Compared", "compared", "differences"]
+
+
+class Compared(NamedTuple):
+    """The comparison of the buffers of a launch with its expected results."""
+
+    differences: tuple[str, ...]
+    """A message for each buffer that differs."""
+    made_maps: int
+    """How many tensor maps the kernel made or changed in memory. Their bytes on the GPU have the driver's format."""
+
+
+def compared(file: LaunchFile, found: Mapping[str, Array]) -> Compared:
+    """Compares the contents *found* with the results that the launch file expects, or that the GPU had in a recorded launch.
+
+    Raises :class:`~tclint.executor.launch.LaunchError` for a file that does not fit its buffer.
+    """
+    if file.recorded is None:
+        return Compared(tuple(differences(file, found)), 0)
+    pairs = [_recorded(file, name, found[name]) for name in file.expected]
+    return Compared(tuple(text for text, _ in pairs if text), sum(maps for _, maps in pairs))
 
 
 def differences(file: LaunchFile, found: Mapping[str, Array]) -> Iterator[str]:
@@ -26,9 +47,6 @@ def differences(file: LaunchFile, found: Mapping[str, Array]) -> Iterator[str]:
     A value differs if it is off by more than the tolerance of the file, times the expected value if that is larger
     than 1. Raises :class:`~tclint.executor.launch.LaunchError` for a file that does not fit its buffer.
     """
-    if file.recorded is not None:
-        yield from _recorded(file, found)
-        return
     for name, expected in file.expected.items():
         buffer = file.buffers[name]
         want, got = _numbers(buffer, _wanted(file, name, expected)), _numbers(buffer, found[name])
@@ -39,18 +57,6 @@ def differences(file: LaunchFile, found: Mapping[str, Array]) -> Iterator[str]:
                 f"{name}: {int(bad.sum())} of {bad.size} values are not as expected, the first at {list(at)}:"
                 f" {got[at]:g} instead of {want[at]:g}"
             )
-
-
-def made_maps(file: LaunchFile, found: Mapping[str, Array]) -> int:
-    """How many tensor maps the kernel made or changed in memory: their bytes on the GPU are those of the driver's format."""
-    count = 0
-    for name, expected in file.expected.items() if file.recorded is not None else ():
-        assert isinstance(expected, Path)
-        changed = np.flatnonzero(
-            found[name].view(np.uint8) != file.translated(np.fromfile(expected, np.uint8))
-        )
-        count += len(_made_maps(found[name], changed))
-    return count
 
 
 def _made_maps(data: Array, at: Array) -> Array:
@@ -77,35 +83,37 @@ def _off(got: Array, want: Array, tolerance: float) -> Array:
     return bad & ~(np.isnan(got) & np.isnan(want))
 
 
-def _recorded(file: LaunchFile, found: Mapping[str, Array]) -> Iterator[str]:
-    """A message for each buffer that differs from what the GPU left in it.
+def _recorded(file: LaunchFile, name: str, found: Array) -> tuple[str, int]:
+    """A message if a buffer differs from what the GPU left in it, and the number of tensor maps that the kernel made there.
 
-    Bytes are compared; with a type of the elements, those that differ are compared as numbers, within the tolerance.
+    Bytes are compared; with a type of the elements, those that differ are compared as numbers, within the tolerance. A
+    buffer that no number of such elements fills is not an array of them, and is compared as bytes.
     """
+    buffer, expected = file.buffers[name], file.expected[name]
+    assert isinstance(expected, Path)
+    want = file.translated(np.fromfile(expected, np.uint8))
     type = file.element_type
-    for name, expected in file.expected.items():
-        buffer = file.buffers[name]
-        assert isinstance(expected, Path)
-        want = file.translated(np.fromfile(expected, np.uint8))
-        kind = TYPES[type] if type else np.dtype("u4" if buffer.size % 4 == 0 else "u1")
-        whole = buffer.size // kind.itemsize * kind.itemsize
-        ours, theirs = found[name][:whole].view(kind), want[:whole].view(kind)
-        at = np.flatnonzero(ours.view(f"u{kind.itemsize}") != theirs.view(f"u{kind.itemsize}"))
-        made = _made_maps(found[name], at * kind.itemsize)
-        at = at[~np.isin(at * kind.itemsize // SIZE, made)]
-        got, wanted = ours[at], theirs[at]
-        if type and at.size:
-            element = Buffer(type, (at.size,))
-            got, wanted = _numbers(element, got), _numbers(element, wanted)
-            bad = _off(got, wanted, file.tolerance)
-            at, got, wanted = at[bad], got[bad], wanted[bad]
-        if at.size:
-            unit = type or f"{kind.itemsize}-byte word"
-            values = [f"{v[0]:g}" if type else f"{int(v[0]):#x}" for v in (got, wanted)]
-            yield (
-                f"{name} at {buffer.address:#x}: {at.size} of {whole // kind.itemsize} values ({unit}) differ from"
-                f" those of the GPU, the first at byte {int(at[0]) * kind.itemsize}: {values[0]} instead of {values[1]}"
-            )
+    if type and buffer.size % TYPES[type].itemsize:
+        type = ""
+    kind = TYPES[type] if type else np.dtype("u4" if buffer.size % 4 == 0 else "u1")
+    ours, theirs = found.view(kind), want.view(kind)
+    at = np.flatnonzero(ours.view(f"u{kind.itemsize}") != theirs.view(f"u{kind.itemsize}"))
+    made = _made_maps(found, at * kind.itemsize)
+    at = at[~np.isin(at * kind.itemsize // SIZE, made)]
+    got, wanted = ours[at], theirs[at]
+    if type and at.size:
+        element = Buffer(type, (at.size,))
+        got, wanted = _numbers(element, got), _numbers(element, wanted)
+        bad = _off(got, wanted, file.tolerance)
+        at, got, wanted = at[bad], got[bad], wanted[bad]
+    if not at.size:
+        return "", len(made)
+    unit = type or f"{kind.itemsize}-byte word"
+    values = [f"{v[0]:g}" if type else f"{int(v[0]):#x}" for v in (got, wanted)]
+    return (
+        f"{name} at {buffer.address:#x}: {at.size} of {len(ours)} values ({unit}) differ from"
+        f" those of the GPU, the first at byte {int(at[0]) * kind.itemsize}: {values[0]} instead of {values[1]}"
+    ), len(made)
 
 
 def _wanted(file: LaunchFile, name: str, expected: Expectation) -> Array:

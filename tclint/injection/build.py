@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from tclint.cache.hashing import digest
 from tclint.cache.store import default_folder
-from tclint.driver.cuda_tools import packaged
+from tclint.driver.cuda_tools import complaint, packaged, toolkits
 
 __all__ = ["CaptureError", "cupti_libraries", "injection_library"]
 
@@ -75,14 +75,9 @@ def _headers() -> list[tuple[Path, str]]:
 
 def _header_folders() -> Iterator[Path]:
     yield from map(Path, filter(None, [os.environ.get("TCLINT_CUDA_INCLUDE")]))
-    for home in _homes():
+    for home in map(Path, toolkits()):
         yield from (home / "extras/CUPTI/include", home / "include")
     yield from map(Path, packaged("nvidia", "*/include"))
-
-
-def _homes() -> list[Path]:
-    names = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")]
-    return [Path(name) for name in (*names, "/usr/local/cuda") if name]
 
 
 def _compile(compiler: list[str], folders: Iterable[Path], library: Path) -> None:
@@ -94,11 +89,7 @@ def _compile(compiler: list[str], folders: Iterable[Path], library: Path) -> Non
             command += [*(str(_HERE / name) for name in _SOURCES), "-o", str(made), *_LIBRARIES]
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
             if done.returncode:
-                lines = [
-                    line for line in done.stderr.splitlines() if "error" in line
-                ] or done.stderr.splitlines()
-                what = lines[0] if lines else f"exit code {done.returncode}"
-                raise CaptureError(f"the injection library cannot be compiled: {what}")
+                raise CaptureError(f"the injection library cannot be compiled: {complaint(done)}")
             os.replace(made, library)
     except OSError as error:
         raise CaptureError(f"{error.filename or library}: {error.strerror}") from None
@@ -110,9 +101,9 @@ def cupti_libraries() -> list[str]:
     A name without a slash stands for the library that the program itself has loaded: a process needs only one.
     """
     found = ["libcupti.so.13", "libcupti.so.12"]
-    folders = [folder for home in _homes() for folder in (home / "extras/CUPTI/lib64", home / "lib64")]
+    folders = [os.path.join(home, below) for home in toolkits() for below in ("extras/CUPTI/lib64", "lib64")]
     if given := os.environ.get("TCLINT_CUPTI"):
         return [given]
-    for folder in (*map(str, folders), *packaged("nvidia", "*/lib")):
+    for folder in (*folders, *packaged("nvidia", "*/lib")):
         found += sorted(glob(os.path.join(folder, "libcupti.so.1[23]")))
     return found

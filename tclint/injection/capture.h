@@ -63,9 +63,8 @@ struct map {
 /* A module or library that the program loaded. */
 struct image {
     const void *handle; /* CUmodule or CUlibrary */
-    const void *data;
+    const void *data; /* a copy, or in a mapped file, and then only read through the kernel */
     size_t size;
-    bool copied; /* data is a copy; else it is in a mapped file and is only read through the kernel */
     char *path; /* the file that the driver loaded it from */
 };
 

@@ -32,7 +32,6 @@ struct config config;
 
 #define CUPTI_FUNCTIONS(F) \
     F(cuptiSubscribe, (CUpti_SubscriberHandle *, CUpti_CallbackFunc, void *)) \
-    F(cuptiUnsubscribe, (CUpti_SubscriberHandle)) \
     F(cuptiEnableCallback, (uint32_t, CUpti_SubscriberHandle, CUpti_CallbackDomain, CUpti_CallbackId)) \
     F(cuptiGetResultString, (CUptiResult, const char **))
 
@@ -205,7 +204,6 @@ static void remember_image(const void *handle, const void *data, const char *pat
             copy = NULL;
         }
         image.data = copy;
-        image.copied = copy;
     }
     state.images[state.image_count++] = image;
 }
@@ -299,11 +297,14 @@ static void im2col_wide(const cuTensorMapEncodeIm2colWide_params *p) {
 
 /* ------------------------------------------------------------------ launches */
 
+/* Whether a kernel of this name was launched before; those after the first MAX_NAMES count as known. */
 static bool seen(const char *name) {
     for (size_t n = 0; n < state.name_count; n++)
         if (strcmp(state.names[n], name) == 0)
             return true;
-    if (state.name_count < MAX_NAMES && (state.names[state.name_count] = strdup(name)))
+    if (state.name_count == MAX_NAMES)
+        return true;
+    if ((state.names[state.name_count] = strdup(name)))
         state.name_count++;
     return false;
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tclint._dataclass import dataclass
+from tclint._json import to_json
 from tclint.injection.build import CaptureError, cupti_libraries, injection_library
 
 __all__ = ["LIMIT", "SECONDS", "Captured", "Wanted", "complete", "record", "scratch"]
@@ -118,24 +119,26 @@ def complete(
 
     Raises :class:`CaptureError`, which says why nothing was recorded, if that is so.
     """
-    from tclint.injection.ptx import NO_PTX, find
+    from tclint.injection.ptx import find, not_found
 
     recorded = sorted(temporary.glob("*/launch.json"), key=lambda path: path.stat().st_mtime)
     if not recorded:
         raise CaptureError(_nothing(temporary, wanted, code))
     chosen = recorded[0].parent
     launch = _launch(recorded[0])
-    found = find(chosen, launch, dict(environment))
+    unread: dict[Path, str] = {}
+    found = find(chosen, launch, dict(environment), unread)
     launch.pop("objects", None)
     if found:
         (chosen / "kernel.ptx").write_text(found[0], "utf-8")
         launch |= {"ptx": "kernel.ptx", "ptx_origin": found[1]}
     problems = [line.removeprefix("error ") for line in _log(chosen) if line.startswith("error ")]
     if not found:
-        problems.append(NO_PTX)
+        final = {folder / path.name if path.parent == chosen else path: why for path, why in unread.items()}
+        problems.append(not_found(final))
     launch["problems"] = problems
     try:
-        (chosen / "launch.json").write_text(json.dumps(launch, indent=1) + "\n", "utf-8")
+        (chosen / "launch.json").write_text(to_json(launch, indent=1), "utf-8")
         (chosen / "log").unlink(missing_ok=True)
         os.rename(chosen, folder)
     except OSError as error:
@@ -144,7 +147,7 @@ def complete(
 
 
 def _launch(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    found: dict[str, Any] = json.loads(os.fsdecode(path.read_bytes()))
     return found
 
 
@@ -159,18 +162,18 @@ def _nothing(temporary: Path, wanted: Wanted, code: int) -> str:
     """Why no launch was recorded."""
     logs = [_log(path) for path in sorted(temporary.iterdir())]
     lines = [line for log in logs for line in log]
-    said = {
-        word: [line.partition(" ")[2] for line in lines if line.startswith(word)]
-        for word in ("error", "kernel")
-    }
+
+    def said(word: str) -> list[str]:
+        return [line.partition(" ")[2] for line in lines if line.startswith(f"{word} ")]
+
     ended = f"; the program ended with exit code {code}" if code else ""
-    if said["error"]:
-        return "; ".join(dict.fromkeys(said["error"])) + ended
-    if any(line.startswith("recording ") for line in lines):
+    if errors := said("error"):
+        return "; ".join(dict.fromkeys(errors)) + ended
+    if said("recording"):
         return f"the program ended before the launch was recorded completely{ended}"
-    if not any(line == "ready" for line in lines):
+    if "ready" not in lines:
         return f"the program did not initialise CUDA{ended}"
-    if names := [line.partition(" ")[2] for line in lines if line.startswith("graph-kernel ")]:
+    if names := said("graph-kernel"):
         return (
             f"{names[0]} is launched by a CUDA graph (cuGraphLaunch), which cannot be recorded:"
             f" run the program without graphs{ended}"
@@ -180,9 +183,8 @@ def _nothing(temporary: Path, wanted: Wanted, code: int) -> str:
         if "graph-launch" in lines
         else ""
     )
-    matches = sum(int(line.partition(" ")[2]) for line in lines if line.startswith("matches "))
-    if matches:
+    if matches := sum(map(int, said("matches"))):
         return f"kernels named {wanted.kernel!r} were launched {matches} times, not {wanted.nth}{ended}"
-    names = list(dict.fromkeys(said["kernel"]))
+    names = list(dict.fromkeys(said("kernel")))
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     return f"no kernel named {wanted.kernel!r} was launched; launched were {shown or 'no kernels'}{graphs}{ended}"

@@ -13,12 +13,13 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
+from tclint._read import size_words
 from tclint.driver.inputs import read_sources
 from tclint.syntax.source import SourceError
 
-__all__ = ["NO_PTX", "find"]
+__all__ = ["find", "not_found"]
 
-NO_PTX = (
+_NO_PTX = (
     "only SASS of the kernel was found. Compile it with PTX: nvcc -gencode arch=compute_90a,code=[compute_90a,sm_90a]"
     " or nvcc --keep; CUTE_DSL_KEEP_PTX=1 for CuTe DSL; an existing TRITON_CACHE_DIR for Triton and Inductor"
 )
@@ -27,26 +28,34 @@ _MAX_OBJECT = 1 << 30
 """Mapped files larger than this are not searched."""
 
 
-def find(folder: Path, launch: dict[str, Any], environment: dict[str, str]) -> tuple[str, str] | None:
+def find(
+    folder: Path, launch: dict[str, Any], environment: dict[str, str], unread: dict[Path, str]
+) -> tuple[str, str] | None:
     """The PTX of the kernel of *launch*, recorded in *folder*, and where it was found; None if only SASS was.
 
-    *environment* is that of the program, for the caches of compilers.
+    *environment* is that of the program, for the caches of compilers. Files that may contain it and cannot be read are
+    added to *unread*, with the reason.
     """
     kernel, capability = launch["kernel"], launch.get("capability", [0, 0])
     entry = re.compile(rf"\.entry\s+{re.escape(kernel)}\s*[(\s]")
     image = folder / launch["image"] if "image" in launch else None
     for path, origin in _images(image, launch):
-        if text := _best(_modules(path), entry, capability):
+        if text := _best(_modules(path, unread), entry, capability):
             return text, origin
     cubins = [p for p in (image, folder / launch["cubin"] if "cubin" in launch else None) if p is not None]
     if found := _beside_cubin(cubins, kernel, environment):
         return found
-    if found := _kept(entry, environment):
+    if found := _kept(entry, environment, unread):
         return found
-    for path in _objects(launch):
-        if text := _best(_modules(path), entry, capability):
+    for path in _objects(launch, unread):
+        if text := _best(_modules(path, unread), entry, capability):
             return text, str(path)
     return None
+
+
+def not_found(unread: dict[Path, str]) -> str:
+    """The problem that the PTX was not found, with the files that are *unread*."""
+    return "; ".join((_NO_PTX, *(f"{path} {why}" for path, why in unread.items())))
 
 
 def _images(image: Path | None, launch: dict[str, Any]) -> Iterator[tuple[Path, str]]:
@@ -57,14 +66,15 @@ def _images(image: Path | None, launch: dict[str, Any]) -> Iterator[tuple[Path, 
         yield Path(given).with_suffix(".ptx"), str(Path(given).with_suffix(".ptx"))
 
 
-def _modules(path: Path) -> list[str]:
-    """The PTX modules in a file; none if it cannot be read."""
+def _modules(path: Path, unread: dict[Path, str]) -> list[str]:
+    """The PTX modules in a file; those before the first that cannot be read, which is added to *unread*."""
     found: list[str] = []
     try:
         for source in read_sources(str(path), str(path)):
             found.append(source.text)
-    except SourceError:
-        pass  # a container without PTX, or with a damaged part
+    except SourceError as error:
+        if path.is_file():
+            unread[path] = str(error)
     return found
 
 
@@ -114,14 +124,16 @@ def _user() -> str:
         return str(os.getuid()) if hasattr(os, "getuid") else ""
 
 
-def _kept(entry: re.Pattern[str], environment: dict[str, str]) -> tuple[str, str] | None:
+def _kept(
+    entry: re.Pattern[str], environment: dict[str, str], unread: dict[Path, str]
+) -> tuple[str, str] | None:
     """The only PTX with the kernel among the files that CuTe DSL (CUTE_DSL_KEEP_PTX) and nvcc --keep leave."""
     here = environment.get("PWD", os.getcwd())
     folders = dict.fromkeys([environment.get("CUTE_DSL_DUMP_DIR", here), here])
     found: dict[str, str] = {}
     for folder in folders:
         for path in sorted(glob(os.path.join(folder, "*.ptx"))):
-            for text in _modules(Path(path)):
+            for text in _modules(Path(path), unread):
                 if entry.search(text):
                     found.setdefault(text, path)
     if len(found) != 1:
@@ -130,20 +142,23 @@ def _kept(entry: re.Pattern[str], environment: dict[str, str]) -> tuple[str, str
     return text, f"{path}, by the name of the kernel alone"
 
 
-def _objects(launch: dict[str, Any]) -> Iterator[Path]:
+def _objects(launch: dict[str, Any], unread: dict[Path, str]) -> Iterator[Path]:
     """The mapped files that contain device code, and the name with which a program of nvcc registers the kernel."""
     kernel = launch["kernel"].encode()
     for name in launch.get("objects", ()):
         path = Path(name)
-        try:
-            if path.stat().st_size <= _MAX_OBJECT and not path.name.startswith(
-                ("libcuda.", "libcupti", "libnvrtc")
-            ):
-                with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-                    wanted = (
-                        data[:4] == b"\x7fELF" and data.find(b".nv_fatbin") >= 0 and data.find(kernel) >= 0
-                    )
-                if wanted:
-                    yield path
-        except (OSError, ValueError):  # an empty file cannot be mapped
+        if path.name.startswith(("libcuda.", "libcupti", "libnvrtc")):
             continue
+        try:
+            with path.open("rb") as file:
+                if file.read(4) != b"\x7fELF":
+                    continue
+                if path.stat().st_size > _MAX_OBJECT:
+                    unread[path] = f"has more than {size_words(_MAX_OBJECT)}"
+                    continue
+                with mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+                    wanted = data.find(b".nv_fatbin") >= 0 and data.find(kernel) >= 0
+        except (OSError, ValueError):  # it was removed or has changed
+            continue
+        if wanted:
+            yield path

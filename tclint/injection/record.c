@@ -37,7 +37,6 @@ static struct {
     struct buffer buffers[MAX_BUFFERS];
     size_t buffer_count;
     uint64_t copied;
-    int failures;
     unsigned char *chunk, *earlier;
 } state;
 
@@ -90,13 +89,14 @@ static bool read_all(int file, void *data, size_t size, off_t at) {
 
 /* ------------------------------------------------------------------ JSON */
 
+/* A string; bytes that are not ASCII are left as they are, in the encoding of the system. */
 static void json_text(const char *text) {
     fputc('"', state.json);
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
         if (c == '"' || c == '\\')
             fprintf(state.json, "\\%c", c);
-        else if (c < 32 || c > 126)
+        else if (c < 32)
             fprintf(state.json, "\\u%04x", c);
         else
             fputc(c, state.json);
@@ -289,7 +289,6 @@ static void buffer_file(char *name, const struct buffer *buffer, const char *whe
 }
 
 static void report(const struct buffer *buffer) {
-    state.failures++;
     note("error the allocation of %zu bytes at 0x%llx is not recorded: %s", buffer->size,
          (unsigned long long)buffer->address, buffer->problem);
 }
@@ -461,7 +460,6 @@ static void write_objects(void) {
 
 static bool begin(const struct launch *launch) {
     state.buffer_count = state.copied = 0;
-    state.failures = 0;
     snprintf(state.name, sizeof state.name, "%s", launch->name);
     char path[4200];
     path_of(path, sizeof path, "launch.json.partial");
@@ -499,10 +497,8 @@ bool record_before(const struct launch *launch) {
             state.copied += buffer->size;
         }
     }
-    if (state.buffer_count == MAX_BUFFERS) {
-        note("error the parameters point to more than %d allocations", MAX_BUFFERS);
-        state.failures++;
-    }
+    if (state.buffer_count == MAX_BUFFERS)
+        note("error the parameters lead to %d allocations or more, of which only these are recorded", MAX_BUFFERS);
     write_geometry(launch);
     write_image(launch);
     write_objects();
@@ -540,7 +536,7 @@ void record_after(CUstream stream, CUresult result) {
     write_buffers();
     fputs(",\n\"end\": ", state.json);
     json_text(end);
-    fprintf(state.json, ", \"failures\": %d}\n", state.failures);
+    fputs("}\n", state.json);
     bool written = !ferror(state.json);
     path_of(from, sizeof from, "launch.json.partial");
     path_of(to, sizeof to, "launch.json");

@@ -427,10 +427,13 @@ class Program:
         """
         found = self._launch_tests.get(block)
         if found is None:
-            values, tests = self.model.values, set[int]()
+            values, tests, seen = self.model.values, set[int](), set[int]()
             work = [self.instructions[self.model.cfg.blocks[block].end - 1].guard]
             while work:
                 register = work.pop()
+                if register in seen:
+                    continue
+                seen.add(register)
                 site, *others = values.defs.get(register, [-1])
                 instruction = self.instructions[site]
                 if site < 0 or others or instruction.guard >= 0:

@@ -542,6 +542,18 @@ def test_matrix_instructions_are_counted_in_the_machine_code(tmp_path: Path, one
 
 
 @needs_posix
+def test_machine_code_that_nvdisasm_refuses_is_an_error(
+    tmp_path: Path, one: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assembler = ptxas(tmp_path / "ptxas", 8, 0)
+    monkeypatch.setenv(
+        "TCLINT_NVDISASM", stand_in(tmp_path / "old", "nvdisasm fatal: error: no such SM", 255)
+    )
+    code, out = invoke("diff", "--ptxas", f"{assembler},{assembler}", one)
+    assert (code, f"{tmp_path / 'old'} failed: nvdisasm fatal: error: no such SM" in out) == (2, True)
+
+
+@needs_posix
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -182,6 +182,20 @@ def test_the_folder_of_the_call_is_used_and_line_information_asked_for_once(
     assert said(stand_in) == ["-G", "--keep", "--keep-dir", str(own), "-c", "k.cu"]
 
 
+def test_what_a_call_makes_again_in_its_folder_is_checked_again(stand_in: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "old.ptx").write_text(BAD)
+    (own / "k.ptx").write_text(GOOD)
+    os.utime(own / "k.ptx", (0, 0))
+    (stand_in / "made" / "k.ptx").write_text(BAD)
+    done = tclint("nvcc", "--keep", "--keep-dir", str(own), "-c", "k.cu")
+    assert done.returncode == 0
+    assert "WG001" in done.stderr
+    assert "k.ptx" in done.stderr
+    assert "old.ptx" not in done.stderr
+
+
 needs_nvcc = pytest.mark.skipif(shutil.which(NVCC) is None, reason="TCLINT_NVCC names no nvcc that compiles")
 GENCODE = ("-gencode", "arch=compute_90a,code=sm_90a")
 

@@ -73,6 +73,14 @@ def test_values_within_the_tolerance_are_equal(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+def test_memory_that_elements_do_not_fill_is_compared_as_bytes(tmp_path: Path) -> None:
+    values = [pointer(LOW), pointer(HIGH), (1).to_bytes(4, "little")]
+    memory = {LOW: (bytes(4), np.float32(3).tobytes()), HIGH: (np.float32(1).tobytes(), None)}
+    folder = write_recording(tmp_path / "folder", DOUBLE, "double", values, memory)
+    code, output = invoke(str(folder), "--type", "f64")
+    assert (code, "1 of 1 values (4-byte word) differ" in output) == (1, True)
+
+
 def test_a_kernel_that_did_not_end_on_the_gpu_has_no_results_to_compare(tmp_path: Path) -> None:
     code, output = invoke(str(doubled(tmp_path, after=NUMBERS, end="unfinished")))
     assert code == 0

@@ -76,6 +76,11 @@ def test_the_name_of_the_kernel_is_a_glob(capture: Callable[..., Captured]) -> N
     assert capture("other", "double", kernel="*ub?e").launch["kernel"] == "double"
 
 
+def test_a_name_that_is_not_ascii_is_recorded(capture: Callable[..., Captured], tmp_path: Path) -> None:
+    assert capture("größe").launch["kernel"] == "größe"
+    assert json.loads((tmp_path / "folder/launch.json").read_text("ascii"))["kernel"] == "größe"
+
+
 def test_what_was_launched_is_named_if_nothing_matches(
     capture: Callable[..., Captured], tmp_path: Path
 ) -> None:

@@ -5,19 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tclint.injection.ptx import find
+import pytest
+
+from tclint.injection.ptx import find, not_found
 from tests.tools.recordings import DOUBLE
 
 HERE: dict[str, Any] = {"kernel": "double", "capability": [9, 0]}
 
 
-def found(folder: Path, environment: dict[str, str] | None = None, **launch: Any) -> tuple[str, str] | None:
+def found(
+    folder: Path,
+    environment: dict[str, str] | None = None,
+    unread: dict[Path, str] | None = None,
+    **launch: Any,
+) -> tuple[str, str] | None:
     elsewhere = {
         "HOME": str(folder / "home"),
         "PWD": str(folder / "program"),
         "TORCHINDUCTOR_CACHE_DIR": "/none",
     }
-    return find(folder, {**HERE, **launch}, elsewhere | (environment or {}))
+    return find(folder, {**HERE, **launch}, elsewhere | (environment or {}), {} if unread is None else unread)
 
 
 def test_an_image_that_is_ptx_is_taken(tmp_path: Path) -> None:
@@ -57,3 +64,20 @@ def test_kept_ptx_is_taken_if_only_one_file_has_the_kernel(tmp_path: Path) -> No
     assert (text, origin) == (DOUBLE, f"{program / 'a.ptx'}, by the name of the kernel alone")
     (program / "b.ptx").write_text(DOUBLE.replace("add.f32", "mul.f32"))
     assert found(tmp_path) is None
+
+
+def test_files_that_may_contain_the_ptx_and_are_not_read_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tclint.injection.ptx._MAX_OBJECT", 1 << 10)
+    (tmp_path / "image").write_bytes(b"\x1f\x8b\x08 damaged")
+    large, weights = tmp_path / "large.so", tmp_path / "weights"
+    large.write_bytes(b"\x7fELF" + bytes(1 << 10))
+    weights.write_bytes(bytes(1 << 11))
+    unread: dict[Path, str] = {}
+    objects = [str(tmp_path / "gone.so"), str(large), str(weights)]
+    assert found(tmp_path, unread=unread, image="image", objects=objects) is None
+    text = not_found(unread)
+    assert text.startswith("only SASS of the kernel was found")
+    assert f"{tmp_path / 'image'} is a damaged gzip file" in text
+    assert text.endswith(f"; {large} has more than 1 KiB")

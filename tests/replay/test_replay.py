@@ -502,6 +502,15 @@ def test_work_for_some_lanes_of_a_warp_is_not_made_up() -> None:
     assert why(replay(changed("[%r4], 33;", "[%r4], 34;", lanes))) == Reason.ROLES_FROM_LAUNCH
 
 
+def test_a_branch_on_a_predicate_whose_parts_are_shared_is_answered() -> None:
+    """Each of 60 instructions combines the result of the one before it with itself."""
+    combined = "or.pred %q0, %p2, %p2;\n" + "".join(
+        f"    or.pred %q{n + 1}, %q{n}, %q{n};\n" for n in range(60)
+    )
+    code = changed("    @%p2 bra all;", f"    {combined}    @%q60 bra all;", WORK)
+    assert replay(changed(".reg .pred %p<6>;", ".reg .pred %p<6>, %q<61>;", code)).run is None
+
+
 def test_no_launch_fails_an_assertion() -> None:
     """Where threads continue after a failed assertion, what they have left out is missing."""
     asserted = changed(
