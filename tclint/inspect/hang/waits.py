@@ -14,7 +14,7 @@ from operator import or_
 
 from tclint._dataclass import dataclass
 from tclint.analyses.mbarriers import Mbarriers, Ring
-from tclint.analyses.role_paths import calls, whole_program
+from tclint.analyses.role_paths import calls, dominated_by, whole_program
 from tclint.analyses.setmaxnreg import raises
 from tclint.inspect.hang.stops import RUNNING, Stop
 from tclint.inspect.protocol.sites import Sites
@@ -311,11 +311,8 @@ class Waits:
         """Whether all threads at a wait for the cluster barrier have executed *arrive* for it."""
         model = self.model
         others = [i for i in model.sites("barrier-wait", "cluster") if i != wait]
-        block_of = model.cfg.block_of
-        before = arrive < wait if block_of[arrive] == block_of[wait] else True
         return (
             model.instruction(arrive).guard < 0
-            and before
-            and model.cfg.dominates(block_of[arrive], block_of[wait])
+            and dominated_by(model, arrive, wait)
             and model.reaches(arrive, wait, others)
         )
