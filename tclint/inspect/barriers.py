@@ -102,12 +102,13 @@ def show(item: Input, entry: tuple[str, ...] = ()) -> Shown:
 def narrowed(shown: Shown, objects: tuple[str, ...], lines: tuple[int, ...]) -> Shown:
     """*shown* with only *objects*, and those that instructions in *lines* use, and the kernels that have any.
 
-    :func:`tclint.inspect.protocol.selection.about` says how objects are named.
+    A kernel that could not be analysed may have any of them, so it remains. :func:`tclint.inspect.protocol.selection.about` says how objects are named.
     """
     kernels = []
     for kernel in shown.kernels:
-        line_of = shown.locations(kernel).line
-        if found := kernel.protocol and about(kernel.protocol, objects, lines, line_of):
+        if kernel.protocol is None:
+            kernels.append(kernel)
+        elif found := about(kernel.protocol, objects, lines, shown.locations(kernel).line):
             kernels.append(replace(kernel, protocol=found))
     return replace(shown, kernels=tuple(kernels))
 
