@@ -45,8 +45,6 @@ from tclint.values import thread_masks as T
 __all__ = ["SCHEMA", "Row", "Section", "Shown", "narrowed", "read", "render_json", "render_text", "sections", "show"]  # fmt: skip
 
 SCHEMA = 1
-_BROKEN = frozenset(("undefined-guard", "undefined-label", "duplicate-label"))
-"""Errors in a function that leave its control flow unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,8 @@ def show(item: Input, entry: tuple[str, ...] = ()) -> Shown:
 def narrowed(shown: Shown, objects: tuple[str, ...], lines: tuple[int, ...]) -> Shown:
     """*shown* with only *objects*, and those that instructions in *lines* use, and the kernels that have any.
 
-    A kernel that could not be analysed may have any of them, so it remains. :func:`tclint.inspect.protocol.selection.about` says how objects are named.
+    A kernel that could not be analysed may have any of them, so it remains.
+    :func:`tclint.inspect.protocol.selection.about` says how objects are named.
     """
     kernels = []
     for kernel in shown.kernels:
@@ -116,9 +115,7 @@ def narrowed(shown: Shown, objects: tuple[str, ...], lines: tuple[int, ...]) -> 
 def _kernel(source: Source, function: Function, body: Function, module: Module) -> Kernel:
     line = source.position(function.start).line
     errors = [
-        Problem(source.position(function.start + t.start).line, t.message)
-        for t in function.errors
-        if t.kind in _BROKEN
+        Problem(source.position(function.start + t.start).line, t.message) for t in function.flow_errors
     ]
     if function.damaged:
         errors.insert(0, Problem(line, "contains a syntax error: its barriers are unknown"))

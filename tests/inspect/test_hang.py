@@ -394,6 +394,7 @@ IDLE = module(kernel("    ret;"), header=HOPPER)
         (IDLE, ["--at", "12"], "k has no instruction that waits"),
         (".version 8.0\n.target sm_90a\n", ["--at", "1"], "has no function with a body"),
         (planted("ring-empty-count").replace("bar.sync 0;", "bar sync 0 (;"), ["--at", "54"], "syntax error"),
+        (hangs.text_of("ring").replace("bra $end", "bra $ends", 1), ["--at", "54"], "k.ptx:39: label $ends"),
     ],
 )
 def test_bad_input_is_named(
