@@ -18,6 +18,7 @@ from tclint.inspect.hang.positions import PositionError, listed
 from tclint.inspect.hang.render import render_json, render_text
 from tclint.inspect.hang.waits import Status
 from tclint.ir.frontend import analyse
+from tclint.linting import check
 from tclint.syntax.source import Source
 from tests.tools.command import invoke
 from tests.tools.project import ROOT
@@ -273,6 +274,16 @@ def test_threads_that_a_line_is_not_for_are_named_as_such() -> None:
 def test_the_finding_of_check_is_shown_with_the_hang() -> None:
     found = hang(planted("ring-empty-count"), "54, 72")
     assert [finding.rule.id for finding in found.findings[: found.about]] == ["MB016"]
+
+
+def test_what_could_not_be_checked_is_shown_with_the_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exceed(model: object, on: object, tick: object) -> tuple[tuple[()], tuple[str, ...]]:
+        return (), ("too much",)
+
+    monkeypatch.setattr(check, "_kernel_hits", exceed)
+    found = hang(planted("ring-empty-count"), "54, 72")
+    assert "tclint check\n  not checked  too much  line 6\n" in render_text(found)
+    assert json.loads(render_json(found))["problems"] == [{"line": 6, "message": "too much"}]
 
 
 UNRESOLVED = module(

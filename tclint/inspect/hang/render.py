@@ -6,11 +6,11 @@ removed or changes its meaning, not when one is added.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from tclint._json import to_json
 from tclint.findings.finding import Finding
 from tclint.inspect.hang.cycle import End
 from tclint.inspect.hang.explain import Explanation
@@ -58,9 +58,10 @@ class _Text:
             yield ""
             causes = [(cause.what, self._locations.words(cause.sites)) for cause in found.causes]
             yield from self._table("causes", causes)
-        if found.findings:
+        problems = [("not checked", problem.message, f"line {problem.line}") for problem in found.problems]
+        if found.findings or problems:
             yield ""
-            yield from self._table("tclint check", map(self._finding, found.findings))
+            yield from self._table("tclint check", (*map(self._finding, found.findings), *problems))
 
     def _table(self, title: str, rows: Iterable[Cells]) -> Iterator[str]:
         yield self._style(CYAN, title)
@@ -204,7 +205,7 @@ def _end(end: End, last: Waiter, again: bool) -> str:
 
 def render_json(found: Explanation) -> str:
     """The explanation as one object."""
-    return json.dumps(_Json(found).document(), indent=2) + "\n"
+    return to_json(_Json(found).document())
 
 
 class _Json:
@@ -234,6 +235,7 @@ class _Json:
                 for cause in found.causes
             ],
             "findings": [self._finding(n, finding) for n, finding in enumerate(found.findings)],
+            "problems": [{"line": problem.line, "message": problem.message} for problem in found.problems],
             "not_replayed": found.not_replayed or None,
         }
 
