@@ -267,7 +267,7 @@ def test_a_program_counter_in_a_poll_loop_is_at_its_wait() -> None:
 
 def test_threads_that_a_line_is_not_for_are_named_as_such() -> None:
     found = hang(planted("ring-empty-count"), "0:1=54, 0:0=72")
-    assert [bool(stop.surprising) for stop in found.stops] == [True, False]
+    assert [stop.expected for stop in found.stops] == [False, True]
     assert "where these threads were not expected" in render_text(found)
 
 

@@ -135,7 +135,7 @@ class Waits:
             for index, stop in enumerate(self.stops)
             for object_, threads in self._objects(stop)
         ]
-        return [replace(waiter, next=self._next(waiter, found)) for waiter in found]
+        return [replace(waiter, next=self._next(n, found)) for n, waiter in enumerate(found)]
 
     def _counted(self, waiter: Waiter) -> Waiter:
         """*waiter*, short if each operation on its CTA barrier counts more threads than use it."""
@@ -158,8 +158,9 @@ class Waits:
         return self.model.constant_of(site, "count")
 
     @staticmethod
-    def _next(waiter: Waiter, every: Sequence[Waiter]) -> tuple[int, ...]:
-        """The waiters that *waiter* waits for; itself only if it waits for no other one."""
+    def _next(number: int, every: Sequence[Waiter]) -> tuple[int, ...]:
+        """The waiters that a waiter waits for; itself only if it waits for no other one."""
+        waiter = every[number]
         blocking = [share for share in waiter.shares if share.status is Status.BLOCKED]
         own = any(share.status is Status.OWN for share in waiter.shares)
         after = [
@@ -167,7 +168,7 @@ class Waits:
             for n, other in enumerate(every)
             if any(other.stop == share.at and other.threads & share.threads for share in blocking)
         ]
-        return tuple(after) if after or not own else (every.index(waiter),)
+        return tuple(after) if after or not own else (number,)
 
     # ------------------------------------------------------------ objects
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from tclint.inspect.protocol.parts import Event, MbarrierRing, Protocol
+from tclint.inspect.protocol.parts import Event, MbarrierRing, Protocol, used
 
 __all__ = ["CLUSTER", "about", "names"]
 
@@ -56,14 +56,13 @@ def about(
 
     events = tuple(event for event in found.events if wanted(event))
     sites = {site for event in events for site in event.sites}
-    words = {word for event in events for word in re.findall(r"\w+", event.parity or "")}
     return replace(
         found,
         selected=frozenset(rings),
         barriers=barriers,
         cluster=cluster,
         events=events,
-        names=tuple(name for name in found.names if name.name in words),
+        names=used(found.names, (event.parity for event in events)),
         unresolved=tuple(u for u in found.unresolved if not u.sites or not sites.isdisjoint(u.sites)),
     )
 
