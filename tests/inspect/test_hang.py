@@ -26,7 +26,7 @@ from tests.tools.ptxas import find_ptxas
 from tests.tools.schema import strict
 from tests.tools.support import HOPPER, kernel, module
 
-PLANTED = {f"{plant.kernel}-{plant.name}": plant for plant in PLANTS}
+PLANTED = {plant.job: plant for plant in PLANTS}
 
 
 def planted(name: str) -> str:
