@@ -138,7 +138,7 @@ def _replayed(model: KernelModel) -> Iterator[Unresolved]:
     verdict = replay.verdict
     if isinstance(verdict, GaveUp):
         sites = (verdict.site,) if verdict.site >= 0 else ()
-        yield Unresolved(sites, f"not replayed{' for all launches' if replay.runs else ''}: {verdict.why}")
+        yield Unresolved(sites, replay.incomplete)
 
 
 # ---------------------------------------------------------------- text

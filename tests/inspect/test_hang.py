@@ -19,6 +19,7 @@ from tclint.inspect.hang.render import render_json, render_text
 from tclint.inspect.hang.waits import Status
 from tclint.ir.frontend import analyse
 from tclint.linting import check
+from tclint.replay.verdict import Replay
 from tclint.syntax.source import Source
 from tests.tools.command import invoke
 from tests.tools.project import ROOT
@@ -284,6 +285,14 @@ def test_what_could_not_be_checked_is_shown_with_the_hang(monkeypatch: pytest.Mo
     found = hang(planted("ring-empty-count"), "54, 72")
     assert "tclint check\n  not checked  too much  line 6\n" in render_text(found)
     assert json.loads(render_json(found))["problems"] == [{"line": 6, "message": "too much"}]
+
+
+def test_a_replay_of_only_some_launches_is_shown_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    why = "not replayed for all launches: too long"
+    monkeypatch.setattr(Replay, "incomplete", why)
+    found = hang(planted("ring-empty-count"), "72")
+    assert f"  the phases are unknown: {why}\n" in render_text(found)
+    assert json.loads(render_json(found))["not_replayed"] == why
 
 
 UNRESOLVED = module(

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
-from tclint.dataflow import GaveUp
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.scales import Severity
 from tclint.findings.selection import Selected
@@ -54,7 +53,7 @@ class Explanation:
     states: dict[int, Stuck]
     """Index of a waiter -> its state in the replay that ends with threads at the same waits; empty if none does."""
     not_replayed: str
-    """Why the synchronisation was not replayed; empty if it was."""
+    """:attr:`Replay.incomplete`, if there are no states."""
     findings: tuple[Finding, ...]
     """The errors and warnings of ``tclint check`` in this kernel, those about an instruction of the hang first."""
     about: int
@@ -167,8 +166,7 @@ def _states(
             continue
         found = {n: _state(stops[w.stop].site, w, run.deadlocks) for n, w in enumerate(waiters)}
         return {n: stuck for n, stuck in found.items() if stuck is not None}, ""
-    verdict = replay.verdict
-    return {}, str(verdict.why) if isinstance(verdict, GaveUp) else ""
+    return {}, replay.incomplete
 
 
 def _state(site: int, waiter: Waiter, deadlocks: Sequence[Stuck]) -> Stuck | None:

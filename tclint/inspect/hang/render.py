@@ -166,7 +166,7 @@ class _Text:
             if candidates:
                 yield f"  candidates: {self._locations.words(candidates)}"
         if not found.states and found.not_replayed:
-            yield f"  the phases are unknown, since the kernel was not replayed: {found.not_replayed}"
+            yield f"  the phases are unknown: {found.not_replayed}"
 
     def _finding(self, finding: Finding) -> Cells:
         line = self._found.source.position(finding.span.start).line
