@@ -92,12 +92,12 @@ def fault_of(record: Mapping[str, Any]) -> tuple[Kernel, Fault]:
 # ---------------------------------------------------------------- prepare
 
 
-def assemble(tool: ptxas.Ptxas, data: bytes) -> tuple[bytes, str]:
+def assemble(tool: ptxas.Ptxas, data: bytes, *options: str) -> tuple[bytes, str]:
     """The cubin of a module and the numbers of ptxas' remarks, ``"C7517"``; or no cubin and what is wrong."""
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_bytes(data)
-        command: list[str | Path] = [tool.path, "-arch", ARCH, source, "-o", cubin]
+        command: list[str | Path] = [tool.path, "-arch", ARCH, *options, source, "-o", cubin]
         run = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
         said = (run.stdout + run.stderr).replace(folder + "/", "")
         if run.returncode == 0:

@@ -14,15 +14,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks import ptxas
 from benchmarks.hangs.plants import PLANTS, Plant
-from benchmarks.hardware import ARCH, assemble
+from benchmarks.hardware import assemble
 
 __all__ = ["EXITED", "KERNELS", "line_of", "marked", "planted", "prepare"]
 
@@ -106,17 +104,7 @@ def jobs() -> Iterator[tuple[str, str, str]]:
     for kernel in kernels():
         yield kernel, kernel, text_of(kernel)
     for plant in PLANTS:
-        yield f"{plant.kernel}-{plant.name}", plant.kernel, planted(plant)
-
-
-def with_lines(tool: ptxas.Ptxas, name: str, text: str) -> bytes:
-    """The cubin of *text* with a line table that names the lines of ``NAME.ptx``."""
-    with tempfile.TemporaryDirectory() as folder:
-        source, cubin = Path(folder, f"{name}.ptx"), Path(folder, "kernel.cubin")
-        source.write_text(text, encoding="utf-8")
-        command: list[str | Path] = [tool.path, "-arch", ARCH, "-lineinfo", source, "-o", cubin]
-        subprocess.run(command, check=True, capture_output=True, timeout=300)
-        return cubin.read_bytes()
+        yield plant.job, plant.kernel, planted(plant)
 
 
 def prepare(folder: Path) -> dict[str, Any]:
@@ -142,10 +130,11 @@ def prepare(folder: Path) -> dict[str, Any]:
                 "block": threads_of(text),
                 "planted": name != kernel,
             }
-    for name, _, text in jobs():
-        if name in DEBUGGED and name in plan["jobs"]:
-            (folder / f"{name}.lines.cubin").write_bytes(with_lines(tool, name, text))
-            plan["jobs"][name]["debugged"] = f"{name}.lines.cubin"
+            if name in DEBUGGED:
+                code, said = assemble(tool, text.encode(), "-lineinfo")
+                assert code, said
+                (folder / f"{name}.lines.cubin").write_bytes(code)
+                plan["jobs"][name]["debugged"] = f"{name}.lines.cubin"
     (folder / "jobs.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     for name in ("launcher.py", "run.sh"):
         shutil.copyfile(Path(__file__).parent / name, folder / name)

@@ -3,8 +3,8 @@
     python3 launcher.py OUT            # all jobs; the answer is OUT/hangs.json
     python3 launcher.py --one CUBIN ENTRY GRID BLOCK N MARKED SECONDS
 
-Needs the driver's library, and cuda-gdb for the few jobs that are also shown in a debugger. A launch that does not complete in three seconds is a hang; its process is
-killed, which ends the kernel.
+Needs the driver's library, and cuda-gdb for the few jobs that are also shown in a debugger. A launch that does not
+complete in three seconds is a hang; its process is killed, which ends the kernel.
 """
 
 from __future__ import annotations

@@ -44,6 +44,11 @@ class Plant(NamedTuple):
     places: tuple[str, ...] = ()
     """Further lines that are the planted place, by tag: the wait of a parity that was edited."""
 
+    @property
+    def job(self) -> str:
+        """The name of its launch."""
+        return f"{self.kernel}-{self.name}"
+
 
 _ARRIVAL, _COUNT, _PARITY, _ROLE = "missing arrival", "wrong count", "wrong parity", "lost role"
 _BYTES, _OBJECT, _TRIPS, _ORDER = "wrong bytes", "wrong object", "trip counts differ", "crosswise"

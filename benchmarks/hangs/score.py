@@ -126,7 +126,7 @@ def collect(answer: Mapping[str, Any], known: Mapping[str, Any] | None = None) -
     data["kernels"] = old["kernels"] | {k: jobs[k]["outcome"] for k in hangs.kernels() if k in jobs}
     data["planted"] = [record for record in old["planted"] if _name(record) not in jobs]
     for plant in PLANTS:
-        job = jobs.get(f"{plant.kernel}-{plant.name}")
+        job = jobs.get(plant.job)
         if job is None:
             continue
         record: Record = {
@@ -156,7 +156,7 @@ def _name(record: Mapping[str, Any]) -> str:
 
 def judge(data: Record) -> None:
     """Asks tclint about every hang of a record."""
-    plants = {f"{plant.kernel}-{plant.name}": plant for plant in PLANTS}
+    plants = {plant.job: plant for plant in PLANTS}
     for record in data["planted"]:
         if "at" in record:
             plant = plants[_name(record)]

@@ -66,11 +66,9 @@ def _nothing(every: Iterable[Shown], objects: tuple[str, ...], lines: tuple[int,
     from tclint.inspect.protocol.selection import names
     from tclint.inspect.tables import few
 
-    kernels = [kernel for one in every for kernel in one.kernels if kernel.protocol is not None]
-    known = list(
-        dict.fromkeys(name for kernel in kernels if kernel.protocol for name in names(kernel.protocol))
-    )
     if not objects:
         return usage(f"no mbarrier or barrier is used at line {few(list(map(str, lines)))}")
+    protocols = [kernel.protocol for one in every for kernel in one.kernels if kernel.protocol is not None]
+    known = list(dict.fromkeys(name for protocol in protocols for name in names(protocol)))
     quoted = ", ".join(f"'{name}'" for name in objects)
     return usage(f"no mbarrier or barrier is called {quoted}: there is {few(known) if known else 'none'}")

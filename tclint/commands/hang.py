@@ -82,6 +82,8 @@ def command(
         function = chosen(source, module, entry, positions)
         if function.damaged:
             raise SourceError(f"{function.name} contains a syntax error", next((p.line for p in problems), 0))
+        if wrong := function.flow_errors:
+            raise SourceError(wrong[0].message, source.position(function.start + wrong[0].start).line)
         table = _table(source, module, sass) if any(p.offset >= 0 for p in positions) else None
         shape = _shape(launch, function.name)
         found = explain(source, module, function, positions, table, shape)

@@ -34,7 +34,6 @@ _MIN_SIMILARITY = 0.5
 """Similarity, from 0 to 1, above which two kernels with different names are paired."""
 _MAX_CANDIDATES = 200
 """Kernels without a partner that are compared by similarity, on each side, since the work is quadratic."""
-_BROKEN = frozenset(("undefined-guard", "undefined-label", "duplicate-label"))
 
 T = TypeVar("T")
 
@@ -270,7 +269,7 @@ def _skeletons(source: Source, module: Module, config: Config, difference: Diffe
     callees = inlinable(module)
     for function in _wanted(module, config):
         line = source.position(function.start).line
-        if function.damaged or any(error.kind in _BROKEN for error in function.errors):
+        if function.damaged or function.flow_errors:
             continue  # among the problems of the module
         try:
             yield skeleton(source, module, inline(function, callees))

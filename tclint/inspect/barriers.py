@@ -45,8 +45,6 @@ from tclint.values import thread_masks as T
 __all__ = ["SCHEMA", "Row", "Section", "Shown", "narrowed", "read", "render_json", "render_text", "sections", "show"]  # fmt: skip
 
 SCHEMA = 1
-_BROKEN = frozenset(("undefined-guard", "undefined-label", "duplicate-label"))
-"""Errors in a function that leave its control flow unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +100,14 @@ def show(item: Input, entry: tuple[str, ...] = ()) -> Shown:
 def narrowed(shown: Shown, objects: tuple[str, ...], lines: tuple[int, ...]) -> Shown:
     """*shown* with only *objects*, and those that instructions in *lines* use, and the kernels that have any.
 
+    A kernel that could not be analysed may have any of them, so it remains.
     :func:`tclint.inspect.protocol.selection.about` says how objects are named.
     """
     kernels = []
     for kernel in shown.kernels:
-        line_of = shown.locations(kernel).line
-        if found := kernel.protocol and about(kernel.protocol, objects, lines, line_of):
+        if kernel.protocol is None:
+            kernels.append(kernel)
+        elif found := about(kernel.protocol, objects, lines, shown.locations(kernel).line):
             kernels.append(replace(kernel, protocol=found))
     return replace(shown, kernels=tuple(kernels))
 
@@ -115,9 +115,7 @@ def narrowed(shown: Shown, objects: tuple[str, ...], lines: tuple[int, ...]) -> 
 def _kernel(source: Source, function: Function, body: Function, module: Module) -> Kernel:
     line = source.position(function.start).line
     errors = [
-        Problem(source.position(function.start + t.start).line, t.message)
-        for t in function.errors
-        if t.kind in _BROKEN
+        Problem(source.position(function.start + t.start).line, t.message) for t in function.flow_errors
     ]
     if function.damaged:
         errors.insert(0, Problem(line, "contains a syntax error: its barriers are unknown"))
@@ -140,7 +138,7 @@ def _replayed(model: KernelModel) -> Iterator[Unresolved]:
     verdict = replay.verdict
     if isinstance(verdict, GaveUp):
         sites = (verdict.site,) if verdict.site >= 0 else ()
-        yield Unresolved(sites, f"not replayed{' for all launches' if replay.runs else ''}: {verdict.why}")
+        yield Unresolved(sites, replay.incomplete)
 
 
 # ---------------------------------------------------------------- text

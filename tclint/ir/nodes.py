@@ -391,6 +391,9 @@ class BuildError(NamedTuple):
     """For an undeclared name, the instructions that use it."""
 
 
+_FLOW_ERRORS = frozenset(("undefined-guard", "undefined-label", "duplicate-label"))
+
+
 @dataclass
 class Function:
     """A ``.entry`` or ``.func``; one without a body has no instructions and ``declared_only`` set."""
@@ -434,6 +437,11 @@ class Function:
     damaged: bool = False
     """It contains a syntax error, so no finding about it can be trusted."""
     noreturn: bool = False
+
+    @property
+    def flow_errors(self) -> list[BuildError]:
+        """The errors that leave its control flow unknown."""
+        return [error for error in self.errors if error.kind in _FLOW_ERRORS]
 
     @property
     def threads(self) -> int | None:

@@ -242,7 +242,7 @@ def _unchecked(function: Function) -> str:
         return "it contains a syntax error"
     if not function.instructions or function.declared_only:
         return "it has no body"
-    if any(e.kind in ("undefined-guard", "undefined-label", "duplicate-label") for e in function.errors):
+    if function.flow_errors:
         return "a guard or a label is undefined or ambiguous"
     return ""
 

@@ -60,6 +60,13 @@ class Replay(ReplayAnswers):
         """The launch that shows the fault, if the kernel is faulty."""
         return self.verdict.run if isinstance(self.verdict, Faulty) else None
 
+    @property
+    def incomplete(self) -> str:
+        """Why the synchronisation was not replayed to the end for all launches that are tried; empty if it was."""
+        if not isinstance(self.verdict, GaveUp):
+            return ""
+        return f"not replayed{' for all launches' if self.runs else ''}: {self.verdict.why}"
+
     def _replayed(self) -> Faulty | None:
         """The fault, if launches prove one.
 

@@ -32,7 +32,7 @@ def test_a_kernel_has_no_finding(name: str) -> None:
     assert [finding.rule.id for finding in found if finding.confidence is not Confidence.LOW] == []
 
 
-@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: f"{plant.kernel}-{plant.name}")
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.job)
 def test_an_edit_keeps_the_lines(plant: Plant) -> None:
     before, after = hangs.text_of(plant.kernel).splitlines(), hangs.planted(plant).splitlines()
     changed = {number for number, pair in enumerate(zip(before, after, strict=True), 1) if pair[0] != pair[1]}

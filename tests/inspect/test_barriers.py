@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tclint.dataflow import LimitExceeded
 from tclint.inspect import barriers
 from tclint.inspect.barriers import read, render_json, render_text
 from tclint.syntax.source import Source
@@ -325,6 +326,45 @@ def test_the_json_of_one_object_follows_the_schema() -> None:
 def test_an_object_that_is_not_there(options: tuple[str, ...], message: str) -> None:
     code, out = invoke("barriers", str(ROOT / RING), *options)
     assert (code, message in out) == (2, True), out
+
+
+UNKNOWN = SMALL.replace(
+    "    bar.sync 0;\n", "    bar.sync 0;\n    mbarrier.arrive.shared::cta.b64 _, [%r9];\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "mbarrier"),
+    [(("--object", "done"), True), (("--at", "19"), False), (("--object", "0"), None)],
+)
+def test_an_event_on_an_unresolved_mbarrier_remains_beside_one(
+    options: tuple[str, ...], mbarrier: bool | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "k.ptx"
+    path.write_text(UNKNOWN, encoding="utf-8")
+    code, out = invoke("barriers", str(path), *options)
+    assert code == 0, out
+    assert ("unknown mbarrier" in out) is (mbarrier is not None)
+    assert ("the address of the mbarrier comes from" in out) is (mbarrier is not None)
+    assert ("mbarrier done" in out) is bool(mbarrier)
+
+
+def test_what_is_unresolved_in_the_whole_kernel_remains_beside_one_object(tmp_path: Path) -> None:
+    path = tmp_path / "k.ptx"
+    other = SMALL.replace(".address_size 64", ".address_size 64\n.extern .func other();")
+    path.write_text(other.replace("    ret;", "    call other;\n    ret;"), encoding="utf-8")
+    code, out = invoke("barriers", str(path), "--object", "done")
+    assert code == 0, out
+    assert "not replayed: it calls code outside the module" in out
+
+
+def test_a_kernel_that_exceeds_a_limit_remains_beside_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exceed(model: object) -> None:
+        raise LimitExceeded("too much")
+
+    monkeypatch.setattr(barriers, "protocol", exceed)
+    code, out = invoke("barriers", str(ROOT / RING), "--object", "empty")
+    assert (code, "not shown: line 20: " in out) == (2, True), out
 
 
 def test_an_error_of_ours_is_that_of_one_input(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,8 @@ from tclint.inspect.hang.positions import PositionError, listed
 from tclint.inspect.hang.render import render_json, render_text
 from tclint.inspect.hang.waits import Status
 from tclint.ir.frontend import analyse
+from tclint.linting import check
+from tclint.replay.verdict import Replay
 from tclint.syntax.source import Source
 from tests.tools.command import invoke
 from tests.tools.project import ROOT
@@ -25,7 +27,7 @@ from tests.tools.ptxas import find_ptxas
 from tests.tools.schema import strict
 from tests.tools.support import HOPPER, kernel, module
 
-PLANTED = {f"{plant.kernel}-{plant.name}": plant for plant in PLANTS}
+PLANTED = {plant.job: plant for plant in PLANTS}
 
 
 def planted(name: str) -> str:
@@ -266,13 +268,31 @@ def test_a_program_counter_in_a_poll_loop_is_at_its_wait() -> None:
 
 def test_threads_that_a_line_is_not_for_are_named_as_such() -> None:
     found = hang(planted("ring-empty-count"), "0:1=54, 0:0=72")
-    assert [bool(stop.surprising) for stop in found.stops] == [True, False]
+    assert [stop.expected for stop in found.stops] == [False, True]
     assert "where these threads were not expected" in render_text(found)
 
 
 def test_the_finding_of_check_is_shown_with_the_hang() -> None:
     found = hang(planted("ring-empty-count"), "54, 72")
     assert [finding.rule.id for finding in found.findings[: found.about]] == ["MB016"]
+
+
+def test_what_could_not_be_checked_is_shown_with_the_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exceed(model: object, on: object, tick: object) -> tuple[tuple[()], tuple[str, ...]]:
+        return (), ("too much",)
+
+    monkeypatch.setattr(check, "_kernel_hits", exceed)
+    found = hang(planted("ring-empty-count"), "54, 72")
+    assert "tclint check\n  not checked  too much  line 6\n" in render_text(found)
+    assert json.loads(render_json(found))["problems"] == [{"line": 6, "message": "too much"}]
+
+
+def test_a_replay_of_only_some_launches_is_shown_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    why = "not replayed for all launches: too long"
+    monkeypatch.setattr(Replay, "incomplete", why)
+    found = hang(planted("ring-empty-count"), "72")
+    assert f"  the phases are unknown: {why}\n" in render_text(found)
+    assert json.loads(render_json(found))["not_replayed"] == why
 
 
 UNRESOLVED = module(
@@ -394,6 +414,7 @@ IDLE = module(kernel("    ret;"), header=HOPPER)
         (IDLE, ["--at", "12"], "k has no instruction that waits"),
         (".version 8.0\n.target sm_90a\n", ["--at", "1"], "has no function with a body"),
         (planted("ring-empty-count").replace("bar.sync 0;", "bar sync 0 (;"), ["--at", "54"], "syntax error"),
+        (hangs.text_of("ring").replace("bra $end", "bra $ends", 1), ["--at", "54"], "k.ptx:39: label $ends"),
     ],
 )
 def test_bad_input_is_named(

@@ -7,6 +7,7 @@ from math import prod
 
 from tclint._dataclass import dataclass
 from tclint.analyses.mbarriers import Mbarriers, Ring
+from tclint.analyses.role_paths import dominated_by
 from tclint.checks._wording import agreeing, times
 from tclint.inspect.hang.cycle import Chain, End, gone
 from tclint.inspect.hang.stops import Stop
@@ -304,15 +305,13 @@ class _Causes:
 
     def _leading(self, waiter: Waiter, wait: int) -> list[int]:
         """The operations of *waiter* if they precede *wait*, that of the threads that execute them, on every path."""
-        cfg, found = self.model.cfg, list[int]()
+        model, found = self.model, list[int]()
         for copies in (True, False):
             group = [op.site for op in waiter.operations if (op.deed == "copy") is copies]
             before = [
                 site
                 for site in group
-                if self.model.instruction(site).guard < 0
-                and cfg.dominates(cfg.block_of[site], cfg.block_of[wait])
-                and (cfg.block_of[site] != cfg.block_of[wait] or site < wait)
+                if model.instruction(site).guard < 0 and dominated_by(model, site, wait)
             ]
             if group and not before:
                 return []

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
-from tclint.dataflow import GaveUp
-from tclint.findings.finding import Finding
+from tclint.findings.finding import FileReport, Finding
 from tclint.findings.scales import Severity
 from tclint.findings.selection import Selected
 from tclint.inspect.hang.causes import Cause, causes
@@ -28,7 +27,7 @@ from tclint.replay.launches import ReplayRun
 from tclint.replay.sync import Barrier
 from tclint.replay.thread_groups import Stuck
 from tclint.replay.verdict import Replay
-from tclint.syntax.source import Source
+from tclint.syntax.source import Problem, Source
 
 __all__ = ["Explanation", "chosen", "explain"]
 
@@ -54,11 +53,13 @@ class Explanation:
     states: dict[int, Stuck]
     """Index of a waiter -> its state in the replay that ends with threads at the same waits; empty if none does."""
     not_replayed: str
-    """Why the synchronisation was not replayed; empty if it was."""
+    """:attr:`Replay.incomplete`, if there are no states."""
     findings: tuple[Finding, ...]
     """The errors and warnings of ``tclint check`` in this kernel, those about an instruction of the hang first."""
     about: int
     """How many of them are about such an instruction."""
+    problems: tuple[Problem, ...]
+    """What kept ``tclint check`` from checking everything."""
 
     @property
     def decided(self) -> bool:
@@ -145,10 +146,11 @@ def explain(
     hang = chain(waiters, stops)
     states, not_replayed = _states(model, stops, waiters)
     shown = causes(waits, rings, waiters, hang, states) if hang is not None else []
-    findings, about = _findings(source, function, locations, waiters, stops, shown)
+    report = check_source(source, Selected(entry=(function.name,)))
+    findings, about = _findings(report, source, locations, waiters, stops, shown)
     return Explanation(
         source, module, body, locations, model, rings, tuple(changing(sites)), stops, waiters, hang, tuple(shown), states, not_replayed,
-        tuple(findings), about,
+        tuple(findings), about, report.problems,
     )  # fmt: skip
 
 
@@ -164,8 +166,7 @@ def _states(
             continue
         found = {n: _state(stops[w.stop].site, w, run.deadlocks) for n, w in enumerate(waiters)}
         return {n: stuck for n, stuck in found.items() if stuck is not None}, ""
-    verdict = replay.verdict
-    return {}, str(verdict.why) if isinstance(verdict, GaveUp) else ""
+    return {}, replay.incomplete
 
 
 def _state(site: int, waiter: Waiter, deadlocks: Sequence[Stuck]) -> Stuck | None:
@@ -179,15 +180,14 @@ def _state(site: int, waiter: Waiter, deadlocks: Sequence[Stuck]) -> Stuck | Non
 
 
 def _findings(
+    report: FileReport,
     source: Source,
-    function: Function,
     locations: Locations,
     waiters: Sequence[Waiter],
     stops: Sequence[Stop],
     shown: Sequence[Cause],
 ) -> tuple[list[Finding], int]:
     """The errors and warnings of the kernel, and how many of them, which come first, are about the hang."""
-    report = check_source(source, Selected(entry=(function.name,)))
     found = [f for f in report.findings if f.severity is not Severity.INFO and f.suppressed is None]
     lines = {locations.line(stop.site) for stop in stops}
     for waiter in waiters:

@@ -6,16 +6,16 @@ removed or changes its meaning, not when one is added.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from tclint._json import to_json
 from tclint.findings.finding import Finding
 from tclint.inspect.hang.cycle import End
 from tclint.inspect.hang.explain import Explanation
 from tclint.inspect.hang.stops import RUNNING, Stop
 from tclint.inspect.hang.waits import Share, Status, Waiter
+from tclint.inspect.protocol.parts import used
 from tclint.inspect.tables import Cells, columns, few, printable_line, short_name
 from tclint.replay.sync import Barrier, Mbarrier
 from tclint.report.formats._style import BOLD, CYAN, RED, YELLOW, Style
@@ -46,9 +46,9 @@ class _Text:
         yield self._style(BOLD, f"kernel {short_name(found.function.name)}") + f"  {where}:{line}"
         yield ""
         yield from self._table("positions", map(self._position, found.stops))
-        for waiter in found.waiters:
+        for number, waiter in enumerate(found.waiters):
             yield ""
-            yield from self._waiter(waiter)
+            yield from self._waiter(number, waiter)
         if names := list(self._names()):
             yield ""
             yield from self._table("where", names)
@@ -58,9 +58,10 @@ class _Text:
             yield ""
             causes = [(cause.what, self._locations.words(cause.sites)) for cause in found.causes]
             yield from self._table("causes", causes)
-        if found.findings:
+        problems = [("not checked", problem.message, f"line {problem.line}") for problem in found.problems]
+        if found.findings or problems:
             yield ""
-            yield from self._table("tclint check", map(self._finding, found.findings))
+            yield from self._table("tclint check", (*map(self._finding, found.findings), *problems))
 
     def _table(self, title: str, rows: Iterable[Cells]) -> Iterator[str]:
         yield self._style(CYAN, title)
@@ -70,7 +71,7 @@ class _Text:
         what = self._model.name(stop.site)
         if stop.kind == RUNNING:
             what += ", not a wait"
-        if stop.surprising:
+        if not stop.expected:
             what += ", where these threads were not expected"
         return self._who(stop), what, self._locations.words((stop.site,))
 
@@ -95,9 +96,9 @@ class _Text:
     def _at(self, stop: Stop) -> str:
         return self._locations.words((stop.site,))
 
-    def _waiter(self, waiter: Waiter) -> Iterator[str]:
+    def _waiter(self, number: int, waiter: Waiter) -> Iterator[str]:
         stop = self._found.stops[waiter.stop]
-        what = ", ".join((waiter.object.name, *self._phase(waiter)))
+        what = ", ".join((waiter.object.name, *self._phase(number, waiter)))
         yield self._style(BOLD, f"wait of {self._who(stop)} at {self._at(stop)}") + f" for {what}"
         rows = [
             (
@@ -113,13 +114,12 @@ class _Text:
             yield "  no instruction would complete it"
         yield from (f"  {line}" for line in columns(rows))
 
-    def _phase(self, waiter: Waiter) -> Iterator[str]:
+    def _phase(self, number: int, waiter: Waiter) -> Iterator[str]:
         """The parity that the threads wait for, and the phase if a replay knows it."""
-        index = self._found.waiters.index(waiter)
         wait = self._found.wait(self._found.stops[waiter.stop].site)
         if wait is not None and not wait[1].token:
             yield f"parity {wait[1].parity or 'unknown'}"
-        state = self._found.states.get(index)
+        state = self._found.states.get(number)
         what = None if state is None else state.what
         if isinstance(what, Mbarrier):
             yield f"in a replay phase {what.phase}: {_needs(what)}"
@@ -128,13 +128,9 @@ class _Text:
 
     def _names(self) -> Iterator[Cells]:
         """What the names in the parities of the waits are for."""
-        waits = [self._found.wait(stop.site) for stop in self._found.stops]
-        words = {
-            word for wait in waits if wait is not None for word in re.findall(r"\w+", wait[1].parity or "")
-        }
-        for name in self._found.names:
-            if name.name in words:
-                yield name.name, name.meaning, f"loop from line {self._locations.line(name.site)}"
+        waits = filter(None, (self._found.wait(stop.site) for stop in self._found.stops))
+        for name in used(self._found.names, (wait.parity for _, wait in waits)):
+            yield name.name, name.meaning, f"loop from line {self._locations.line(name.site)}"
 
     def _share(self, share: Share) -> str:
         """Where some threads of an operation are, in words."""
@@ -170,7 +166,7 @@ class _Text:
             if candidates:
                 yield f"  candidates: {self._locations.words(candidates)}"
         if not found.states and found.not_replayed:
-            yield f"  the phases are unknown, since the kernel was not replayed: {found.not_replayed}"
+            yield f"  the phases are unknown: {found.not_replayed}"
 
     def _finding(self, finding: Finding) -> Cells:
         line = self._found.source.position(finding.span.start).line
@@ -204,7 +200,7 @@ def _end(end: End, last: Waiter, again: bool) -> str:
 
 def render_json(found: Explanation) -> str:
     """The explanation as one object."""
-    return json.dumps(_Json(found).document(), indent=2) + "\n"
+    return to_json(_Json(found).document())
 
 
 class _Json:
@@ -234,6 +230,7 @@ class _Json:
                 for cause in found.causes
             ],
             "findings": [self._finding(n, finding) for n, finding in enumerate(found.findings)],
+            "problems": [{"line": problem.line, "message": problem.message} for problem in found.problems],
             "not_replayed": found.not_replayed or None,
         }
 
@@ -243,7 +240,7 @@ class _Json:
             "kind": stop.kind,
             "instruction": self._model.name(stop.site),
             "threads": self._model.describe_threads(stop.threads),
-            "expected": not stop.surprising,
+            "expected": stop.expected,
             "ctas": sorted(stop.ctas),
             "place": self._locations.json((stop.site,))[0],
         }

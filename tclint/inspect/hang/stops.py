@@ -37,8 +37,8 @@ class Stop:
     """How many warps were counted here; 0: not given."""
     given: tuple[str, ...]
     """The positions as they were given."""
-    surprising: int = 0
-    """Those of *threads* that do not reach this instruction, as far as is known of the kernel."""
+    expected: bool
+    """Whether any of *threads* reaches this instruction, as far as is known of the kernel."""
 
 
 def kind_of(model: KernelModel, site: int) -> str:
@@ -153,7 +153,7 @@ class Stops:
             ctas=ctas,
             warps=self._counted(positions),
             given=tuple(dict.fromkeys(map(str, positions))),
-            surprising=threads & ~may if threads & may == 0 else 0,
+            expected=not every or named & may != 0,
         )
 
     @staticmethod

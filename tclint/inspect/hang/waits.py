@@ -14,7 +14,7 @@ from operator import or_
 
 from tclint._dataclass import dataclass
 from tclint.analyses.mbarriers import Mbarriers, Ring
-from tclint.analyses.role_paths import calls, whole_program
+from tclint.analyses.role_paths import calls, dominated_by, whole_program
 from tclint.analyses.setmaxnreg import raises
 from tclint.inspect.hang.stops import RUNNING, Stop
 from tclint.inspect.protocol.sites import Sites
@@ -135,7 +135,7 @@ class Waits:
             for index, stop in enumerate(self.stops)
             for object_, threads in self._objects(stop)
         ]
-        return [replace(waiter, next=self._next(waiter, found)) for waiter in found]
+        return [replace(waiter, next=self._next(n, found)) for n, waiter in enumerate(found)]
 
     def _counted(self, waiter: Waiter) -> Waiter:
         """*waiter*, short if each operation on its CTA barrier counts more threads than use it."""
@@ -158,8 +158,9 @@ class Waits:
         return self.model.constant_of(site, "count")
 
     @staticmethod
-    def _next(waiter: Waiter, every: Sequence[Waiter]) -> tuple[int, ...]:
-        """The waiters that *waiter* waits for; itself only if it waits for no other one."""
+    def _next(number: int, every: Sequence[Waiter]) -> tuple[int, ...]:
+        """The waiters that a waiter waits for; itself only if it waits for no other one."""
+        waiter = every[number]
         blocking = [share for share in waiter.shares if share.status is Status.BLOCKED]
         own = any(share.status is Status.OWN for share in waiter.shares)
         after = [
@@ -167,7 +168,7 @@ class Waits:
             for n, other in enumerate(every)
             if any(other.stop == share.at and other.threads & share.threads for share in blocking)
         ]
-        return tuple(after) if after or not own else (every.index(waiter),)
+        return tuple(after) if after or not own else (number,)
 
     # ------------------------------------------------------------ objects
 
@@ -311,11 +312,8 @@ class Waits:
         """Whether all threads at a wait for the cluster barrier have executed *arrive* for it."""
         model = self.model
         others = [i for i in model.sites("barrier-wait", "cluster") if i != wait]
-        block_of = model.cfg.block_of
-        before = arrive < wait if block_of[arrive] == block_of[wait] else True
         return (
             model.instruction(arrive).guard < 0
-            and before
-            and model.cfg.dominates(block_of[arrive], block_of[wait])
+            and dominated_by(model, arrive, wait)
             and model.reaches(arrive, wait, others)
         )

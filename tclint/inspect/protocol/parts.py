@@ -6,6 +6,7 @@ Instructions are given by site (instruction number). What is unknown is None, or
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from typing import TypeVar
@@ -33,6 +34,7 @@ __all__ = [
     "UseOrdering",
     "Wait",
     "merged",
+    "used",
 ]
 
 E = TypeVar("E")
@@ -300,6 +302,12 @@ class Protocol:
     def shown_mbarriers(self) -> list[MbarrierRing]:
         chosen = self.selected
         return [ring for n, ring in enumerate(self.mbarriers) if chosen is None or n in chosen]
+
+
+def used(names: Iterable[Changing], parities: Iterable[str | None]) -> tuple[Changing, ...]:
+    """Those of *names* that occur in *parities*."""
+    words = {word for parity in parities for word in re.findall(r"\w+", parity or "")}
+    return tuple(name for name in names if name.name in words)
 
 
 def merged(items: Iterable[E]) -> list[E]:

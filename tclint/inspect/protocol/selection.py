@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from tclint.inspect.protocol.parts import Event, MbarrierRing, Protocol
+from tclint.inspect.protocol.parts import Event, MbarrierRing, Protocol, used
 
 __all__ = ["CLUSTER", "about", "names"]
 
 CLUSTER = "cluster"
 """What the cluster barrier is called in a selection."""
+_ON_MBARRIER = ("init", "inval", "arrive", "expect", "complete", "wait")
+"""Kinds of events that are always on an mbarrier."""
 
 
 def names(found: Protocol) -> list[str]:
@@ -26,8 +28,9 @@ def about(
     """*found* without what is not about one of *objects*, or not about one that an instruction in *lines* uses.
 
     An object is the name of an mbarrier, with or without a stage, its variable, ``variable+offset`` or the offset, the
-    number of a CTA barrier, or :data:`CLUSTER`. *line_of* gives the line of an instruction. The regions remain, as events
-    refer to them by index. None if nothing else remains.
+    number of a CTA barrier, or :data:`CLUSTER`. *line_of* gives the line of an instruction. An event on an unresolved object
+    may be about any of its kind, so it remains beside one; so does what is unresolved in the whole kernel. The regions
+    remain, as events refer to them by index. None if nothing else remains.
     """
     here = [event for event in found.events if any(line_of(site) in lines for site in event.sites)]
     rings = {n for n, ring in enumerate(found.mbarriers) if any(_called(ring, name) for name in objects)}
@@ -35,26 +38,32 @@ def about(
     numbers = {int(name) for name in objects if name.isdecimal()}
     numbers.update(event.barrier for event in here if event.barrier is not None)
     clustered = CLUSTER in objects or any(_at_cluster(event) for event in here)
-    barriers = tuple(barrier for barrier in found.barriers if barrier.number in numbers)
+    at_barrier = any(b.number in numbers for b in found.barriers) or any(map(_unnumbered, here))
+    on_mbarrier = bool(rings) or any(map(_unnamed, here))
+    barriers = tuple(b for b in found.barriers if b.number in numbers or (b.number is None and at_barrier))
     cluster = found.cluster if clustered else None
-    if not (rings or barriers or cluster):
+    if not (on_mbarrier or barriers or cluster):
         return None
 
     def wanted(event: Event) -> bool:
-        barrier = event.barrier in numbers if event.barrier is not None else clustered and _at_cluster(event)
-        return barrier or not rings.isdisjoint(event.rings)
+        if _at_cluster(event):
+            return clustered
+        if _unnumbered(event):
+            return at_barrier
+        if _unnamed(event):
+            return on_mbarrier
+        return event.barrier in numbers or not rings.isdisjoint(event.rings)
 
     events = tuple(event for event in found.events if wanted(event))
     sites = {site for event in events for site in event.sites}
-    words = {word for event in events for word in re.findall(r"\w+", event.parity or "")}
     return replace(
         found,
         selected=frozenset(rings),
         barriers=barriers,
         cluster=cluster,
         events=events,
-        names=tuple(name for name in found.names if name.name in words),
-        unresolved=tuple(u for u in found.unresolved if not sites.isdisjoint(u.sites)),
+        names=used(found.names, (event.parity for event in events)),
+        unresolved=tuple(u for u in found.unresolved if not u.sites or not sites.isdisjoint(u.sites)),
     )
 
 
@@ -64,6 +73,16 @@ def _at_cluster(event: Event) -> bool:
         and event.barrier is None
         and event.opcode.startswith("barrier.cluster")
     )
+
+
+def _unnumbered(event: Event) -> bool:
+    """Whether *event* is at a CTA barrier of unknown number."""
+    return event.kind.startswith("barrier") and event.barrier is None and not _at_cluster(event)
+
+
+def _unnamed(event: Event) -> bool:
+    """Whether *event* is on an unresolved mbarrier."""
+    return event.kind in _ON_MBARRIER and not event.rings
 
 
 def _called(ring: MbarrierRing, name: str) -> bool:
