@@ -39,7 +39,16 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
-from tclint.ir.operands import HEAD, clean, integer, overflows, parse_operand, shape, split_operands
+from tclint.ir.operands import (
+    HEAD,
+    abnormal,
+    clean,
+    integer,
+    overflows,
+    parse_operand,
+    shape,
+    split_operands,
+)
 from tclint.isa.callees import needs_no_declaration
 from tclint.isa.features import feature
 from tclint.isa.special_registers import SPECIAL_REGISTERS
@@ -127,7 +136,7 @@ class _Builder:
         """The elements of each register that is declared with ``.v2`` or ``.v4`` (5.4.2), by its own number."""
         self.constants: dict[str, tuple[Operand, str]] = {}  # operands that do not depend on the scope
         self.named = False  # whether the current instruction names a symbol
-        self.overflow = False  # whether it has a constant that is too large
+        self.overflow = ""  # what is wrong with a constant of it
         self.targets: dict[int, list[int]] = {}
         self.tables: list[tuple[int, int]] = []
         """Where the lists of targets begin and end."""
@@ -526,10 +535,9 @@ class _Builder:
             self.named = False
             self.symbols(instruction)
         if self.overflow:
-            self.overflow = False
-            self.function.errors.append(
-                BuildError("overflow", start - self.base, end - self.base, "a constant has more than 64 bits")
-            )
+            error = BuildError("overflow", start - self.base, end - self.base, self.overflow)
+            self.function.errors.append(error)
+            self.overflow = ""
 
     def predicate(self, name: str) -> int | None:
         """A register without a definition for the special register *name*, which guards an instruction; None if it is not a
@@ -575,8 +583,8 @@ class _Builder:
             return operand, "r,"
         if isinstance(operand, Special) and self.hides(operand.name):
             operand = Symbol(operand.name)
-        if isinstance(operand, Immediate) and len(text) > 18 and _too_long(text, operand):
-            self.overflow = True
+        if isinstance(operand, Immediate):
+            self.overflow = _out_of_range(text, operand) or self.overflow
         if isinstance(operand, Special):
             vector = SPECIAL_REGISTERS[operand.name].type.startswith(".v4")
             made: tuple[Operand, str] = operand, "v4," if vector else "S,"
@@ -663,11 +671,12 @@ def _meaning(
     return match, reads, writes, scalar, bool(match and match.form.flow)
 
 
-def _too_long(text: str, operand: Immediate) -> bool:
-    """Whether the assembler rejects the constant *text*, which is *operand*, as too large."""
+def _out_of_range(text: str, operand: Immediate) -> str:
+    """Why the assembler rejects the constant *text*, which is *operand*; empty if it accepts it."""
     if isinstance(operand.value, float):
-        return False
-    return text.strip("-+~U").isalnum() and overflows(text)
+        return "a constant is no normal number of double precision" if abnormal(text) else ""
+    too_long = len(text) > 18 and text.strip("-+~U").isalnum() and overflows(text)
+    return "a constant has more than 64 bits" if too_long else ""
 
 
 def _quoted(name: str) -> str:
@@ -681,6 +690,8 @@ def _misaligned(text: str) -> str:
         align = integer(digits)
         if align.bit_count() != 1:
             return f"an alignment of {align} is not a power of two"
+        if align >> 32:
+            return f"an alignment of {align} has more than 32 bits"
     return ""
 
 

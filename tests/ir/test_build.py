@@ -746,3 +746,16 @@ def test_a_label_hides_a_special_register_from_what_follows_in_its_scope() -> No
 def test_a_branch_to_a_special_register_does_not_find_the_label_that_follows() -> None:
     f = body("bra %laneid; %laneid: ret;")
     assert f.instructions[0].targets != (1,)
+
+
+@pytest.mark.parametrize(
+    ("alignment", "message"),
+    [
+        (1 << 31, None),
+        (1 << 32, "an alignment of 4294967296 has more than 32 bits"),
+        (12, "an alignment of 12 is not a power of two"),
+    ],
+)
+def test_an_alignment_is_a_power_of_two_of_32_bits(alignment: int, message: str | None) -> None:
+    f = body(f".local .align {alignment} .b32 x;")
+    assert [t.message for t in f.errors] == ([message] if message else [])
