@@ -674,7 +674,7 @@ def _meaning(
 def _out_of_range(text: str, operand: Immediate) -> str:
     """Why the assembler rejects the constant *text*, which is *operand*; empty if it accepts it."""
     if isinstance(operand.value, float):
-        return "a constant is no normal number of double precision" if abnormal(text) else ""
+        return "a constant is not a normal number of double precision" if abnormal(text) else ""
     too_long = len(text) > 18 and text.strip("-+~U").isalnum() and overflows(text)
     return "a constant has more than 64 bits" if too_long else ""
 

@@ -141,10 +141,10 @@ def test_a_constant_is_too_large_where_ptxas_cannot_read_it(constant: str, rejec
         ("0d0000000000000001", False),
     ],
 )
-def test_a_constant_is_rejected_where_it_is_no_normal_double(constant: str, rejected: bool) -> None:
+def test_a_constant_that_is_not_a_normal_double_is_rejected(constant: str, rejected: bool) -> None:
     body = f".reg .f64 %fd<2>;\nmov.f64 %fd1, {constant};"
     assert [f.message for f in by_rule(lint(text("", body)), "PX004")] == rejected * [
-        "a constant is no normal number of double precision"
+        "a constant is not a normal number of double precision"
     ]
     initial = lint(text(f".global .f64 x[2] = {{1.5, {constant}}};", ""))
     assert bool([f for f in initial.findings if f.severity is Severity.ERROR]) == rejected
