@@ -416,6 +416,19 @@ class KernelModel:
                     work.append(edge.target)
         return False
 
+    def reaching(self, starts: Iterable[int], ends: Iterable[int]) -> frozenset[int]:
+        """Those of *starts* from which a path of the CFG leads to one of *ends*; see :meth:`reaches`."""
+        cfg, last = self.cfg, dict[int, int]()
+        for end in ends:
+            block = cfg.block_of[end]
+            last[block] = max(end, last.get(block, end))
+        blocks = sum(1 << block for block in last)
+        return frozenset(
+            start
+            for start in starts
+            if cfg.reachable_from[block := cfg.block_of[start]] & blocks or start < last.get(block, start)
+        )
+
     def reached_from(
         self, starts: Iterable[int], ends: Iterable[int], avoiding: Iterable[int]
     ) -> frozenset[int]:

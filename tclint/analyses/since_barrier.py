@@ -21,6 +21,7 @@ from math import prod
 from operator import or_
 
 from tclint.analyses.access_classes import AccessClasses
+from tclint.analyses.ages import Numbering
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.fact_set import FactSet
 from tclint.analyses.happens_before import HappensBefore, Scope, Unsynchronised, strong
@@ -410,11 +411,13 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
 
         *meet* decides whether two conflict; *doubt* is that about a path, :meth:`synchronised_elsewhere` if None.
         """
+        numbering = Numbering(self.operations)
         return OverlapSearch(
             self.model,
             self.model.solution(type(self))[1],
             self.operations,
-            lambda state: (site for site, _ in state if site in starts),
+            numbering,
+            lambda state: numbering.bits(site for site, _ in state if site in starts),
             lambda state, site: (site, False) in state,
             lambda site: False,
             self.follow,
@@ -433,7 +436,7 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
 
     def together(self, results: Results[SinceBarrierState]) -> frozenset[int]:
         """The first accesses of classes that the threads execute together."""
-        return frozenset(site for site in self.firsts if not self.loose(results.before(site)))
+        return frozenset(site for site in sorted(self.firsts) if not self.loose(results.before(site)))
 
 
 class ReadsSince(SinceBarrier):

@@ -51,7 +51,8 @@ def sources_in_flight(model: KernelModel) -> Iterator[Hit]:
         model,
         results,
         frozenset(operations),
-        lambda state: (s for s, _ in state[0]),
+        groups.numbering,
+        lambda state: state[0].operations,
         groups.lasting,
         lambda site: OPEN,
         groups.follow,
@@ -225,12 +226,14 @@ def results_in_flight(model: KernelModel) -> Iterator[Hit]:
         return
     memory = GlobalMemory(model.function, model.values)
     groups, results = model.solution(BulkWrites)
+    with_results = groups.numbering.bits(operations)
 
     meetings = OverlapSearch(
         model,
         results,
         operations,
-        lambda state: (s for s, _ in state[0] if s in operations),
+        groups.numbering,
+        lambda state: state[0].operations & with_results,
         groups.lasting,
         lambda site: OPEN,
         groups.follow,
