@@ -209,5 +209,6 @@ def test_files_that_are_too_large_are_not_counted(
     monkeypatch.setattr(sys, "argv", command)
     benchmark.main()
     assert (
-        f"| `wgmma` | 1 files up to {largest // 1000} kB | 1 | 0 | 1 |" in (tmp_path / "results.md").read_text()
+        f"| `wgmma` | 1 files up to {largest // 1000} kB | 1 | 0 | 1 |"
+        in (tmp_path / "results.md").read_text()
     )
