@@ -13,6 +13,7 @@ prover, which lists the obligations and claims what discharges them, and a check
     proxies                                 proxies         proxy_checker
     convergence                             convergence     uniform; parties for barriers that count some of the threads
     shared-memory                           shared_order    epochs
+    tensor-memory                           tensor_order    epochs, with tensor_space
     register-pool                           register_pool   warp_registers
 
 Several provers ask which bytes an operation and an access have in common: ``apart``, with ``rings`` for stages of a ring
@@ -46,6 +47,7 @@ from tclint.verdicts.outcome import Outcome, ordered
 from tclint.verdicts.proxies import Proxies
 from tclint.verdicts.register_pool import RegisterPool
 from tclint.verdicts.shared_order import SharedOrder
+from tclint.verdicts.tensor_order import TensorOrder
 from tclint.verdicts.uses import uses
 
 __all__ = ["verdicts"]
@@ -91,7 +93,15 @@ def _prove(
     """What is proved of one class; *unknown* is what is not known of the kernel, whatever the class."""
     prover = _PROVERS.get(hazard)
     if prover is None:
-        return Outcome(reasons=(Reason(None, "this class cannot be proved yet"),))
+        return Outcome(
+            reasons=(
+                Reason(
+                    None,
+                    "no proof covers this class; replays and executions may bound it",
+                    "--execute with a launch file",
+                ),
+            )
+        )
     if not model.function.entry:
         return Outcome(reasons=(Reason(None, "what its callers have left pending is unknown"),))
     if hazard is not HazardClass.AVAILABILITY and unknown:
@@ -120,6 +130,7 @@ _PROVERS: dict[HazardClass, Prover] = {
     HazardClass.CONVERGENCE: lambda model, assume: Convergence(model, assume).outcome(),
     HazardClass.REGISTER_POOL: lambda model, assume: RegisterPool(model, assume).outcome(),
     HazardClass.SHARED_MEMORY: lambda model, assume: SharedOrder(model, assume).outcome(),
+    HazardClass.TENSOR_MEMORY: lambda model, assume: TensorOrder(model, assume).outcome(),
     HazardClass.TCGEN05_MMA: lambda model, assume: Multiplications(model, assume).outcome(),
     HazardClass.PROXIES: lambda model, assume: Proxies(model, assume).outcome(),
     HazardClass.CP_ASYNC: lambda model, assume: Completion(model, COPY_GROUPS, assume).outcome(),
