@@ -1,4 +1,4 @@
-"""Fuzz what tclint reads besides kernels: settings, baselines, launch files, containers and messages of an editor.
+"""Fuzz what tclint reads besides kernels: settings, baselines, launches, containers and messages of an editor.
 
     python -m benchmarks.fuzz.surfaces [NAME...] [--runs 20000] [--seed 1] [--keep FOLDER]
 
@@ -33,6 +33,7 @@ from time import process_time
 from types import CodeType, FrameType
 from typing import Any
 
+from benchmarks.fuzz import recordings
 from benchmarks.fuzz.oracle import Hang
 from benchmarks.fuzz.text import BYTES, TOKENS
 from tclint.driver import cuda_tools, inputs
@@ -43,6 +44,8 @@ __all__ = ["SURFACES", "Coverage", "Surface", "main", "session"]
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60
 """Of wall-clock time, after which a run counts as a hang."""
+_MEMORY = 6 * 2**30
+"""Bytes of address space of the process: an input that needs more fails, where the system can limit it."""
 LIMIT = 2**20
 """``max-input`` in bytes for containers."""
 _MAX_POOL = 2000
@@ -436,6 +439,7 @@ SURFACES = {
     "config": Surface(_config_seeds, _config),
     "baseline": Surface(_baseline_seeds, _baseline),
     "launch": Surface(_launch_seeds, _launch),
+    "recording": Surface(recordings.seeds, recordings.read),
     "container": Surface(_container_seeds, _container),
     "message": Surface(_message_seeds, _message),
 }
@@ -530,6 +534,10 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown := set(options.names) - SURFACES.keys():
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     logging.disable(logging.CRITICAL)
+    if sys.platform == "linux":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     failed = False
     for name in options.names or SURFACES:
         found = session(name, options.runs, options.seed)

@@ -479,7 +479,7 @@ class KernelModel:
         """Records that *analysis* drops its facts at *site*, which is a call or the branch table of a dispatcher."""
         call = self.instruction(site).flow == "call"
         question = "facts past a call" if call else "facts past a branch table"
-        self.ledger.drop(question, site, f"{type(analysis).__name__} drops its facts there")
+        self.ledger.drop(question, site, f"{analysis} drops its facts there")
 
     def size_confidence(self, a: Access, b: Access, threads_a: int, threads_b: int) -> Confidence | None:
         """MEDIUM if two accesses overlap only in CTAs of as many threads as ``.maxntid`` allows.
