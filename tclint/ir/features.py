@@ -53,7 +53,9 @@ def note(
         if long >= _LEAST_DIGITS and any(overflows(match[0]) for match in _LONG.finditer(spelled)):
             found.append(FeatureUse(feature("constant of more than 64 bits"), start - base, end - base))
         if part == "initial" and any(abnormal(match[0]) for match in _EXPONENT.finditer(spelled)):
-            found.append(FeatureUse(feature("constant that is not a normal double"), start - base, end - base))
+            found.append(
+                FeatureUse(feature("constant that is not a normal double"), start - base, end - base)
+            )
 
 
 def _parts(kind: str, text: str) -> Iterator[tuple[str, str]]:

@@ -30,7 +30,17 @@ from tclint.ir.nodes import (
 )
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 
-__all__ = ["HEAD", "abnormal", "clean", "integer", "overflows", "parse_operand", "shape", "split_operands"]
+__all__ = [
+    "HEAD",
+    "abnormal",
+    "clean",
+    "integer",
+    "overflows",
+    "parse_operand",
+    "quoted",
+    "shape",
+    "split_operands",
+]
 
 HEAD = re.compile(r"\s*(?:@\s*(!?)\s*([\w%$]+)\s+)?([A-Za-z_]\w*(?:::\d+:\d+|\s*(?:\.|::)\w+)*)\s*")
 """Guard and opcode of an instruction."""
@@ -116,6 +126,11 @@ def overflows(text: str) -> bool:
             return True
         value = (value * base + int(digit, base)) & LARGEST
     return False
+
+
+def quoted(name: str) -> str:
+    """*name* as a message shows it, truncated if it is long."""
+    return name if len(name) <= 60 else name[:60] + "…"
 
 
 def abnormal(text: str) -> bool:

@@ -109,13 +109,13 @@ def test_the_ranges_of_a_kernel_are_looked_for_once_and_only_if_a_name_is_undecl
 ) -> None:
     searched: list[str] = []
     made = import_module("tclint.ir.build")
-    ranges_in = made._ranges_in
+    ranges_in = made.ranges_in
 
     def watched(text: str) -> object:
         searched.append(text)
         return ranges_in(text)
 
-    monkeypatch.setattr(made, "_ranges_in", watched)
+    monkeypatch.setattr(made, "ranges_in", watched)
     text = module(
         kernel("mov.u32 %r0, %r1;", "one", registers=".reg .b32 %r<2>;"),
         kernel("mov.u32 %r2, %r3;\nmov.u32 %r7, %s1;", "two", registers=".reg .b32 %r<3>, %q<2>;"),
