@@ -45,24 +45,24 @@ class ExecutionGuarantee:
         block = self.model.cfg.block_of[site]
         if block not in self._blocks:
             threads = self.model.reachability.threads_at.get(block, 0)
-            self._blocks[block] = all(self._certain(threads, *required) for required in self._entering(block))
+            self._blocks[block] = all(self.accepts(threads, *required) for required in self._entering(block))
         threads = self.model.views.context_of(site).threads
         return self._blocks[block] and all(
-            self._certain(threads, *required) for required in self._guards(site)
+            self.accepts(threads, *required) for required in self._guards(site)
         )
 
     def by_data(self, site: int) -> bool:
         """Whether, apart from conditions that :meth:`certainly` accepts, only loaded values select the threads."""
+        return all(map(self._loaded, self.deciding(site)))
+
+    def deciding(self, site: int) -> Iterator[int]:
+        """The predicates that decide which threads execute *site*, apart from those that :meth:`certainly` accepts."""
         threads = self.model.views.context_of(site).threads
-        return all(self._certain(threads, p, truth) or self._loaded(p) for p, truth in self._required(site))
+        return (p for p, truth in self._required(site) if not self.accepts(threads, p, truth))
 
     def by_size(self, site: int) -> bool:
         """Whether the number of threads that a launch chooses may decide alone which threads execute *site*."""
-        threads = self.model.views.context_of(site).threads
-        return any(
-            not self._certain(threads, p, t) and self._of_position(p, "%ntid.x")
-            for p, t in self._required(site)
-        )
+        return any(self._of_position(p, "%ntid.x") for p in self.deciding(site))
 
     def takers(self, site: int) -> int:
         """The threads of the warps in which the value loaded at *site* reaches memory, a branch or an event.
@@ -85,7 +85,7 @@ class ExecutionGuarantee:
         """Whether unknown data selects the threads that reach *site* or, if *guarded*, that execute it."""
         threads = self.model.views.context_of(site).threads
         required = self._required(site) if guarded else self._entering(self.model.cfg.block_of[site])
-        return any(not self._certain(threads, p, truth) and self._loaded(p) for p, truth in required)
+        return any(not self.accepts(threads, p, truth) and self._loaded(p) for p, truth in required)
 
     def _loaded(self, p: int) -> bool:
         """Whether *p* is computed from data that the text does not determine."""
@@ -110,7 +110,7 @@ class ExecutionGuarantee:
             if not (cfg.dominates(edge.target, edge.source) and cfg.dominates(edge.target, block)):
                 yield self.model.values.before(edge.predicate, cfg.blocks[edge.source].end - 1), edge.value
 
-    def _certain(self, threads: int, p: int, truth: bool) -> bool:
+    def accepts(self, threads: int, p: int, truth: bool) -> bool:
         """Whether *p* is *truth* for all of *threads*, is CTA-uniform, or is one of the accepted unknown conditions."""
         key = threads, p, truth
         if key not in self._predicates:
@@ -218,7 +218,7 @@ class ExecutionGuarantee:
             return self._bounds_position(threads, rest[0], not truth)
         if kind == "logic":
             return (rest[0] == "and") is truth and all(
-                self._certain(threads, q, truth) for q in values.parts(node)
+                self.accepts(threads, q, truth) for q in values.parts(node)
             )
         if kind != "compare" or rest[0] != "lt":
             return False
