@@ -9,6 +9,7 @@ from tclint.analyses.model import KernelModel
 from tclint.ir.cfg import CFG, Edge
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
+from tclint.values.value_table import Node
 
 __all__ = ["Condition", "ExecutionGuarantee", "branches", "conditions", "executing", "guards", "others_exit"]
 
@@ -121,6 +122,7 @@ class ExecutionGuarantee:
                 or self._from_waits(p)
                 or self._bounds_position(threads, p, truth)
                 or self._bounds_stride(p, truth)
+                or self._counts_iterations(p)
             )
         return self._predicates[key]
 
@@ -188,10 +190,47 @@ class ExecutionGuarantee:
             elif self._of_position(argument, "%tid"):
                 starts.add((terms, constant))
             elif before := self._stride_starts(argument):
-                starts |= before
+                starts, strides = starts | before, True
             else:
                 return frozenset()
         return frozenset(starts) if strides else frozenset()
+
+    def _counts_iterations(self, p: int) -> bool:
+        """Whether *p* depends on the thread only by the number of iterations that a loop up to an unknown bound leaves to it.
+
+        All threads have as many if the bound is a multiple of the stride. Compilers that unroll such a loop compute the
+        number, ``(n - 1 - tid) / ntid``, and test what remains of it.
+        """
+        values, loops = self.model.values, self.model.cfg.loops
+        work, seen, counted = [p], set[int](), False
+        while work:
+            value = values.representative(work.pop())
+            if value in seen or values.uniformity(value) is UniformityScope.CTA:
+                continue
+            seen.add(value)
+            node = values.node(value)
+            if node[0] == "phi" and node[1] not in loops and values.arguments(value):
+                work += values.arguments(value)
+            elif node[0] not in _POSITION_NODES or (node[0] == "special" and not node[1].startswith("%tid.")):
+                return False
+            else:
+                counted = counted or self._is_quotient(node)
+                work += values.parts(node)
+        return counted
+
+    def _is_quotient(self, node: Node) -> bool:
+        """Whether a value that the launch determines is divided by, or compared with, what may be the size of a CTA."""
+        values = self.model.values
+        if node[:2] == ("op", "div"):
+            divisor, size = node[-1], values.constant_of(node[-1])
+            large = self._is_stride([divisor], 0) if size is None else size >= _TWO_WARPS
+        elif node[:2] == ("op", "shr"):
+            large = 1 << (values.constant_of(node[4]) or 0) >= _TWO_WARPS
+        else:
+            large = node[:2] == ("compare", "lt") and (values.constant_of(node[3]) or 0) >= _TWO_WARPS
+        return large and any(
+            values.node(v)[0] in ("parameter", "load") for v in values.subexpressions(*values.parts(node)[:1])
+        )
 
     def _is_stride(self, terms: Sequence[int], constant: int) -> bool:
         """Whether the sum of *terms* and a *constant* may be the size of a CTA of several warps, or a multiple of it."""
