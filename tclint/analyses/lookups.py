@@ -175,7 +175,6 @@ class _Search:
         self.model = model
         self._since, results = model.solution(WritesSince)
         self._alike = model.fact(AlikeInWarps)
-        self._waits = self._since.ends - self._since.signalling
         self._stores: dict[Variable | None, list[Access]] = {}
         for site in model.shared.writers:
             for access in model.shared.accesses(site) if model.cfg.block_of[site] in model.cfg.rank else ():
@@ -189,19 +188,19 @@ class _Search:
         self._by_one_warp: dict[Access, bool] = {}
 
     def reads(self) -> Iterator[Access]:
-        """The plain reads that a path without a wait leads to from a store, or from which one leads to a store."""
+        """The plain reads that a path without synchronisation leads to from a store, or from which one leads to a store."""
         if None in self._stores:
             return
         model, cfg = self.model, self.model.cfg
         sites = [i for i in model.shared.sites if cfg.block_of[i] in cfg.rank and plain(model, i)]
-        after = model.reached_from(self._together, sites, self._waits)
+        after = model.reached_from(self._together, sites, self._since.ends)
         for site in sorted(sites):
             accesses = [a for a in model.shared.accesses(site) if not (a.writes or a.later)]
             if accesses and (
                 site in after
                 or (
                     cfg.block_of[site] in cfg.in_cycle
-                    and model.reached_from([site], self._together, self._waits)
+                    and model.reached_from([site], self._together, self._since.ends)
                 )
             ):
                 yield from accesses
@@ -228,7 +227,7 @@ class _Search:
         for first, second in pairs:
             if first is read or first.site in self._together:
                 view = self.model.views.context_in_iteration(first.site)
-                answer = follow(self.model, first.site, view, (second.site,), self._waits, likely=True)
+                answer = follow(self.model, first.site, view, (second.site,), self._since.ends, likely=True)
                 if answer.witness is not None:
                     doubt = self._since.synchronised_elsewhere(first.site, answer.witness)
                     doubt = doubt or synchronises_lanes(self.model, answer.witness, first.site)
@@ -252,7 +251,7 @@ class _Search:
         first, second = block_of[read.site], block_of[store.site]
         if cfg.dominates(first, second) and (first != second or read.site < store.site):
             return True
-        ordered = self.model.reached_from([store.site], self._waits, [read.site])
+        ordered = self.model.reached_from([store.site], self._since.ends, [read.site])
         return not any(self.model.reaches(wait, read.site) for wait in ordered)
 
     def _repeated(self, store: Access, read: Access) -> bool:
@@ -261,7 +260,7 @@ class _Search:
         around = [
             loop for loop in cfg.loops.values() if {cfg.block_of[store.site], cfg.block_of[read.site]} <= loop
         ]
-        if not around or not model.reached_from([read.site], [store.site], self._waits):
+        if not around or not model.reached_from([read.site], [store.site], self._since.ends):
             return False
         loop = max(around, key=len)
         blocks = (

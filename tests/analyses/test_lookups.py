@@ -171,3 +171,21 @@ def test_warps_that_nothing_shows_to_exist_need_no_barrier() -> None:
 def test_lanes_that_synchronise_may_have_a_table_of_their_own() -> None:
     body = filled() + "bar.warp.sync -1;" + looked_up()
     assert found(body) == [DOUBTED]
+
+
+def test_a_warp_that_signals_the_others_has_stored_before_they_read() -> None:
+    """The warp that stores only arrives at the barrier, and itself reads at once."""
+    body = f"""
+    setp.ge.u32 %p2, %r0, 32;
+    @%p2 bra others;
+    mad.lo.u32 %r3, %r0, 4, %r1;
+    st.shared.u32 [%r3], %r8;
+    {{signal}}
+    bra.uni ready;
+others:
+    {{wait}}
+ready:
+    {looked_up("%r10")}
+    """
+    assert not found(body.format(signal="barrier.cta.arrive.aligned 1, 128;", wait="bar.sync 1, 128;"))
+    assert found(body.format(signal="", wait="")) == [EARLY]
