@@ -1587,6 +1587,106 @@ def test_later_tiles_of_a_persistent_kernel(stride: str, shift: int) -> None:
     assert not wrong.runs[0].wrong
 
 
+TILED = """
+    .shared .align 8 .b64 m[2];
+    mov.u32 %r0, %tid.x;
+    ld.param.u32 %r2, [length];
+    ld.param.u32 %r3, [tile];
+    mov.u32 %r4, 0;
+    mov.u32 %r5, 0;
+    mov.u32 %r6, m;
+    mov.u32 %r7, m;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [m], 128;
+    mbarrier.init.shared::cta.b64 [m+8], 128;
+ready:
+    bar.sync 0;
+next:
+    mbarrier.arrive.shared::cta.b64 _, [%r7];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r7], %r5;
+    @!%p2 bra wait;
+    add.u32 %r4, %r4, %r3;
+    div.u32 %r8, %r4, %r3;
+    and.b32 %r9, %r8, 1;
+    mad.lo.u32 %r7, %r9, 8, %r6;
+    shr.u32 %r5, %r8, 1;
+    and.b32 %r5, %r5, 1;
+    setp.lt.u32 %p3, %r4, %r2;
+    @%p3 bra next;
+    ret;
+"""
+"""All threads arrive at a stage for each tile, and wait for it."""
+
+
+def test_a_second_tile_needs_a_length_that_is_larger_than_a_tile() -> None:
+    """The launches in which all words are equal have one tile, and use one stage of the ring."""
+    parameters = ".param .u32 length, .param .u32 tile"
+    assert Replay(model(TILED, parameters=parameters)).run is None
+    late = changed(
+        "    shr.u32 %r5, %r8, 1;\n    and.b32 %r5, %r5, 1;\n", "    and.b32 %r5, %r8, 1;\n", TILED
+    )
+    run = Replay(model(late, parameters=parameters)).run
+    assert what(run) == {"stuck"}
+
+
+SLOTS = """
+    .shared .align 8 .b64 m;
+    .shared .align 4 .b8 given[1024];
+    .shared .align 4 .b8 taken[1024];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, %ntid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [m], %r1;
+ready:
+    bar.sync 0;
+    shl.b32 %r2, %r0, 2;
+    mov.u32 %r3, given;
+    add.u32 %r3, %r3, %r2;
+    mov.u32 %r4, taken;
+    add.u32 %r4, %r4, %r2;
+    st.shared.u32 [%r3], %r0;
+    ld.shared.u32 %r5, [%r3];
+    st.shared.u32 [%r4], %r5;
+    mbarrier.arrive.shared::cta.b64 _, [m];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [m], 0;
+    @!%p2 bra wait;
+    ret;
+"""
+"""Each thread of a CTA of at most 256 threads has a slot in two arrays."""
+
+
+def test_a_cta_with_more_threads_than_its_arrays_have_slots_shows_nothing() -> None:
+    assert Replay(model(SLOTS, directives="")).run is None
+    stuck = changed(
+        "[m], %r1;", "[m], %r2;", changed("%ntid.x;\n", "%ntid.x;\n    add.u32 %r2, %r1, 1;\n", SLOTS)
+    )
+    assert what(Replay(model(stuck, directives="")).run) == {"stuck"}
+    small = SLOTS.replace("[1024]", "[128]")
+    assert why(Replay(model(small, directives=""))) == Reason.NO_CTA_SHAPE
+
+
+def test_a_flag_at_an_address_of_the_launch_is_not_in_shared_memory() -> None:
+    """Threads that have read it once poll it or do not, and meet again: what it holds decides nothing else."""
+    poll = """    ld.param.u64 %rd0, [pointer];
+    ld.acquire.gpu.u32 %r5, [%rd0];
+    setp.eq.u32 %p3, %r5, 1;
+    @%p3 bra polled;
+again:
+    nanosleep.u32 64;
+    ld.acquire.gpu.u32 %r5, [%rd0];
+    setp.ne.u32 %p3, %r5, 1;
+    @%p3 bra again;
+polled:
+"""
+    asked = Replay(model(changed("    bar.sync 0;\n", poll + "    bar.sync 0;\n", ALL_ARRIVE)))
+    assert not why(asked)
+    assert asked.run is None
+
+
 def test_later_tiles_whose_work_is_in_memory() -> None:
     """Values in memory may not occur together in any launch, so what is right in the first iteration counts for all."""
     code = persistent("%nctaid.x", 6, "    mov.u32 %r22, 0;\n    mov.u32 %r23, 0;\n")
