@@ -314,7 +314,7 @@ class Machine(ThreadGroupScheduler):
             if isinstance(item, int):
                 self._set(group, item, value, where)
         if own:
-            if _strong(instruction):
+            if self.program.is_strong(step.site):
                 group.clock = join_warps(group.clock, self.epochs.all_events())
             self._plain_access(group, step, where)
 
@@ -1258,12 +1258,6 @@ def _warpgroups(group: ThreadGroup, positions: Sequence[int]) -> Iterable[Sequen
 def _single_thread(where: Lanes, threads: int) -> bool:
     """Whether one thread executes an instruction."""
     return broadcast(where, threads).count(1) == 1 and where is not None
-
-
-def _strong(instruction: Instruction) -> bool:
-    """Whether a load is strong, so that threads may synchronise by it (8.4, 8.7)."""
-    words = instruction.opcode.split(".")
-    return words[0] == "atom" or not {"volatile", "acquire", "relaxed"}.isdisjoint(words)
 
 
 def _relaxed(instruction: Instruction) -> bool:

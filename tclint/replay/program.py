@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from tclint.analyses.execution import ExecutionGuarantee
-from tclint.analyses.happens_before import HappensBefore, is_release_fence
+from tclint.analyses.happens_before import HappensBefore, is_release_fence, strong
 from tclint.analyses.mbarriers import RESPONSE
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import TensorMemory
@@ -553,6 +553,11 @@ class Program:
             made = map(values.node, values.subexpressions(*where))
             self._independent[site] = not any(node[0] in ("parameter", "load", "unknown") for node in made)
         return self._independent[site]
+
+    def is_strong(self, site: int) -> bool:
+        """Whether an access is strong, so that threads may synchronise by it (8.6)."""
+        match = self.instructions[site].match
+        return match is not None and bool(strong(match))
 
     def indexed_by_memory(self, site: int) -> bool:
         """Whether what global memory holds decides the shared memory that an access covers."""

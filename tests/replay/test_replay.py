@@ -1669,6 +1669,27 @@ def test_a_cta_with_more_threads_than_its_arrays_have_slots_shows_nothing() -> N
     assert why(Replay(model(small, directives=""))) == Reason.NO_CTA_SHAPE
 
 
+@pytest.mark.parametrize(
+    ("store", "load", "races"),
+    [(".volatile", ".volatile", False), (".relaxed.cta", ".acquire.cta", False), ("", "", True)],
+)  # fmt: skip
+def test_strong_accesses_of_two_warps_do_not_race(store: str, load: str, races: bool) -> None:
+    """The second thread reads what the first one has stored, or does not."""
+    flags = f"""    .shared .align 4 .b32 flag;
+    @%p0 bra reads;
+    st{store}.shared.u32 [flag], 1;
+    mbarrier.arrive.shared::cta.b64 _, [m];
+    bra wait;
+reads:
+    setp.ne.u32 %p4, %r0, 64;
+    @%p4 bra give;
+    ld{load}.shared.u32 %r5, [flag];
+give:
+"""
+    run = Replay(model(changed("    mbarrier.arrive", flags + "    mbarrier.arrive", ALL_ARRIVE))).run
+    assert what(run) == {"race"} if races else run is None
+
+
 def test_a_flag_at_an_address_of_the_launch_is_not_in_shared_memory() -> None:
     """Threads that have read it once poll it or do not, and meet again: what it holds decides nothing else."""
     poll = """    ld.param.u64 %rd0, [pointer];
