@@ -417,8 +417,14 @@ class Program:
 
     def _dispatching(self) -> dict[int, list[tuple[int, int]]]:
         cfg, values = self.model.cfg, self.model.values
+        # Which threads initialise mbarriers does not matter, as long as some do.
+        inits = {cfg.block_of[i] for i in self.model.sites("mbarrier-init")}
+        others = {
+            cfg.block_of[i] for i, step in self._steps.items() if step.what in _FOLLOWED - {"mbarrier-init"}
+        }
+        deciding = self.synchronising - (inits - others)
         found = {}
-        for block in {edge.source for b in self.synchronising for edge in cfg.control_dependences(b)}:
+        for block in {edge.source for b in deciding for edge in cfg.control_dependences(b)}:
             last = cfg.blocks[block].end - 1
             guard = self.instructions[last].guard
             if guard >= 0 and (compared := self._compared_by_thread(values.before(guard, last))):
@@ -781,6 +787,12 @@ class Program:
         moves = address is not None and bool(self.model.values.varying_at(address))
         around = cfg.enclosing_loops(cfg.block_of[site]) if moves else ()
         return frozenset().union(*map(self.bounds.__getitem__, around))
+
+    @cached_property
+    def depth_words(self) -> frozenset[LaunchWord]:
+        """The words of the launch that decide how many mbarriers it has."""
+        found = map(self.mbarrier_count_words, self.model.sites("mbarrier-init"))
+        return frozenset(word for words in found for word in words if not word.high and word != GRID)
 
     @cached_property
     def strides(self) -> dict[str, int]:

@@ -7,6 +7,7 @@ A thread that waits for the phase acquires the join.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from functools import partial
@@ -158,8 +159,10 @@ class Mbarrier:
         that parity whose completion it does not know of.
         """
         phase = self.phase
-        while phase and not leq(self.release_clocks[phase], known):
-            phase -= 1
+        if not leq(self.release_clocks[phase], known):  # each has what the one before it has
+            phase = (
+                bisect_left(self.release_clocks, True, hi=phase, key=lambda clock: not leq(clock, known)) - 1
+            )
         return self.release_clocks[phase if (phase ^ parity) & 1 else phase + 1]
 
     def complete(self, parity: int) -> bool:

@@ -1631,6 +1631,46 @@ def test_a_second_tile_needs_a_length_that_is_larger_than_a_tile() -> None:
     assert what(run) == {"stuck"}
 
 
+STAGES = """
+    .shared .align 8 .b64 m[16];
+    .shared .align 16 .b8 tile[16];
+    ld.param.u32 %r2, [number];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r3, m;
+    mad.lo.u32 %r3, %r2, 32768, %r3;
+    mad.lo.u32 %r4, %r0, 8, %r3;
+    mov.u32 %r5, %r0;
+    setp.ge.s32 %p0, %r0, %r2;
+    @%p0 bra ready;
+next:
+    mbarrier.init.shared::cta.b64 [%r4], 1;
+    add.u32 %r4, %r4, 1024;
+    add.u32 %r5, %r5, 128;
+    setp.lt.s32 %p1, %r5, %r2;
+    @%p1 bra next;
+ready:
+    bar.sync 0;
+    setp.ne.u32 %p3, %r0, 0;
+    @%p3 bra wait;
+    ld.param.u64 %rd0, [pointer];
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 16;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd0], 16, [%r3];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r3], 0;
+    @!%p2 bra wait;
+    ret;
+"""
+"""Threads initialise as many mbarriers as a parameter states, one or several each, after so many stages of 32 KB."""
+
+
+def test_a_ring_whose_depth_the_launch_decides() -> None:
+    """How many threads initialise mbarriers depends on the launch, and divides no roles."""
+    right = Replay(model(STAGES))
+    assert right.incomplete == ""
+    assert right.run is None
+    assert what(Replay(model(changed("[%r4], 1;", "[%r4], 2;", STAGES))).run) == {"stuck"}
+
+
 SLOTS = """
     .shared .align 8 .b64 m;
     .shared .align 4 .b8 given[1024];
@@ -3570,6 +3610,7 @@ ALTERED: dict[str, object] = {
     "ODD_SIZES": (),
     "LAST_CTAS": (),
     "MIDDLE_CTAS": (),
+    "RING_DEPTH": 1 << 20,
     "ROLES": (),
     "WORK_FOR_ALL": 512,
     "FEW_CTAS": (),
