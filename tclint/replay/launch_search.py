@@ -345,5 +345,6 @@ def _observed_run(
         frozenset(machine.executed),
         tuple(machine.misused.items()),
         machine.dispatched,
+        machine.unsettled,
     )
     return run if run.wrong or finished else None

@@ -85,6 +85,8 @@ class ReplayRun(NamedTuple):
     """Instructions that use an mbarrier as the ISA does not admit, each with why."""
     dispatched: bool = False
     """Threads were compared with a value of the launch, and all of them took the same branch."""
+    unsettled: frozenset[int] = frozenset()
+    """The ``mbarrier.init`` of mbarriers that an asynchronous operation may signal after all waits."""
 
     @property
     def wrong(self) -> bool:
