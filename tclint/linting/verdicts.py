@@ -23,6 +23,8 @@ from tclint.isa.target import Version
 from tclint.replay.bounds import mbarriers
 from tclint.verdicts import MAX_REASONS
 from tclint.verdicts import verdicts as proved
+from tclint.verdicts.invalidation import Invalidations
+from tclint.verdicts.outcome import ordered
 from tclint.verdicts.uses import events
 
 __all__ = ["Judge"]
@@ -60,7 +62,9 @@ class Judge:
         """Notes what proofs and replays show of each class that the kernel of *model* uses, whatever its findings are."""
         if model.function.entry:
             shown = proved(model, (), self._assume)
-            self._seen[model.function.start] = tuple(_bounded(model, verdict) for verdict in shown)
+            self._seen[model.function.start] = tuple(
+                _bounded(model, verdict, self._assume) for verdict in shown
+            )
             self._events[model.function.start] = events(model)
 
     def add(
@@ -130,14 +134,21 @@ class Judge:
         return certain, doubtful
 
 
-def _bounded(model: KernelModel, verdict: Verdict) -> Verdict:
+def _bounded(model: KernelModel, verdict: Verdict, assume: frozenset[Assumption]) -> Verdict:
     """*verdict*, bounded if it is open and the replays observed that the class holds; else with their reasons."""
     if verdict.hazard is not HazardClass.MBARRIER or verdict.status is not Status.UNKNOWN:
         return verdict
-    launches, reasons = mbarriers(model)
+    ends = Invalidations(model, assume) if model.sites("mbarrier-inval") else None
+    launches, reasons = mbarriers(model, ends.last() if ends is not None else ())
     reasons = (*gaps(model), *reasons)
     if not reasons:
-        return replace(verdict, status=Status.BOUNDED, launches=launches, reasons=())
+        return replace(
+            verdict,
+            status=Status.BOUNDED,
+            launches=launches,
+            reasons=(),
+            assumptions=ordered(ends.assumed) if ends is not None else (),
+        )
     return replace(verdict, reasons=(*reasons, *verdict.reasons)[:MAX_REASONS])
 
 

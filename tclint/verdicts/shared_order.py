@@ -42,7 +42,7 @@ from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.rings import Rings
 from tclint.verdicts.uniform import Level
 
-__all__ = ["SharedOrder"]
+__all__ = ["SharedOrder", "barriers_of_all"]
 
 MAX_PAIRS = 50_000
 """The pairs of accesses of one kernel that a proof may have."""
@@ -50,6 +50,13 @@ MAX_OPEN = 32
 """The pairs that are not discharged after which no addresses are compared."""
 MAX_PASSED = 256
 """What a thread may have passed in its epoch at one block: the alternatives that are distinguished."""
+
+
+def barriers_of_all(of: Convergence) -> frozenset[int]:
+    """The barriers that all threads of the CTA execute together."""
+    found = (of_all_threads(of.of, each.site) for each in of.needed)
+    candidates = [each for each in found if each is not None]
+    return full_barriers(of.of, {c.site for c in candidates if not (of.why(c) or of.refused(c))})
 
 
 class SharedOrder:
@@ -149,10 +156,7 @@ class SharedOrder:
     @cached_property
     def barriers(self) -> frozenset[int]:
         """The barriers that all threads of the CTA execute together."""
-        of = self.uniform
-        found = (of_all_threads(of.of, each.site) for each in of.needed)
-        candidates = [each for each in found if each is not None]
-        return full_barriers(of.of, {c.site for c in candidates if not (of.why(c) or of.refused(c))})
+        return barriers_of_all(self.uniform)
 
     def walk(self) -> Walk | None:
         """What may be passed, pending and executed at each block, without claims; None beyond :data:`MAX_PASSED`."""

@@ -3,7 +3,7 @@
 Warps load and store it, allocate and free it. A load or store happens until the warp has waited for it. A barrier orders it
 with those of other warps if a ``tcgen05.fence::before_thread_sync`` precedes the barrier and a
 ``tcgen05.fence::after_thread_sync`` follows it (PTX ISA 9.7.16.6.3). Both are wanted in the block of the barrier, with no
-load or store in between; a barrier without them orders nothing here, although allocation needs no fence.
+load, store or wait for one in between; a barrier without them orders nothing here, although allocation needs no fence.
 
 What one thread issues for the whole CTA ends the proof: multiplications, copies and shifts signal their completion through
 an mbarrier. So does ``.cta_group::2``, by which two CTAs access tensor memory of each other.
@@ -67,11 +67,11 @@ def misses(instructions: Sequence[Instruction], block: range, barrier: int) -> s
 
 
 def _fenced(instructions: Sequence[Instruction], sites: Iterable[int], fence: str) -> bool:
-    """Whether a *fence* without a guard is among *sites*, before any load or store of tensor memory."""
+    """Whether a *fence* without a guard is among *sites*, before any load, store or wait for one of tensor memory."""
     for i in sites:
         if instructions[i].event == fence and instructions[i].guard < 0:
             return True
-        if (found := _access(i, instructions[i])) is not None and found.later:
+        if instructions[i].group in TENSOR:
             return False
     return False
 

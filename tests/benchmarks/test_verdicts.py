@@ -53,9 +53,33 @@ ld.shared.b32 %r5, [%r4+4];
 ret;"""
 
 
+TENSOR = """mov.u32 %r1, %tid.x;
+setp.lt.u32 %p1, %r1, 32;
+@%p1 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 64;
+tcgen05.fence::before_thread_sync;
+bar.sync 0;
+tcgen05.fence::after_thread_sync;
+ld.shared.b32 %r2, [slot];
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%r2], {%r1};
+tcgen05.wait::st.sync.aligned;
+tcgen05.fence::before_thread_sync;
+bar.sync 0;
+tcgen05.fence::after_thread_sync;
+@%p1 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r2, 64;
+ret;"""
+
+
 @pytest.mark.parametrize(
     ("hazard", "text"),
     [
+        (
+            HazardClass.TENSOR_MEMORY,
+            module(
+                ".shared .align 4 .b32 slot;",
+                kernel(TENSOR),
+                header=".version 8.6\n.target sm_100a\n.address_size 64\n",
+            ),
+        ),
         (
             HazardClass.REGISTER_POOL,
             module(kernel(POOL, directives=".reqntid 384\n.minnctapersm 1"), header=HOPPER),

@@ -70,6 +70,7 @@ UNKNOWN = {
     "no fence after the barrier": f"{ALLOC}\n{BEFORE}\nbar.sync 0;\n{ADDRESS}\n{LOAD}\n{END}",
     "a fence after the load that follows": f"{ALLOC}\n{BEFORE}\nbar.sync 0;\n{ADDRESS}\n{LOAD}\n{AFTER}\n{END}",
     "a fence that some threads execute": f"{BEGIN}\n{LOAD}\n@%p1 {BEFORE}\nbar.sync 0;\n{AFTER}\n{DEALLOC}",
+    "a wait after the fence": f"{BEGIN}\n{LOAD.splitlines()[0]}\n{BEFORE}\n{LOAD.splitlines()[1]}\nbar.sync 0;\n{AFTER}\n{DEALLOC}",
     "a multiplication": f"{BEGIN}\ntcgen05.mma.cta_group::1.kind::f16 [%r2], %rd1, %rd2, %r3, %p1;\n{END}",
     "a copy": f"{BEGIN}\ntcgen05.cp.cta_group::1.128x256b [%r2], %rd1;\n{END}",
     "the peer CTA": f"{BEGIN}\n{LOAD}\n{END}".replace("cta_group::1", "cta_group::2"),

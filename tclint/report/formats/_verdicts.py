@@ -36,12 +36,11 @@ def details(report: FileReport, verdict: Verdict) -> str:
     """What supports the status, in parentheses after a space; empty for a proof without assumptions."""
     if verdict.status is Status.VIOLATED:
         words = ", ".join(_rule(report, verdict, rule) for rule in verdict.rules)
-    elif verdict.status is Status.PROVED:
-        words = ", ".join(assumption.value for assumption in verdict.assumptions)
-        words = words and f"assuming {words}"
-    elif verdict.status is Status.BOUNDED:
+    elif verdict.status in (Status.PROVED, Status.BOUNDED):
         number = len(verdict.launches)
-        words = f"{number} launch{'es' * (number != 1)}"
+        launches = f"{number} launch{'es' * (number != 1)}" if verdict.status is Status.BOUNDED else ""
+        assumed = ", ".join(assumption.value for assumption in verdict.assumptions)
+        words = ", ".join(filter(None, (launches, assumed and f"assuming {assumed}")))
     else:
         words = "; ".join(reason_words(report, reason) for reason in verdict.reasons[:1])
         if len(verdict.reasons) > 1:
