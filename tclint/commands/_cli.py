@@ -89,6 +89,9 @@ def _run(args: Sequence[str] | None) -> int:
 
 
 def _failed(error: click.ClickException) -> int:
+    from tclint.report.formats._style import printable
+
+    error.message = printable(error.message)  # it may quote a file or a configuration of a stranger
     try:
         error.show()
     except OSError:
