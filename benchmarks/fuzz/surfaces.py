@@ -93,9 +93,23 @@ def _odd_node(rng: random.Random, data: bytes) -> bytes:
             del node[key]
             if rng.randrange(2):
                 node[rng.choice(("id", "x", "jsonrpc", "params", ""))] = value
+        elif rng.randrange(3) == 0:
+            node[key] = _near(rng, value)
         else:
             node[key] = rng.choice(_ODD_VALUES) if rng.randrange(6) else [value, value]
     return json.dumps(document).encode()
+
+
+def _near(rng: random.Random, value: Any) -> Any:
+    """A value that a reader may still accept in place of *value*."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + rng.choice((-1, 1, -value, value, 7, 64, 128, 2**32))
+    if isinstance(value, str) and value:
+        at = rng.randrange(len(value))
+        return value[:at] + rng.choice("0123456789abcdef") + value[at + rng.randrange(2) :]
+    return value
 
 
 def _items(node: Any) -> list[tuple[Any, Any]]:
