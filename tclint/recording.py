@@ -232,10 +232,13 @@ class _Reader:
         if not isinstance(name, str) or Path(name).name != name:
             _fail(self.path, f"{DESCRIPTION}: {name!r} is not the name of a file in the folder")
         file = self.path / name
-        if not file.is_file():
-            _fail(self.path, f"an incomplete capture: {name} is missing")
-        if size is not None and file.stat().st_size != size:
-            _fail(self.path, f"{name} has {file.stat().st_size} bytes, not {size}")
+        try:
+            if not file.is_file():
+                _fail(self.path, f"an incomplete capture: {name} is missing")
+            if size is not None and file.stat().st_size != size:
+                _fail(self.path, f"{name} has {file.stat().st_size} bytes, not {size}")
+        except OSError as error:
+            _fail(self.path, f"{name[:60]} cannot be read: {error.strerror}")
         return file
 
     def _allocation(self, table: dict[str, Any]) -> Allocation:

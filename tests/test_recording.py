@@ -90,6 +90,7 @@ def test_a_newer_version_is_named(folder: Path) -> None:
         ({"kernel": 5}, "launch.json: kernel is '5'"),
         ({"version": "x"}, "launch.json does not describe a launch"),
         ({"ptx": "../kernel.ptx"}, "launch.json: '../kernel.ptx' is not the name of a file in the folder"),
+        ({"ptx": "a" * 300}, f"{'a' * 60} cannot be read: File name too long"),
         ({"parameters": {"bytes": "0g", "layout": []}}, "launch.json: bytes is not hexadecimal"),
         ({"parameters": {"bytes": "00", "layout": [[0, 8]]}}, "parameters.layout: 8 bytes at 0 are not in the 1 bytes"),
         ({"maps": [{**MAP, "bytes": "00"}]}, "launch.json: a tensor map of 1 bytes"),

@@ -26,6 +26,7 @@ _KERNEL = """\
     .shared .align 128 .b8 tile[256];
     .shared .align 8 .b64 full;
     mov.b64 %rd0, map;
+    cvta.param.u64 %rd0, %rd0;
     ld.param.u64 %rd1, [to];
     ld.param.u32 %r1, [count];
     mov.u32 %r0, %tid.x;
@@ -88,7 +89,7 @@ def seeds() -> list[bytes]:
 
 
 def read(data: bytes, folder: Path) -> str:
-    """Executes the launch of a folder with *data*, and checks the kernel with it."""
+    """Executes the launch of a folder with *data*, and checks the kernel with it, if it is not refused."""
     from tclint.commands._run import Options, RunError, render_json, render_text, run, source_of
     from tclint.linting.check import check_source
     from tclint.recording import read_recording
@@ -100,16 +101,16 @@ def read(data: bytes, folder: Path) -> str:
         ptx, recorded = source_of(str(folder))
         result = run(Source.read(ptx), Options(recorded, seconds=_SECONDS))
         json.loads(render_json(result).encode())
-        render_text(result).encode("utf-8", "surrogateescape")
+        render_text(result)
         ends.append("executed")
     except (RunError, SourceError) as error:
-        str(error).encode("utf-8", "surrogateescape")
+        str(error)
         ends.append("not executed")
     try:
         check_source(Source.from_bytes(_KERNEL.encode(), "k.ptx"), recorded=read_recording(folder))
         ends.append("checked")
     except SourceError as error:
-        str(error).encode("utf-8", "surrogateescape")
+        str(error)
         ends.append("refused")
     return " and ".join(ends)
 

@@ -93,9 +93,23 @@ def _odd_node(rng: random.Random, data: bytes) -> bytes:
             del node[key]
             if rng.randrange(2):
                 node[rng.choice(("id", "x", "jsonrpc", "params", ""))] = value
+        elif rng.randrange(3) == 0:
+            node[key] = _near(rng, value)
         else:
             node[key] = rng.choice(_ODD_VALUES) if rng.randrange(6) else [value, value]
     return json.dumps(document).encode()
+
+
+def _near(rng: random.Random, value: Any) -> Any:
+    """A value that a reader may still accept in place of *value*."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + rng.choice((-1, 1, -value, value, 7, 64, 128, 2**32))
+    if isinstance(value, str) and value:
+        at = rng.randrange(len(value))
+        return value[:at] + rng.choice("0123456789abcdef") + value[at + rng.randrange(2) :]
+    return value
 
 
 def _items(node: Any) -> list[tuple[Any, Any]]:
@@ -466,14 +480,16 @@ def session(name: str, runs: int, seed: int) -> Session:
     """Fuzz a surface."""
     surface, rng, coverage = SURFACES[name], random.Random(f"{seed}:{name}"), Coverage()
     pool = [data for data in surface.seeds() if data]
-    found = Session()
+    found, seeds = Session(), len(pool)
     with tempfile.TemporaryDirectory() as folder:
         surface.read(pool[0], Path(folder))  # imports what runs need, untraced
     began, step = process_time(), 1
     signal.signal(signal.SIGALRM, _stop)
     with tempfile.TemporaryDirectory() as folder:
         for number in range(runs):
-            data = pool[number] if number < len(pool) and number == found.runs < 40 else mutated(rng, pool)
+            # Half of the inputs come from the seeds: much that reaches new lines is refused soon, and so is what it becomes.
+            chosen = pool if rng.randrange(2) else pool[:seeds]
+            data = pool[number] if number < min(seeds, 40) else mutated(rng, chosen)
             before = coverage.reached
             failure = _one(surface, data, Path(folder), coverage, found)
             if failure:

@@ -77,9 +77,7 @@ def refuse_unused(stdin_filename: str | None, paths: Sequence[str]) -> None:
 
 
 def usage(message: object) -> click.UsageError:
-    from tclint.report.formats._style import printable
-
-    text = printable(str(message))  # may quote the configuration of an untrusted project
+    text = str(message)
     return click.UsageError(text if text.endswith("?") else f"{text}.")
 
 

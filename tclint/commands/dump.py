@@ -24,6 +24,7 @@ def command(stage: str, file: str, dot: bool, entry: str | None, limit: int) -> 
     from tclint.driver.inputs import read_sources
     from tclint.inspect import dump as stages
     from tclint.ir.frontend import analyse
+    from tclint.report.formats._style import printable
     from tclint.syntax.source import SourceError
 
     name = STDIN_NAME if file == STDIN else file
@@ -35,7 +36,7 @@ def command(stage: str, file: str, dot: bool, entry: str | None, limit: int) -> 
         text: str = getattr(stages, stage)(sources[0], dot=dot, entry=entry)
     except SourceError as error:
         raise click.ClickException(at(name, error)) from None
-    write(text if text.endswith("\n") else text + "\n")
+    write(printable(text if text.endswith("\n") else text + "\n"))
     _, problems = analyse(sources[0])
     write_notes([f"error: {at(name, SourceError(problem.message, problem.line))}" for problem in problems])
     return FAILURE if problems else CLEAN
