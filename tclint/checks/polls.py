@@ -50,8 +50,15 @@ def _fixed(model: KernelModel, end: Edge, body: Collection[int]) -> bool:
         if not computed or any(isinstance(o, Special) for o in each.operands):
             return False  # a special register may be a clock
         needed = needed.difference(each.writes).union(each.reads)
-    block_of, writes = model.cfg.block_of, model.values.defs
-    return not any(block_of[site] in body for register in needed for site in writes.get(register, ()))
+    return not any(_written_in(model, register, body) for register in needed)
+
+
+def _written_in(model: KernelModel, register: int, body: Collection[int]) -> bool:
+    """Whether one of the blocks *body* writes a register."""
+    writes = model.values.defs.get(register, ())
+    if len(writes) > len(body):
+        return any(register in each.writes for block in body for each in _instructions(model, block))
+    return any(model.cfg.block_of[site] in body for site in writes)
 
 
 def _does_nothing(model: KernelModel, body: Collection[int]) -> bool:

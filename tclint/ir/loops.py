@@ -33,6 +33,20 @@ class Loop(AbstractSet[int]):
 
     __hash__ = AbstractSet._hash
 
+    # Each passes over the smaller of the two sets, as those of the built-in sets do.
+
+    def isdisjoint(self, other: Iterable[object]) -> bool:
+        if isinstance(other, (frozenset, set)) and len(self) < len(other):
+            return other.isdisjoint(self)
+        return super().isdisjoint(other)
+
+    def __and__(self, other: AbstractSet[object]) -> AbstractSet[int]:
+        if len(self) < len(other):
+            return frozenset(block for block in self if block in other)
+        return super().__and__(other)
+
+    __rand__ = __and__
+
     @classmethod
     def _from_iterable(cls, blocks: Iterable[int]) -> frozenset[int]:  # type: ignore[override]
         return frozenset(blocks)
