@@ -302,8 +302,10 @@ def test_a_generic_address_is_reported_in_shared_memory(
     [
         "ld.u32 %0, [%1];",
         "ld.global.u32 %0, [%1];",
-        "mov.u32 %0, 1; tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned"
-        " [%1], [%0], 128;",
+        (
+            "mov.u32 %0, 1; tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned"
+            " [%1], [%0], 128;"
+        ),
     ],
 )
 def test_a_generic_address_is_right_in_other_memory(instruction: str) -> None:
