@@ -155,13 +155,14 @@ class _Search:
     def _by_all_warps(self, read: Access) -> bool:
         """Whether several warps execute *read* alike, and use its result."""
         model, alike, deciding = self.model, self._alike.holds, self._since.executed.deciding
-        threads = model.views.context_of(read.site).threads
-        return (
-            len(list(islice(T.by_warp(threads), 2))) == 2
-            and alike(read.address)
-            and all(map(alike, deciding(read.site)))
-            and any(all(map(alike, deciding(user))) for user, _ in model.transitive_users(read.site))
-        )
+        if not alike(read.address) or not all(map(alike, deciding(read.site))):
+            return False
+        takers = 0
+        for user, _ in model.transitive_users(read.site):
+            if all(map(alike, deciding(user))):
+                takers |= model.views.context_of(user).threads
+        threads = model.views.context_of(read.site).threads & T.whole(takers, 32)
+        return len(list(islice(T.by_warp(threads), 2))) == 2
 
     def _unordered(self, store: Access, read: Access) -> bool:
         """Whether no barrier orders *store* before *read*, at least when *read* executes for the first time."""
