@@ -362,6 +362,8 @@ class FeatureUse(NamedTuple):
     end: int
 
 
+MAX_SHARED_BYTES = 232448
+"""The most shared memory that a CTA has on any target (227 KiB)."""
 MAX_CTA_THREADS = 1024
 """The maximum number of threads in a CTA, on every target (11.4.2)."""
 MAX_CLUSTER_CTAS = 16
