@@ -359,5 +359,6 @@ def _observed_run(
         tuple(machine.misused.items()),
         machine.dispatched,
         _outgrown(machine),
+        machine.unsettled,
     )
     return run if run.wrong or finished else None

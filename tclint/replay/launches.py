@@ -106,6 +106,8 @@ class ReplayRun(NamedTuple):
     """Threads were compared with a value of the launch, and all of them took the same branch."""
     outgrown: bool = False
     """The CTA has more threads than an array of shared memory has room for: the kernel is made for smaller ones."""
+    unsettled: frozenset[int] = frozenset()
+    """The ``mbarrier.init`` of mbarriers that an asynchronous operation may signal after all waits."""
 
     @property
     def wrong(self) -> bool:

@@ -119,6 +119,7 @@ class Machine(ThreadGroupScheduler):
         """The instructions that synchronise and that a thread has executed."""
         self.misused: dict[int, str] = {}
         """How instructions use an mbarrier as the ISA does not admit, though the replay continues."""
+        self._unsettled: frozenset[int] = frozenset()
         self._barriers: dict[tuple[int, int], Barrier] = {}
         self._cluster_barrier = Barrier()
         self._overlaps: dict[tuple[int, int], PhaseOverlap] = {}
@@ -232,6 +233,11 @@ class Machine(ThreadGroupScheduler):
             mbarrier.received_unknown = True
             mbarrier.advance_phase()
         return bool(waiting)
+
+    @property
+    def unsettled(self) -> frozenset[int]:
+        """The ``mbarrier.init`` of mbarriers that an asynchronous operation may still signal."""
+        return self._unsettled.union(each.site for each in self._mbarriers.values() if not each.settled)
 
     # ------------------------------------------------------------ steps
 
@@ -663,6 +669,8 @@ class Machine(ThreadGroupScheduler):
             beyond = not 0 <= at - group.cta * CTA_STRIDE < MAX_SHARED_BYTES
             if many and (beyond or (at in self._mbarriers and self._mbarriers[at].site != step.site)):
                 raise TooManyMbarriers(step.site, many)
+            if at in self._mbarriers and not self._mbarriers[at].settled:
+                self._unsettled |= {self._mbarriers[at].site}
             self._mbarriers[at] = Mbarrier(step.site, at, number & MAX_COUNT, number & MAX_COUNT)
             if at % ALIGNMENT:
                 self.misused[step.site] = f"the mbarrier is not aligned to {ALIGNMENT} bytes"
@@ -697,7 +705,9 @@ class Machine(ThreadGroupScheduler):
                     if relaxed
                     else self.epochs.release_clock(group, who)
                 )
-                clock = join(clock, self._issued_operations(CP_ASYNC, group, who)) if tracks else clock
+                if tracks:
+                    clock = join(clock, self._issued_operations(CP_ASYNC, group, who))
+                    mbarrier.signalled = mbarrier.phase + 1
                 self._check_tx(step, mbarrier)
                 phase = mbarrier.phase
                 mbarrier.arrive(number * threads, clock)
@@ -780,6 +790,7 @@ class Machine(ThreadGroupScheduler):
                 mbarrier = self._mbarrier(step, at)
                 if token:
                     acquired: WarpClocks = mbarrier.release_clocks[which + 1]
+                    mbarrier.observed = max(mbarrier.observed, which + 1)
                 else:
                     acquired = self._acquired_clocks(group, mbarrier, which & 1)
                 self._acquire(group, mbarrier, step, group.only_at(acquired, rows[at, which]))

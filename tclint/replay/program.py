@@ -344,8 +344,7 @@ class Program:
         """
         model, cfg, found = self.model, self.model.cfg, dict[int, int]()
         for load in self.model.fact(HappensBefore).points.spin_loads:
-            loops = [body for head, body in cfg.loops.items() if cfg.block_of[load] in body]
-            body = min(loops, key=len, default=frozenset())
+            body = cfg.innermost(cfg.block_of[load])
             if _of_shared(self.instructions[load]) or any(
                 self._acts(i) for b in body for i in range(cfg.blocks[b].start, cfg.blocks[b].end)
             ):

@@ -81,6 +81,10 @@ class Mbarrier:
     """What a wait acquires that observes the completion of so many phases."""
     released_waiters: dict[Agent, ReleasedWaiter] = field(default_factory=dict)
     """The threads that waited in this phase for the phase before it."""
+    signalled: int = 0
+    """The phases that must complete before no asynchronous operation signals it any more."""
+    observed: int = 0
+    """The phases that a thread is certain to have waited for."""
     overtaken: list[tuple[ReleasedWaiter, Clock]] = field(default_factory=list)
     """Waits whose phase completed without their being ordered before its completion, each with the clock of the
     completion.
@@ -92,6 +96,11 @@ class Mbarrier:
         return (
             self.pending == self.count and not self.bytes and not self.received_unknown and not self.transfers
         )
+
+    @property
+    def settled(self) -> bool:
+        """Whether a thread knows that each asynchronous operation has signalled it."""
+        return not self.transfers and not self.bytes and self.observed >= self.signalled
 
     def expect(self, bytes_: int | None) -> None:
         """Performs expect_tx of so many bytes; None: an unknown number."""
@@ -122,6 +131,7 @@ class Mbarrier:
         transfers = [f for f in self.transfers if commits or not f.arrivals]
         self.transfers = [f for f in self.transfers if f.arrivals and not commits]
         for transfer in transfers:
+            self.signalled = self.phase + 1
             self.bytes -= transfer.bytes or 0
             self.received_unknown |= transfer.bytes is None or self.expects_unknown
             self.pending -= transfer.arrivals
@@ -163,7 +173,9 @@ class Mbarrier:
             phase = (
                 bisect_left(self.release_clocks, True, hi=phase, key=lambda clock: not leq(clock, known)) - 1
             )
-        return self.release_clocks[phase if (phase ^ parity) & 1 else phase + 1]
+        phase += not (phase ^ parity) & 1
+        self.observed = max(self.observed, phase)
+        return self.release_clocks[phase]
 
     def complete(self, parity: int) -> bool:
         """Whether the phase of *parity* is complete: the current phase has the other parity (9.7.13.15.16)."""

@@ -14,7 +14,7 @@ from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import whole_program
 from tclint.dataflow import GaveUp
-from tclint.ir.nodes import MAX_CTA_THREADS, Immediate, Special
+from tclint.ir.nodes import MAX_CTA_THREADS
 from tclint.replay import hypotheses
 from tclint.replay.hypotheses import LaunchHypothesis, LaunchWord, Shape
 from tclint.replay.interface import EqualWords, Faulty, NoFault, ReplayAnswers, Verdict
@@ -27,7 +27,6 @@ from tclint.replay.replayed import replayed
 from tclint.replay.scheduler import UninitialisedMbarrier
 from tclint.replay.sync import Mbarrier
 from tclint.replay.thread_groups import Stuck
-from tclint.values.cta_shape import AXES
 
 __all__ = ["QUESTION", "Replay"]
 
@@ -426,9 +425,6 @@ class Replay(ReplayAnswers):
             if self.model.values.cta_size is not None and not self.model.sites("mbarrier-init"):
                 return  # threads that are absent excuse no deadlock
         if not one_dimensional:
-            if bound and self.model.values.cta_size is not None and _elects_by_rank(self.model):
-                yield (prod(bound),), True
-                return
             self._gave_up = self._gave_up or GaveUp(Reason.NO_CTA_SHAPE)
             return
         usual = (bound,) if bound else hypotheses.CTA_SHAPES.value
@@ -445,31 +441,6 @@ def _recorded_cluster(model: KernelModel) -> Shape | None:
     if model.recorded is None:
         return None
     return model.recorded.cluster or model.function.cluster or (1, 1, 1)
-
-
-def _elects_by_rank(model: KernelModel) -> bool:
-    """Whether %tid.y and %tid.z serve to elect the first thread only: they are added to others and compared with 0.
-
-    Whatever else the threads do follows from %tid.x, so the kernel is made for CTAs that are one row.
-    """
-    seen, work = set[int](), list[int]()
-    for site, instruction in enumerate(model.function.instructions):
-        if any(isinstance(o, Special) and o.name in AXES[1:] for o in instruction.operands):
-            if not instruction.opcode.startswith("mov."):
-                return False
-            work.append(site)
-    while work:
-        for register in set(model.instruction(work.pop()).writes) - seen:
-            seen.add(register)
-            for user in model.readers.get(register, ()):
-                instruction = model.instruction(user)
-                if instruction.opcode.startswith(("add.", "or.")):
-                    work.append(user)
-                elif not instruction.opcode.startswith(("setp.eq.", "setp.ne.")) or not any(
-                    isinstance(o, Immediate) and o.value == 0 for o in instruction.operands
-                ):
-                    return False
-    return True
 
 
 def _waits_for_warps(model: KernelModel) -> bool:
