@@ -290,7 +290,7 @@ def test_replays_refuse_the_launch_of_another_kernel(tmp_path: Path) -> None:
 
 def test_an_address_is_in_no_buffer_if_there_are_none() -> None:
     memory = Global({})
-    with pytest.raises(Fault, match="is not in a buffer$"):
+    with pytest.raises(Fault, match=r"is not in a buffer$"):
         memory.check(np.array([64]), 4)
 
 
