@@ -136,15 +136,21 @@ def _warps(threads: int) -> Iterator[int]:
 def _unordered_threads(model: KernelModel, copy: Access, use: Access, path: Path, writers: int) -> int:
     """The threads that overwrite the source of another thread's copy without being ordered after that thread's wait.
 
-    Those of other warps, if there are any, and otherwise the other lanes of the issuing warp.
+    Those of other warps, if there are any, and otherwise the other lanes of the issuing warp. A tensor map alone may have
+    the size of a copy. Then only its start is compared, and warps that issue no copy are taken to store the rest of what
+    this one reads.
     """
     shared, lanes, others = model.shared, 0, 0
-    for warp in _warps(path.threads & model.views.context_of(copy.site).threads):
+    issuers = model.views.context_of(copy.site).threads
+    unbounded = model.instruction(copy.site).role("bytes") is None
+    for warp in _warps(path.threads & issuers):
         mine = path.threads & warp
         if not T.at_most_one_lane(mine):
             continue
         if shared.overlap(copy, use, mine, writers & ~warp):
             others |= writers & ~warp
+        elif unbounded and writers & ~T.whole(issuers, 32) and shared.overlap(copy, use, mine, writers):
+            others |= writers & ~T.whole(issuers, 32)
         elif path.state != KNOWN_TO_WARP and shared.overlap(copy, use, mine, writers & warp & ~mine):
             lanes |= writers & warp & ~mine
     return others or lanes
@@ -192,7 +198,7 @@ def _unordered(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: 
     waiting = model.views.context_of(wait).threads
     one_warp = not any(others & ~warp for warp in _warps(issuers))
     confidence = model.size_confidence(meeting.operation, meeting.use, issuers, writers)
-    if one_warp:
+    if one_warp or not model.shared.overlap(meeting.operation, meeting.use, issuers, others):
         confidence = Confidence.MEDIUM
     return BK003.hit(
         site=use,

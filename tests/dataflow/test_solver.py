@@ -486,7 +486,7 @@ class Endless(Reaching):
 
 def test_an_analysis_that_does_not_settle_is_stopped() -> None:
     m = model("L: mov.u32 %r1, 1;\nbra L;")
-    with pytest.raises(LimitExceeded, match="Endless reached no fixpoint in k"):
+    with pytest.raises(LimitExceeded, match="the analysis 'endless' reached no fixpoint in k"):
         solve(Endless(m), m.cfg)
 
 
