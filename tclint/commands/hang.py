@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from tclint.commands import CLEAN, FINDINGS
-from tclint.commands._common import STDIN, Choice, at, color_option, need_numpy, use_color, write
+from tclint.commands._common import (
+    STDIN,
+    Choice,
+    at,
+    color_option,
+    max_input_option,
+    need_numpy,
+    use_color,
+    write,
+)
 
 if TYPE_CHECKING:
     from tclint.inspect.hang.machine_code import LineTable
@@ -50,6 +59,7 @@ if TYPE_CHECKING:
     help="Text, or JSON as described by docs/hang.schema.json.",
 )
 @color_option
+@max_input_option
 def command(
     path: str,
     places: tuple[str, ...],
@@ -59,6 +69,7 @@ def command(
     launch: str | None,
     output_format: str,
     color: str,
+    limit: int,
 ) -> int:
     """Explain a hang from where its threads are.
 
@@ -77,7 +88,7 @@ def command(
 
     try:
         positions = _positions(places, listing, path)
-        source = _source(path)
+        source = _source(path, limit)
         module, problems = analyse(source)
         function = chosen(source, module, entry, positions)
         if function.damaged:
@@ -114,13 +125,13 @@ def _positions(places: tuple[str, ...], listing: str | None, path: str) -> list[
     return merged(found)
 
 
-def _source(path: str) -> Source:
-    """The only module of *path*. Raises SourceError."""
+def _source(path: str, limit: int) -> Source:
+    """The only module of *path*, which may have *limit* bytes. Raises SourceError."""
     from tclint.commands._common import STDIN_NAME
     from tclint.driver.inputs import read_sources
     from tclint.syntax.source import SourceError
 
-    sources = list(read_sources(path, STDIN_NAME if path == STDIN else path))
+    sources = list(read_sources(path, STDIN_NAME if path == STDIN else path, limit))
     if len(sources) > 1:
         members = ", ".join(str(source.member) for source in sources)
         raise SourceError(f"contains several modules ({members}); extract one with cuobjdump -xptx")

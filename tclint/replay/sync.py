@@ -7,6 +7,7 @@ A thread that waits for the phase acquires the join.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from functools import partial
@@ -168,8 +169,10 @@ class Mbarrier:
         that parity whose completion it does not know of.
         """
         phase = self.phase
-        while phase and not leq(self.release_clocks[phase], known):
-            phase -= 1
+        if not leq(self.release_clocks[phase], known):  # each has what the one before it has
+            phase = (
+                bisect_left(self.release_clocks, True, hi=phase, key=lambda clock: not leq(clock, known)) - 1
+            )
         phase += not (phase ^ parity) & 1
         self.observed = max(self.observed, phase)
         return self.release_clocks[phase]
@@ -189,12 +192,15 @@ class Arrival:
     lanes: set[int] = field(default_factory=set)
     """The threads that have arrived."""
     clock: Clock = BOTTOM
+    votes: list[int | None] = field(default_factory=list)
+    """Their predicates, if the barrier reduces them; None: unknown."""
     generation: int = -1
     """The generation of the barrier that they arrived for; -1: some lanes are missing."""
     _seen: tuple[int, int] = (0, 0)
 
-    def add(self, threads: Iterable[int], clock: Clock) -> None:
+    def add(self, threads: Iterable[int], clock: Clock, votes: Iterable[int | None] = ()) -> None:
         self.lanes.update(threads)
+        self.votes += votes
         self.clock = join(self.clock, clock)
 
     def changed(self, alive: int) -> bool:
@@ -206,6 +212,8 @@ class Arrival:
         """Arrives at the barrier. If *warps* are counted, exited lanes count too."""
         barrier.add_threads(32 * len({t >> 5 for t in self.lanes}) if warps else len(self.lanes), self.clock)
         self.generation = barrier.generation
+        if self.votes:
+            barrier.votes.setdefault(self.generation, []).extend(self.votes)
 
 
 class BarrierArrival(NamedTuple):
@@ -249,6 +257,8 @@ class Barrier:
     release_clock: Clock = BOTTOM
     lanes: dict[int, Arrival] = field(default_factory=dict)
     """The lanes that have arrived of each warp that has not arrived as a whole."""
+    votes: dict[int, list[int | None]] = field(default_factory=dict)
+    """The predicates that it reduces, by the generation for which their threads have arrived."""
     arrivals: list[BarrierArrival] = field(default_factory=list)
     """The arrivals of whole warps in the current phase, if it has a thread count."""
     previous: list[BarrierArrival] = field(default_factory=list)
