@@ -123,8 +123,6 @@ def _effect(ins: Instruction) -> str:
 _ORDERING = frozenset(
     "memory-fence proxy-fence barrier-sync barrier-arrive barrier-wait mbarrier-arrive mbarrier-wait pdl-wait".split()
 )
-_GROUPS = frozenset(("cp.async", "bulk"))
-"""The groups of copies whose completion is waited for to access memory."""
 _ORDERED = frozenset((".acquire", ".release", ".acq_rel"))
 
 
@@ -136,7 +134,16 @@ def _orders(ins: Instruction) -> bool:
         return True
     if ".relaxed" in match.modifiers:
         return False
-    return ins.event in _ORDERING or (ins.event == "wait" and ins.group in _GROUPS)
+    return ins.event in _ORDERING
+
+
+_COPIES = frozenset(("cp.async", "bulk"))
+"""The groups of copies. Usually a barrier follows a wait for them, and orders memory."""
+
+
+def _accesses(ins: Instruction) -> bool:
+    """Whether an instruction accesses memory, or waits for one that does."""
+    return bool(ins.match and ins.match.form.memory) or (ins.event == "wait" and ins.group in _COPIES)
 
 
 def _qualifiers(statement: _Statement) -> Iterator[Defect]:
@@ -155,7 +162,7 @@ def _qualifiers(statement: _Statement) -> Iterator[Defect]:
             )  # fmt: skip
     elif asm.dialect == "gcc":
         ordering = [ins for ins in statement.instructions if _orders(ins)]
-        accesses = [ins for ins in statement.instructions if ins.match and ins.match.form.memory]
+        accesses = [ins for ins in statement.instructions if _accesses(ins)]
         for ins in (ordering or accesses)[:1]:
             yield Defect(
                 "IA002", statement.span(ins),
@@ -198,7 +205,7 @@ def _operands(statement: _Statement) -> Iterator[Defect]:
                     "IA004", statement.span(stores[0]),
                     f"{name} is written only under a predicate: otherwise its value is undefined",
                     f'declare it with "+{operand.constraint.lstrip("=&")}" to keep its value',
-                    severity=Severity.INFO,
+                    severity=Severity.INFO, confidence=Confidence.LOW,
                 )  # fmt: skip
 
 

@@ -788,12 +788,6 @@ class Program:
         return frozenset().union(*map(self.bounds.__getitem__, around))
 
     @cached_property
-    def depth_words(self) -> frozenset[LaunchWord]:
-        """The words of the launch that decide how many mbarriers it has."""
-        found = map(self.mbarrier_count_words, self.model.sites("mbarrier-init"))
-        return frozenset(word for words in found for word in words if not word.high and word != GRID)
-
-    @cached_property
     def strides(self) -> dict[str, int]:
         """The number of CTAs or clusters that the constant strides of loops imply, by ``%ctaid.x`` or
         ``%clusterid.x``.

@@ -3610,7 +3610,6 @@ ALTERED: dict[str, object] = {
     "ODD_SIZES": (),
     "LAST_CTAS": (),
     "MIDDLE_CTAS": (),
-    "RING_DEPTH": 1 << 20,
     "ROLES": (),
     "WORK_FOR_ALL": 512,
     "FEW_CTAS": (),
