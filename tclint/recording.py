@@ -10,11 +10,13 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from math import prod
+from operator import le
 from pathlib import Path
 from typing import Any, NoReturn
 
 from tclint._dataclass import dataclass
 from tclint._read import read_file
+from tclint.ir.nodes import MAX_BLOCK, MAX_CLUSTER_CTAS, MAX_CTA_THREADS, MAX_GRID, MAX_SHARED_BYTES
 from tclint.syntax.source import SourceError
 
 __all__ = [
@@ -45,6 +47,7 @@ _MAP_TF32 = {7: 11, 10: 12}
 """Those of them that another bit makes ``tf32``."""
 
 Three = tuple[int, int, int]
+_CLUSTER: Three = (MAX_CLUSTER_CTAS,) * 3
 
 
 class RecordingError(SourceError):
@@ -248,8 +251,9 @@ class _Reader:
         ptx = self.found.get("ptx")
         return Recording(
             self.path, self._take(self.found, "kernel", lambda v: isinstance(v, str)),
-            self._three("grid"), self._three("block"), self._three("cluster") if "cluster" in self.found else None,
-            self._take(self.found, "shared", _is_count), data, layout, maps, allocations,
+            self._three("grid", MAX_GRID), self._three("block", MAX_BLOCK, MAX_CTA_THREADS),
+            self._three("cluster", _CLUSTER, MAX_CLUSTER_CTAS) if "cluster" in self.found else None,
+            self._take(self.found, "shared", lambda v: _is_count(v) and v <= MAX_SHARED_BYTES), data, layout, maps, allocations,
             self._file(ptx, None) if ptx is not None else None,
             self._take(self.found, "end", lambda v: isinstance(v, str)),
         )  # fmt: skip
@@ -261,8 +265,15 @@ class _Reader:
             _fail(self.path, f"{DESCRIPTION}: {key} is {str(table[key])[:60]!r}")
         return table[key]
 
-    def _three(self, key: str) -> Three:
-        x, y, z = self._take(self.found, key, lambda v: _is_counts(v) and len(v) == 3 and min(v) > 0)
+    def _three(self, key: str, limits: Three, most: int | None = None) -> Three:
+        """A size of the launch within the *limits* of each dimension, and of *most* altogether."""
+
+        def valid(value: Any) -> bool:
+            if not (_is_counts(value) and len(value) == 3 and min(value) > 0):
+                return False
+            return all(map(le, value, limits)) and (most is None or prod(value) <= most)
+
+        x, y, z = self._take(self.found, key, valid)
         return x, y, z
 
     def _bytes(self, table: dict[str, Any], key: str) -> bytes:
@@ -277,10 +288,13 @@ class _Reader:
         if not isinstance(name, str) or Path(name).name != name:
             _fail(self.path, f"{DESCRIPTION}: {name!r} is not the name of a file in the folder")
         file = self.path / name
-        if not file.is_file():
-            _fail(self.path, f"an incomplete capture: {name} is missing")
-        if size is not None and file.stat().st_size != size:
-            _fail(self.path, f"{name} has {file.stat().st_size} bytes, not {size}")
+        try:
+            if not file.is_file():
+                _fail(self.path, f"an incomplete capture: {name} is missing")
+            if size is not None and file.stat().st_size != size:
+                _fail(self.path, f"{name} has {file.stat().st_size} bytes, not {size}")
+        except OSError as error:
+            _fail(self.path, f"{name[:60]} cannot be read: {error.strerror}")
         return file
 
     def _allocation(self, table: dict[str, Any]) -> Allocation:

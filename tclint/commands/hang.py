@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from tclint.commands import CLEAN, FINDINGS
-from tclint.commands._common import STDIN, Choice, at, color_option, need_numpy, use_color, write
+from tclint.commands._common import (
+    STDIN,
+    Choice,
+    at,
+    color_option,
+    max_input_option,
+    need_numpy,
+    use_color,
+    write,
+)
 
 if TYPE_CHECKING:
     from tclint.executor.launch import LaunchFile
@@ -64,6 +73,7 @@ if TYPE_CHECKING:
     help="Text, or JSON as described by docs/hang.schema.json.",
 )
 @color_option
+@max_input_option
 def command(
     path: str,
     places: tuple[str, ...],
@@ -74,6 +84,7 @@ def command(
     seconds: float,
     output_format: str,
     color: str,
+    limit: int,
 ) -> int:
     """Explain a hang from where its threads are.
 
@@ -93,7 +104,7 @@ def command(
 
     try:
         positions = _positions(places, listing, path)
-        source, recorded = _source(path)
+        source, recorded = _source(path, limit)
         if recorded is not None:
             entry, launch = entry or recorded.kernel, launch or path
         module, problems = analyse(source)
@@ -135,8 +146,9 @@ def _positions(places: tuple[str, ...], listing: str | None, path: str) -> list[
     return merged(found)
 
 
-def _source(path: str) -> tuple[Source, Recording | None]:
-    """The only module of *path*, and the launch if it is the folder of one. Raises SourceError."""
+def _source(path: str, limit: int) -> tuple[Source, Recording | None]:
+    """The only module of *path*, which may have *limit* bytes, and the launch if it is the folder of one. Raises
+    SourceError."""
     from tclint.commands._common import STDIN_NAME
     from tclint.driver.inputs import read_sources
     from tclint.syntax.source import SourceError
@@ -154,7 +166,7 @@ def _source(path: str) -> tuple[Source, Recording | None]:
                 f"{path}: contains no PTX of {recorded.kernel}: tclint hang KERNEL.ptx --launch {path}"
             )
     name = path if recorded is None else str(recorded.ptx)
-    sources = list(read_sources(name, STDIN_NAME if name == STDIN else name))
+    sources = list(read_sources(name, STDIN_NAME if name == STDIN else name, limit))
     if len(sources) > 1:
         members = ", ".join(str(source.member) for source in sources)
         raise SourceError(f"contains several modules ({members}); extract one with cuobjdump -xptx")

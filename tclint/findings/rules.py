@@ -2,7 +2,7 @@
 
 A page starts with TOML between two ``+++`` lines and continues with the sections of ``HEADINGS``, in that order. The
 fenced ``ptx`` blocks under *Example* are modules that the rule must report, those under *Correct* modules that no rule
-reports. A rule about the ptxas of some CUDA toolkit names one, ``toolkit = "12.8"``, for which both are checked.
+reports; ``cuda`` blocks are CUDA C++ with inline assembly, for the rules about its statements. A rule about the ptxas of some CUDA toolkit names one, ``toolkit = "12.8"``, for which both are checked.
 ``assembles = false`` states that ptxas rejects the code that the rule reports. ``strict = "warning"`` gives the severity
 with the setting ``strict``: the ISA forbids the code, and neither hardware nor machine code has shown it to go wrong.
 ``default = false`` leaves the rule off unless a setting selects it. ``hazards`` names the classes that its findings violate
@@ -37,6 +37,8 @@ HEADINGS = (
     "How tclint decides",
     "References",
 )
+LANGUAGES = ("ptx", "cuda")
+"""The languages of the fenced blocks that are tests."""
 PRODUCERS = ("CUTLASS", "CuTe DSL", "CUDA C++", "Triton")
 """The languages and libraries in which the source of a module can be written."""
 ID = re.compile(r"[A-Z]{2,4}[0-9]{3}")
@@ -76,7 +78,7 @@ class UnknownRule(LookupError):
 
 
 class CodeBlock(NamedTuple):
-    """A fenced ``ptx`` block of a page; ``line`` is the line of its first line of code."""
+    """A fenced block of a page, in one of ``LANGUAGES``; ``line`` is the line of its first line of code."""
 
     line: int
     code: str
@@ -110,6 +112,10 @@ class Rule:
     """Modules in which this rule finds something."""
     corrections: tuple[CodeBlock, ...]
     """Modules in which no rule finds anything."""
+    statements: tuple[CodeBlock, ...] = ()
+    """Like ``examples``, in CUDA C++ with inline assembly."""
+    corrected_statements: tuple[CodeBlock, ...] = ()
+    """Like ``corrections``, in CUDA C++ with inline assembly."""
     toolkit: tuple[int, int] | None = None
     """The CUDA toolkit for which both are checked; None if the rule does not depend on it."""
     assembles: bool = True
@@ -237,14 +243,48 @@ def manual_reference(sections: Iterable[str]) -> str:
 
 
 def find(text: str) -> Rule:
-    """The rule with that id or name, in any case. Raises UnknownRule, with a suggestion if a similar name exists."""
+    """The rule with that id or name, in any case. Raises UnknownRule, with the rules that may be meant."""
     rules = all_rules()
     if (rule := rules.get(text.upper())) is not None:
         return rule
     by_name = {rule.name: rule for rule in rules.values()}
     if (rule := by_name.get(text.lower())) is not None:
         return rule
-    raise UnknownRule(f"unknown rule {text}{nearest(text, [*by_name, *rules])}")
+    raise UnknownRule(f"unknown rule {text}; {_meant(text, rules)}")
+
+
+def _meant(text: str, rules: Mapping[str, Rule]) -> str:
+    """Which of *rules* an unknown id, name or word may stand for: a clause that ends an error message."""
+    if (same := closest(text, rules)) and _folded(same) == _folded(text):
+        return f"did you mean {same}?"
+    if (parts := re.fullmatch(r"([a-zA-Z]{2})\d+", text)) is not None:
+        family = [id for id in rules if id.startswith(parts[1].upper())]
+        return f"there are {family[0]} to {family[-1]}" if family else _LISTED
+    if about := _about(text, rules.values()):
+        return f"{'rules' if len(about) > 1 else 'a rule'} about it: {', '.join(rule.id for rule in about)}"
+    near = closest(text, [rule.name for rule in rules.values()])
+    return f"did you mean {near}?" if near else _LISTED
+
+
+_LISTED = "tclint rules lists them"
+_MAX_ABOUT = 5
+_MIN_WORD = 3
+"""Letters of a word that is searched for in the pages."""
+
+
+def _about(text: str, rules: Iterable[Rule]) -> list[Rule]:
+    """The rules in which all words of *text* occur: first those with them in the name, then in the summary, then often."""
+    words = [word for word in re.findall(r"[^\W_]+", text.lower()) if len(word) >= _MIN_WORD]
+    ranked = []
+    for rule in rules:
+        texts = [rule.name, rule.summary.lower(), _CODE.sub("", rule.body).lower()]
+        counts = [min(len(re.findall(rf"\b{word}", t)) for word in words) if words else 0 for t in texts]
+        if any(counts):
+            ranked.append(([-bool(counts[0]), -bool(counts[1]), -counts[2]], rule.id, rule))
+    return [rule for *_, rule in sorted(ranked, key=lambda row: row[:2])[:_MAX_ABOUT]]
+
+
+_CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def nearest(text: str, words: Iterable[str]) -> str:
@@ -303,33 +343,36 @@ def parse_page(rule_id: str, text: str) -> Rule:
     for heading, content in sections.items():
         if not any(content):
             raise fail(headings[heading], f"nothing under {heading!r}")
-        if heading in ("Example", "Correct") and heading not in blocks:
-            raise fail(headings[heading], f"{heading!r} needs a ptx block")
+        if heading in ("Example", "Correct") and not any((heading, one) in blocks for one in LANGUAGES):
+            raise fail(headings[heading], f"{heading!r} needs a {' or '.join(LANGUAGES)} block")
     return Rule(
         id=rule_id,
         **meta,
         summary=re.sub("[`*]", "", first_sentence("\n".join(sections["What it finds"]))),
         body="\n".join(lines[close + 1 :]).strip() + "\n",
-        examples=tuple(blocks["Example"]),
-        corrections=tuple(blocks["Correct"]),
+        examples=tuple(blocks.get(("Example", "ptx"), ())),
+        corrections=tuple(blocks.get(("Correct", "ptx"), ())),
+        statements=tuple(blocks.get(("Example", "cuda"), ())),
+        corrected_statements=tuple(blocks.get(("Correct", "cuda"), ())),
     )
 
 
 def _outline(
     lines: list[str], first: int, fail: Callable[[int, str], RuleError]
-) -> tuple[dict[str, int], dict[str, list[CodeBlock]]]:
-    """Heading -> its line, and heading -> the ptx blocks under it, from ``lines[first]`` on."""
+) -> tuple[dict[str, int], dict[tuple[str, str], list[CodeBlock]]]:
+    """Heading -> its line, and (heading, language) -> the blocks under it, from ``lines[first]`` on."""
     headings: dict[str, int] = {}
-    blocks: dict[str, list[CodeBlock]] = {}
+    blocks: dict[tuple[str, str], list[CodeBlock]] = {}
     fence: tuple[int, str] | None = None  # the line of the open fence, and its language
     for number, line in enumerate(lines[first:], first + 1):
         if line.startswith("```"):
             if fence is None:
                 fence = (number, line[3:].strip())
                 continue
-            if fence[1] == "ptx":
+            if fence[1] in LANGUAGES:
                 code = "\n".join(lines[fence[0] : number - 1]) + "\n"
-                blocks.setdefault(next(reversed(headings), ""), []).append(CodeBlock(fence[0] + 1, code))
+                key = next(reversed(headings), ""), fence[1]
+                blocks.setdefault(key, []).append(CodeBlock(fence[0] + 1, code))
             fence = None
         elif fence is None and line.startswith("## "):
             heading = line[3:].strip()

@@ -303,6 +303,12 @@ def test_replays_refuse_the_launch_of_another_kernel(tmp_path: Path) -> None:
     assert f"a launch of double, which {other} does not contain" in " ".join(result.output.split())
 
 
+def test_an_address_is_in_no_buffer_if_there_are_none() -> None:
+    memory = Global({})
+    with pytest.raises(Fault, match=r"is not in a buffer$"):
+        memory.check(np.array([64]), 4)
+
+
 def test_offsets_of_fixed_allocations_keep_the_alignment_of_their_addresses() -> None:
     memory = Global({"a": 64, "b": 64, "c": 64}, {"b": HIGH + 16, "a": LOW + 256})
     assert [memory.address(name) for name in "ab"] == [LOW + 256, HIGH + 16]

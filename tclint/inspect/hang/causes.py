@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from math import prod
 
 from tclint._dataclass import dataclass
@@ -281,7 +281,7 @@ class _Causes:
         cfg, loops = self.model.cfg, self.waits.sites.loops
         for wait in waits:
             around = [body for body in loops.values() if cfg.block_of[wait] in body]
-            body = min(around, key=len, default=frozenset())
+            body: Collection[int] = min(around, key=len, default=())
             for kind in ("mbarrier-wait", "barrier-sync", "barrier-wait"):
                 if any(cfg.block_of[i] in body for i in self.model.sites(kind) if i not in waits):
                     return True
