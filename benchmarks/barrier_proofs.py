@@ -8,14 +8,14 @@ can observe that it is gone. With anything else on either side that is not known
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from tclint.ir.cfg import CFG, Edge
 from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Special, Symbol
 from tclint.isa.table import Match
 
-__all__ = ["EXCHANGES", "for_all", "in_turn", "ordered_by_others"]
+__all__ = ["EXCHANGES", "for_all", "in_other_intervals", "in_turn", "ordered_by_others"]
 
 _BARRIERS = ("barrier-sync", "barrier-arrive", "barrier-wait")
 _NO_EFFECT = ("memory-fence", "proxy-fence", "commit", "tmem-relinquish")
@@ -78,6 +78,35 @@ def for_all(function: Function, cfg: CFG, site: int) -> bool:
     i = function.instructions[site]
     aligned = i.match is not None and (i.opcode.startswith("bar.") or ".aligned" in i.match.modifiers)
     return aligned and i.guard < 0 and _Barriers(function, cfg).of_all(site)
+
+
+def in_other_intervals(function: Function, cfg: CFG, site: int, others: Iterable[int]) -> bool:
+    """Whether no thread executes one of *others* in an interval in which one executes the instruction at *site*.
+
+    Barriers that all threads of the CTA reach as the same instance divide what they do into intervals. Two that
+    different barriers begin are not the same.
+    """
+    barriers = (at for at, i in enumerate(function.instructions) if i.event == "barrier-sync")
+    together = frozenset(at for at in barriers if in_turn(function, cfg, at))
+    begins = _last_of(cfg, together, site)
+    return all(begins.isdisjoint(_last_of(cfg, together, other)) for other in others)
+
+
+def _last_of(cfg: CFG, sites: Collection[int], before: int) -> set[int]:
+    """Which of some *sites* is the last one on a path to *before*; -1: none, on a path from the entry."""
+    work, seen, found = [(cfg.block_of[before], before)], set[int](), set[int]()
+    while work:
+        block, end = work.pop()
+        last = next((at for at in range(end - 1, cfg.blocks[block].start - 1, -1) if at in sites), None)
+        if last is not None:
+            found.add(last)
+            continue
+        if block == 0:
+            found.add(-1)
+        fresh = set(cfg.sources[block]) - seen
+        seen |= fresh
+        work += [(source, cfg.blocks[source].end) for source in fresh]
+    return found
 
 
 class _Barriers:

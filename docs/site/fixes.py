@@ -40,8 +40,10 @@ def _rows(rule: Rule) -> Iterator[str]:
 def _fixes(rule: Rule) -> Iterator[Fix]:
     """The fixes of the rule's findings in its examples, those of low confidence too."""
     config = Config(pedantic=True, rules=frozenset(all_rules()), toolkit=rule.toolkit)
-    for block in rule.examples:
-        report = shown(Source(block.code.encode(), f"{rule.id}.ptx"), config)
+    sources = [(block, f"{rule.id}.ptx") for block in rule.examples]
+    sources += [(block, f"{rule.id}.cu") for block in rule.statements]
+    for block, name in sources:
+        report = shown(Source(block.code.encode(), name), config)
         for finding in report.findings:
             if finding.rule.id == rule.id:
                 yield from finding.fixes

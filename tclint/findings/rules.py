@@ -2,7 +2,7 @@
 
 A page starts with TOML between two ``+++`` lines and continues with the sections of ``HEADINGS``, in that order. The
 fenced ``ptx`` blocks under *Example* are modules that the rule must report, those under *Correct* modules that no rule
-reports. A rule about the ptxas of some CUDA toolkit names one, ``toolkit = "12.8"``, for which both are checked.
+reports; ``cuda`` blocks are CUDA C++ with inline assembly, for the rules about its statements. A rule about the ptxas of some CUDA toolkit names one, ``toolkit = "12.8"``, for which both are checked.
 ``assembles = false`` states that ptxas rejects the code that the rule reports. ``strict = "warning"`` gives the severity
 with the setting ``strict``: the ISA forbids the code, and neither hardware nor machine code has shown it to go wrong.
 ``default = false`` leaves the rule off unless a setting selects it. ``hazards`` names the classes that its findings violate
@@ -37,6 +37,8 @@ HEADINGS = (
     "How tclint decides",
     "References",
 )
+LANGUAGES = ("ptx", "cuda")
+"""The languages of the fenced blocks that are tests."""
 PRODUCERS = ("CUTLASS", "CuTe DSL", "CUDA C++", "Triton")
 """The languages and libraries in which the source of a module can be written."""
 ID = re.compile(r"[A-Z]{2,4}[0-9]{3}")
@@ -76,7 +78,7 @@ class UnknownRule(LookupError):
 
 
 class CodeBlock(NamedTuple):
-    """A fenced ``ptx`` block of a page; ``line`` is the line of its first line of code."""
+    """A fenced block of a page, in one of ``LANGUAGES``; ``line`` is the line of its first line of code."""
 
     line: int
     code: str
@@ -110,6 +112,10 @@ class Rule:
     """Modules in which this rule finds something."""
     corrections: tuple[CodeBlock, ...]
     """Modules in which no rule finds anything."""
+    statements: tuple[CodeBlock, ...] = ()
+    """Like ``examples``, in CUDA C++ with inline assembly."""
+    corrected_statements: tuple[CodeBlock, ...] = ()
+    """Like ``corrections``, in CUDA C++ with inline assembly."""
     toolkit: tuple[int, int] | None = None
     """The CUDA toolkit for which both are checked; None if the rule does not depend on it."""
     assembles: bool = True
@@ -337,33 +343,36 @@ def parse_page(rule_id: str, text: str) -> Rule:
     for heading, content in sections.items():
         if not any(content):
             raise fail(headings[heading], f"nothing under {heading!r}")
-        if heading in ("Example", "Correct") and heading not in blocks:
-            raise fail(headings[heading], f"{heading!r} needs a ptx block")
+        if heading in ("Example", "Correct") and not any((heading, one) in blocks for one in LANGUAGES):
+            raise fail(headings[heading], f"{heading!r} needs a {' or '.join(LANGUAGES)} block")
     return Rule(
         id=rule_id,
         **meta,
         summary=re.sub("[`*]", "", first_sentence("\n".join(sections["What it finds"]))),
         body="\n".join(lines[close + 1 :]).strip() + "\n",
-        examples=tuple(blocks["Example"]),
-        corrections=tuple(blocks["Correct"]),
+        examples=tuple(blocks.get(("Example", "ptx"), ())),
+        corrections=tuple(blocks.get(("Correct", "ptx"), ())),
+        statements=tuple(blocks.get(("Example", "cuda"), ())),
+        corrected_statements=tuple(blocks.get(("Correct", "cuda"), ())),
     )
 
 
 def _outline(
     lines: list[str], first: int, fail: Callable[[int, str], RuleError]
-) -> tuple[dict[str, int], dict[str, list[CodeBlock]]]:
-    """Heading -> its line, and heading -> the ptx blocks under it, from ``lines[first]`` on."""
+) -> tuple[dict[str, int], dict[tuple[str, str], list[CodeBlock]]]:
+    """Heading -> its line, and (heading, language) -> the blocks under it, from ``lines[first]`` on."""
     headings: dict[str, int] = {}
-    blocks: dict[str, list[CodeBlock]] = {}
+    blocks: dict[tuple[str, str], list[CodeBlock]] = {}
     fence: tuple[int, str] | None = None  # the line of the open fence, and its language
     for number, line in enumerate(lines[first:], first + 1):
         if line.startswith("```"):
             if fence is None:
                 fence = (number, line[3:].strip())
                 continue
-            if fence[1] == "ptx":
+            if fence[1] in LANGUAGES:
                 code = "\n".join(lines[fence[0] : number - 1]) + "\n"
-                blocks.setdefault(next(reversed(headings), ""), []).append(CodeBlock(fence[0] + 1, code))
+                key = next(reversed(headings), ""), fence[1]
+                blocks.setdefault(key, []).append(CodeBlock(fence[0] + 1, code))
             fence = None
         elif fence is None and line.startswith("## "):
             heading = line[3:].strip()

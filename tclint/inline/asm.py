@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Literal
 
 from tclint._dataclass import dataclass
+from tclint.findings.finding import Edit, Fix
 from tclint.findings.spans import Span
 from tclint.inline.text import UNKNOWN, Text
 
-__all__ = ["Asm", "AsmOperand", "Ptx", "exposed", "kind_of", "operands_of", "ptx_of", "together"]
+__all__ = [
+    "Asm",
+    "AsmOperand",
+    "Ptx",
+    "braces",
+    "exposed",
+    "kind_of",
+    "operands_of",
+    "ptx_of",
+    "together",
+    "unused",
+]
 
 Dialect = Literal["gcc", "llvm", "module"]
 """The syntax of placeholders: ``%0`` (gcc), ``$0`` (llvm); a string that is a whole module has none."""
@@ -38,6 +50,17 @@ class AsmOperand:
     """The symbolic name, of ``[name]``; may be empty."""
     value: str = ""
     """The value of an immediate, if it is written as a number."""
+    expression: str = ""
+    """The expression of the host, without blanks; empty if it is unknown."""
+    generic: bool = False
+    """Whether the expression is an address in C++, which is generic: a pointer that the function declares, or ``&x``."""
+    span: Span | None = None
+    """The constraint between its quotes; None if it is not one literal."""
+
+    @property
+    def output(self) -> bool:
+        """Whether the statement may assign it."""
+        return self.constraint[:1] in ("=", "+")
 
 
 @dataclass(slots=True)
@@ -59,6 +82,16 @@ class Asm:
     """The conditions under which it is compiled, innermost first; ``?`` for one that cannot be decided."""
     basic: bool = False
     """``asm("...")`` without a colon: it has no placeholders."""
+    volatile: bool | None = None
+    """Whether the compiler must execute it as often as the host source does; None if that is unknown."""
+    memory: bool | None = None
+    """Whether it has the clobber ``"memory"``; None if that is unknown."""
+    qualifier: str = "asm volatile"
+    """How the host spells that a statement is volatile."""
+    qualify: Edit | None = None
+    """The edit that makes it volatile."""
+    clobber: Edit | None = None
+    """The edit that adds the clobber ``"memory"``."""
 
 
 @dataclass(slots=True)
@@ -215,7 +248,7 @@ _DECLARATION = re.compile(rb"\.reg\s+(?:\.v[248]\s+)?\.\w+\s+([^;]*);")
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _GROUP = re.compile(rb"\{[^{}]*\}")
 _DEFINED = re.compile(
-    rb"(?:^|[;}])\s*(?P<label>[\w$%]+)\s*:(?!:)|\.reg\s+\.\w+\s+(?P<register>[\w$%]+)\s*[,;<]"
+    rb"(?:^|[;}])\s*(?P<label>[\w$%]+)\s*:(?!:)|\.reg\s+\.\w+\s+(?P<register>[\w$%]+)(?=\s*[,;<])"
 )
 _NAME = re.compile(rb"[A-Za-z_$%][\w$]*")
 _LABEL = re.compile(rb"([\w$%]+)\s*:(?!:)")
@@ -270,6 +303,33 @@ def exposed(strings: Sequence[Ptx]) -> Iterator[tuple[Ptx, Span, str]]:
             span = ptx.text.whole(*match.span(kind))
             if span is not None and (kind == "label" or named[match[kind]] == 1):
                 yield ptx, span, f"{kind} {_word(match[kind])}"
+
+
+def braces(asm: Asm, ptx: Ptx) -> tuple[Fix, ...]:
+    """The fix that encloses the text of a statement in braces; empty if the host may read a brace as something else."""
+    data = asm.template.data
+    if asm.dialect != "gcc" or ptx.unknown or b"//" in data[data.rfind(b"\n") + 1 :]:
+        return ()
+    ends = asm.template.host(0, 1).start, asm.template.host(len(data) - 1, len(data)).end
+    edits = (Edit(Span(at, at), brace) for at, brace in zip(ends, "{}", strict=True))
+    return (Fix("enclose the text in braces", tuple(edits), safe=False),)
+
+
+def unused(ptx: Ptx, shared: Collection[str]) -> Iterator[tuple[Span, str]]:
+    """The registers that a string declares and does not use, in the host; *shared* are those that others may use."""
+    text = _COMMENT.sub(_blank, bytes(ptx.text.data))
+    declarations = list(_DECLARATION.finditer(text))
+    if not declarations:
+        return
+    uses = Counter(_NAME.findall(text))
+    for declaration in declarations:
+        for match in _NAME.finditer(text, *declaration.span(1)):
+            name = match[0]
+            numbered = text[match.end() : match.end() + 1] == b"<" and any(
+                other != name and other.rstrip(b"0123456789") == name for other in uses
+            )
+            if uses[name] == 1 and not numbered and _word(name) not in shared:
+                yield ptx.text.host(*match.span()), _word(name)
 
 
 def _open_ended(text: bytes) -> bytes:

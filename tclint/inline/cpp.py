@@ -8,6 +8,7 @@ from functools import cache
 
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
+from tclint.findings.finding import Edit
 from tclint.findings.spans import Span
 from tclint.inline.asm import Asm, AsmOperand
 from tclint.inline.text import Text
@@ -36,6 +37,7 @@ def _captured(query: str, name: str, node: Node) -> list[Node]:
 
 
 _OPERANDS = ("gnu_asm_output_operand", "gnu_asm_input_operand")
+_VOLATILE = frozenset((b"volatile", b"__volatile__", b"__volatile"))
 _WANTED = "(gnu_asm_expression) @asm (preproc_arg) @macro (comment) @comment"
 
 
@@ -94,12 +96,14 @@ def _asm(node: Node, data: bytes) -> Asm | None:
         if child.type != "comment"
     ]
     readable = all(child.type in _OPERANDS and not child.has_error for child in children)
+    certain = True
     for error in _errors(node) if node.has_error else ():
         # A macro next to the strings is not an error in the source. Any other error may hide operands.
         readable = readable and re.fullmatch(rb"[\w\s]+", _text(error, data)) is not None
         if error.start_byte >= code.end_byte:
             template.add_unknown(Span(error.start_byte, error.end_byte))
-    return Asm(
+        certain = certain and code.start_byte <= error.start_byte < code.end_byte
+    asm = Asm(
         Span(node.start_byte, node.end_byte),
         template,
         tuple(_operand(child, data) for child in children) if readable else None,
@@ -108,6 +112,29 @@ def _asm(node: Node, data: bytes) -> Asm | None:
         tuple(_conditions(node, data)),
         outputs is None and inputs is None and not node.has_error,
     )
+    if readable and certain:
+        _qualified(asm, node, data)
+    return asm
+
+
+def _qualified(asm: Asm, node: Node, data: bytes) -> None:
+    """Set whether *asm* is volatile, whether it has the clobber ``"memory"``, and the edits that make it so."""
+    keyword, *_, closing = node.children
+    words = {_text(child, data) for child in node.children if child.type == "gnu_asm_qualifier"}
+    # A statement without outputs is volatile.
+    asm.volatile = bool(words & _VOLATILE) or not any(operand.output for operand in asm.operands or ())
+    clobbers = node.child_by_field_name("clobbers")
+    listed = clobbers.named_children if clobbers is not None else []
+    listed = [child for child in listed if child.type != "comment"]
+    if any(child.type != "string_literal" for child in listed):
+        return
+    asm.memory = any(_text(child, data) == b'"memory"' for child in listed)
+    asm.qualify = Edit(Span(keyword.end_byte, keyword.end_byte), " volatile")
+    lists = [node.child_by_field_name(name) for name in ("output_operands", "input_operands")]
+    colons = ":" * (3 - sum(one is not None for one in lists))
+    before = ", " if listed else "" if clobbers is not None else f" {colons} "
+    if closing.type == ")" and not (asm.basic and b"%" in asm.template.data):
+        asm.clobber = Edit(Span(closing.start_byte, closing.start_byte), f'{before}"memory"')
 
 
 def _errors(node: Node) -> Iterator[Node]:
@@ -128,11 +155,56 @@ def _operand(node: Node, data: bytes) -> AsmOperand:
         _literal(constraint, data, text)
     letters = "" if 0 in text.data else text.data.decode(errors="replace")
     number = _text(value, data).strip() if value is not None and value.type == "number_literal" else b""
+    wide = value is not None and letters == "l" and _generic(value, data)
     return AsmOperand(
         letters,
         _text(symbol, data).decode(errors="replace") if symbol is not None else "",
         number.decode() if re.fullmatch(rb"\d{1,9}", number) else "",
+        re.sub(rb"\s+", b"", _text(value, data)).decode(errors="replace") if value is not None else "",
+        wide,
+        text.whole(0, len(text.data)),
     )
+
+
+_CASTS = re.compile(rb"(?:reinterpret|static)_cast\b")
+
+
+def _generic(value: Node, data: bytes) -> bool:
+    """Whether an expression is a C++ address, which is generic: ``&x``, or a parameter that is a pointer; perhaps cast to
+    another type, or with an offset."""
+    inner: Node | None = value
+    while inner is not None:
+        value = inner
+        if value.type == "parenthesized_expression":
+            inner = value.named_children[0] if value.named_children else None
+        elif value.type == "cast_expression":
+            inner = value.child_by_field_name("value")
+        elif value.type == "binary_expression" and _text(value.children[1], data) in (b"+", b"-"):
+            inner = value.child_by_field_name("left")
+        elif value.type == "call_expression" and _CASTS.match(data, value.start_byte):
+            listed = value.child_by_field_name("arguments")
+            inner = listed.named_children[0] if listed is not None and listed.named_children else None
+        else:
+            break
+    if value.type == "pointer_expression":
+        return _text(value, data)[:1] == b"&"
+    return value.type == "identifier" and _text(value, data) in _pointers(value, data)
+
+
+def _pointers(node: Node, data: bytes) -> Iterator[bytes]:
+    """The parameters of the function that contains *node* which are pointers."""
+    parent = node.parent
+    while parent is not None and parent.type != "function_definition":
+        parent = parent.parent
+    declarator = parent.child_by_field_name("declarator") if parent is not None else None
+    while declarator is not None and declarator.type != "function_declarator":
+        declarator = declarator.child_by_field_name("declarator")
+    parameters = declarator.child_by_field_name("parameters") if declarator is not None else None
+    for child in parameters.named_children if parameters is not None else ():
+        pointer = child.child_by_field_name("declarator") if child.type == "parameter_declaration" else None
+        name = pointer.child_by_field_name("declarator") if pointer is not None else None
+        if pointer is not None and pointer.type == "pointer_declarator" and name is not None:
+            yield _text(name, data)
 
 
 def _text(node: Node, data: bytes) -> bytes:

@@ -16,6 +16,7 @@ from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
 from tclint.findings.spans import Span
 from tclint.inline.hosts import MISSING, PYTHON
+from tclint.inline.statement import RULES as STATEMENT
 from tclint.ir.operands import HEAD
 from tclint.syntax.source import Problem, Source, SourceError
 
@@ -27,9 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RULES", "check", "has_findings", "is_ptx", "modules", "strings"]
 
-RULES = frozenset("PX001 PX002 PX003 PX004 PX005 PX006 PX007 PX008 AV001 AV002".split())
-"""The rules that need only the instruction, not the code around it; AV001 and AV002 only if the architecture is
-given."""
+RULES = STATEMENT | frozenset("PX001 PX002 PX003 PX004 PX005 PX006 PX007 PX008 AV001 AV002".split())
+"""The rules that need only the statement, not the code around it; AV001 and AV002 only if the architecture is given."""
 
 _ASM = re.compile(rb"\b(?:asm|__asm__|__asm)\b")
 _PTX = re.compile(
@@ -293,6 +293,21 @@ class _Fragments:
             self._add(finding, placed[bisect_right(begins, finding.span.start) - 1], data)
         for one in placed:
             self._missing(one)
+        if self.rules & STATEMENT:
+            for function in module.functions:
+                self._statement(by_function[id(function)], function)
+
+    def _statement(self, one: _Placed, function: Function) -> None:
+        from tclint.inline.statement import defects
+
+        if function.damaged:
+            return
+        for defect in defects(one.asm, one.ptx, function, one.start, self.declared):
+            if defect.rule in self.rules:
+                self._report(
+                    defect.rule, one.asm, defect.span, defect.message, defect.help, defect.severity,
+                    defect.confidence, fixes=defect.fixes, steps=defect.steps,
+                )  # fmt: skip
 
     def _holds(self, hit: Hit, function: Function, one: _Placed) -> bool:
         """Whether a hit holds independently of the code around the string and of its unknown pieces."""
@@ -325,7 +340,7 @@ class _Fragments:
 
     def _exposed(self) -> None:
         """Report the names that a statement defines again in each copy that the compiler makes."""
-        from tclint.inline.asm import exposed
+        from tclint.inline.asm import braces, exposed
 
         if "PX007" not in self.rules:
             return
@@ -336,8 +351,17 @@ class _Fragments:
                 # The message of the first releases, so that fingerprints in baselines stay valid.
                 key = f"{what} stands outside of braces: it is defined twice where the statement is inlined twice"
                 remedy = "enclose the text of the statement in braces { }"
+                asm = owners[id(ptx)]
                 self._report(
-                    "PX007", owners[id(ptx)], span, message, remedy, Severity.INFO, Confidence.MEDIUM, key
+                    "PX007",
+                    asm,
+                    span,
+                    message,
+                    remedy,
+                    Severity.INFO,
+                    Confidence.MEDIUM,
+                    key,
+                    braces(asm, ptx),
                 )
 
     def _report(
@@ -350,12 +374,14 @@ class _Fragments:
         severity: Severity | None = None,
         confidence: Confidence | None = None,
         key: str = "",
+        fixes: tuple[Fix, ...] = (),
+        steps: tuple[Step, ...] = (),
     ) -> None:
         """Add a finding that does not come from a check of the module; its fingerprint is that of *key*, or the message."""
         rule = self.all_rules[name]
         finding = Finding(
-            rule=rule, severity=severity or rule.severity, confidence=confidence or rule.confidence, span=span,
-            message=message, help=remedy, entry=asm.entry,
+            rule=rule, severity=severity or rule.severity_if(self.strict), confidence=confidence or rule.confidence, span=span,
+            message=message, help=remedy, entry=asm.entry, fixes=fixes, steps=steps,
             fingerprint=self.prints.make(name, asm.entry, [key or message]),
         )  # fmt: skip
         self.found.append(finding)

@@ -11,11 +11,24 @@ from functools import cache
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
 from tclint._dataclass import dataclass
+from tclint.findings.finding import Edit
 from tclint.findings.spans import Span
-from tclint.inline.asm import Asm, Dialect, operands_of
+from tclint.inline.asm import Asm, AsmOperand, Dialect, operands_of
 from tclint.inline.text import UNKNOWN, Text
 
 __all__ = ["CALLS", "MARKER", "SOURCES", "Call", "find"]
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """An argument that states whether assembly has side effects, so that each execution of it counts."""
+
+    where: tuple[int, str]
+    """Position and keyword."""
+    volatile: str
+    """Its value if there are side effects: ``True``, or ``False`` for an argument such as ``is_pure``."""
+    default: bool | None = None
+    """Whether there are if the argument is absent; None if it cannot be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +42,26 @@ class Call:
     """Position and keyword; None if the text is a module and not inline assembly."""
     beside: str = ""
     """A string that must be another argument of the call."""
+    effects: Effects | None = None
+    """The argument that states whether the assembly has side effects."""
 
 
 CALLS = {
-    "inline_asm_elementwise": Call("Triton, Gluon", (0, "asm"), (1, "constraints")),
-    "inline_asm": Call(
-        "CuTe DSL and other users of MLIR's llvm dialect", (2, "asm_string"), (3, "constraints")
+    "inline_asm_elementwise": Call(
+        "Triton, Gluon", (0, "asm"), (1, "constraints"), effects=Effects((4, "is_pure"), "False")
     ),
-    "InlineAsm": Call("numba-cuda, llvmlite", (1, "asm"), (2, "constraint")),
+    "inline_asm": Call(
+        "CuTe DSL and other users of MLIR's llvm dialect",
+        (2, "asm_string"),
+        (3, "constraints"),
+        effects=Effects((4, "has_side_effects"), "True", default=False),
+    ),
+    "InlineAsm": Call(
+        "numba-cuda, llvmlite",
+        (1, "asm"),
+        (2, "constraint"),
+        effects=Effects((3, "side_effect"), "True", default=False),
+    ),
     "Program": Call("cuda.core", (0, "code"), beside="ptx"),
     "from_ptx": Call("cuda.core", (0, "module")),
     "add_ptx": Call("numba-cuda", (0, "ptx")),
@@ -144,6 +169,15 @@ def _statements(text: Text, conditions: tuple[str, ...]) -> tuple[list[Asm], lis
     def host(span: Span) -> Span:
         return text.host(span.start, span.end)
 
+    def operand(one: AsmOperand) -> AsmOperand:
+        return replace(one, span=text.whole(one.span.start, one.span.end) if one.span is not None else None)
+
+    def edit(one: Edit | None) -> Edit | None:
+        # The byte before it must be the same in the Python source, and so need no escape.
+        span = text.whole(one.span.start - 1, one.span.end) if one is not None else None
+        plain = one is not None and '"' not in one.text
+        return replace(one, span=Span(span.start + 1, span.end)) if one and span and plain else None
+
     asms, comments = find(bytes(text.data))
     found = [
         replace(
@@ -152,6 +186,9 @@ def _statements(text: Text, conditions: tuple[str, ...]) -> tuple[list[Asm], lis
             template=asm.template.inside(text),
             scope=host(asm.scope) if asm.scope is not None else None,
             conditions=(*asm.conditions, *conditions),
+            operands=tuple(map(operand, asm.operands)) if asm.operands is not None else None,
+            qualify=edit(asm.qualify),
+            clobber=edit(asm.clobber),
         )
         for asm in asms
     ]
@@ -179,7 +216,7 @@ def _asm(call: Call, node: Node, data: bytes, assigned: _Assigned) -> Asm | None
         return None
     template = Text()
     _literal(_resolved(value, data, assigned), data, template)
-    operands = None
+    operands = constraints = None
     dialect: Dialect = "module"
     if call.constraints is not None:
         dialect = "llvm"
@@ -189,10 +226,26 @@ def _asm(call: Call, node: Node, data: bytes, assigned: _Assigned) -> Asm | None
             operands = None if constraints is None else operands_of(constraints)
     elif b".version" not in template.data:
         return None  # the value is unknown, or is not PTX
-    return Asm(
+    asm = Asm(
         Span(node.start_byte, node.end_byte), template, operands, dialect, *_entry(node, data),
         tuple(_conditions(node)),
     )  # fmt: skip
+    if call.effects is not None and constraints is not None:
+        _qualified(asm, call.effects, _arguments(node), data)
+        asm.memory = "~{memory}" in constraints
+    return asm
+
+
+def _qualified(asm: Asm, effects: Effects, arguments: list[Node], data: bytes) -> None:
+    """Set whether *asm* is volatile, and the edit that makes it so."""
+    value = _argument(arguments, effects.where, data)
+    asm.qualifier = f"{effects.where[1]}={effects.volatile}"
+    if value is None:
+        unpacked = any(one.type in ("list_splat", "dictionary_splat") for one in arguments)
+        asm.volatile = None if unpacked else effects.default
+    elif (text := _text(value, data).decode(errors="replace")) in ("True", "False"):
+        asm.volatile = text == effects.volatile
+        asm.qualify = Edit(Span(value.start_byte, value.end_byte), effects.volatile)
 
 
 def _argument(arguments: list[Node], where: tuple[int, str], data: bytes) -> Node | None:

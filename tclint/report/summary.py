@@ -98,6 +98,8 @@ class Context:
     """The lowest severity that fails the run."""
     baseline: bool = False
     """Whether findings were compared with a baseline, in which case every shown finding is new."""
+    part: Mapping[str, object] | None = None
+    """What ``tclint merge`` needs of a part of a run, for the formats that it reads; None: the run is not a part."""
 
     def fails(self, finding: Finding) -> bool:
         """Whether *finding* makes the exit code 1 or 2."""

@@ -118,6 +118,13 @@ class Source:
         return self._text
 
     @property
+    def sha256(self) -> str:
+        """The digest of the data."""
+        from hashlib import sha256
+
+        return sha256(self.data).hexdigest()
+
+    @property
     def line_count(self) -> int:
         """The number of lines, including an empty one after a final line feed, as in an editor."""
         return len(self._starts())

@@ -234,10 +234,18 @@ CASES = [
     # an mbarrier that the thread has made, and what another thread is to read
     ("nothing_to_release", "mbarrier arrive relaxed",
      f"{INIT} {FILL} mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;/*!*/ ret;",
-     f"{INIT} {STORED} mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;/*!*/ ret;"),
+     f"{INIT} {STORED} mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;/*!*/ {WAITED} ret;"),
     ("nothing_to_release", "mbarrier arrive relaxed",
      f"{INIT} ld.param.u64 %rd1, [in]; {SIGNAL}/*!*/ ret;",
-     f"{INIT} bar.sync 0; {SIGNAL}/*!*/ ret;"),
+     f"{INIT} bar.sync 0; {SIGNAL}/*!*/ {WAITED} ret;"),
+    # a barrier before the wait, and a wait that another thread may reach before the barrier
+    ("observed_after_a_barrier", "mbarrier arrive relaxed",
+     f"{INIT} bar.sync 0; {STORED} {SIGNAL}/*!*/ bar.sync 0; {WAITED} ret;",
+     f"{INIT} bar.sync 0; {STORED} {SIGNAL}/*!*/ @%p1 bra L; {WAITED} L: bar.sync 0; ret;"),
+    # a loop in which the barriers differ, and one in which the next arrival follows the barrier of the last wait
+    ("observed_after_a_barrier", "mbarrier arrive relaxed",
+     f"L: {STORED} {SIGNAL}/*!*/ bar.sync 0; {WAITED} bar.sync 0; @%p1 bra L; ret;",
+     f"L: {STORED} {SIGNAL}/*!*/ bar.sync 0; {WAITED} @%p1 bra L; ret;"),
     ("single_thread", "CTA barrier deleted",
      ".reqntid 1 | st.shared.u32 [tile], %r1; bar.sync 0;/*!*/ ld.shared.u32 %r1, [tile]; ret;",
      ".reqntid 32 | st.shared.u32 [tile], %r1; bar.sync 0;/*!*/ ld.shared.u32 %r1, [tile]; ret;"),

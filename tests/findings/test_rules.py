@@ -101,7 +101,7 @@ def test_a_page_becomes_a_rule() -> None:
         ("## Exceptions\n\nText.", "## Exceptions\n", "nothing under 'Exceptions'"),
         ("## Exceptions", "## Correct", "'Correct' appears twice"),
         ("## What it finds", "# AB001\n## What it finds", "the title is made from"),
-        ("```ptx\n// good\n```", "", "'Correct' needs a ptx block"),
+        ("```ptx\n// good\n```", "", "'Correct' needs a ptx or cuda block"),
         ("# output\n```", "# output\n", "code block without an end"),
     ],
 )

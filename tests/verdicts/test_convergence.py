@@ -129,6 +129,30 @@ def test_collective_instructions_that_some_threads_may_not_execute_are_unknown(n
     assert convergence(UNKNOWN[name]).status is Status.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("name", "condition"),
+    [("one lane", "the thread index"), ("loaded from one address", "memory"), ("a guard", "")],
+)
+def test_the_reason_names_the_branch_that_decides(name: str, condition: str) -> None:
+    function = model_of(UNKNOWN[name]).function
+    first, *_ = convergence(UNKNOWN[name]).reasons
+    assert first.at is not None
+    (found,) = (i for i in function.instructions if function.start + i.start == first.at.start)
+    if condition:
+        assert found.flow.startswith("branch")
+        assert f"depends on {condition}" in first.what
+        assert "whether mma.sync executes" in first.what
+    else:
+        assert found.opcode.startswith("mma.sync")
+        assert first.what.startswith("its guard may differ")
+
+
+def test_a_branch_of_the_thread_index_needs_the_shape_of_the_cta() -> None:
+    assert not convergence(UNKNOWN["one warp, for the CTA"]).reasons[0].help.startswith("state")
+    unshaped = convergence(UNKNOWN["one warp, for the CTA"], size="").reasons[0]
+    assert unshaped.help == "state the shape of the CTA with .reqntid"
+
+
 def test_a_branch_table_of_a_parameter_is_uniform() -> None:
     body = "{}\n{}\nbrx.idx {}, t;\na:\n{}\nb:\n{}"
     assert convergence(body.format("", TABLE, "%r9", BARRIER, MMA)).status is Status.PROVED
