@@ -102,6 +102,10 @@ _UNCHANGED = frozenset(("ld.nc", "ld.readonly", "ldu"))
 """Loads of memory that no thread writes while the kernel runs."""
 
 
+_READS = "reads shared memory"
+"""The effect of a load that is right wherever it is executed if no thread writes that memory any more."""
+
+
 def _effect(ins: Instruction) -> str:
     """What an instruction does besides computing registers from registers, in words; empty if nothing."""
     match = ins.match
@@ -116,7 +120,7 @@ def _effect(ins: Instruction) -> str:
     if any(_CHANGING.match(special.name) for special in specials(ins.operands)):
         return "reads a register that changes"
     if form.memory and match.space.startswith(".shared") and form.name not in _UNCHANGED:
-        return "reads shared memory"
+        return _READS
     return ""
 
 
@@ -159,6 +163,7 @@ def _qualifiers(statement: _Statement) -> Iterator[Defect]:
                 f"{ins.opcode} {effect}, but the statement is not volatile: the compiler may drop, merge or move it",
                 f"use {asm.qualifier}",
                 (Fix(f"use {asm.qualifier}", (asm.qualify,), safe=True),) if asm.qualify else (),
+                severity=Severity.INFO if effect == _READS else None,
             )  # fmt: skip
     elif asm.dialect == "gcc":
         ordering = [ins for ins in statement.instructions if _orders(ins)]

@@ -86,6 +86,13 @@ def test_an_effect_without_volatile_is_reported_at_its_instruction(statement: st
     assert reported(in_function(statement)) == [("IA001", word)]
 
 
+def test_a_load_from_shared_memory_is_a_note() -> None:
+    """It is right if no thread writes the memory any more."""
+    load = 'asm("ld{}.shared.u32 %0, [%1];" : "=r"(a) : "r"(b));'
+    found = [check(in_function(load.replace("{}", kind))).findings for kind in ("", ".volatile")]
+    assert [f.severity for (f,) in found] == [Severity.INFO, Severity.WARNING]
+
+
 @pytest.mark.parametrize(
     "statement",
     [
