@@ -13,7 +13,7 @@ from itertools import chain, product
 
 from tclint.analyses.data_indices import DataReadsSince, DataWritesSince, SharedByData
 from tclint.analyses.execution import ExecutionGuarantee
-from tclint.analyses.lookups import AlikeInWarps, Lookup, lookups
+from tclint.analyses.lookups import Lookup, lookups
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OVERLAP, Conflict, OverlapSearch, Route
 from tclint.analyses.plausibility import (
@@ -47,7 +47,6 @@ SM001 = RuleId("SM001")
 @check(
     SM001,
     analyses=(
-        AlikeInWarps,
         DataReadsSince,
         DataWritesSince,
         ExecutionGuarantee,
