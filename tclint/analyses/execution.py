@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
+from tclint.analyses.same_in_warps import SameInWarps
 from tclint.ir.cfg import CFG, Edge
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
@@ -36,6 +37,7 @@ class ExecutionGuarantee:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
+        self._same = model.fact(SameInWarps)
         self._blocks: dict[int, bool] = {}
         self._predicates: dict[tuple[int, int, bool], bool] = {}
         self._users: dict[int, int] = {}
@@ -118,7 +120,7 @@ class ExecutionGuarantee:
             values = self.model.values
             self._predicates[key] = (
                 not threads & values.feasible_threads(p, not truth)
-                or values.uniformity(p) is UniformityScope.CTA
+                or self._uniform(p)
                 or self._from_waits(p)
                 or self._bounds_position(threads, p, truth)
                 or self._bounds_stride(p, truth)
@@ -250,7 +252,10 @@ class ExecutionGuarantee:
         )
 
     def _bounds_position(self, threads: int, p: int, truth: bool) -> bool:
-        """Whether *p* is *truth* for those of *threads* whose position in the grid is below a bound from the launch."""
+        """Whether *p* is *truth* for those of *threads* whose position is below a bound from the launch.
+
+        It is a position in the grid, or in what the CTA works on in turn: all threads are below in all but the last tile.
+        """
         values = self.model.values
         kind, *rest = node = values.node(p)
         if kind == "not":
@@ -262,12 +267,32 @@ class ExecutionGuarantee:
         if kind != "compare" or rest[0] != "lt":
             return False
         position, bound = rest[1:3] if truth else (rest[2], rest[1])
-        nodes = [values.node(v) for v in values.subexpressions(position)]
         return (
-            values.uniformity(bound) is UniformityScope.CTA
-            and any(values.node(v)[0] == "parameter" for v in values.subexpressions(bound))
-            and any(n[0] == "special" and n[1].startswith("%ctaid") for n in nodes)
-            and all(n[0] in _POSITION_NODES for n in nodes)
+            self._uniform(bound)
+            and any(values.node(v)[0] in ("parameter", "load") for v in values.subexpressions(bound))
+            and all(
+                self._uniform(v) or values.node(v)[0] in _POSITION_NODES
+                for v in self._down_to_uniform(position)
+            )
+            and any(map(self._is_origin, filter(self._uniform, self._down_to_uniform(position))))
+        )
+
+    def _uniform(self, value: int) -> bool:
+        """Whether *value* is the same in all threads: in those of a warp, and in all warps."""
+        scope = self.model.values.uniformity(value)
+        return scope is UniformityScope.CTA or (scope is UniformityScope.WARP and self._same.holds(value))
+
+    def _down_to_uniform(self, value: int) -> Iterator[int]:
+        """The subexpressions of *value* that are in no CTA-uniform one."""
+        return self.model.values.subexpressions(value, until=self._uniform)
+
+    def _is_origin(self, value: int) -> bool:
+        """Whether a CTA-uniform part of a position may be that of the first thread: a tile that the CTA has to do."""
+        values = self.model.values
+        nodes = [values.node(v) for v in values.subexpressions(value)]
+        return any(
+            node[0] in ("phi", "load") or (node[0] == "special" and node[1].startswith("%ctaid"))
+            for node in nodes
         )
 
     def _from_waits(self, value: int) -> bool:

@@ -58,9 +58,11 @@ class HazardClass(Enum):
     """Version and target of the module have all that it uses."""
 
 
-UNEXECUTED = frozenset((HazardClass.AVAILABILITY, HazardClass.BULK, HazardClass.REGISTER_POOL))
-"""Classes of which an execution does not observe all: what reads global memory while the result of a copy is pending, and
-how many registers a warp is launched with, are not followed."""
+UNEXECUTED = frozenset((
+    HazardClass.AVAILABILITY, HazardClass.BULK, HazardClass.REGISTER_POOL, HazardClass.TENSOR_MEMORY,
+))  # fmt: skip
+"""Classes of which an execution does not observe all: what reads global memory while the result of a copy is pending, how
+many registers a warp is launched with, and what orders accesses of tensor memory that have completed, are not followed."""
 
 
 class Status(Enum):

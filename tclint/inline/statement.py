@@ -102,6 +102,10 @@ _UNCHANGED = frozenset(("ld.nc", "ld.readonly", "ldu"))
 """Loads of memory that no thread writes while the kernel runs."""
 
 
+_READS = "reads shared memory"
+"""The effect of a load that is right wherever it is executed if no thread writes that memory any more."""
+
+
 def _effect(ins: Instruction) -> str:
     """What an instruction does besides computing registers from registers, in words; empty if nothing."""
     match = ins.match
@@ -116,15 +120,13 @@ def _effect(ins: Instruction) -> str:
     if any(_CHANGING.match(special.name) for special in specials(ins.operands)):
         return "reads a register that changes"
     if form.memory and match.space.startswith(".shared") and form.name not in _UNCHANGED:
-        return "reads shared memory"
+        return _READS
     return ""
 
 
 _ORDERING = frozenset(
     "memory-fence proxy-fence barrier-sync barrier-arrive barrier-wait mbarrier-arrive mbarrier-wait pdl-wait".split()
 )
-_GROUPS = frozenset(("cp.async", "bulk"))
-"""The groups of copies whose completion is waited for to access memory."""
 _ORDERED = frozenset((".acquire", ".release", ".acq_rel"))
 
 
@@ -136,7 +138,16 @@ def _orders(ins: Instruction) -> bool:
         return True
     if ".relaxed" in match.modifiers:
         return False
-    return ins.event in _ORDERING or (ins.event == "wait" and ins.group in _GROUPS)
+    return ins.event in _ORDERING
+
+
+_COPIES = frozenset(("cp.async", "bulk"))
+"""The groups of copies. Usually a barrier follows a wait for them, and orders memory."""
+
+
+def _accesses(ins: Instruction) -> bool:
+    """Whether an instruction accesses memory, or waits for one that does."""
+    return bool(ins.match and ins.match.form.memory) or (ins.event == "wait" and ins.group in _COPIES)
 
 
 def _qualifiers(statement: _Statement) -> Iterator[Defect]:
@@ -152,10 +163,11 @@ def _qualifiers(statement: _Statement) -> Iterator[Defect]:
                 f"{ins.opcode} {effect}, but the statement is not volatile: the compiler may drop, merge or move it",
                 f"use {asm.qualifier}",
                 (Fix(f"use {asm.qualifier}", (asm.qualify,), safe=True),) if asm.qualify else (),
+                severity=Severity.INFO if effect == _READS else None,
             )  # fmt: skip
     elif asm.dialect == "gcc":
         ordering = [ins for ins in statement.instructions if _orders(ins)]
-        accesses = [ins for ins in statement.instructions if ins.match and ins.match.form.memory]
+        accesses = [ins for ins in statement.instructions if _accesses(ins)]
         for ins in (ordering or accesses)[:1]:
             yield Defect(
                 "IA002", statement.span(ins),
@@ -198,7 +210,7 @@ def _operands(statement: _Statement) -> Iterator[Defect]:
                     "IA004", statement.span(stores[0]),
                     f"{name} is written only under a predicate: otherwise its value is undefined",
                     f'declare it with "+{operand.constraint.lstrip("=&")}" to keep its value',
-                    severity=Severity.INFO,
+                    severity=Severity.INFO, confidence=Confidence.LOW,
                 )  # fmt: skip
 
 

@@ -189,3 +189,20 @@ ready:
     """
     assert not found(body.format(signal="barrier.cta.arrive.aligned 1, 128;", wait="bar.sync 1, 128;"))
     assert found(body.format(signal="", wait="")) == [EARLY]
+
+
+@pytest.mark.parametrize(
+    ("user", "expected"), [("setp.lt.u32 %p4, %r0, 32;", []), ("setp.ge.u32 %p4, %r0, 32;", [EARLY])]
+)
+def test_only_warps_that_use_what_they_have_loaded_count(
+    user: str, expected: list[tuple[bool, bool]]
+) -> None:
+    """Compilers load ahead of a guard, in all threads, what those of one warp need, which has stored it itself."""
+    body = f"""
+    setp.eq.u32 %p2, %r0, 0;
+    @%p2 st.shared.u32 [table], %r8;
+    ld.shared.u32 %r6, [table];
+    {user}
+    @%p4 st.global.u32 [%rd2], %r6;
+    """
+    assert found(body) == expected

@@ -10,12 +10,13 @@ from tclint.findings.verdicts import Assumption, HazardClass, Status
 from tclint.verdicts import verdicts
 from tclint.verdicts.checker import Refused
 from tclint.verdicts.convergence import Convergence
-from tclint.verdicts.uniform import Level, check_uniform, collectives
+from tclint.verdicts.uniform import Level, Uniform, check_uniform, collectives
 from tests.tools.collectives import (
     ALL,
     ARRIVE,
     BARRIER,
     BLOCK,
+    CALLED,
     DATA,
     ELECTED,
     FENCE,
@@ -92,6 +93,7 @@ UNKNOWN = {
     "some lanes exit": f"{LANE}\n@%p1 exit;\n{MMA}",
     "some lanes return from a loop": loop("%r9", LANE.replace("p1", "p2") + "\n@%p2 ret;") + f"\n{MMA}",
     "a whole warp exits before a barrier": f"{WARP}\n@%p1 exit;\n{BARRIER}",
+    "the result of a call": branch(CALLED, MMA),
     "some lanes exit in a function": f"call leaves;\n{MMA}",
     "a spin with a collective in it": SPIN.replace("spin:", f"spin:\n{MMA}"),
     "one CTA of a cluster": branch(BLOCK, f"{ARRIVE}\n{WAIT}"),
@@ -258,6 +260,12 @@ def test_a_prover_that_takes_everything_for_uniform_is_refused(monkeypatch: pyte
     )
     for name in ("one lane", "loaded from one address", "a loop of data", "a counter after a loop of data"):
         assert convergence(UNKNOWN[name]).status is Status.UNKNOWN
+
+
+def test_what_a_call_returns_is_no_parameter_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checker and the prover share this rule, so a kernel must show that it is wrong."""
+    monkeypatch.setattr(Uniform, "_parameter", lambda *arguments: True)
+    assert convergence(UNKNOWN["the result of a call"]).status is Status.PROVED
 
 
 def test_a_kernel_without_collective_instructions_does_not_use_the_class() -> None:
