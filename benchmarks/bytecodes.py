@@ -5,7 +5,8 @@
 Each kernel of ``fixtures/kernels`` is linted in a process of its own while every bytecode instruction is counted, and so
 are the start and reading the ISA table. The counts are held against ``records/bytecodes.json``: more than a few per
 cent above it is a failure that names the functions that grew. Functions of these kernels are also repeated inside
-themselves, and kernels in a module, and the count may hardly more than double when the size does. ``--update`` records
+themselves, kernels in a module, and single constructs in a kernel, and the count may hardly more than double when the size
+does. ``--update`` records
 the counts of now; the record counts for the minor version of CPython that it was made with, growth for all of them.
 
 What runs in C (a copy of a set, sorting) is one instruction; ``benchmarks.speed --growth`` measures that in seconds.
@@ -152,6 +153,8 @@ def doublings() -> Iterator[tuple[str, Counts, Counts]]:
     sources, header = grow.alike(paths, 20_000)
     size = sum(map(len, sources))
     yield "kernels in one module", *both(lambda n: grow.concatenated(sources, n * size, header))
+    for name, (make, number) in grow.SHAPES.items():
+        yield name, *both(lambda n, make=make, number=number: make(n * number))  # type: ignore[misc]
 
 
 def _grew(before: Counts, after: Counts, factor: float = 1.0, shown: int = 5) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from benchmarks.barrier_proofs import EXCHANGES, in_turn, ordered_by_others
+from benchmarks.barrier_proofs import EXCHANGES, in_other_intervals, in_turn, ordered_by_others
 from benchmarks.copy_proofs import only_the_end_follows
 from benchmarks.faults import Fault, Kernel, apply
 from tclint.ir.cfg import CFG
@@ -782,6 +782,14 @@ def nothing_to_release(change: Change) -> Proof | None:
     written. An mbarrier that the thread initialises is to be published by other means, or no thread could wait for it;
     the accesses of a copy that completes on one are ordered by its complete_tx.
     """
+    site = _relaxed_arrival(change)
+    if site is None or not all(i is None or _releases_nothing(i) for i in _before(change, site)):
+        return None
+    return Proof("its thread has accessed nothing before it that the release would order", "9.7.13.15.13")
+
+
+def _relaxed_arrival(change: Change) -> int | None:
+    """The arrival on an mbarrier that becomes relaxed, if that is all that changes in an entry."""
     if len(change.steps) != 1 or len(change.taken) != 1 or len(change.added) != 1:
         return None
     (site,), (old,), (new,) = change.steps, change.taken, change.added
@@ -790,13 +798,30 @@ def nothing_to_release(change: Change) -> Proof | None:
         (old.event, new.event) != ("mbarrier-arrive", "mbarrier-arrive")
         or not relaxed
         or new.operands != old.operands
+        or not change.kernel.function.entry
     ):
         return None
-    if not change.kernel.function.entry or not all(
-        i is None or _releases_nothing(i) for i in _before(change, site)
-    ):
+    return site
+
+
+@proof
+def observed_after_a_barrier(change: Change) -> Proof | None:
+    """An arrival on an mbarrier of the CTA becomes relaxed, and each wait that may observe it follows a CTA barrier.
+
+    A thread that observes the arrival is not in an earlier interval between such barriers than it. So it is in a later one,
+    and the barrier between the two orders what the release would (8.9.4, 9.7.13.1). A call may wait.
+    """
+    site = _relaxed_arrival(change)
+    instructions = change.instructions
+    if site is None or any(i.match is None or i.flow == "call" for i in instructions):
         return None
-    return Proof("its thread has accessed nothing before it that the release would order", "9.7.13.15.13")
+    match = instructions[site].match
+    if match is None or match.space not in (".shared", ".shared::cta"):
+        return None
+    waits = [at for at, i in enumerate(instructions) if i.event == "mbarrier-wait"]
+    if not in_other_intervals(change.kernel.function, change.cfg, site, waits):
+        return None
+    return Proof("each wait that may observe it follows a barrier for all threads", "9.7.13.1")
 
 
 def _releases_nothing(instruction: Instruction) -> bool:

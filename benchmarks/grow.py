@@ -1,12 +1,14 @@
 """Inputs that grow: more kernels in a module, or more code in a function.
 
-What they are made of is real PTX, so that only the size changes from one to the next.
+What they are made of is real PTX, so that only the size changes from one to the next. Besides, :data:`SHAPES` are kernels
+of one construct, far more of it than real kernels have.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from tclint.ir import build
@@ -14,7 +16,7 @@ from tclint.linting.check import check_source
 from tclint.syntax import parse
 from tclint.syntax.source import Source
 
-__all__ = ["FAMILIES", "alike", "concatenated", "repeatable", "repeated"]
+__all__ = ["FAMILIES", "SHAPES", "alike", "concatenated", "repeatable", "repeated"]
 
 FAMILIES = {"wgmma": b"wgmma.", "tcgen05": b"tcgen05.", "cp.async": b"cp.async.c", "mbarrier": b"mbarrier."}
 """Each has analyses of its own, so a function of each is repeated inside itself: name, and what it contains."""
@@ -180,3 +182,133 @@ def repeatable(paths: Sequence[Path]) -> Iterator[tuple[str, Path]]:
 def _broken(text: str) -> set[str]:
     """The rules that have findings."""
     return {finding.rule.id for finding in check_source(Source(text.encode(), "grown.ptx")).findings}
+
+
+# ---------------------------------------------------------------- one construct
+
+_MODULE = ".version 8.7\n.target sm_90a\n.address_size 64\n"
+_KERNEL = """.visible .entry k(.param .u64 p, .param .u32 n)
+.reqntid 128
+{
+    .reg .pred %p<4>;
+    .reg .b32 %r<9>;
+    .reg .b64 %rd<4>;
+    .shared .align 128 .b8 tile[65536];
+    ld.param.u64 %rd1, [p];
+    ld.param.u32 %r8, [n];
+    cvta.to.global.u64 %rd1, %rd1;
+    mov.u32 %r1, tile;
+    mov.u32 %r2, %tid.x;
+    mad.lo.u32 %r3, %r2, 16, %r1;
+    setp.eq.u32 %p1, %r2, 0;
+"""
+
+
+def _kernel(*statements: str) -> str:
+    return "\n".join((f"{_MODULE}{_KERNEL}", *statements, "ret;\n}\n"))
+
+
+def _loops(count: int) -> str:
+    """So many loops, each in the one before, with counters of their own."""
+    counters = [f"%counter{i}" for i in range(count)]
+    heads = (f"mov.u32 {counter}, 0;\nL{i}:" for i, counter in enumerate(counters))
+    ends = (
+        f"add.u32 {counter}, {counter}, 1;\nsetp.lt.u32 %p2, {counter}, %r8;\n@%p2 bra L{i};"
+        for i, counter in reversed([*enumerate(counters)])
+    )
+    return _kernel(f".reg .b32 {', '.join(counters)};", *heads, "st.global.u32 [%rd1], %r2;", *ends)
+
+
+def _copies(count: int, between: str = "", commit: str = "cp.async.commit_group;") -> str:
+    """So many copies into the stages of a ring, each in a group, with what is *between* two of them."""
+    each = (
+        f"cp.async.cg.shared.global [%r3+{i % 32 * 2048}], [%rd1+{i * 16}], 16;\n{commit}\n"
+        f"{between.format(read=(i + 29) % 32 * 2048)}"
+        for i in range(count)
+    )
+    return _kernel(*each, "cp.async.wait_all;\nbar.sync 0;")
+
+
+_PIPELINED = (
+    "cp.async.wait_group 3;\nbar.sync 0;\nld.shared.u32 %r4, [%r3+{read}];\nst.global.u32 [%rd1], %r4;"
+)
+
+
+def _mbarriers(count: int) -> str:
+    """So many mbarriers, each of which one bulk copy signals."""
+    each = range(count)
+    inits = (f"mbarrier.init.shared::cta.b64 [%r7+{8 * i}], 1;" for i in each)
+    fills = (
+        f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r7+{8 * i}], 1024;\n"
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+        f" [%r1+{i % 32 * 1024}], [%rd1], 1024, [%r7+{8 * i}];"
+        for i in each
+    )
+    waits = (
+        f"W{i}: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r7+{8 * i}], 0;\n@!%p2 bra W{i};"
+        for i in each
+    )
+    return _kernel(
+        f".shared .align 8 .b64 full[{count}];\nmov.u32 %r7, full;\n@!%p1 bra made;",
+        *inits,
+        "fence.proxy.async.shared::cta;\nmade: bar.sync 0;\n@!%p1 bra filled;",
+        *fills,
+        "filled:",
+        *waits,
+        "ld.shared.u32 %r4, [%r1];\nst.global.u32 [%rd1], %r4;",
+    )
+
+
+def _branches(count: int) -> str:
+    """So many branches one after the other."""
+    each = (
+        f"setp.lt.u32 %p2, %r4, {i};\n@%p2 bra A{i};\nadd.u32 %r4, %r4, 3;\nA{i}: add.u32 %r4, %r4, 1;"
+        for i in range(count)
+    )
+    return _kernel("ld.global.u32 %r4, [%rd1];", *each, "st.global.u32 [%rd1], %r4;")
+
+
+def _ends(count: int) -> str:
+    """So many branches to one exit, with a loop before each."""
+    each = (
+        f"mov.u32 %r4, 0;\nL{i}: add.u32 %r4, %r4, 1;\nsetp.lt.u32 %p2, %r4, %r8;\n@%p2 bra L{i};\n"
+        f"setp.eq.u32 %p3, %r8, {i};\n@%p3 bra end;"
+        for i in range(count)
+    )
+    return _kernel(*each, "end:")
+
+
+def _statements(count: int) -> str:
+    """A straight line of so many statements, each with a named register of its own."""
+    declared = (f".reg .b32 named{i};" for i in range(count + 1))
+    each = (f"mad.lo.u32 named{i + 1}, named{i}, named{i * 3 // 4}, {i};" for i in range(count))
+    last = f"st.global.u32 [%rd1], named{count};"
+    return _kernel(*declared, "ld.global.u32 named0, [%rd1];", *each, last)
+
+
+def _barriers(count: int) -> str:
+    """So many times a store, a barrier, a load and a barrier."""
+    return _kernel(
+        *["st.shared.u32 [%r3], %r2;\nbar.sync 0;\nld.shared.u32 %r4, [%r3];\nbar.sync 0;"] * count
+    )
+
+
+def _functions(count: int) -> str:
+    """So many small functions."""
+    text = ".func f{0}()\n{{\n.reg .b32 %r<4>;\nmov.u32 %r1, {0};\nadd.u32 %r2, %r1, 1;\nret;\n}}\n"
+    return _MODULE + "".join(map(text.format, range(count)))
+
+
+SHAPES: Mapping[str, tuple[Callable[[int], str], int]] = {
+    "nested loops": (_loops, 120),
+    "copies in flight": (_copies, 120),
+    "copies in one group": (partial(_copies, commit=""), 150),
+    "copies in a pipeline": (partial(_copies, between=_PIPELINED), 100),
+    "mbarriers": (_mbarriers, 50),
+    "branches": (_branches, 200),
+    "loops and branches to one exit": (_ends, 150),
+    "statements": (_statements, 1600),
+    "barriers": (_barriers, 150),
+    "functions": (_functions, 150),
+}
+"""Construct -> the text with so many of it, and how many show already whether the work is linear in their number."""

@@ -85,6 +85,24 @@ def _unguarded(kernel: Kernel) -> Iterator[Fault]:
             yield _replaced(kernel, site, flat.partition(" ")[2])
 
 
+def _fenced_by_one_warp(kernel: Kernel) -> Iterator[Fault]:
+    """A fence of tensor memory that one warp alone executes."""
+    for event in ("tcgen05-fence-before", "tcgen05-fence-after"):
+        for site in kernel.sites(event):
+            if kernel.instructions[site].guard < 0 and (flat := kernel.flat(site)) is not None:
+                yield _replaced(kernel, site, _ONE_WARP.format(flat))
+
+
+def _two_warpgroups(kernel: Kernel) -> Iterator[Fault]:
+    """A CTA of two warpgroups, whose warps share lanes of tensor memory in pairs."""
+    function, most = kernel.function, kernel.function.most_threads
+    for stated in function.stated:
+        if stated.name in (".reqntid", ".maxntid") and most is not None and most <= 4 * WARP:
+            text = f"{stated.name} {8 * WARP}"
+            span = Span(function.start + stated.start, function.start + stated.end)
+            yield Fault((Edit(span, text),), frozenset(), text)
+
+
 def _changes(kernel: Kernel) -> Iterator[tuple[int, str, int, str]]:
     """The setmaxnreg: instruction, text, count, and whether it is an ``.inc`` or a ``.dec``."""
     for site in kernel.sites("setmaxnreg"):
@@ -141,6 +159,12 @@ PROOF_FAULTS: Mapping[HazardClass, Mapping[str, Plant]] = {
         "CTA barrier arrived at": _arrives,
         "CTA barrier past the next access": _moved,
         "store to shared memory unguarded": _unguarded,
+    },
+    HazardClass.TENSOR_MEMORY: {
+        "CTA barrier in one warp": _in_one_warp,
+        "CTA barrier arrived at": _arrives,
+        "tcgen05.fence in one warp": _fenced_by_one_warp,
+        "two warpgroups": _two_warpgroups,
     },
     HazardClass.REGISTER_POOL: {
         "setmaxnreg.dec deleted": _deleted,

@@ -1,7 +1,8 @@
 """What is proved of real kernels: shares by class and producer, and the commonest reasons of what is not known.
 
-A row is what is known of one class in one kernel; only the first reason of an unknown class counts. All kernels take many
-minutes, so the rows of each file can be kept in a journal: a run that is repeated with it proves only what it lacks.
+A row is what a run with verdicts reports of one class in one kernel: findings violate it, and replays bound it. Only the
+first reason of an unknown class counts. All kernels take many minutes, so the rows of each file can be kept in a journal: a
+run that is repeated with it judges only what it lacks.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 import tclint
 from benchmarks import results
 from tclint.analyses.model import KernelModel
+from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.verdicts import HazardClass, Status, Verdict
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
@@ -29,7 +31,7 @@ __all__ = ["Row", "files", "kernels", "proved", "rows", "section", "shares", "ta
 
 REASONS = 5
 _NUMBER = re.compile(r"\b\d+\b")
-_COUNTS = ("kernels", "violated", "proved", "assuming", "unknown")
+_COUNTS = ("kernels", "violated", "proved", "assuming", "bounded", "unknown")
 
 
 class Row(NamedTuple):
@@ -60,19 +62,14 @@ def kernels(source: Source) -> Iterator[tuple[Module, Function]]:
             yield module, inline(function, callees)
 
 
-def proved(
-    module: Module, function: Function, only: Collection[HazardClass], violated: Collection[HazardClass] = ()
-) -> tuple[Verdict, ...]:
-    """The verdicts of one kernel about the classes *only*."""
-    model = KernelModel(function, module)
-    return verdicts(model, violated, only=only)
+def proved(module: Module, function: Function, only: Collection[HazardClass]) -> tuple[Verdict, ...]:
+    """What proofs alone show of one kernel about the classes *only*."""
+    return verdicts(KernelModel(function, module), only=only)
 
 
-def rows(
-    paths: Sequence[Path], only: Collection[HazardClass], findings: bool, journal: Path | None = None
-) -> Iterator[Row]:
-    """The rows of all kernels of *paths*. What the *journal* has of this version of tclint is not proved again."""
-    asked = f"{_version()} {findings} {' '.join(sorted(hazard.value for hazard in only))}"
+def rows(paths: Sequence[Path], only: Collection[HazardClass], journal: Path | None = None) -> Iterator[Row]:
+    """The rows of all kernels of *paths*. What the *journal* has of this version of tclint is not judged again."""
+    asked = f"{_version()} {' '.join(sorted(hazard.value for hazard in only))}"
     known: dict[str, list[Row]] = {}
     if journal is not None and journal.is_file():
         for line in journal.read_text(encoding="utf-8").splitlines():
@@ -85,7 +82,7 @@ def rows(
             continue
         key = hashlib.sha256(source.data + asked.encode()).hexdigest()[:16]
         if key not in known:
-            known[key] = list(_of(source, path.parent.name, only, findings))
+            known[key] = list(_of(source, path.parent.name, only))
             if journal is not None:
                 with journal.open("a", encoding="utf-8") as file:
                     file.write(json.dumps({"of": key, "rows": known[key]}) + "\n")
@@ -101,12 +98,9 @@ def _version() -> str:
     return digest.hexdigest()
 
 
-def _of(source: Source, producer: str, only: Collection[HazardClass], findings: bool) -> Iterator[Row]:
-    broken: dict[str | None, set[HazardClass]] = defaultdict(set)
-    for finding in check_source(source).findings if findings else ():
-        broken[finding.entry] |= {HazardClass(name) for name in finding.rule.hazards}
-    for module, function in kernels(source):
-        for verdict in proved(module, function, only, broken[function.name] | broken[None]):
+def _of(source: Source, producer: str, only: Collection[HazardClass]) -> Iterator[Row]:
+    for verdict in check_source(source, assume=ALL_ASSUMPTIONS).verdicts:
+        if verdict.hazard in only:
             why = _NUMBER.sub("N", verdict.reasons[0].what) if verdict.reasons else ""
             assuming = verdict.status is Status.PROVED and bool(verdict.assumptions)
             yield Row(producer, verdict.hazard.value, verdict.status.value, assuming, why)
@@ -135,20 +129,21 @@ def _counts(mine: Sequence[Row]) -> dict[str, int]:
         "violated": status[Status.VIOLATED.value],
         "proved": status[Status.PROVED.value],
         "assuming": sum(row.assuming for row in mine),
+        "bounded": status[Status.BOUNDED.value],
         "unknown": status[Status.UNKNOWN.value],
     }
 
 
 def table(classes: Mapping[str, Any]) -> str:
     """The shares in lines of text."""
-    lines = ["class              producer       kernels  violated  proved  assuming  unknown  share"]
+    lines = ["class              producer       kernels  violated  proved  assuming  bounded  unknown  share"]
     for hazard, of in classes.items():
         for producer, counts in (("all", of["all"]), *of["producers"].items()):
             name = hazard if counts is of["all"] else ""
-            kernels, violated, proofs, assuming, unknown = (counts[each] for each in _COUNTS)
+            kernels, violated, proofs, assuming, bounded, unknown = (counts[each] for each in _COUNTS)
             lines.append(
-                f"{name:<18} {producer:<14} {kernels:>7} {violated:>9} {proofs:>7} {assuming:>9} {unknown:>8} "
-                f"{proofs / kernels:>6.0%}"
+                f"{name:<18} {producer:<14} {kernels:>7} {violated:>9} {proofs:>7} {assuming:>9} "
+                f"{bounded:>8} {unknown:>8} {proofs / kernels:>6.0%}"
             )
         lines += [f"    {n:>4}  {why}" for why, n in of["reasons"]]
     return "\n".join(lines)
@@ -159,7 +154,17 @@ def section(classes: Mapping[str, Any]) -> list[str]:
     ordered = [(hazard.value, classes[hazard.value]) for hazard in HazardClass if hazard.value in classes]
     if not ordered:
         return []
-    head = ["class", "asked", "kernels", "proved", "of these under assumptions", "unknown", "share"]
+    head = [
+        "class",
+        "asked",
+        "kernels",
+        "violated",
+        "proved",
+        "of these under assumptions",
+        "bounded",
+        "unknown",
+        "proved",
+    ]
     lines = results.table(head, [(f"`{name}`", of["sample"], *_cells(of["all"])) for name, of in ordered])
     producers = sorted({producer for _, of in ordered for producer in of["producers"]})
     lines += ["Proved, of the kernels of each producer that use the class:", ""]
@@ -173,8 +178,7 @@ def section(classes: Mapping[str, Any]) -> list[str]:
 
 
 def _cells(counts: Mapping[str, int]) -> tuple[object, ...]:
-    share = f"{counts['proved'] / counts['kernels']:.0%}"
-    return counts["kernels"], counts["proved"], counts["assuming"], counts["unknown"], share
+    return *(counts[each] for each in _COUNTS), f"{counts['proved'] / counts['kernels']:.0%}"
 
 
 def _share(counts: Mapping[str, int] | None) -> str:

@@ -1,13 +1,13 @@
 """What tclint proves of real kernels, and whether a fault in a kernel that is proved takes the proof away.
 
-    python -m benchmarks.verdicts PATH... [--every 6] [--class wgmma] [--findings] [--largest N] [--journal FILE] [--record]
+    python -m benchmarks.verdicts PATH... [--every 6] [--class wgmma] [--largest N] [--journal FILE] [--record]
     python -m benchmarks.verdicts --mutants 300 PATH... [--class wgmma] [--kernels 40] [--seed 7] [--record]
     python -m benchmarks.verdicts --against ptxas PATH... [--class wgmma] [--record]
 
 PATH is a ``.ptx`` file, or a folder of them; *every* takes each n-th file. The first command counts, for each class of
 hazards and each producer (the folder of a file), the kernels that use the class, those that are proved, those whose proof
-rests on assumptions, and the commonest reasons of the others (``benchmarks.verdict_shares``). With ``--findings`` the
-files are linted as well, and a finding of the class makes a kernel *violated*. What a ``--journal`` has is not proved again.
+rests on assumptions, those that findings violate or replays bound, and the commonest reasons of the others
+(``benchmarks.verdict_shares``). What a ``--journal`` has is not judged again.
 
 The second plants faults of ``benchmarks.faults`` and ``benchmarks.proof_faults`` that are about a class into kernels that
 are proved for it. A mutant
@@ -55,6 +55,7 @@ ABOUT = {
     HazardClass.AVAILABILITY: r"^(version lowered|target )",
     HazardClass.REGISTER_POOL: r"^(entry register count|setmaxnreg)",
     HazardClass.SHARED_MEMORY: r"^(CTA barrier|cp\.async\.(wait|commit))",
+    HazardClass.TENSOR_MEMORY: r"^(CTA barrier (deleted|to)|tcgen05\.(wait|fence))",
     HazardClass.CONVERGENCE: r"^(aligned instruction|some lanes|part of a warpgroup|wgmma skipped|(shuffle|vote|elect) mask|barrier thread count)",
 }
 """Class -> the names of the faults that are about it."""
@@ -180,7 +181,6 @@ def main() -> None:
     parser.add_argument(
         "--class", dest="hazards", action="append", choices=[h.value for h in HazardClass], default=[]
     )
-    parser.add_argument("--findings", action="store_true", help="lint the files, too")
     parser.add_argument("--mutants", type=int, default=0, help="plant so many faults of each class")
     parser.add_argument("--kernels", type=int, default=sys.maxsize, help="plant them in so many kernels")
     parser.add_argument("--against", choices=["ptxas"], help="ask ptxas about the kernels that are proved")
@@ -208,7 +208,7 @@ def main() -> None:
     )
     found = list[Row]()
     with suppress(KeyboardInterrupt):  # what was counted until then is shown
-        for row in rows(counted, chosen, options.findings, options.journal):
+        for row in rows(counted, chosen, options.journal):
             found.append(row)
         for hazard, row in shares(found).items() if options.record else ():
             record("shares", hazard, {"sample": sample, **row}, {})

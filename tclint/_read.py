@@ -13,8 +13,10 @@ import stat
 import sys
 from typing import Protocol
 
-__all__ = ["SETTINGS_LIMIT", "bounded", "read_file", "size_words"]
+__all__ = ["MAX_BYTES", "SETTINGS_LIMIT", "bounded", "read_file", "size_words"]
 
+MAX_BYTES = 256 * 2**20
+"""Bytes of the largest input, after decompression, unless the user says otherwise (``max-input``)."""
 SETTINGS_LIMIT = 64 * 2**20
 """Bytes of a file that a person or a tool writes beside kernels: settings, a baseline, a launch file, metadata."""
 _PIECE = 2**20

@@ -1,4 +1,4 @@
-"""Fuzz what tclint reads besides kernels: settings, baselines, launch files, containers and messages of an editor.
+"""Fuzz what tclint reads besides kernels: settings, baselines, launches, containers and messages of an editor.
 
     python -m benchmarks.fuzz.surfaces [NAME...] [--runs 20000] [--seed 1] [--keep FOLDER]
 
@@ -33,6 +33,7 @@ from time import process_time
 from types import CodeType, FrameType
 from typing import Any
 
+from benchmarks.fuzz import recordings
 from benchmarks.fuzz.oracle import Hang
 from benchmarks.fuzz.text import BYTES, TOKENS
 from tclint.driver import cuda_tools, inputs
@@ -43,6 +44,8 @@ __all__ = ["SURFACES", "Coverage", "Surface", "main", "session"]
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60
 """Of wall-clock time, after which a run counts as a hang."""
+_MEMORY = 6 * 2**30
+"""Bytes of address space of the process: an input that needs more fails, where the system can limit it."""
 LIMIT = 2**20
 """``max-input`` in bytes for containers."""
 _MAX_POOL = 2000
@@ -90,9 +93,23 @@ def _odd_node(rng: random.Random, data: bytes) -> bytes:
             del node[key]
             if rng.randrange(2):
                 node[rng.choice(("id", "x", "jsonrpc", "params", ""))] = value
+        elif rng.randrange(3) == 0:
+            node[key] = _near(rng, value)
         else:
             node[key] = rng.choice(_ODD_VALUES) if rng.randrange(6) else [value, value]
     return json.dumps(document).encode()
+
+
+def _near(rng: random.Random, value: Any) -> Any:
+    """A value that a reader may still accept in place of *value*."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + rng.choice((-1, 1, -value, value, 7, 64, 128, 2**32))
+    if isinstance(value, str) and value:
+        at = rng.randrange(len(value))
+        return value[:at] + rng.choice("0123456789abcdef") + value[at + rng.randrange(2) :]
+    return value
 
 
 def _items(node: Any) -> list[tuple[Any, Any]]:
@@ -436,6 +453,7 @@ SURFACES = {
     "config": Surface(_config_seeds, _config),
     "baseline": Surface(_baseline_seeds, _baseline),
     "launch": Surface(_launch_seeds, _launch),
+    "recording": Surface(recordings.seeds, recordings.read),
     "container": Surface(_container_seeds, _container),
     "message": Surface(_message_seeds, _message),
 }
@@ -462,14 +480,16 @@ def session(name: str, runs: int, seed: int) -> Session:
     """Fuzz a surface."""
     surface, rng, coverage = SURFACES[name], random.Random(f"{seed}:{name}"), Coverage()
     pool = [data for data in surface.seeds() if data]
-    found = Session()
+    found, seeds = Session(), len(pool)
     with tempfile.TemporaryDirectory() as folder:
         surface.read(pool[0], Path(folder))  # imports what runs need, untraced
     began, step = process_time(), 1
     signal.signal(signal.SIGALRM, _stop)
     with tempfile.TemporaryDirectory() as folder:
         for number in range(runs):
-            data = pool[number] if number < len(pool) and number == found.runs < 40 else mutated(rng, pool)
+            # Half of the inputs come from the seeds: much that reaches new lines is refused soon, and so is what it becomes.
+            chosen = pool if rng.randrange(2) else pool[:seeds]
+            data = pool[number] if number < min(seeds, 40) else mutated(rng, chosen)
             before = coverage.reached
             failure = _one(surface, data, Path(folder), coverage, found)
             if failure:
@@ -530,6 +550,10 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown := set(options.names) - SURFACES.keys():
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     logging.disable(logging.CRITICAL)
+    if sys.platform == "linux":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     failed = False
     for name in options.names or SURFACES:
         found = session(name, options.runs, options.seed)

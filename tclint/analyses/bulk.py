@@ -36,19 +36,16 @@ class BulkReads(Groups):
         self.lanes = order.points.collectives
         self.add_sites(order.points.release_points | self.lanes)
 
-    def transfer(self, state: GroupsState, at: int, instruction: Instruction) -> GroupsState:
-        facts, copies = state
-        if at in self.added_sites:
-            known_to_warp = {(s, KNOWN_TO_WARP) for s, age in facts if age in KNOWN and at in self.lanes}
-            return frozenset(f for f in facts if f[1] not in KNOWN) | known_to_warp, copies
-        read = frozenset(f for f in facts if f[1] in KNOWN)
-        after, copies = super().transfer((facts - read, copies), at, instruction)
-        if instruction.event == "wait":
-            read |= {(s, READ) for s, age in facts - read if age >= self.depth(instruction)}
-        return after | read, copies
+    def aged(self, age: int, at: int, instruction: Instruction) -> int | None:
+        if age in KNOWN:
+            if at in self.added_sites:
+                return KNOWN_TO_WARP if at in self.lanes else None
+            return age
+        after = super().aged(age, at, instruction)
+        return READ if after is None and age >= 0 else after
 
     def lasting(self, state: GroupsState, site: int) -> bool:
-        return super().lasting((frozenset(f for f in state[0] if f[1] not in KNOWN), frozenset()), site)
+        return any(age not in KNOWN and (age < 0 or age == self.deepest) for age in state[0].of(site))
 
 
 class BulkWrites(Groups):
@@ -56,10 +53,8 @@ class BulkWrites(Groups):
 
     group = "bulk"
 
-    def transfer(self, state: GroupsState, at: int, instruction: Instruction) -> GroupsState:
+    def aged(self, age: int, at: int, instruction: Instruction) -> int | None:
         match = instruction.match
-        return (
-            state
-            if match is not None and match.form.completion == "read"
-            else super().transfer(state, at, instruction)
-        )
+        if match is not None and match.form.completion == "read":
+            return age
+        return super().aged(age, at, instruction)

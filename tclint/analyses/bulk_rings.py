@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from math import gcd
 
@@ -110,10 +111,34 @@ def filled_extent(model: KernelModel, ring: Ring, copy: Access) -> Extent | None
     size = model.constant_of(copy.site, "bytes") or place.stride or _expected(model, ring, copy)
     if not size:
         return None
-    starts = (e.low for a in extents.writes if (e := extents.of(a)) is not None and e.base == place.base)
-    near = min((start - place.low for start in starts if start > place.low), default=size)
-    ends = (at for base, at in model.fact(Mbarriers).objects if base == place.base and at > place.low)
-    return place._replace(high=min((place.high - copy.size + min(size, near), *ends)))
+    starts = model.fact(_Starts)
+    next_write = _next(starts.writes, place.base, place.low)
+    near = size if next_write is None else next_write - place.low
+    high = place.high - copy.size + min(size, near)
+    next_mbarrier = _next(starts.mbarriers, place.base, place.low)
+    return place._replace(high=high if next_mbarrier is None else min(high, next_mbarrier))
+
+
+class _Starts:
+    """Where writes and mbarriers begin, by the base of their addresses, in ascending order."""
+
+    def __init__(self, model: KernelModel) -> None:
+        extents = model.fact(Extents)
+        self.writes: dict[int, list[int]] = {}
+        for extent in filter(None, map(extents.of, extents.writes)):
+            self.writes.setdefault(extent.base, []).append(extent.low)
+        self.mbarriers: dict[int, list[int]] = {}
+        for base, offset in model.fact(Mbarriers).objects:
+            self.mbarriers.setdefault(base, []).append(offset)
+        for known in (*self.writes.values(), *self.mbarriers.values()):
+            known.sort()
+
+
+def _next(starts: Mapping[int, list[int]], base: int, low: int) -> int | None:
+    """The first of the *starts* after *low*; None if there is none."""
+    known = starts.get(base, ())
+    at = bisect_right(known, low)
+    return known[at] if at < len(known) else None
 
 
 def _expected(model: KernelModel, ring: Ring, copy: Access) -> int | None:
@@ -145,17 +170,16 @@ def room(model: KernelModel, ring: Ring, together: Collection[int]) -> dict[int,
         starts.setdefault(extent.base, set()).update(stages if access.site in together else stages[1:])
         if access.site in together:
             lows[access.site] = extent
-    for base, offset in mbarriers.objects:
-        if base in starts:
-            starts[base].add(offset)
     for base, known in starts.items():
         if size := model.size(base):
             known.add(size)
-    return {
-        site: min(ends) - e.low
-        for site, e in lows.items()
-        if (ends := [s for s in starts[e.base] if s > e.low])
-    }
+    found: dict[int, int] = {}
+    for site, e in lows.items():
+        next_mbarrier = _next(model.fact(_Starts).mbarriers, e.base, e.low)
+        ends = [s for s in starts[e.base] if s > e.low] + ([] if next_mbarrier is None else [next_mbarrier])
+        if ends:
+            found[site] = min(ends) - e.low
+    return found
 
 
 def rows(model: KernelModel, ring: Ring) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from tclint.analyses.groups import OPEN, Groups, GroupsState
 from tclint.analyses.happens_before import HappensBefore
@@ -38,18 +38,15 @@ class CopyGroups(Groups):
         """The waits after which the thread may know that tracked operations are complete."""
         self.add_sites(self.completions)
 
-    def transfer(self, state: GroupsState, at: int, instruction: Instruction) -> GroupsState:
-        facts, copies = state
-        event = instruction.event
+    def aged(self, age: int, at: int, instruction: Instruction) -> int | None:
         if at in self.completions:
-            return frozenset(f for f in facts if f[1] != TRACKED), copies
-        if instruction.group != self.group or event == "issue":
-            return super().transfer(state, at, instruction)
-        if event == "mbarrier-arrive":
-            return frozenset((s, TRACKED) for s, _ in facts), copies
-        tracked = frozenset(f for f in facts if f[1] == TRACKED)
-        facts, copies = super().transfer((facts - tracked, copies), at, instruction)
-        return (facts | tracked if event == "commit" else facts), copies
+            return None if age == TRACKED else age
+        if instruction.group == self.group:
+            if instruction.event == "mbarrier-arrive":
+                return TRACKED
+            if age == TRACKED:
+                return None if instruction.event == "wait" else TRACKED
+        return super().aged(age, at, instruction)
 
 
 class WaitedCopies(CopyGroups):
@@ -64,25 +61,19 @@ class WaitedCopies(CopyGroups):
         """Where the thread synchronises with those that the analysis is about."""
         return synchronising_sites(self.model)
 
-    def transfer(self, state: GroupsState, at: int, instruction: Instruction) -> GroupsState:
-        waited = frozenset(f for f in state[0] if f[1] == WAITED)
-        facts = state[0] - waited
-        after, copies = super().transfer((facts, state[1]), at, instruction)
+    def aged(self, age: int, at: int, instruction: Instruction) -> int | None:
         if at in self.synchronising:
-            return after, copies
-        if instruction.event == "wait":
-            waited |= {
-                (fact[0], WAITED)
-                for fact in facts
-                if fact[1] != TRACKED
-                and not super(WaitedCopies, self).transfer((frozenset((fact,)), copies), at, instruction)[0]
-            }
-        return after | waited, copies
+            return None if age == WAITED else super().aged(age, at, instruction)
+        if age == WAITED:
+            return WAITED
+        after = super().aged(age, at, instruction)
+        waited = after is None and age != TRACKED and instruction.event == "wait"
+        return WAITED if waited else after
 
     @staticmethod
-    def waited(state: GroupsState) -> Iterator[int]:
-        """The operations of *state* for which only their own thread has waited."""
-        return (site for site, age in state[0] if age == WAITED)
+    def waited(state: GroupsState) -> int:
+        """The bit set of the operations of *state* for which only their own thread has waited."""
+        return state[0].having(WAITED)
 
     def conflicts(
         self,
@@ -102,6 +93,7 @@ class WaitedCopies(CopyGroups):
             self.model,
             self.model.solution(type(self))[1],
             frozenset(self.model.sites("issue", self.group)),
+            self.numbering,
             self.waited,
             lambda state, site: (site, WAITED) in state[0],
             lambda site: OPEN,

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
+from tclint.analyses.same_in_warps import SameInWarps
 from tclint.ir.cfg import CFG, Edge
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
+from tclint.values.value_table import Node
 
 __all__ = ["Condition", "ExecutionGuarantee", "branches", "conditions", "executing", "guards", "others_exit"]
 
@@ -35,6 +37,7 @@ class ExecutionGuarantee:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
+        self._same = model.fact(SameInWarps)
         self._blocks: dict[int, bool] = {}
         self._predicates: dict[tuple[int, int, bool], bool] = {}
         self._users: dict[int, int] = {}
@@ -45,24 +48,24 @@ class ExecutionGuarantee:
         block = self.model.cfg.block_of[site]
         if block not in self._blocks:
             threads = self.model.reachability.threads_at.get(block, 0)
-            self._blocks[block] = all(self._certain(threads, *required) for required in self._entering(block))
+            self._blocks[block] = all(self.accepts(threads, *required) for required in self._entering(block))
         threads = self.model.views.context_of(site).threads
         return self._blocks[block] and all(
-            self._certain(threads, *required) for required in self._guards(site)
+            self.accepts(threads, *required) for required in self._guards(site)
         )
 
     def by_data(self, site: int) -> bool:
         """Whether, apart from conditions that :meth:`certainly` accepts, only loaded values select the threads."""
+        return all(map(self._loaded, self.deciding(site)))
+
+    def deciding(self, site: int) -> Iterator[int]:
+        """The predicates that decide which threads execute *site*, apart from those that :meth:`certainly` accepts."""
         threads = self.model.views.context_of(site).threads
-        return all(self._certain(threads, p, truth) or self._loaded(p) for p, truth in self._required(site))
+        return (p for p, truth in self._required(site) if not self.accepts(threads, p, truth))
 
     def by_size(self, site: int) -> bool:
         """Whether the number of threads that a launch chooses may decide alone which threads execute *site*."""
-        threads = self.model.views.context_of(site).threads
-        return any(
-            not self._certain(threads, p, t) and self._of_position(p, "%ntid.x")
-            for p, t in self._required(site)
-        )
+        return any(self._of_position(p, "%ntid.x") for p in self.deciding(site))
 
     def takers(self, site: int) -> int:
         """The threads of the warps in which the value loaded at *site* reaches memory, a branch or an event.
@@ -85,7 +88,7 @@ class ExecutionGuarantee:
         """Whether unknown data selects the threads that reach *site* or, if *guarded*, that execute it."""
         threads = self.model.views.context_of(site).threads
         required = self._required(site) if guarded else self._entering(self.model.cfg.block_of[site])
-        return any(not self._certain(threads, p, truth) and self._loaded(p) for p, truth in required)
+        return any(not self.accepts(threads, p, truth) and self._loaded(p) for p, truth in required)
 
     def _loaded(self, p: int) -> bool:
         """Whether *p* is computed from data that the text does not determine."""
@@ -110,17 +113,18 @@ class ExecutionGuarantee:
             if not (cfg.dominates(edge.target, edge.source) and cfg.dominates(edge.target, block)):
                 yield self.model.values.before(edge.predicate, cfg.blocks[edge.source].end - 1), edge.value
 
-    def _certain(self, threads: int, p: int, truth: bool) -> bool:
+    def accepts(self, threads: int, p: int, truth: bool) -> bool:
         """Whether *p* is *truth* for all of *threads*, is CTA-uniform, or is one of the accepted unknown conditions."""
         key = threads, p, truth
         if key not in self._predicates:
             values = self.model.values
             self._predicates[key] = (
                 not threads & values.feasible_threads(p, not truth)
-                or values.uniformity(p) is UniformityScope.CTA
+                or self._uniform(p)
                 or self._from_waits(p)
                 or self._bounds_position(threads, p, truth)
                 or self._bounds_stride(p, truth)
+                or self._counts_iterations(p)
             )
         return self._predicates[key]
 
@@ -188,10 +192,47 @@ class ExecutionGuarantee:
             elif self._of_position(argument, "%tid"):
                 starts.add((terms, constant))
             elif before := self._stride_starts(argument):
-                starts |= before
+                starts, strides = starts | before, True
             else:
                 return frozenset()
         return frozenset(starts) if strides else frozenset()
+
+    def _counts_iterations(self, p: int) -> bool:
+        """Whether *p* depends on the thread only by the number of iterations that a loop up to an unknown bound leaves to it.
+
+        All threads have as many if the bound is a multiple of the stride. Compilers that unroll such a loop compute the
+        number, ``(n - 1 - tid) / ntid``, and test what remains of it.
+        """
+        values, loops = self.model.values, self.model.cfg.loops
+        work, seen, counted = [p], set[int](), False
+        while work:
+            value = values.representative(work.pop())
+            if value in seen or values.uniformity(value) is UniformityScope.CTA:
+                continue
+            seen.add(value)
+            node = values.node(value)
+            if node[0] == "phi" and node[1] not in loops and values.arguments(value):
+                work += values.arguments(value)
+            elif node[0] not in _POSITION_NODES or (node[0] == "special" and not node[1].startswith("%tid.")):
+                return False
+            else:
+                counted = counted or self._is_quotient(node)
+                work += values.parts(node)
+        return counted
+
+    def _is_quotient(self, node: Node) -> bool:
+        """Whether a value that the launch determines is divided by, or compared with, what may be the size of a CTA."""
+        values = self.model.values
+        if node[:2] == ("op", "div"):
+            divisor, size = node[-1], values.constant_of(node[-1])
+            large = self._is_stride([divisor], 0) if size is None else size >= _TWO_WARPS
+        elif node[:2] == ("op", "shr"):
+            large = 1 << (values.constant_of(node[4]) or 0) >= _TWO_WARPS
+        else:
+            large = node[:2] == ("compare", "lt") and (values.constant_of(node[3]) or 0) >= _TWO_WARPS
+        return large and any(
+            values.node(v)[0] in ("parameter", "load") for v in values.subexpressions(*values.parts(node)[:1])
+        )
 
     def _is_stride(self, terms: Sequence[int], constant: int) -> bool:
         """Whether the sum of *terms* and a *constant* may be the size of a CTA of several warps, or a multiple of it."""
@@ -211,24 +252,47 @@ class ExecutionGuarantee:
         )
 
     def _bounds_position(self, threads: int, p: int, truth: bool) -> bool:
-        """Whether *p* is *truth* for those of *threads* whose position in the grid is below a bound from the launch."""
+        """Whether *p* is *truth* for those of *threads* whose position is below a bound from the launch.
+
+        It is a position in the grid, or in what the CTA works on in turn: all threads are below in all but the last tile.
+        """
         values = self.model.values
         kind, *rest = node = values.node(p)
         if kind == "not":
             return self._bounds_position(threads, rest[0], not truth)
         if kind == "logic":
             return (rest[0] == "and") is truth and all(
-                self._certain(threads, q, truth) for q in values.parts(node)
+                self.accepts(threads, q, truth) for q in values.parts(node)
             )
         if kind != "compare" or rest[0] != "lt":
             return False
         position, bound = rest[1:3] if truth else (rest[2], rest[1])
-        nodes = [values.node(v) for v in values.subexpressions(position)]
         return (
-            values.uniformity(bound) is UniformityScope.CTA
-            and any(values.node(v)[0] == "parameter" for v in values.subexpressions(bound))
-            and any(n[0] == "special" and n[1].startswith("%ctaid") for n in nodes)
-            and all(n[0] in _POSITION_NODES for n in nodes)
+            self._uniform(bound)
+            and any(values.node(v)[0] in ("parameter", "load") for v in values.subexpressions(bound))
+            and all(
+                self._uniform(v) or values.node(v)[0] in _POSITION_NODES
+                for v in self._down_to_uniform(position)
+            )
+            and any(map(self._is_origin, filter(self._uniform, self._down_to_uniform(position))))
+        )
+
+    def _uniform(self, value: int) -> bool:
+        """Whether *value* is the same in all threads: in those of a warp, and in all warps."""
+        scope = self.model.values.uniformity(value)
+        return scope is UniformityScope.CTA or (scope is UniformityScope.WARP and self._same.holds(value))
+
+    def _down_to_uniform(self, value: int) -> Iterator[int]:
+        """The subexpressions of *value* that are in no CTA-uniform one."""
+        return self.model.values.subexpressions(value, until=self._uniform)
+
+    def _is_origin(self, value: int) -> bool:
+        """Whether a CTA-uniform part of a position may be that of the first thread: a tile that the CTA has to do."""
+        values = self.model.values
+        nodes = [values.node(v) for v in values.subexpressions(value)]
+        return any(
+            node[0] in ("phi", "load") or (node[0] == "special" and node[1].startswith("%ctaid"))
+            for node in nodes
         )
 
     def _from_waits(self, value: int) -> bool:

@@ -11,7 +11,9 @@ stays, that of the previous one has age 1 and ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 
+from tclint.analyses.ages import Ages, Numbering
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.cfg import Edge
@@ -30,8 +32,7 @@ bits of a negative one."""
 Copy = tuple[int, int, int, int]
 """A copy of a result: the register that holds it, the operation, the register copied from, and an age of the
 operation."""
-GroupsState = tuple[frozenset[tuple[int, int]], frozenset[Copy]]
-EMPTY: GroupsState = (frozenset(), frozenset())
+GroupsState = tuple[Ages, frozenset[Copy]]
 
 
 def results_of(instruction: Instruction) -> Iterator[int]:
@@ -59,6 +60,8 @@ class Groups(Analysis[GroupsState]):
         """Operation -> the registers that it reads asynchronously and does not write."""
         for site in model.sites("issue", self.group):
             self._collect(site)
+        self.numbering = Numbering(self.results)
+        self._empty: GroupsState = Ages(self.numbering, {}), frozenset()
         self.tracked = frozenset().union(*self.results.values()) if self.results else frozenset()
         self.copied = self._copies()
         self.by_opcode = not self.copied
@@ -117,15 +120,28 @@ class Groups(Analysis[GroupsState]):
         number = operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else 0
         return min(number, MAX_DEPTH) if number >= 0 else number & MAX_DEPTH
 
-    def _older(self, age: int) -> int:
-        """The age after a commit; ages saturate at ``deepest``, which every wait completes."""
-        return 0 if age < 0 else min(age + 1, self.deepest)
+    def aged(self, age: int, at: int, instruction: Instruction) -> int | None:
+        """What *instruction* makes of an *age*, if its guard is true; None if it completes the operation.
+
+        Ages saturate at ``deepest``, which every wait completes.
+        """
+        match = instruction.match
+        if match is None or match.form.group != self.group:
+            return age
+        event = match.form.event
+        if event == "commit":
+            return 0 if age < 0 else min(age + 1, self.deepest)
+        if event == "wait":
+            if match.form.completion == "all" or age >= self.depth(instruction):
+                return None
+            return OVERDUE if age < 0 else age
+        return age
 
     def boundary(self) -> GroupsState:
-        return EMPTY
+        return self._empty
 
     def bottom(self) -> GroupsState:
-        return EMPTY
+        return self._empty
 
     def join(self, a: GroupsState, b: GroupsState) -> GroupsState:
         if a is b:
@@ -140,30 +156,17 @@ class Groups(Analysis[GroupsState]):
 
     def transfer(self, state: GroupsState, at: int, instruction: Instruction) -> GroupsState:
         facts, copies = state
-        match = instruction.match
-        if match is not None and match.form.group == self.group:
-            event = match.form.event
-            if event == "issue":
-                return facts | {(at, OPEN)}, copies
-            if event == "commit":
-                return (
-                    frozenset((s, self._older(age)) for s, age in facts),
-                    frozenset((r, s, origin, self._older(age)) for r, s, origin, age in copies),
-                )
-            if event == "wait":
-                if match.form.completion == "all":
-                    return EMPTY
-                depth = self.depth(instruction)
-                return (
-                    frozenset((s, OVERDUE if age < 0 else age) for s, age in facts if age < depth),
-                    frozenset(
-                        (r, s, origin, OVERDUE if age < 0 else age)
-                        for r, s, origin, age in copies
-                        if age < depth
-                    ),
-                )
+        event = instruction.event if instruction.group == self.group else ""
+        if event == "issue":
+            return facts.issued(at, OPEN), copies
         if not facts:
             return state
+        after = facts.moved(lambda age: self.aged(age, at, instruction))
+        if not self.copied:
+            return state if after is facts else (after, copies)
+        if event in ("commit", "wait"):
+            aged = ((c, self.aged(c[3], at, instruction)) for c in copies)
+            return after, frozenset((*c[:3], age) for c, age in aged if age is not None)
         written = instruction.writes
         kept = frozenset(c for c in copies if c[0] not in written)
         if is_move(instruction):
@@ -173,8 +176,27 @@ class Groups(Analysis[GroupsState]):
             kept |= {c for c in made if c[0] != c[2]}
         return (facts, kept) if kept != copies else state
 
+    @cached_property
+    def _kinds(self) -> dict[int, int]:
+        """The operations by the contexts of their threads (:meth:`Views.kind`): one of them -> the bits of all of them."""
+        first: dict[int, int] = {}
+        kinds: dict[int, int] = {}
+        for number, site in enumerate(self.numbering.sites):
+            one = first.setdefault(self.model.views.kind(site), site)
+            kinds[one] = kinds.get(one, 0) | 1 << number
+        return kinds
+
     def guarded(self, state: GroupsState, after: GroupsState, at: int) -> GroupsState:
-        return self.model.views.guarded(state[0], after[0], at), state[1] | after[1]
+        executes = self.model.views.executes
+        changed = state[0].differing(after[0])
+        certain = never = 0
+        for site, bits in self._kinds.items():
+            if bits & changed:
+                outcome = executes(site, at)
+                certain |= bits if outcome is True else 0
+                never |= bits if outcome is False else 0
+        never &= ~self.numbering.bit(at)
+        return state[0].joined(after[0], certain, never), state[1] | after[1]
 
     def edge(self, state: GroupsState, edge: Edge) -> GroupsState:
         facts, copies = state
@@ -183,31 +205,32 @@ class Groups(Analysis[GroupsState]):
         views = self.model.views
         if edge.source in views.reachability.dispatchers:
             self.model.drop_facts(self, self.model.cfg.blocks[edge.source].end - 1)
-            return EMPTY
+            return self._empty
         if edge.predicate < 0:
             return state
-        gone = views.unreachable_after(edge, {site for site, _ in facts})
+        present = facts.operations
+        kinds = {site: bits for site, bits in self._kinds.items() if bits & present}
+        gone = 0
+        for site in views.unreachable_after(edge, kinds.keys()):
+            gone |= kinds[site]
         if not gone:
             return state
-        return frozenset(f for f in facts if f[0] not in gone), frozenset(
-            c for c in copies if c[1] not in gone
-        )
+        return facts.without(gone), frozenset(c for c in copies if not self.numbering.bit(c[1]) & gone)
 
     def originating_sites(self, state: GroupsState) -> Iterable[int]:
-        return {f[0] for f in state[0]}
+        return self.numbering.members(state[0].operations)
 
     def lasting(self, state: GroupsState, site: int) -> bool:
         """Whether the operation *site* may have an age that no commit changes."""
-        return any(s == site and (age < 0 or age == self.deepest) for s, age in state[0])
+        return any(age < 0 or age == self.deepest for age in state[0].of(site))
 
-    @staticmethod
-    def start(site: int) -> GroupsState:
+    def start(self, site: int) -> GroupsState:
         """The state just after *site*, restricted to that operation."""
-        return frozenset(((site, OPEN),)), frozenset()
+        return self._empty[0].issued(site, OPEN), frozenset()
 
     def only(self, state: GroupsState, site: int) -> GroupsState | None:
         """*state* restricted to the operation *site*; None if the operation has completed."""
-        facts = frozenset(f for f in state[0] if f[0] == site)
+        facts = state[0].without(~self.numbering.bit(site))
         return (facts, frozenset(c for c in state[1] if c[1] == site)) if facts else None
 
     def following(self, site: int) -> Callable[[GroupsState, int, Instruction], GroupsState | None]:
@@ -223,10 +246,7 @@ class Groups(Analysis[GroupsState]):
 
         When *site* executes again, in the next iteration of a loop, it issues another operation, and the age stays.
         """
-        if at == site:
-            return age
-        facts, _ = self.transfer((frozenset(((site, age),)), frozenset()), at, instruction)
-        return next((a for s, a in facts if s == site), None)
+        return age if at == site else self.aged(age, at, instruction)
 
 
 class WgmmaGroups(Groups):

@@ -171,7 +171,8 @@ class KernelModel:
         return found
 
     def transitive_users(self, site: int) -> Iterator[tuple[int, bool]]:
-        """The branches, memory accesses and events that use the results of *site*, or values computed from them.
+        """The branches, memory accesses, events and operations of a whole warp that use the results of *site*, or values
+        computed from them.
 
         Each comes with whether its guard is computed from them. The search is by registers and not by values, so it
         over-approximates. It does not follow values through memory.
@@ -182,7 +183,13 @@ class KernelModel:
             for i in self.readers.get(work.pop(), ()):
                 instruction = self.instruction(i)
                 match = instruction.match
-                if match is None or match.form.event or match.form.memory or instruction.flow:
+                if (
+                    match is None
+                    or match.form.event
+                    or match.form.memory
+                    or match.scope == "warp"
+                    or instruction.flow
+                ):
                     yield i, instruction.guard in derived
                 if match is not None and not match.form.memory:
                     work += set(instruction.writes) - derived
@@ -416,6 +423,19 @@ class KernelModel:
                     work.append(edge.target)
         return False
 
+    def reaching(self, starts: Iterable[int], ends: Iterable[int]) -> frozenset[int]:
+        """Those of *starts* from which a path of the CFG leads to one of *ends*; see :meth:`reaches`."""
+        cfg, last = self.cfg, dict[int, int]()
+        for end in ends:
+            block = cfg.block_of[end]
+            last[block] = max(end, last.get(block, end))
+        blocks = sum(1 << block for block in last)
+        return frozenset(
+            start
+            for start in starts
+            if cfg.reachable_from[block := cfg.block_of[start]] & blocks or start < last.get(block, start)
+        )
+
     def reached_from(
         self, starts: Iterable[int], ends: Iterable[int], avoiding: Iterable[int]
     ) -> frozenset[int]:
@@ -466,7 +486,7 @@ class KernelModel:
         """Records that *analysis* drops its facts at *site*, which is a call or the branch table of a dispatcher."""
         call = self.instruction(site).flow == "call"
         question = "facts past a call" if call else "facts past a branch table"
-        self.ledger.drop(question, site, f"{type(analysis).__name__} drops its facts there")
+        self.ledger.drop(question, site, f"{analysis} drops its facts there")
 
     def size_confidence(self, a: Access, b: Access, threads_a: int, threads_b: int) -> Confidence | None:
         """MEDIUM if two accesses overlap only in CTAs of as many threads as ``.maxntid`` allows.

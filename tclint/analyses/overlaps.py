@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import field, replace
 from functools import cached_property
 from itertools import chain
@@ -29,7 +29,9 @@ from typing import Any, NamedTuple
 
 from tclint._dataclass import dataclass
 from tclint.analyses.access_classes import AccessClass, AccessClasses
+from tclint.analyses.ages import Numbering
 from tclint.analyses.model import FactQuery, KernelModel
+from tclint.analyses.overlap_classes import LocatedAccess, Members, Overlapping, Uses, may_overlap
 from tclint.analyses.plausibility import NO_DOUBT, Doubt, DoubtAbout
 from tclint.dataflow import Answer, Found, Infeasible, Path, Results, Search, next_answer
 from tclint.dataflow.feasible_paths import concrete_entry_path
@@ -62,29 +64,8 @@ MAX_FAILED_ENTRY_PATHS = 4
 open does not depend on the order of the checks; each that is left open is in the ledger."""
 MAX_RETURNS_PER_PATH = 4
 """Returns of a path to the operation, or to a use, before it ends at a use."""
-
-_Footprint = tuple[Access, Footprint | None]
-"""An access, and the bytes that threads are certain to touch, relative to the base of its address; None if unknown."""
-
-
-@dataclass(slots=True, eq=False)
-class _Members:
-    """The accesses of one class, either operations or uses."""
-
-    accesses: list[Access] = field(default_factory=list)
-    pending: set[int] = field(default_factory=set)
-    """The operations that may be in flight at these uses."""
-    by_base: dict[int, list[Access]] = field(default_factory=dict)
-    """Base of an address -> the accesses that have it."""
-    unions: dict[int, Footprint | None] = field(default_factory=dict)
-    """Base -> all bytes that its accesses touch if all threads have the base in common; filled on demand."""
-    footprints: dict[tuple[int, int], list[_Footprint]] = field(default_factory=dict)
-    """Base, and threads of the other class -> the footprints of its accesses, given that those threads exist."""
-    resolved: dict[int, tuple[int, int | None]] = field(default_factory=dict)
-    """Base that does not vary -> the base without its constant, and the constant, on every path.
-
-    The constant is None where a pointer may have a different initial value in each thread.
-    """
+LONG = 200
+"""Uses of an operation and changes of the state in its block above which the next use in the block is tried first."""
 
 
 class Route(NamedTuple):
@@ -121,8 +102,10 @@ class OverlapSearch:
     model: KernelModel
     results: Results[Any]
     operations: Collection[int]
-    pending: Callable[[Any], Iterable[int]]
-    """The operations that are in flight in a state."""
+    numbering: Numbering
+    """Numbers of the operations."""
+    pending: Callable[[Any], int]
+    """The operations that are in flight in a state, as a bit set."""
     lasting: Callable[[Any, int], bool]
     """Whether an operation stays in flight in a state, unchanged, however often a loop iterates."""
     start: Callable[[int], Hashable]
@@ -159,23 +142,18 @@ class OverlapSearch:
         return self.memory or self.model.shared
 
     def __iter__(self) -> Iterator[Conflict]:
-        operations, uses = self._collect()
+        operations, found = self._collect()
+        uses = Uses(found, self.shared, self._union)
         for members in operations:
-            sites = {a.site for a in members.accesses}
-            candidates = {
-                use.accesses[-1].site: use
-                for use in uses
-                if not sites.isdisjoint(use.pending) and self._may_overlap(members, use)
-            }
-            if candidates:
-                yield from self._search(members, candidates)
+            bits = self.numbering.bits(a.site for a in members.accesses)
+            yield from self._search(members, uses.overlapping(members, bits))
 
-    def _collect(self) -> tuple[list[_Members], list[_Members]]:
+    def _collect(self) -> tuple[list[Members], list[Members]]:
         """The classes of operations, and those of accesses that execute while one of them may be in flight."""
         model, results, shared = self.model, self.results, self.shared
         classes = AccessClasses(model, self._changes.difference(self.operations))
-        operations: dict[AccessClass, _Members] = {}
-        uses: dict[tuple[AccessClass, bool], _Members] = {}
+        operations: dict[AccessClass, Members] = {}
+        uses: dict[tuple[AccessClass, bool], Members] = {}
         sites = sorted(shared.sites)
         for b in model.cfg.order:
             block = model.cfg.blocks[b]
@@ -184,14 +162,14 @@ class OverlapSearch:
                 continue
             walk = self._states(b)
             relevant, state = next(walk)
-            if relevant == block.end and not set(self.pending(results.entry[b])):
+            if relevant == block.end and not self.pending(results.entry[b]):
                 continue
-            pending: set[int] | None = None
+            pending: int | None = None
             for i in inside:
                 while relevant < i:
                     (relevant, state), pending = next(walk), None
                 if pending is None:
-                    pending = set(self.pending(state))
+                    pending = self.pending(state)
                 if i not in self.operations and not pending:
                     continue
                 begun = [a for a in shared.accesses(i) if self.begins(a)] if i in self.operations else []
@@ -200,9 +178,9 @@ class OverlapSearch:
                     continue
                 class_ = classes.of(i)
                 if begun:
-                    operations.setdefault(class_, _Members()).accesses.extend(begun)
+                    operations.setdefault(class_, Members()).accesses.extend(begun)
                 for access in wanted:
-                    use = uses.setdefault((class_, access.writes), _Members())
+                    use = uses.setdefault((class_, access.writes), Members())
                     use.accesses.append(access)
                     use.pending |= pending
         for members in (*operations.values(), *uses.values()):
@@ -218,36 +196,27 @@ class OverlapSearch:
         yield from self.results.walk(block)
         yield self.model.cfg.blocks[block].end, self.results.leave(block)
 
-    def _may_overlap(self, operations: _Members, uses: _Members) -> bool:
-        """Whether some bytes of the two may be the same on some path."""
-        volatile = self.model.values.varying_at
-        for base in operations.by_base:
-            for other in uses.by_base:
-                if base != other:
-                    if self.shared.may_alias(base, other):
-                        return True
-                elif volatile(base) or _may_overlap(
-                    self._union(operations, base), self._union(uses, base), 0
-                ):
-                    return True
-        return False
-
-    def _union(self, members: _Members, base: int) -> Footprint | None:
+    def _union(self, members: Members, base: int) -> Footprint | None:
         """All bytes that the accesses of *members* with that base touch; None if unknown."""
         if base not in members.unions:
             threads = self.model.views.context_of(members.accesses[0].site).threads
             members.unions.update(self.shared.combined_footprints(members.by_base[base], threads))
         return members.unions[base]
 
-    def _search(self, operations: _Members, uses: dict[int, _Members]) -> list[Conflict]:
-        """The conflicts of *operations* with the nearest of *uses* on a feasible path; longer loop paths come last.
+    def _search(self, operations: Members, overlapping: Overlapping) -> list[Conflict]:
+        """The conflicts of *operations* with the nearest uses on a feasible path; longer loop paths come last.
 
         A stage of a ring is used some iterations after it was filled: on a path that returns to the operation each time
         or, when the loop has no more to fill, on one that returns to the reads of other stages.
         """
         start, cfg = operations.accesses[0].site, self.model.cfg
-        found = self._nearest(start, operations, uses)
-        if not found and self.lasting(self.results.entry[cfg.block_of[start]], start):
+        if len(overlapping) + len(self.results.affecting[cfg.block_of[start]]) > LONG:
+            found = self._next_in_block(start, operations, overlapping)
+            if found:
+                return found
+        uses = overlapping.every()
+        found = self._nearest(start, operations, uses) if uses else []
+        if uses and not found and self.lasting(self.results.entry[cfg.block_of[start]], start):
             found = self._nearest(start, operations, uses, start)
             reads = {end: use for end, use in uses.items() if not use.accesses[0].writes}
             again = next((end for end in reads if cfg.block_of[end] in cfg.in_cycle), None)
@@ -255,8 +224,43 @@ class OverlapSearch:
                 found = self._nearest(start, operations, reads, again)
         return found
 
+    def _next_in_block(self, start: int, operations: Members, overlapping: Overlapping) -> list[Conflict]:
+        """What :meth:`_nearest` would find first, if that is in the block of the operation and no doubt is about it.
+
+        Where thousands of operations are in flight, most conflict with a use that follows soon, and to put a question
+        about all of the uses takes a time that is linear in their number.
+        """
+        model, follow = self.model, self.follow
+        model.pause()
+        number = model.cfg.block_of[start]
+        block, changes = model.cfg.blocks[number], self.results.affecting[number]
+        after, state = bisect_right(changes, start), self.start(start)
+        marks: list[int] = []
+        threads = model.views.context_in_iteration(start).threads
+        for use in overlapping.between(start, block.end) if threads else ():
+            end = use.accesses[-1].site
+            until = bisect_left(changes, end, after)
+            for site in (*changes[after:until], end):
+                if site == end and self.ready(state):
+                    if model.instruction(end).guard >= 0:
+                        return []
+                    found, _ = self._conflicts(
+                        start, operations, use, Path((), tuple(marks), end, threads, state)
+                    )
+                    doubt = self.doubt(start, found[0].path) if found else NO_DOUBT
+                    return [] if doubt.edge is not None else [replace(c, doubt=doubt) for c in found]
+                instruction = model.instruction(site)
+                following = follow(start, state, site, instruction)
+                if following is None or (following != state and instruction.guard >= 0):
+                    return []
+                if following != state:
+                    marks.append(site)
+                state = following
+            after = bisect_right(changes, end, until)
+        return []
+
     def _nearest(
-        self, start: int, operations: _Members, uses: dict[int, _Members], again: int | None = None
+        self, start: int, operations: Members, uses: dict[int, Members], again: int | None = None
     ) -> list[Conflict]:
         """The conflicts on paths that return to *again*, at most MAX_RETURNS_PER_PATH times; None: on all paths."""
         max_returns = 0 if again is None else MAX_RETURNS_PER_PATH
@@ -324,7 +328,7 @@ class OverlapSearch:
         return doubted
 
     def _conflicts(
-        self, start: int, operations: _Members, uses: _Members, path: Path
+        self, start: int, operations: Members, uses: Members, path: Path
     ) -> tuple[list[Conflict], Edge | None]:
         """The conflicts at the end of *path*; and the edge of it that cannot be taken, if only that rules some out.
 
@@ -402,7 +406,7 @@ class OverlapSearch:
         return paths.get(exiting, ())
 
     def _routes(
-        self, start: int, operations: _Members, uses: _Members, path: Path
+        self, start: int, operations: Members, uses: Members, path: Path
     ) -> Iterator[tuple[Route, list[Conflict]]]:
         """The routes of *path*, each with its conflicts, from the most general one to the most specific.
 
@@ -467,11 +471,11 @@ class OverlapSearch:
         self._failed[start] += found is None
         return found
 
-    def _pairs(self, operations: _Members, uses: _Members, route: Route) -> Iterator[Conflict]:
+    def _pairs(self, operations: Members, uses: Members, route: Route) -> Iterator[Conflict]:
         """For each operation, the conflict with the first use at or after the end of the path that overlaps it."""
         shared, values = self.shared, self.model.values
 
-        def resolved(members: _Members, resolve: Resolve) -> Iterator[tuple[int, int, int | None]]:
+        def resolved(members: Members, resolve: Resolve) -> Iterator[tuple[int, int, int | None]]:
             for base in members.by_base:
                 found = members.resolved.get(base)
                 if found is None:
@@ -488,7 +492,7 @@ class OverlapSearch:
         for base, common, offset in resolved(operations, route.before):
             for other, other_offset in by_common.get(common, ()):
                 distance = None if offset is None or other_offset is None else other_offset - offset
-                if distance is None or _may_overlap(
+                if distance is None or may_overlap(
                     self._union(operations, base), self._union(uses, other), distance
                 ):
                     exact = distance is None
@@ -497,8 +501,8 @@ class OverlapSearch:
                     yield from self._matched(first, second, distance or 0, route)
 
     def _footprints(
-        self, members: _Members, base: int, beside: _Members, resolve: Resolve | None
-    ) -> list[_Footprint]:
+        self, members: Members, base: int, beside: Members, resolve: Resolve | None
+    ) -> list[LocatedAccess]:
         """The footprints of the accesses of *members* with *base*, given that some thread executes those of *beside*.
 
         They are relative to the base or, with *resolve*, to its value on a path.
@@ -513,7 +517,7 @@ class OverlapSearch:
         return members.footprints[base, others]
 
     def _matched(
-        self, operations: list[_Footprint], uses: list[_Footprint], distance: int, route: Route
+        self, operations: list[LocatedAccess], uses: list[LocatedAccess], distance: int, route: Route
     ) -> Iterator[Conflict]:
         """The *operations*, each with the first of *uses* that overlaps it; *distance* is that of their bases."""
         shared = self.shared
@@ -524,20 +528,15 @@ class OverlapSearch:
             for _, touched in uses[first:left]:
                 following = touched if following is None else touched and following.union(touched)
             left = min(left, first)
-            if first == len(uses) or not _may_overlap(own, following, distance):
+            if first == len(uses) or not may_overlap(own, following, distance):
                 continue
             here = shared.along(operation, route.before)
             for use, touched in uses[first:]:
-                if _may_overlap(own, touched, distance) and self.meet(
+                if may_overlap(own, touched, distance) and self.meet(
                     here, shared.along(use, route.after), route
                 ):
                     yield Conflict(operation, use, replace(route.path, end=use.site))
                     break
-
-
-def _may_overlap(one: Footprint | None, other: Footprint | None, distance: int) -> bool:
-    """Whether the two may overlap if the base of *other* is *distance* bytes after that of *one*; True if unknown."""
-    return one is None or other is None or one.meets(other.moved(distance))
 
 
 def _route(path: Path, along: Resolve, before: Resolve, prefix: tuple[Edge, ...] = ()) -> Route:

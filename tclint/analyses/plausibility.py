@@ -12,7 +12,7 @@ them, the most serious first. A check passes such a combination to :func:`most_p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tclint.analyses.model import FactQuery, KernelModel
@@ -275,7 +275,7 @@ def _settled(model: KernelModel, start: int, path: Path, edge: Edge) -> bool:
     return any(taken == edge and truth is edge.value for taken, truth in evaluated)
 
 
-def _iterated(loop: frozenset[int], head: int, edges: Iterable[Edge]) -> bool:
+def _iterated(loop: Container[int], head: int, edges: Iterable[Edge]) -> bool:
     """Whether *edges* contain a back edge to the *head* of a *loop*."""
     return any(edge.target == head and edge.source in loop for edge in edges)
 

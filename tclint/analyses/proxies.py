@@ -179,24 +179,17 @@ class Landed(CopyGroups):
     def affecting(self, instruction: Instruction) -> bool:
         return super().affecting(instruction) or instruction.flow == "call" or fences(instruction)
 
-    def transfer(self, state: GroupState, at: int, instruction: Instruction) -> GroupState:
-        facts, copies = state
+    def aged(self, age: int, at: int, instruction: Instruction) -> int | None:
         if instruction.flow == "call":
-            if facts:
-                self.model.drop_facts(self, at)
-            return frozenset(), copies
-        landed = frozenset(fact for fact in facts if fact[1] == LANDED)
+            return None
         if fences(instruction):
-            return facts - landed, copies
-        in_flight = facts - landed
-        after, copies = super().transfer((in_flight, copies), at, instruction)
-        if instruction.event != "issue":
-            landed |= {
-                (site, LANDED)
-                for site, age in in_flight
-                if not super(Landed, self).transfer((frozenset(((site, age),)), copies), at, instruction)[0]
-            }
-        return after | landed, copies
+            return None if age == LANDED else age
+        return LANDED if age == LANDED or (after := super().aged(age, at, instruction)) is None else after
+
+    def transfer(self, state: GroupState, at: int, instruction: Instruction) -> GroupState:
+        if instruction.flow == "call" and state[0]:
+            self.model.drop_facts(self, at)
+        return super().transfer(state, at, instruction)
 
 
 class Overwritten:

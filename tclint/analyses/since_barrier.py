@@ -21,6 +21,7 @@ from math import prod
 from operator import or_
 
 from tclint.analyses.access_classes import AccessClasses
+from tclint.analyses.ages import Numbering
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.fact_set import FactSet
 from tclint.analyses.happens_before import HappensBefore, Scope, Unsynchronised, strong
@@ -28,7 +29,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OverlapSearch, Route
 from tclint.analyses.plausibility import Doubt, DoubtAbout, skips, skips_for_launch
 from tclint.dataflow import Path, Results
-from tclint.ir.nodes import Instruction
+from tclint.ir.nodes import Instruction, Variable
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES
@@ -114,12 +115,35 @@ class SharedByWarps(SharedMemory):
         All accesses of all threads are in bounds; where all threads store by their position in the CTA, no two of them
         store to the same address; and they read nothing that none of them stores.
         """
+        if self._reads_unstored():
+            return False
         accesses = list[Access]()
         for access in self._everywhere():
             if self._outside(access) or (access.writes and not self._distinct(access.address)):
                 return False
             accesses.append(access)
         return self._stored(accesses)
+
+    def _reads_unstored(self) -> bool:
+        """Whether threads read a variable that only threads which the CTA does not have store before."""
+        stores: dict[Variable | None, list[tuple[int, bool]]] = {}
+        reads: list[tuple[Variable | None, int]] = []
+        for site in self.sites:
+            made = self.model.views.context_of(site).threads != 0
+            for access in self.accesses(site) if self.model.cfg.block_of[site] in self.model.cfg.rank else ():
+                terms = self.values.linear(access.address)[0]
+                variable = next(filter(None, (self.values.variable(term) for term, _ in terms)), None)
+                if access.writes:
+                    stores.setdefault(variable, []).append((site, made))
+                elif made and variable is not None:
+                    reads.append((variable, site))
+        if None in stores or all(made for own in stores.values() for _, made in own):
+            return False
+        for variable, read in reads:
+            before = [made for site, made in stores.get(variable, ()) if self.model.reaches(site, read)]
+            if before and not any(before):
+                return True
+        return False
 
     def _stored(self, accesses: list[Access]) -> bool:
         """Whether what all threads read is stored; True if some stores are not by all threads."""
@@ -175,8 +199,8 @@ class SharedByWarps(SharedMemory):
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in a thread of another warp."""
         if not self.overlap(a, b, threads_a, threads_b):
             return False
-        first = self._warps(a, self.certain_threads(threads_a, threads_b))
-        second = self._warps(b, self.certain_threads(threads_b, threads_a))
+        first = self.warps(a, self.certain_threads(threads_a, threads_b))
+        second = self.warps(b, self.certain_threads(threads_b, threads_a))
         distance = self.split(b.address)[2] - self.split(a.address)[2]
         moved = [(j, two.moved(distance)) for j, two in second]
         return any(self.shares(k, j) and one.meets(two) for k, one in first for j, two in moved)
@@ -186,7 +210,7 @@ class SharedByWarps(SharedMemory):
         """Whether accesses of two warps, given by their first threads, may race: they are not the same warp."""
         return first != other
 
-    def _warps(self, access: Access, threads: int) -> list[tuple[int, Footprint]]:
+    def warps(self, access: Access, threads: int) -> list[tuple[int, Footprint]]:
         """The bytes that each warp touches, relative to the common base, without the constant offset."""
         per_thread = self.split(access.address)[1]
         key = per_thread, access.size, access.lanes, threads
@@ -410,11 +434,13 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
 
         *meet* decides whether two conflict; *doubt* is that about a path, :meth:`synchronised_elsewhere` if None.
         """
+        numbering = Numbering(self.operations)
         return OverlapSearch(
             self.model,
             self.model.solution(type(self))[1],
             self.operations,
-            lambda state: (site for site, _ in state if site in starts),
+            numbering,
+            lambda state: numbering.bits(site for site, _ in state if site in starts),
             lambda state, site: (site, False) in state,
             lambda site: False,
             self.follow,
@@ -433,7 +459,7 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
 
     def together(self, results: Results[SinceBarrierState]) -> frozenset[int]:
         """The first accesses of classes that the threads execute together."""
-        return frozenset(site for site in self.firsts if not self.loose(results.before(site)))
+        return frozenset(site for site in sorted(self.firsts) if not self.loose(results.before(site)))
 
 
 class ReadsSince(SinceBarrier):

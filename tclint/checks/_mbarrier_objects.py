@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
 
 from tclint._dataclass import dataclass
-from tclint.analyses.mbarrier_addresses import MbarrierAddresses, MbarrierLocation, same
+from tclint.analyses.mbarrier_addresses import SIZE, MbarrierAddresses, MbarrierLocation, same
 from tclint.analyses.model import KernelModel
 from tclint.checks import Mark, grouped
 
 __all__ = ["MbarrierObjects"]
+
+
+class _Index:
+    """Instructions by the mbarriers that they may name: kernels may have thousands of both."""
+
+    def __init__(self, model: KernelModel, sites: Mapping[int, frozenset[MbarrierLocation] | None]) -> None:
+        self._model = model
+        self._sites = sites
+        self._unknown = frozenset(i for i, named in sites.items() if named is None)
+        self._near: dict[int, dict[int, set[int]]] = {}
+        """Base -> offset in sizes of an mbarrier, rounded down -> the instructions that may name a location there."""
+        for i, named in sites.items():
+            for place in named or ():
+                slots = self._near.setdefault(place.base, {})
+                slots.setdefault(place.offset // SIZE, set()).add(i)
+
+    def naming(self, place: MbarrierLocation) -> list[int]:
+        """The instructions that may name *place*, in their order."""
+        slot = place.offset // SIZE
+        found = set(self._unknown)
+        for base, slots in self._near.items():
+            if base != place.base:
+                if not self._model.values.separate(place.base, base):
+                    found = found.union(*slots.values())
+                continue
+            near = (i for k in (slot - 1, slot, slot + 1) for i in slots.get(k, ()))
+            found.update(i for i in near if self._names(i, place))
+        return sorted(found)
+
+    def _names(self, site: int, place: MbarrierLocation) -> bool:
+        return any(same(self._model, place, other) is not False for other in self._sites[site] or ())
 
 
 @dataclass
@@ -20,6 +51,7 @@ class MbarrierObjects:
 
     model: KernelModel
     _makers: dict[MbarrierLocation, frozenset[int]] = field(default_factory=dict)
+    _indices: dict[int, _Index] = field(default_factory=dict)
 
     @cached_property
     def addresses(self) -> MbarrierAddresses:
@@ -60,12 +92,10 @@ class MbarrierObjects:
     def may_name(
         self, sites: dict[int, frozenset[MbarrierLocation] | None], place: MbarrierLocation
     ) -> list[int]:
-        """Those of *sites* that may name *place*."""
-        return [
-            i
-            for i, named in sites.items()
-            if named is None or any(same(self.model, place, other) is not False for other in named)
-        ]
+        """Those of *sites*, which do not change, that may name *place*, in their order."""
+        if id(sites) not in self._indices:
+            self._indices[id(sites)] = _Index(self.model, sites)
+        return self._indices[id(sites)].naming(place)
 
     def makers(self, place: MbarrierLocation) -> frozenset[int]:
         """The inits that may have initialised the mbarrier at *place*."""

@@ -14,6 +14,7 @@ from tclint.ir.nodes import (
     Immediate,
     Memory,
     Module,
+    Negated,
     Not,
     Operand,
     Pair,
@@ -40,8 +41,19 @@ _MASKED = 256
 _PER_CTA, _PER_CTA_DIRECTIVE = "%perctamemory", ".minperctamemory"
 """The beginning of the names of the special registers that depend on a directive, and this directive (9.4; in no manual)."""
 
+_NARROWER = ("%tid", "%ntid", "%ctaid", "%nctaid", "%gridid")
+"""The special registers that were .u16 in PTX 1.x (10.1, 10.2, 10.6, 10.7, 10.10): `mov` still reads their low bits."""
+
 _BITS = (".b32", ".b64")
 """The types that hold a floating-point constant as bits: as an argument any one, else that of their size."""
+
+_NOT_PASSED = {
+    Negated: "a negated register",
+    Not: "a negated predicate",
+    Memory: "an address",
+    Special: "a special register",
+}
+"""Operands that a call does not take in its lists (9.7.12.5)."""
 
 _UNMIXED = ("tcgen05", "tex")
 """ptxas 13.5 takes a predicate for a .b32 register in a vector with another .b32 register, but not in these."""
@@ -103,6 +115,11 @@ class OperandTypes:
 
     def _call(self, operands: tuple[Operand, ...]) -> str:
         """What is wrong with a call of a function of the module, or with an indirect call; empty if nothing is."""
+        passed = chain.from_iterable(o.items for o in operands if isinstance(o, Vector))
+        if wrong := next(
+            (what for o in passed for kind, what in _NOT_PASSED.items() if isinstance(o, kind)), ""
+        ):
+            return f"{wrong} cannot be an argument or a result"
         at = next((at for at, operand in enumerate(operands) if not isinstance(operand, Vector)), -1)
         callee = operands[at] if at >= 0 else None
         if isinstance(callee, int) and not isinstance(operands[-1], Symbol):
@@ -233,8 +250,8 @@ class OperandTypes:
         return ""
 
     def _special(self, match: Match, at: int, operand: Special, width: Width | None) -> str:
-        """What a special register is and must not be, in words; empty if it is accepted: `mov` and `cvt` between
-        integers read one, or its low bits."""
+        """What a special register is and must not be, in words; empty if it is accepted: `mov` reads one of its own
+        size, `cvt` between integers also the low bits of a larger one."""
         if operand.name.startswith(_PER_CTA) and _PER_CTA_DIRECTIVE not in self.directives:
             return f"{operand.name}, which the kernel has only with {_PER_CTA_DIRECTIVE}"
         if match.syntax.open:
@@ -244,7 +261,8 @@ class OperandTypes:
         _, vector, type_ = SPECIAL_REGISTERS[operand.name].type.rpartition(".v4")
         if vector and vector not in match.modifiers:
             return f"the special register {operand.name}, which is a vector"
-        if width is None or Width(width.bits, width.bits > 1, width.type).takes(type_):
+        low_bits = match.syntax.root == "cvt" or operand.name.partition(".")[0] in _NARROWER
+        if width is None or width._replace(wider=low_bits and width.bits > 1).takes(type_):
             return ""
         return _sized(type_, width)
 
@@ -313,4 +331,6 @@ def _sized(register: str, width: Width) -> str:
     wanted = "a predicate" if want == 1 else f"a {want}-bit register"
     if width.wider and want > 1:
         wanted = f"a register of {want} or more bits"
+    if width.predicate:
+        wanted += " or a predicate"
     return f"{'a predicate' if have == 1 else f'a {have}-bit register'}, but must be {wanted}"

@@ -14,6 +14,7 @@ from functools import cached_property, partial, reduce
 from operator import and_
 from typing import Any, NamedTuple
 
+from tclint.analyses.ages import Numbering
 from tclint.analyses.cp_async import WaitedCopies
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
@@ -86,8 +87,10 @@ class _Writes:
 
     results: Results[Any]
 
-    def pending(self, state: Any) -> Iterator[int]:
-        """The writes in *state*."""
+    numbering: Numbering
+
+    def pending(self, state: Any) -> int:
+        """The writes in *state*, as a bit set."""
         raise NotImplementedError
 
     def meetings(self) -> OverlapSearch:
@@ -200,7 +203,7 @@ class _Writes:
         """The issuing threads, by the block of a preceding write."""
         model, found = self.model, dict[int, int]()
         for read in _reads(model):
-            for site in self.pending(self.results.before(read)):
+            for site in self.numbering.members(self.pending(self.results.before(read))):
                 block = model.cfg.block_of[site]
                 found[block] = found.get(block, 0) | model.views.context_of(read).threads
         return found
@@ -212,9 +215,10 @@ class _Stores(_Writes):
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
         self.results = self.loose
+        self.numbering = Numbering(self.since.operations)
 
-    def pending(self, state: Any) -> Iterator[int]:
-        return (
+    def pending(self, state: Any) -> int:
+        return self.numbering.bits(
             site for site, since in state if site != THREADS_MAY_HAVE_DIVERGED and isinstance(since, bool)
         )
 
@@ -224,8 +228,9 @@ class _Stores(_Writes):
             self.model,
             self.results,
             self.since.operations,
+            self.numbering,
             self.pending,
-            lambda state, site: site in self.pending(state),
+            lambda state, site: bool(self.pending(state) & self.numbering.bit(site)),
             lambda site: False,
             self.since.follow_to_wait,
             lambda access: (
@@ -245,8 +250,9 @@ class _Copies(_Writes):
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
         self.groups, self.results = model.solution(WaitedCopies)
+        self.numbering = self.groups.numbering
 
-    def pending(self, state: Any) -> Iterator[int]:
+    def pending(self, state: Any) -> int:
         return self.groups.waited(state)
 
     def meetings(self) -> OverlapSearch:

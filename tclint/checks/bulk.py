@@ -51,7 +51,8 @@ def sources_in_flight(model: KernelModel) -> Iterator[Hit]:
         model,
         results,
         frozenset(operations),
-        lambda state: (s for s, _ in state[0]),
+        groups.numbering,
+        lambda state: state[0].operations,
         groups.lasting,
         lambda site: OPEN,
         groups.follow,
@@ -135,15 +136,21 @@ def _warps(threads: int) -> Iterator[int]:
 def _unordered_threads(model: KernelModel, copy: Access, use: Access, path: Path, writers: int) -> int:
     """The threads that overwrite the source of another thread's copy without being ordered after that thread's wait.
 
-    Those of other warps, if there are any, and otherwise the other lanes of the issuing warp.
+    Those of other warps, if there are any, and otherwise the other lanes of the issuing warp. A tensor map alone may have
+    the size of a copy. Then only its start is compared, and warps that issue no copy are taken to store the rest of what
+    this one reads.
     """
     shared, lanes, others = model.shared, 0, 0
-    for warp in _warps(path.threads & model.views.context_of(copy.site).threads):
+    issuers = model.views.context_of(copy.site).threads
+    unbounded = model.instruction(copy.site).role("bytes") is None
+    for warp in _warps(path.threads & issuers):
         mine = path.threads & warp
         if not T.at_most_one_lane(mine):
             continue
         if shared.overlap(copy, use, mine, writers & ~warp):
             others |= writers & ~warp
+        elif unbounded and writers & ~T.whole(issuers, 32) and shared.overlap(copy, use, mine, writers):
+            others |= writers & ~T.whole(issuers, 32)
         elif path.state != KNOWN_TO_WARP and shared.overlap(copy, use, mine, writers & warp & ~mine):
             lanes |= writers & warp & ~mine
     return others or lanes
@@ -191,7 +198,7 @@ def _unordered(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: 
     waiting = model.views.context_of(wait).threads
     one_warp = not any(others & ~warp for warp in _warps(issuers))
     confidence = model.size_confidence(meeting.operation, meeting.use, issuers, writers)
-    if one_warp:
+    if one_warp or not model.shared.overlap(meeting.operation, meeting.use, issuers, others):
         confidence = Confidence.MEDIUM
     return BK003.hit(
         site=use,
@@ -225,12 +232,14 @@ def results_in_flight(model: KernelModel) -> Iterator[Hit]:
         return
     memory = GlobalMemory(model.function, model.values)
     groups, results = model.solution(BulkWrites)
+    with_results = groups.numbering.bits(operations)
 
     meetings = OverlapSearch(
         model,
         results,
         operations,
-        lambda state: (s for s, _ in state[0] if s in operations),
+        groups.numbering,
+        lambda state: state[0].operations & with_results,
         groups.lasting,
         lambda site: OPEN,
         groups.follow,

@@ -367,10 +367,8 @@ class _Judge:
         p = values.before(condition.register, condition.at)
         if edge is None or not trip_counts_differ(values, p, threads):
             return False
-        around = [cfg.loops[header] for header in cfg.enclosing_loops(edge.source)]
-        body = min(around, key=len, default=frozenset())
-        ends = [e.source for block in body for e in cfg.successors[block] if e.target not in body]
-        return ends == [edge.source]
+        innermost = next(cfg.nest.around(edge.source), -1)
+        return [e.source for e in cfg.leaving.get(innermost, ())] == [edge.source]
 
     def _divided(self, rule: RuleId, group: str, reaching: int, active: int) -> _Verdict:
         """The verdict where exactly the threads *reaching*, out of those *active*, satisfy the condition."""

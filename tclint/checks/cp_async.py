@@ -54,7 +54,8 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
         model,
         results,
         frozenset(model.sites("issue", "cp.async")),
-        lambda state: (s for s, _ in state[0]),
+        groups.numbering,
+        lambda state: state[0].operations,
         groups.lasting,
         lambda site: OPEN,
         groups.follow,
@@ -80,7 +81,8 @@ def _never_complete(model: KernelModel, groups: CopyGroups, reported: Collection
     ends = [*model.sites("wait", "cp.async"), *calls(model)]
     if groups.completions:
         ends += model.sites("mbarrier-arrive", "cp.async")
-    idle = {c for c in model.sites("issue", "cp.async") if not any(model.reaches(c, end) for end in ends)}
+    copies = model.sites("issue", "cp.async")
+    idle = set(copies) - model.reaching(copies, ends)
     if not model.function.entry or not idle - set(reported):
         return
     extents = model.fact(Extents)

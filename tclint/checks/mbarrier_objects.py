@@ -20,7 +20,6 @@ from tclint.analyses.mbarrier_addresses import (
     MbarrierLocation,
     home,
     may_leave,
-    same,
 )
 from tclint.analyses.mbarriers import first_parity
 from tclint.analyses.model import KernelModel
@@ -68,7 +67,7 @@ def _uninitialised(known: MbarrierObjects) -> Iterator[Hit]:
     ):
         return
     every = frozenset().union(*(named for named in made if named is not None))
-    for what, sites in grouped(_lacking(known, every)).items():
+    for what, sites in grouped(_lacking(known, bool(every))).items():
         name = "an mbarrier" if what is None else f"the mbarrier {known.words(what)}"
         why = "the kernel contains no mbarrier.init" if what is None else "no mbarrier.init names it"
         others = (Mark(i, "initialises another mbarrier") for i in known.neighbours(what)[:2])
@@ -82,19 +81,16 @@ def _uninitialised(known: MbarrierObjects) -> Iterator[Hit]:
         ).doubted("" if what is not None or _rest_of_lifetime(known) else _EXTRACT)
 
 
-def _lacking(
-    known: MbarrierObjects, every: frozenset[MbarrierLocation]
-) -> Iterator[tuple[MbarrierLocation | None, int]]:
-    """Each used mbarrier that differs from *every* initialised one, with its use; None if none is initialised."""
-    model = known.model
+def _lacking(known: MbarrierObjects, initialised: bool) -> Iterator[tuple[MbarrierLocation | None, int]]:
+    """Each used mbarrier that no init may name, with its use; None if no mbarrier is *initialised*."""
     for site in sorted((*known.uses, *known.invals)):
-        if not every:
+        if not initialised:
             yield None, site
             continue
         named = known.addresses.each(site)
         first = None if named else known.addresses.at_first(site)
         for place in sorted(named if first is None else {first}):
-            if all(same(model, place, other) is False for other in every):
+            if not known.makers(place):
                 yield place, site
                 break
 

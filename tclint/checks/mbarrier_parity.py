@@ -40,9 +40,8 @@ def _repeats(model: KernelModel, ring: Ring, site: int, each: bool = False) -> b
         return False
     block = cfg.block_of[site]
     waits = ring.uses.get("mbarrier-wait", ())
-    for head, inside in cfg.loops.items():
-        if block not in inside:
-            continue
+    for head in cfg.enclosing_loops(block):
+        inside = cfg.loops[head]
         back = [e.source for e in cfg.predecessors[head] if e.source in inside]
         events = [e.site for e in model.events if cfg.block_of[e.site] in inside]
         if any(i not in waits and model.instruction(i).event != "elect" for i in events) and (

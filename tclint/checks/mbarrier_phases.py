@@ -163,7 +163,7 @@ def _miscounted(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mba
     bounds = mbarriers.arrivals(stage)
     if bounds is None or not stage.count:
         return None
-    arriving = [i for i in mbarriers.arriving if stage in mbarriers.named(i)]
+    arriving = mbarriers.arriving_at(stage)
     # Without an arrival, a copy shows where one would be: it completes bytes only.
     copies = [i for i in mbarriers.copies(ring) if stage in mbarriers.named(i)] if not arriving else []
     steps = (
@@ -338,14 +338,12 @@ def _unpaid(model: KernelModel, ring: Ring, deliveries: list[Delivery], parts: l
     """Copies for which their thread expects nothing in their phase, although it expects bytes for other copies."""
     if len({d.threads for d in deliveries}) > 1 or any(p.expects and not p.copies for p in parts):
         return []
-    block_of, loops = model.cfg.block_of, sorted(model.cfg.loops.values(), key=len)
+    block_of = model.cfg.block_of
     paid = {block_of[i] for d in deliveries for i in d.expects}
     for part in parts:
-        if not part.expects:
-            around = next((loop for loop in loops if all(block_of[i] in loop for i in part.copies)), None)
-            if (around is not None and paid.isdisjoint(around)) or _completed_by_issuer(
-                model, ring, deliveries, part
-            ):
+        if not part.expects and part.copies:
+            around = model.cfg.innermost(*map(block_of.__getitem__, part.copies))
+            if (around and paid.isdisjoint(around)) or _completed_by_issuer(model, ring, deliveries, part):
                 return part.copies
     return []
 

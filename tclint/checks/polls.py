@@ -19,12 +19,10 @@ _SHARED_BY_THREADS = (".global", ".shared", "")
 def poll_outside_loop(model: KernelModel) -> Iterator[Hit]:
     """A loop whose exit depends on a word that was loaded before it, and on nothing that the loop changes."""
     cfg, values = model.cfg, model.values
+    ended = cfg.nest.having(b for b in cfg.order if b in cfg.exits or cfg.aborts(b))
     for header, body in cfg.loops.items():
-        if header not in cfg.rank or any(b in cfg.exits or cfg.aborts(b) for b in body):
-            continue
-        ends = [e for b in sorted(body) for e in cfg.successors[b] if e.target not in body]
-        written = {register for b in body for each in _instructions(model, b) for register in each.writes}
-        if any(e.predicate < 0 or not _fixed(model, e, written) for e in ends):
+        ends = cfg.leaving[header]
+        if header in ended or any(e.predicate < 0 or not _fixed(model, e, body) for e in ends):
             continue
         if not ends and _does_nothing(model, body):
             ends = [e for e in cfg.predecessors[header] if e.source not in body and e.predicate >= 0]
@@ -39,8 +37,8 @@ def poll_outside_loop(model: KernelModel) -> Iterator[Hit]:
             yield _hit(model, loads[0], tested[0][0], cfg.blocks[header].start)
 
 
-def _fixed(model: KernelModel, end: Edge, written: Collection[int]) -> bool:
-    """Whether the condition of *end* is the same in every iteration of a loop in which the registers *written* change.
+def _fixed(model: KernelModel, end: Edge, body: Collection[int]) -> bool:
+    """Whether the condition of *end* is the same in every iteration of a loop that consists of the blocks *body*.
 
     It is if its block computes it from other registers alone.
     """
@@ -52,7 +50,15 @@ def _fixed(model: KernelModel, end: Edge, written: Collection[int]) -> bool:
         if not computed or any(isinstance(o, Special) for o in each.operands):
             return False  # a special register may be a clock
         needed = needed.difference(each.writes).union(each.reads)
-    return needed.isdisjoint(written)
+    return not any(_written_in(model, register, body) for register in needed)
+
+
+def _written_in(model: KernelModel, register: int, body: Collection[int]) -> bool:
+    """Whether one of the blocks *body* writes a register."""
+    writes = model.values.defs.get(register, ())
+    if len(writes) > len(body):
+        return any(register in each.writes for block in body for each in _instructions(model, block))
+    return any(model.cfg.block_of[site] in body for site in writes)
 
 
 def _does_nothing(model: KernelModel, body: Collection[int]) -> bool:

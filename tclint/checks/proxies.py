@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
+from tclint.analyses.ages import Numbering
 from tclint.analyses.groups import OPEN
 from tclint.analyses.happens_before import HappensBefore, SynchronisedPair
 from tclint.analyses.model import FactQuery, KernelModel
@@ -74,6 +75,7 @@ def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterato
     """The pairs of a generic access of a *kind* and an asynchronous one to the same bytes with no intervening fence."""
     unfenced, results = model.solution(kind)
     overwritten = model.fact(Overwritten)
+    numbering = Numbering(unfenced.sites)
 
     def meet(access: Access, use: Access, route: Route) -> bool:
         if route.path.state & WAITED and not writes and overwritten.may(use.address):
@@ -87,7 +89,8 @@ def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterato
         model,
         results,
         unfenced.sites,
-        lambda state: (site for site, _ in state),
+        numbering,
+        lambda state: numbering.bits(site for site, _ in state),
         lambda state, site: any(s == site for s, _ in state),
         lambda site: 0,
         unfenced.follow,
@@ -414,7 +417,8 @@ def unfenced_copies(model: KernelModel) -> Iterator[Hit]:
         model,
         results,
         copies,
-        lambda state: (site for site, age in state[0] if age == LANDED),
+        landed.numbering,
+        lambda state: state[0].having(LANDED),
         landed.lasting,
         lambda site: OPEN,
         landed.follow,

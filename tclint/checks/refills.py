@@ -8,6 +8,7 @@ in the loop silences the rule: the check under-approximates.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 from tclint.analyses.bulk_rings import BulkRings, Filled
 from tclint.analyses.happens_before import HappensBefore
@@ -59,7 +60,7 @@ def _refills(model: KernelModel, filled: Filled, copy: int) -> bool:
     return (alone or waits) and not _fills_once(model, loop, len(filled.ring.stages))
 
 
-def _fills_once(model: KernelModel, loop: frozenset[int], stages: int) -> bool:
+def _fills_once(model: KernelModel, loop: AbstractSet[int], stages: int) -> bool:
     """Whether the trip count of *loop* is a constant not larger than the number of *stages*."""
     cfg, values = model.cfg, model.values
     exits = [e for b in loop for e in cfg.successors[b] if e.target not in loop and e.predicate >= 0]

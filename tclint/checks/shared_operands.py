@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
+from tclint.analyses.ages import Numbering
 from tclint.analyses.groups import OPEN, WgmmaGroups
 from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
@@ -54,11 +55,13 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     if not operations:
         return
     groups, results = model.solution(WgmmaGroups)
+    reading = groups.numbering.bits(operations)
     conflicts = OverlapSearch(
         model,
         results,
         operations,
-        lambda state: (s for s, _ in state[0]),
+        groups.numbering,
+        lambda state: state[0].operations & reading,
         groups.lasting,
         lambda site: OPEN,
         groups.follow,
@@ -82,11 +85,13 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     if not operations:
         return
     tmem, results = model.solution(Outstanding)
+    numbering = Numbering(operations)
     conflicts = OverlapSearch(
         model,
         results,
         operations,
-        lambda state: (s for s, _ in state if s in operations),
+        numbering,
+        lambda state: numbering.bits(s for s, _ in state),
         lambda state, site: False,  # another thread may wait for it and notify this one
         lambda site: frozenset(((site, ISSUED),)),
         lambda site, state, i, instruction: state if i == site else tmem.follow(site, state, i, instruction),

@@ -13,6 +13,7 @@ from itertools import chain, product
 
 from tclint.analyses.data_indices import DataReadsSince, DataWritesSince, SharedByData
 from tclint.analyses.execution import ExecutionGuarantee
+from tclint.analyses.lookups import AlikeInWarps, Lookup, lookups
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OVERLAP, Conflict, OverlapSearch, Route
 from tclint.analyses.plausibility import (
@@ -37,6 +38,7 @@ from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Memory, Operand, Special, Vector
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
+from tclint.values.cta_shape import AXES
 from tclint.values.shared_memory import Access
 
 SM001 = RuleId("SM001")
@@ -45,6 +47,7 @@ SM001 = RuleId("SM001")
 @check(
     SM001,
     analyses=(
+        AlikeInWarps,
         DataReadsSince,
         DataWritesSince,
         ExecutionGuarantee,
@@ -143,14 +146,26 @@ def _blocks(model: KernelModel, meeting: Conflict) -> set[tuple[bool, int]]:
 
 
 def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
-    """The shapes of more than one warp that CTAs of the kernel may have, the common ones first."""
+    """The shapes of more than one warp that CTAs of the kernel may have, the common ones first.
+
+    Where shared memory has a row for each index along an axis, there is more than one thread along it.
+    """
     most = model.function.most_threads or T.LIMIT
     if model.values.one_dimensional:
         return [(x,) for x in _SIZES if x <= most]
     sides = [1 << k for k in range(11)]
     flat = dict.fromkeys((*_USUAL, *product(sides, sides), *_ODD))
     deep = any(Special("%tid.z") in i.operands for i in model.function.instructions)
-    return [(x, y, z) for z in ((1, 2, 4) if deep else (1,)) for x, y in flat if 32 < x * y * z <= most]
+    shapes = [(x, y, z) for z in ((1, 2, 4) if deep else (1,)) for x, y in flat if 32 < x * y * z <= most]
+    values = model.values
+    terms = {
+        t
+        for i in model.shared.sites
+        for a in model.shared.accesses(i)
+        for t, _ in values.linear(a.address)[0]
+    }
+    rows = [axis for axis, name in enumerate(AXES) if values.special(name) in terms]
+    return [shape for shape in shapes if all(shape[axis] > 1 for axis in rows)]
 
 
 def _doubt(model: KernelModel, meeting: Conflict) -> Doubt:
@@ -193,6 +208,7 @@ def _meetings(model: KernelModel) -> Iterator[Conflict]:
             met = [each for each in met if atomic(model, each.operation.site)]
             passed |= {component[block_of[each.use.site]] for each in met}
             starts &= {each.operation.site for each in met}
+    yield from lookups(model)
 
 
 def _meetings_of(
@@ -294,7 +310,12 @@ def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int)
     contended = any(atomic(model, site) for site in sites)
     indexed = not shaped.fact(SharedByData).indexed.isdisjoint(sites)
     data = ", if the data select the same element" if indexed else ""
-    assumed = contended or indexed or any(map(model.fact(ExecutionGuarantee).by_stride, sites))
+    assumed = (
+        contended
+        or indexed
+        or isinstance(meeting, Lookup)
+        or any(map(model.fact(ExecutionGuarantee).by_stride, sites))
+    )
     return SM001.hit(
         site=second.site,
         message=f"{verb} shared memory that another warp {why}{data}: no barrier orders the two{only_some}",

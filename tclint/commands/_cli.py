@@ -89,8 +89,15 @@ def _run(args: Sequence[str] | None) -> int:
 
 
 def _failed(error: click.ClickException) -> int:
+    from io import StringIO
+
+    from tclint.report.formats._style import printable
+
+    shown = StringIO()
+    error.show(shown)
     try:
-        error.show()
+        # It may quote a file or a configuration of a stranger.
+        click.echo(printable(shown.getvalue()), err=True, nl=False)
     except OSError:
         abandon(sys.stderr)
     return FAILURE

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from tclint._read import MAX_BYTES
 from tclint.commands import FAILURE
 
 if TYPE_CHECKING:
@@ -54,6 +55,14 @@ color_option = click.option(
 )
 
 
+max_input_option = click.option(
+    "--max-input",
+    "limit",
+    type=click.IntRange(min=1),
+    callback=lambda _context, _option, mebibytes: MAX_BYTES if mebibytes is None else mebibytes << 20,
+    metavar="MIB",
+    help=f"Largest input in MiB, with what it unpacks to; of a container, its PTX. [default: {MAX_BYTES >> 20}]",
+)
 verbose_option = click.option(
     "-v",
     "--verbose",
@@ -68,9 +77,7 @@ def refuse_unused(stdin_filename: str | None, paths: Sequence[str]) -> None:
 
 
 def usage(message: object) -> click.UsageError:
-    from tclint.report.formats._style import printable
-
-    text = printable(str(message))  # may quote the configuration of an untrusted project
+    text = str(message)
     return click.UsageError(text if text.endswith("?") else f"{text}.")
 
 

@@ -11,6 +11,7 @@ from tclint.commands._common import (
     STDIN_NAME,
     Choice,
     color_option,
+    max_input_option,
     no_function,
     refuse_unused,
     stdin_filename_option,
@@ -57,6 +58,7 @@ def kernel_options(schema: str) -> Callable[[F], F]:
             help=f"A table, or JSON as described by {schema}.",
         ),
         color_option,
+        max_input_option,
     )
 
     def decorated(function: F) -> F:
@@ -72,12 +74,13 @@ def shown_of(
     paths: tuple[str, ...],
     entry: tuple[str, ...],
     stdin_filename: str | None,
+    limit: int,
 ) -> list[S]:
-    """What *show* makes of each input. Raises UsageError if no function matches *entry*."""
+    """What *show* makes of each input of up to *limit* bytes. Raises UsageError if no function matches *entry*."""
     from tclint.driver.inputs import inputs
 
     refuse_unused(stdin_filename, paths)
-    shown = [show(item, entry) for item in inputs(paths, stdin_filename or STDIN_NAME)]
+    shown = [show(item, entry) for item in inputs(paths, stdin_filename or STDIN_NAME, limit=limit)]
     names = dict.fromkeys(name for one in shown for name in one.functions)
     if entry and names and not any(one.kernels or one.problems for one in shown):
         raise no_function(entry, names)

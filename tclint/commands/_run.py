@@ -19,6 +19,7 @@ from tclint.executor.trace import Trace
 from tclint.executor.unwritten import Outcome, observe_unwritten
 from tclint.ir.nodes import Memory, Module, Symbol
 from tclint.recording import Recording, RecordingError, read_recording
+from tclint.report.formats._style import printable
 from tclint.syntax.source import Source
 
 __all__ = ["Invocation", "Options", "RunError", "render_json", "render_text", "run", "source_of"]
@@ -218,7 +219,7 @@ _ENDS = {
 
 def render_text(result: Invocation) -> str:
     """The notes, observations and summary line of each launch, one per line."""
-    return "\n".join(_lines(result)) + "\n"
+    return "".join(f"{printable(line)}\n" for line in _lines(result))
 
 
 def _lines(result: Invocation) -> Iterator[str]:

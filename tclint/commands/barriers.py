@@ -39,6 +39,7 @@ def command(
     stdin_filename: str | None,
     output_format: str,
     color: str,
+    limit: int,
     objects: tuple[str, ...],
     lines: tuple[int, ...],
 ) -> int:
@@ -51,7 +52,7 @@ def command(
     """
     from tclint.inspect.barriers import narrowed, render_json, render_text, show
 
-    shown = shown_of(show, paths, entry, stdin_filename)
+    shown = shown_of(show, paths, entry, stdin_filename, limit)
     if objects or lines:
         every, shown = shown, [narrowed(one, objects, lines) for one in shown]
         if not any(one.kernels or one.problems for one in shown):

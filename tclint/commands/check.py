@@ -17,19 +17,26 @@ from tclint.commands._common import (
     Choice,
     color_option,
     need_numpy,
-    no_function,
     refuse_unused,
     stdin_filename_option,
     usage,
-    use_color,
-    use_links,
     verbose_option,
-    width,
     write,
     write_notes,
 )
+from tclint.commands._reports import (
+    Output,
+    known_findings,
+    max_findings_option,
+    output_file_option,
+    output_format_option,
+    outputs_option,
+    quiet_option,
+    refuse_unmatched,
+    statistics_option,
+    write_reports,
+)
 from tclint.commands._settings import SettingsCommand, resolve
-from tclint.report.formats import formats
 
 if TYPE_CHECKING:
     from tclint.config.config import Config
@@ -40,10 +47,7 @@ if TYPE_CHECKING:
     from tclint.findings.finding import FileReport
     from tclint.report.baseline import Baseline
     from tclint.report.locate import Mode
-    from tclint.report.summary import Summary
 
-_FOR_PEOPLE = ("text", "concise")
-"""The formats that --statistics and --max-findings shorten; a program wants all there is."""
 _NVCC = "nvcc"
 """Where the context of the command has the arguments for nvcc."""
 _CONTRADICTIONS = (
@@ -52,7 +56,6 @@ _CONTRADICTIONS = (
     ("--watch", "--diff"),
     ("--compile", "--fix"),
     ("--compile", "--add-ignore"),
-    ("--statistics", "--max-findings"),
 )
 
 
@@ -68,26 +71,9 @@ class _Check(SettingsCommand):
 @click.command(cls=_Check)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @stdin_filename_option
-@click.option(
-    "--output-format",
-    type=Choice(formats()),
-    default="text",
-    show_default=True,
-    help="Format of the findings on standard output.",
-)
-@click.option(
-    "--output",
-    "outputs",
-    multiple=True,
-    metavar="FORMAT=FILE",
-    help="Also write a report to a file, such as sarif=tclint.sarif; may be repeated.",
-)
-@click.option(
-    "-o",
-    "--output-file",
-    metavar="FILE",
-    help="Write the findings to a file instead of standard output.",
-)
+@output_format_option
+@outputs_option
+@output_file_option
 @click.option(
     "--locate",
     type=Choice(("auto", "ptx", "source")),
@@ -121,14 +107,9 @@ class _Check(SettingsCommand):
     help="Add to the statement of each finding a comment that suppresses it.",
 )
 @color_option
-@click.option("--statistics", is_flag=True, help="Show counts per rule only.")
-@click.option(
-    "--max-findings",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Show the first N findings, and count the others.",
-)
-@click.option("-q", "--quiet", is_flag=True, help="Show the findings and nothing else.")
+@statistics_option
+@max_findings_option
+@quiet_option
 @click.option(
     "--timings",
     is_flag=True,
@@ -182,8 +163,9 @@ def command(
     remaining findings count; with --diff, it is 1 if anything would change. With --add-ignore it is 0 or 2, and with
     --watch that of an interrupted run.
     """
+    output = Output(**{name: given.pop(name) for name in Output.__slots__})
     own = {name: given.pop(name) for name in Asked.__slots__ if name in given}
-    asked = Asked(paths=paths or (os.curdir,), nvcc_arguments=ctx.meta[_NVCC], **own)
+    asked = Asked(paths=paths or (os.curdir,), nvcc_arguments=ctx.meta[_NVCC], output=output, **own)
     asked.refuse_contradictions()
     if show_settings:
         from tclint.config import settings
@@ -208,38 +190,29 @@ class Asked:
 
     paths: tuple[str, ...]
     stdin_filename: str | None
-    output_format: str
-    outputs: tuple[str, ...]
-    output_file: str | None
     locate: Mode
     launch: str | None
     fix: bool
     unsafe_fixes: bool
     diff: bool
     add_ignore: bool
-    color: str
-    statistics: bool
-    max_findings: int | None
-    quiet: bool
     timings: bool
     verbose: bool
     watch: bool
     compile: bool
     nvcc_arguments: tuple[str, ...]
     shard: tuple[int, int] | None
+    output: Output
 
     def refuse_contradictions(self) -> None:
         """Raises UsageError."""
+        self.output.refuse_contradictions()
         given = {
             f"--{name.replace('_', '-')}"
-            for name in self.__slots__
-            if getattr(self, name) is not None and getattr(self, name) is not False
+            for options in (self, self.output)
+            for name in options.__slots__
+            if getattr(options, name) is not None and getattr(options, name) is not False
         }
-        for name in ("--statistics", "--max-findings"):
-            if name in given and self.output_format not in _FOR_PEOPLE:
-                raise click.UsageError(
-                    f"{name} requires the format text or concise, not {self.output_format}."
-                )
         if self.unsafe_fixes and not (self.fix or self.diff):
             raise click.UsageError("--unsafe-fixes requires --fix or --diff.")
         if self.diff or self.add_ignore:
@@ -259,27 +232,17 @@ class Asked:
     def _refuse_ineffective(self) -> None:
         """Raises UsageError for an option about findings in a run that only shows or makes changes."""
         ineffective = {
-            f"--output-format {self.output_format}": self.output_format != "text",
-            "--output": bool(self.outputs),
-            "--output-file": self.output_file is not None,
-            "--statistics": self.statistics,
-            "--max-findings": self.max_findings is not None,
+            f"--output-format {self.output.output_format}": self.output.output_format != "text",
+            "--output": bool(self.output.outputs),
+            "--output-file": self.output.output_file is not None,
+            "--statistics": self.output.statistics,
+            "--max-findings": self.output.max_findings is not None,
             "--timings": self.timings,
         }
         reason = "--diff shows changes only" if self.diff else "--add-ignore shows no findings"
         for option, given in ineffective.items():
             if given:
                 raise click.UsageError(f"{reason}, so {option} has no effect.")
-
-    def files(self) -> dict[str, str]:
-        """File -> format of the reports to write. Raises UsageError."""
-        from tclint.report.formats._files import OutputError, parse
-
-        own = [] if self.output_file is None else [f"{self.output_format}={self.output_file}"]
-        try:
-            return parse([*self.outputs, *own])
-        except OutputError as error:
-            raise usage(f"--output{'' if self.outputs else '-file'}: {error}") from None
 
 
 def _checked(asked: Asked, resolved: Settings) -> int:
@@ -296,13 +259,12 @@ def _checked(asked: Asked, resolved: Settings) -> int:
     cached = resolved.config.cache and not (asked.timings or asked.launch)
     config = replace(resolved.config, launch=asked.launch, cache=cached)
     _refuse_unexecutable(config)
-    targets = asked.files()
+    targets = asked.output.files()
     exclusions = Exclusions(config)
-    chosen = files(asked.paths, asked.stdin_filename or STDIN_NAME, exclusions)
-    if asked.shard is not None:
-        chosen = inputs.shard(chosen, *asked.shard)
+    every = files(asked.paths, asked.stdin_filename or STDIN_NAME, exclusions)
+    chosen = every if asked.shard is None else inputs.shard(every, *asked.shard)
     sources = _compiled(chosen, asked, config) if asked.compile else read(chosen, config.max_bytes)
-    known = _baseline(config)
+    known = known_findings(config)
     fixing = _fixing(asked, config, known)
     if fixing is not None:
         sources = fixing.fixed_inputs(sources, asked.stdin_filename or STDIN_NAME)
@@ -310,13 +272,20 @@ def _checked(asked: Asked, resolved: Settings) -> int:
             return _show(fixing, sources)
     notes: list[str] = []
     made = reports(sources, config, notes.append)
-    checked = list(made if asked.quiet else shown_on(sys.stderr, made, len(chosen)))
+    checked = list(made if asked.output.quiet else shown_on(sys.stderr, made, len(chosen)))
     if asked.verbose:
         write_notes(notes)
     found = [item.report for item in checked]
     _refuse_unreadable(found)
+    part = None
     if asked.shard is None:  # else the function may be in another part
-        _refuse_unmatched(config, found)
+        refuse_unmatched(config, found)
+    elif fixing is None and asked.output.mergeable(targets):
+        from tclint.driver.parts import Part, written
+
+        names = tuple(name for _, name in every)
+        excluded = len(exclusions.paths)
+        part = written(Part(*asked.shard, names, asked.paths, asked.locate, excluded, config, tuple(found)))
     shown, summary = presented(found, config.selected, asked.paths, known, config.arch)
     fixed, fixed_duplicates = fixing.counts() if fixing is not None else ({}, 0)
     summary = replace(
@@ -326,72 +295,11 @@ def _checked(asked: Asked, resolved: Settings) -> int:
         fixed_duplicates=fixed_duplicates,
         unmet=unmet(shown, config.require),
     )
-    _write(asked, config, targets, shown, summary, fixing)
+    write_reports(asked.output, asked.locate, config, targets, shown, summary, fixing, part)
     if asked.timings:
         _write_timings(checked)
     code = exit_code(shown, config.failing, summary.unmet)
     return FAILURE if fixing is not None and fixing.unwritten else code
-
-
-def _write(
-    asked: Asked,
-    config: Config,
-    targets: dict[str, str],
-    shown: Sequence[FileReport],
-    summary: Summary,
-    fixing: Fixing | None,
-) -> None:
-    """Writes the reports to the files *targets* and to standard output. Raises ClickException."""
-    from dataclasses import replace
-
-    from tclint.report.formats import renderer
-    from tclint.report.formats._files import OutputError, refuse_inputs
-    from tclint.report.formats._files import write as write_files
-    from tclint.report.locate import Locator
-    from tclint.report.summary import Context, first_of, statistics_of
-
-    context = Context(
-        summary,
-        locate=Locator.of(asked.locate, shown),
-        fail_on=config.failing,
-        baseline=config.baseline is not None,
-    )
-    texts = {
-        path: renderer(name)(shown, context) for path, name in targets.items() if path != asked.output_file
-    }
-    context = replace(context, quiet=asked.quiet)
-    if asked.output_file is None:
-        context = replace(context, color=use_color(asked.color), width=width(), links=use_links())
-    if asked.statistics:
-        text = statistics_of(shown, context)
-    elif asked.max_findings is not None:
-        listed, more = first_of(shown, asked.max_findings)
-        text = renderer(asked.output_format)(
-            listed, replace(context, summary=replace(summary, unlisted=more))
-        )
-    else:
-        text = renderer(asked.output_format)(shown, context)
-    if asked.output_file is not None:
-        texts[asked.output_file] = text
-    try:
-        refuse_inputs(texts, [report.path for report in shown])
-        write_files(texts)
-    except OutputError as error:
-        raise click.ClickException(str(error)) from None
-    fixed_stdin = None if fixing is None else fixing.stdin
-    if fixed_stdin is not None:
-        write(fixed_stdin)
-    if asked.output_file is None:
-        write(text, sys.stdout if fixed_stdin is None else sys.stderr)
-    if fixing is not None:
-        write_notes(fixing.notes)
-    if asked.quiet:
-        return
-    write_notes(summary.notes)
-    if summary.unmet and (asked.output_format != "text" or asked.statistics):  # the text has them
-        from tclint.report.formats._verdicts import unmet_words
-
-        write_notes([f"error: {unmet_words(one)}" for one in summary.unmet])
 
 
 def _write_timings(checked: Sequence[Checked]) -> None:
@@ -443,7 +351,7 @@ def _show(fixing: Fixing, sources: Iterable[Input]) -> int:
 
     for _ in sources:
         pass
-    _refuse_unmatched(fixing.config, fixing.after)
+    refuse_unmatched(fixing.config, fixing.after)
     write("".join(fixing.diffs).encode("utf-8", "surrogateescape"))
     if fixing.stdin is not None:
         write(fixing.stdin)
@@ -455,25 +363,6 @@ def _show(fixing: Fixing, sources: Iterable[Input]) -> int:
         fixing.notes.append(f"{done} {count(sum(fixed.values()), 'finding')}{merged}.")
     write_notes(fixing.notes)
     return FAILURE if fixing.problems or fixing.unwritten else FINDINGS if fixing.diffs else CLEAN
-
-
-def _refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:
-    """Raises UsageError if no function matches ``--entry``, since otherwise the run would look clean."""
-    names = {name: None for report in reports for name in report.entries}
-    if names and not any(config.selected.wants(name) for name in names):
-        raise no_function(config.entry, names)
-
-
-def _baseline(config: Config) -> Baseline | None:
-    if config.baseline is None:
-        return None
-    from tclint.findings.selection import SettingsError
-    from tclint.report import baseline
-
-    try:
-        return baseline.of(config.baseline)
-    except SettingsError as error:
-        raise usage(error) from None
 
 
 def _refuse_unreadable(reports: Iterable[FileReport]) -> None:

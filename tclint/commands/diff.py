@@ -71,7 +71,9 @@ def command(
         raise click.UsageError("--ptxas requires the format text or json: what it finds has no location.")
     config = resolve(configs, isolated, options).config
     try:
-        found = list(differences(sides(old, new or old), config, not no_findings, assemblers))
+        found = list(
+            differences(sides(old, new or old, config.max_bytes), config, not no_findings, assemblers)
+        )
     except SourceError as error:
         raise usage(error) from None
     write(render(found, output_format, config, use_color(color)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tclint.commands import CLEAN, FAILURE
-from tclint.commands._common import STDIN, STDIN_NAME, Choice, at, write, write_notes
+from tclint.commands._common import STDIN, STDIN_NAME, Choice, at, max_input_option, write, write_notes
 
 
 @click.command()
@@ -13,7 +13,8 @@ from tclint.commands._common import STDIN, STDIN_NAME, Choice, at, write, write_
 @click.argument("file")
 @click.option("--dot", is_flag=True, help="Print a graph for Graphviz.")
 @click.option("--entry", metavar="NAME", help="Show this function only.")
-def command(stage: str, file: str, dot: bool, entry: str | None) -> int:
+@max_input_option
+def command(stage: str, file: str, dot: bool, entry: str | None, limit: int) -> int:
     """Print the result of a stage of the analysis of FILE.
 
     FILE may be - for standard input.
@@ -23,18 +24,19 @@ def command(stage: str, file: str, dot: bool, entry: str | None) -> int:
     from tclint.driver.inputs import read_sources
     from tclint.inspect import dump as stages
     from tclint.ir.frontend import analyse
+    from tclint.report.formats._style import printable
     from tclint.syntax.source import SourceError
 
     name = STDIN_NAME if file == STDIN else file
     try:
-        sources = list(read_sources(file, name))
+        sources = list(read_sources(file, name, limit))
         if len(sources) > 1:
             members = ", ".join(str(source.member) for source in sources)
             raise SourceError(f"contains several modules ({members}); extract one with cuobjdump -xptx")
         text: str = getattr(stages, stage)(sources[0], dot=dot, entry=entry)
     except SourceError as error:
         raise click.ClickException(at(name, error)) from None
-    write(text if text.endswith("\n") else text + "\n")
+    write(printable(text if text.endswith("\n") else text + "\n"))
     _, problems = analyse(sources[0])
     write_notes([f"error: {at(name, SourceError(problem.message, problem.line))}" for problem in problems])
     return FAILURE if problems else CLEAN

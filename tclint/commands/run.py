@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tclint.commands._common import Choice, at, need_numpy, write
+from tclint.commands._common import Choice, at, max_input_option, need_numpy, write
 
 
 @click.command()
@@ -59,6 +59,7 @@ from tclint.commands._common import Choice, at, need_numpy, write
     show_default=True,
     help="Format of the report.",
 )
+@max_input_option
 def command(
     path: str,
     launch: str | None,
@@ -70,6 +71,7 @@ def command(
     element_type: str | None,
     trace: str | None,
     output_format: str,
+    limit: int,
 ) -> int:
     """Execute a kernel on the CPU.
 
@@ -93,7 +95,7 @@ def command(
         raise click.UsageError(f"--type takes one of {', '.join(TYPES)}.")
     try:
         ptx, recorded = source_of(path)
-        source = Source.read(ptx)
+        source = Source.read(ptx, limit)
         options = Options(
             Path(launch) if launch else recorded, entry, schedule, seconds, number, Path(trace) if trace else None,
             tolerance, element_type or "",

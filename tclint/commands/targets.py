@@ -17,6 +17,7 @@ def command(
     stdin_filename: str | None,
     output_format: str,
     color: str,
+    limit: int,
 ) -> int:
     """Show for which targets a kernel can be assembled.
 
@@ -28,6 +29,6 @@ def command(
     """
     from tclint.inspect.targets import render_json, render_text, show
 
-    shown = shown_of(show, paths, entry, stdin_filename)
+    shown = shown_of(show, paths, entry, stdin_filename, limit)
     write(render_json(shown) if output_format == "json" else render_text(shown, use_color(color)))
     return FAILURE if any(one.problems for one in shown) else CLEAN

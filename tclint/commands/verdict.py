@@ -34,6 +34,7 @@ def command(
     stdin_filename: str | None,
     output_format: str,
     color: str,
+    limit: int,
     classes: tuple[str, ...],
     assume: tuple[str, ...],
     every: bool,
@@ -54,7 +55,7 @@ def command(
     except ValueError as error:
         raise usage(f"--assume: {error}") from None
     hazards = frozenset(map(HazardClass, classes))
-    shown = shown_of(partial(show, assume=assumed, hazards=hazards), paths, entry, stdin_filename)
+    shown = shown_of(partial(show, assume=assumed, hazards=hazards), paths, entry, stdin_filename, limit)
     if output_format == "json":
         write(render_json(shown))
     else:

@@ -13,10 +13,10 @@ from dataclasses import Field, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tclint._dataclass import dataclass
+from tclint._read import MAX_BYTES
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected, SettingsError
 from tclint.isa.target import Target, dotted
-from tclint.syntax.source import MAX_BYTES
 
 if TYPE_CHECKING:
     from tclint.findings.requirements import Requirement

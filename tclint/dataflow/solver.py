@@ -43,6 +43,11 @@ class Analysis(Generic[D]):
     by_opcode = False
     """Whether :meth:`affecting` depends on the opcode alone; it is then called once per opcode."""
 
+    def __str__(self) -> str:
+        """Its name in messages: ``the analysis 'wgmma groups'`` is of the class WgmmaGroups."""
+        words = "".join(f" {c.lower()}" if c.isupper() else c for c in type(self).__name__)
+        return f"the analysis '{words.strip(' _')}'"
+
     def boundary(self) -> D:
         """The state at the entry, or at every exit for a backward analysis."""
         raise NotImplementedError
@@ -226,7 +231,7 @@ def solve(analysis: Analysis[D], cfg: CFG, visits_per_block: int = MAX_VISITS_PE
         queued.discard(block)
         visits[block] += 1
         if visits[block] > visits_per_block:
-            raise LimitExceeded(f"{type(analysis).__name__} reached no fixpoint in {cfg.function.name}")
+            raise LimitExceeded(f"{analysis} reached no fixpoint in {cfg.function.name}")
         state = results.leave(block)
         for edge in cfg.predecessors[block] if backward else cfg.successors[block]:
             target = edge.source if backward else edge.target

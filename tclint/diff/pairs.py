@@ -10,6 +10,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from tclint._dataclass import dataclass
+from tclint._read import MAX_BYTES
 from tclint.config.config import Config
 from tclint.dataflow import LimitExceeded
 from tclint.diff.compare import Comparison, compare
@@ -101,12 +102,15 @@ class Sides:
     pairs: tuple[tuple[Input | None, Input | None, How], ...]
 
 
-def sides(old: str, new: str) -> Sides:
-    """The modules at two paths, which must be two files or two folders; otherwise raises SourceError."""
+def sides(old: str, new: str, limit: int = MAX_BYTES) -> Sides:
+    """The modules at two paths, which must be two files or two folders; otherwise raises SourceError.
+
+    *limit* are the bytes that each input may have.
+    """
     folders = os.path.isdir(old), os.path.isdir(new)
     if folders[0] != folders[1]:
         raise SourceError(f"{old if folders[0] else new} is a folder and {new if folders[0] else old} is not")
-    here, there = (list(inputs([path], "<stdin>")) for path in (old, new))
+    here, there = (list(inputs([path], "<stdin>", limit=limit)) for path in (old, new))
     if not folders[0] and len(here) == len(there) == 1:
         return Sides(((here[0], there[0], "name"),))
     roots = (old, new) if folders[0] else (os.path.dirname(old), os.path.dirname(new))

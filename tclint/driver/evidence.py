@@ -14,7 +14,7 @@ from tclint._dataclass import dataclass
 from tclint.executor.observations import Observation
 from tclint.executor.run import Execution
 from tclint.findings.rules import all_rules
-from tclint.findings.verdicts import HazardClass
+from tclint.findings.verdicts import UNEXECUTED, HazardClass
 from tclint.ir.nodes import Function
 
 __all__ = [
@@ -218,9 +218,6 @@ def demonstrations(claim: Claim, execution: Execution, basis: Basis) -> Iterator
                 yield observation, depends_on_integers(observation, basis)
 
 
-_PARTLY = frozenset((HazardClass.AVAILABILITY, HazardClass.BULK, HazardClass.REGISTER_POOL))
-"""Classes of which an execution does not observe all: what reads global memory while the result of a copy is pending, and
-how many registers a warp is launched with, are not followed."""
 _OF_THREADS = frozenset((
     HazardClass.WGMMA, HazardClass.TMEM_ACCESS, HazardClass.CP_ASYNC, HazardClass.CONVERGENCE,
 ))  # fmt: skip
@@ -233,7 +230,7 @@ def bounded_classes(function: Function, basis: Basis) -> frozenset[HazardClass]:
     A tensor map of an assumed launch is unknown, and copies through it move nothing.
     """
     rules = all_rules()
-    observed = {HazardClass(name) for rule in EVIDENCE for name in rules[rule].hazards} - _PARTLY
+    observed = {HazardClass(name) for rule in EVIDENCE for name in rules[rule].hazards} - UNEXECUTED
     maps = any(i.match is not None and "tensormap" in i.match.form.roles for i in function.instructions)
     return frozenset(observed & _OF_THREADS if maps and basis.assumes is not None else observed)
 

@@ -18,13 +18,12 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tclint._read import bounded, read_file, size_words
+from tclint._read import MAX_BYTES, bounded, read_file, size_words
 from tclint.config.config import Config
 from tclint.config.selection import excluded, included
 from tclint.syntax.source import (
     CONTAINERS,
     GZIP,
-    MAX_BYTES,
     ZSTD,
     Source,
     SourceError,

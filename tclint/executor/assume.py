@@ -21,6 +21,7 @@ from tclint.executor.state import Geometry, as_dim3
 from tclint.executor.tensor_maps import UNKNOWN
 from tclint.ir.nodes import (
     MAX_CTA_THREADS,
+    MAX_SHARED_BYTES,
     Function,
     Immediate,
     Instruction,
@@ -46,8 +47,6 @@ _BUFFER_SIZE = 32 << 20
 """Bytes of the buffer for each pointer."""
 MAX_ASSUMED_RANKS = 8
 """CTAs of the largest cluster to try; a larger one needs an attribute of the kernel."""
-MAX_SHARED_BYTES = 227 << 10
-"""Shared memory that a CTA can have, static and dynamic."""
 _FORWARDING = ("mov", "add.int", "sub.int", "cvta", "cvta.to", "selp", "cvt.int", "shfl.sync")
 """Forms whose result may be an address derived from one of their operands."""
 

@@ -22,7 +22,14 @@ from tclint._read import read_file, size_words
 from tclint.executor.formats import encode
 from tclint.executor.tensor_maps import SIZE, TensorMap
 from tclint.executor.tensor_maps import TYPES as MAP_TYPES
-from tclint.ir.nodes import MAX_CLUSTER_CTAS, MAX_CTA_THREADS, Function
+from tclint.ir.nodes import (
+    MAX_BLOCK,
+    MAX_CLUSTER_CTAS,
+    MAX_CTA_THREADS,
+    MAX_GRID,
+    MAX_SHARED_BYTES,
+    Function,
+)
 from tclint.isa.table import TableError, parse_toml
 from tclint.recording import Recording
 
@@ -56,12 +63,8 @@ _MAP_TYPES |= {name: "u8" for name in _FORMATS if name != "bf16"}
 
 _POISON = 0xFF
 """Fills buffers that a kernel must write; NaN if it is read as a floating-point number."""
-MAX_SHARED_BYTES = 232448
-"""Dynamic shared memory that a CTA can have on any target (227 KiB)."""
 MAX_BUFFER_BYTES = 4 * 2**30
 """What all buffers of a launch file may have together, since a short file can ask for any amount of memory."""
-MAX_GRID = (2**31 - 1, 65535, 65535)
-MAX_BLOCK = (1024, 1024, 64)
 
 
 class LaunchError(ValueError):

@@ -27,8 +27,8 @@ from tclint.executor.formats import decode, encode
 from tclint.isa.table import Match, table
 
 __all__ = [
-    "MMA", "ROW", "WIDTHS", "Array", "Run", "accumulators", "expand", "load", "movmatrix", "multiplicand", "positions",
-    "result", "shape", "split", "spread", "store", "types", "values",
+    "MMA", "ROW", "WIDTHS", "Array", "Run", "a_places", "accumulators", "b_places", "codes", "d_places", "expand", "load",
+    "movmatrix", "multiplicand", "positions", "result", "shape", "split", "spread", "store", "types", "values",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -87,7 +87,7 @@ def split(data: Array, width: int) -> Array:
     return np.stack((data & 15, data >> 4), -1).reshape(*data.shape[:-1], -1)
 
 
-def _codes(registers: Array, width: int) -> Array:
+def codes(registers: Array, width: int) -> Array:
     """All elements of a fragment in one dimension: by register, then by lane, then lowest bits first."""
     registers = np.ascontiguousarray(registers)
     if width >= 32:
@@ -130,7 +130,7 @@ def result(name: str, numbers: Array, saturate: bool = False) -> Array:
 
 
 @cache
-def _a_index(m: int, k: int, width: int, lanes: int) -> Array:
+def a_places(m: int, k: int, width: int, lanes: int) -> Array:
     """The index of each element of A among the codes of its fragment: (m, k).
 
     A group of four lanes holds a row, and each lane as many adjacent elements as fit a register. Successive registers
@@ -147,7 +147,7 @@ def _a_index(m: int, k: int, width: int, lanes: int) -> Array:
 
 
 @cache
-def _b_index(k: int, width: int) -> Array:
+def b_places(k: int, width: int) -> Array:
     """The index of each element of B among the codes of its fragment: (k, 8). A group of four lanes holds a column."""
     size = max(1, 32 // width)
     row, column = np.ogrid[:k, :8]
@@ -156,7 +156,7 @@ def _b_index(k: int, width: int) -> Array:
 
 
 @cache
-def _d_index(m: int, n: int, lanes: int) -> Array:
+def d_places(m: int, n: int, lanes: int) -> Array:
     """The index in the m x n matrix D of each element of each lane: (elements per lane, lanes).
 
     A lane holds pairs of adjacent elements: first in the rows that are 8 apart, then in every eighth column.
@@ -172,13 +172,13 @@ def _d_index(m: int, n: int, lanes: int) -> Array:
 def multiplicand(name: str, m: int, k: int, lanes: int = 32, width: int = 0) -> Run:
     """A function that reads A: from its registers (registers, *lanes*) to its :func:`values`, (*m*, *k*)."""
     width = width or WIDTHS[name]
-    index = _a_index(m, k, width, lanes)
-    return lambda registers: values(name, _codes(registers, width).take(index), width)
+    index = a_places(m, k, width, lanes)
+    return lambda registers: values(name, codes(registers, width).take(index), width)
 
 
 def spread(matrix: Array, lanes: int = 32) -> Array:
     """The elements of an m x n matrix in the layout of C and D: (elements per lane, *lanes*)."""
-    return matrix.take(_d_index(*matrix.shape, lanes))
+    return matrix.take(d_places(*matrix.shape, lanes))
 
 
 def _product(match: Match) -> Callable[[Array, Array], Array]:
@@ -251,13 +251,13 @@ def _mma(match: Match) -> Run:
     sparse = match.form.name.startswith("mma.sp.")
     scale = _scales(match) if match.form.name.endswith(".block_scale") else None
     read_a = multiplicand(a_type, m, k // 2 if sparse else k, width=a_width)
-    b_index = _b_index(k, b_width)
+    b_index = b_places(k, b_width)
     multiply = _product(match)
     saturate = ".satfinite" in match.modifiers
 
     def run(a: Array, b: Array, c: Array, *others: Array) -> Array:
         left = read_a(a)
-        right = values(b_type, _codes(b, b_width).take(b_index), b_width)
+        right = values(b_type, codes(b, b_width).take(b_index), b_width)
         if sparse:
             metadata, selector = others[:2]
             left = expand(left, positions(metadata.reshape(-1), int(selector.flat[0]), m, k, a_width))
@@ -338,8 +338,8 @@ def _double(match: Match) -> Run:
     scalar = table().match(f"fma{rounding}.f64", ("r", "r", "r", "r"))
     assert scalar is not None
     fma = FLOATS[scalar.form.name](scalar)
-    d_index = _d_index(m, 8, 32)
-    a_index, b_index = _a_index(m, k, 64, 32), _b_index(k, 64)
+    d_index = d_places(m, 8, 32)
+    a_index, b_index = a_places(m, k, 64, 32), b_places(k, 64)
 
     def run(a: Array, b: Array, c: Array) -> Array:
         left, right = a.take(a_index), b.take(b_index)
@@ -367,6 +367,9 @@ MMA: dict[str, Callable[[Match], Run]] = {
     "mma.sp.f8": _mma,
     "mma.sp.s32": _mma,
     "mma.sp.block_scale": _mma,
+    "wmma.mma.b1": _mma,
+    "wmma.mma.f64": _double,
+    "wmma.mma.s4": _mma,
 }
 """Form name -> factory: ``MMA[name](match)(a, b, c, ...)`` returns D; the arguments are the other operands in order."""
 

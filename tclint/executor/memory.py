@@ -183,7 +183,7 @@ class Global(Memory):
             before = int(np.searchsorted(self._bounds[:, 0], address, "right")) - 1
             at, distance = before, address - int(self._bounds[before, 1])
         else:
-            distance = offset - self.ends[at]
+            distance = offset - self.ends[at] if at >= 0 else 0
         if at < 0:
             return ""
         name = next(n for n, start in self.offsets.items() if start == self.starts[at])

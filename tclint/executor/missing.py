@@ -22,8 +22,6 @@ _REASONS = {
     "a multimem address refers to the memory of several devices": """
         multimem.cp.async.bulk multimem.cp.reduce.async.bulk multimem.ld_reduce multimem.red multimem.red.async
         multimem.st multimem.st.async""",
-    "the manual leaves open which register holds which element": """
-        wmma.load wmma.mma.b1 wmma.mma.f16 wmma.mma.f32 wmma.mma.f64 wmma.mma.s4 wmma.mma.s8 wmma.store""",
     "only a figure shows which random bits round which element": "cvt.rs",
     "the class of an allocation is a matter of the driver, and no launch file states it": "tensormap.query",
     "no kernel at hand has it, and no GPU to compare with": "tcgen05.alloc.exclusive tcgen05.dealloc.exclusive",

@@ -243,14 +243,48 @@ def manual_reference(sections: Iterable[str]) -> str:
 
 
 def find(text: str) -> Rule:
-    """The rule with that id or name, in any case. Raises UnknownRule, with a suggestion if a similar name exists."""
+    """The rule with that id or name, in any case. Raises UnknownRule, with the rules that may be meant."""
     rules = all_rules()
     if (rule := rules.get(text.upper())) is not None:
         return rule
     by_name = {rule.name: rule for rule in rules.values()}
     if (rule := by_name.get(text.lower())) is not None:
         return rule
-    raise UnknownRule(f"unknown rule {text}{nearest(text, [*by_name, *rules])}")
+    raise UnknownRule(f"unknown rule {text}; {_meant(text, rules)}")
+
+
+def _meant(text: str, rules: Mapping[str, Rule]) -> str:
+    """Which of *rules* an unknown id, name or word may stand for: a clause that ends an error message."""
+    if (same := closest(text, rules)) and _folded(same) == _folded(text):
+        return f"did you mean {same}?"
+    if (parts := re.fullmatch(r"([a-zA-Z]{2})\d+", text)) is not None:
+        family = [id for id in rules if id.startswith(parts[1].upper())]
+        return f"there are {family[0]} to {family[-1]}" if family else _LISTED
+    if about := _about(text, rules.values()):
+        return f"{'rules' if len(about) > 1 else 'a rule'} about it: {', '.join(rule.id for rule in about)}"
+    near = closest(text, [rule.name for rule in rules.values()])
+    return f"did you mean {near}?" if near else _LISTED
+
+
+_LISTED = "tclint rules lists them"
+_MAX_ABOUT = 5
+_MIN_WORD = 3
+"""Letters of a word that is searched for in the pages."""
+
+
+def _about(text: str, rules: Iterable[Rule]) -> list[Rule]:
+    """The rules in which all words of *text* occur: first those with them in the name, then in the summary, then often."""
+    words = [word for word in re.findall(r"[^\W_]+", text.lower()) if len(word) >= _MIN_WORD]
+    ranked = []
+    for rule in rules:
+        texts = [rule.name, rule.summary.lower(), _CODE.sub("", rule.body).lower()]
+        counts = [min(len(re.findall(rf"\b{word}", t)) for word in words) if words else 0 for t in texts]
+        if any(counts):
+            ranked.append(([-bool(counts[0]), -bool(counts[1]), -counts[2]], rule.id, rule))
+    return [rule for *_, rule in sorted(ranked, key=lambda row: row[:2])[:_MAX_ABOUT]]
+
+
+_CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def nearest(text: str, words: Iterable[str]) -> str:

@@ -12,7 +12,17 @@ from enum import Enum
 from tclint._dataclass import dataclass
 from tclint.findings.spans import Span
 
-__all__ = ["Assumption", "Discharge", "Executed", "HazardClass", "Obligation", "Reason", "Status", "Verdict"]
+__all__ = [
+    "UNEXECUTED",
+    "Assumption",
+    "Discharge",
+    "Executed",
+    "HazardClass",
+    "Obligation",
+    "Reason",
+    "Status",
+    "Verdict",
+]
 
 
 class HazardClass(Enum):
@@ -46,6 +56,13 @@ class HazardClass(Enum):
     """``setmaxnreg`` never requests registers that the CTA does not have (9.7.19.5)."""
     AVAILABILITY = "availability"
     """Version and target of the module have all that it uses."""
+
+
+UNEXECUTED = frozenset((
+    HazardClass.AVAILABILITY, HazardClass.BULK, HazardClass.REGISTER_POOL, HazardClass.TENSOR_MEMORY,
+))  # fmt: skip
+"""Classes of which an execution does not observe all: what reads global memory while the result of a copy is pending, how
+many registers a warp is launched with, and what orders accesses of tensor memory that have completed, are not followed."""
 
 
 class Status(Enum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from tclint.report.formats._style import printable
@@ -9,6 +10,7 @@ from tclint.report.formats._style import printable
 __all__ = ["Cells", "columns", "few", "printable_line", "short_name"]
 
 Cells = tuple[str, ...]
+_COLOURS = re.compile(r"(\x1b\[[\d;]*m)")
 _MAX_ITEMS = 4
 """Line numbers, or names, that are listed; the remaining ones are counted."""
 _MAX_NAME = 80
@@ -43,4 +45,4 @@ def printable_line(line: str, color: bool) -> str:
     """*line* without characters that could control the terminal, except for our own colours."""
     if not color:
         return printable(line)
-    return "\x1b".join(map(printable, line.split("\x1b")))
+    return "".join(part if n % 2 else printable(part) for n, part in enumerate(_COLOURS.split(line)))

@@ -1,798 +1,42 @@
-"""From the syntax tree to instructions.
+"""From the syntax tree of a module to its functions and variables.
 
-The tree is read at the level of statements only; the text of an instruction is split by :mod:`tclint.ir.operands`. The
-names of registers and labels are resolved in their lexical scopes (PTX ISA 5.4.1, 6.4.4), because inline assembly opens
-many brace scopes with the same names.
+:mod:`tclint.ir.functions` builds each function; here the names that it does not declare are resolved in the module.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from functools import lru_cache
-from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tclint.ir.declarations import declared, misaligned, targets_of, unknown_directive
 from tclint.ir.features import FEATURED, note
-from tclint.ir.nodes import (
-    LARGEST,
-    BuildError,
-    Directive,
-    FeatureUse,
-    Function,
-    Immediate,
-    Instruction,
-    Location,
-    Memory,
-    Module,
-    Operand,
-    Pair,
-    Register,
-    RegisterCount,
-    Special,
-    Symbol,
-    Use,
-    Variable,
-    Vector,
-    registers,
-)
-from tclint.ir.operands import HEAD, clean, integer, overflows, parse_operand, shape, split_operands
+from tclint.ir.functions import FunctionBuilder, make_function
+from tclint.ir.nodes import BuildError, FeatureUse, Function, Module, Symbol
+from tclint.ir.operands import clean, integer, quoted
+from tclint.ir.scopes import ranges_in, too_small
 from tclint.isa.callees import needs_no_declaration
 from tclint.isa.features import feature
 from tclint.isa.special_registers import SPECIAL_REGISTERS
-from tclint.isa.table import Match, Table, table
-from tclint.isa.target import Target, Version, parse_version
+from tclint.isa.table import Table, table
+from tclint.isa.target import parse_version
 
 if TYPE_CHECKING:
     from tclint.syntax import Node, Tree
 
 __all__ = ["build"]
 
-_SIZES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16}
-_DECLARATION = re.compile(
-    r"\s*(?:\.(?:extern|visible|weak|common)\s+)*\.(reg|sreg|shared|global|const|local|param|tex)\b((?:\s*(?:\[\d+\])|\s*\.\w+(?:\s+\d+U?)?(?=[\s.(])(?:\s*\([^)]*\))?)*)\s*(.*?);?\s*$",
-    re.DOTALL,
-)
-_DECLARATOR = re.compile(r"([\w$%]+)\s*(?:<\s*(\d+)\s*>)?\s*((?:\[[^\]]*\]\s*)*)")
-_ALIGN = re.compile(r"\.align\s+((?:0[xX][0-9a-fA-F]+|\d+)U?)")
-_TYPE = re.compile(r"\.([busf]|f16x|bf|e\dm)(\d+)(?:x\d+)?\b|\.pred\b|\.(?:tex|sampler|surf)ref\b|\.b128\b")
-_NOTHING = re.compile(
-    r"\s*(?:\.align\s+\w+\s*|\.v[248]\s*)*\.(?:pred|[busf](?:8|16|32|64|128)|f16x2|e4m3|e5m2)\s*;"
-)
-"""A type by itself, which ptxas accepts as a declaration of nothing."""
-_VECTOR = re.compile(r"\.v([248])\b")
-_LOC = re.compile(
-    r"\.loc\s+(\d{1,18})\s+(\d{1,18})\s+(\d{1,18})(?:\s*,\s*function_name\s+[^,]+,\s*inlined_at\s+(\d{1,18})\s+(\d{1,18})\s+(\d{1,18}))?"
-)
 _FILE = re.compile(r'\.file\s+(\d{1,18})\s+"([^"]*)"')
-_TABLE = re.compile(r"\s*([\w$%]+)\s*:\s*\.branchtargets\s+(.*?);?\s*$", re.DOTALL)
-_RANGED = re.compile(r"([\w$%]+)(?:\s*<\s*(\d+)\s*>)?")
-_REGISTERS = re.compile(r"\.reg\b[^;{}]*")
-_RANGE = re.compile(r"(?<![\w$%])([\w$%]+)\s*<\s*(\d+)\s*>")
-_NUMBER = re.compile(r"[1-9]\d{0,17}")
-_MOST_REGISTERS = (1 << 32) - 1
-"""The size of the largest range of registers."""
 _OF_MODULE = FEATURED | {
     "variable_declaration": "module-variable",
     "loc_directive": "module-loc",
     "pragma_directive": "module-pragma",
 }
 """Node type -> the kind of statement whose features it has outside functions."""
-
-
-class _Scope:
-    """One brace scope: the names declared in it, and a cache of the names looked up through it."""
-
-    __slots__ = ("absent", "known", "labels", "last", "parent", "pending", "ranges", "tables", "variables")
-
-    def __init__(self, parent: _Scope | None) -> None:
-        self.parent = parent
-        self.last = -1  # end of its last declaration, relative to the function
-        self.known: dict[str, int] = {}
-        self.ranges: dict[str, tuple[int, str]] = {}  # prefix -> (count, type)
-        self.labels: dict[str, int] = {}
-        self.tables: dict[str, list[str]] = {}
-        self.variables: set[str] = set()
-        self.absent: set[str] = set()  # names known not to be registers
-        self.pending: dict[
-            str, list[tuple[int, int]]
-        ] = {}  # unresolved label -> (instruction, index in its targets)
-
-
-class _Builder:
-    """Builds one function."""
-
-    def __init__(self, function: Function, text: str, isa: Table) -> None:
-        self.function = function
-        self.instructions = function.instructions
-        self.text = text
-        self.base = function.start
-        self.isa = isa
-        self.scope = _Scope(None)
-        self.scope_starts = [(0, self.scope)]
-        """``(offset relative to the function, scope that is current from there on)``, in order."""
-        self.prototypes: list[Function] = []
-        """The prototypes between its statements; their positions are relative to this function."""
-        self.longest = 0  # size of the largest range of registers
-        self.own_errors = 0  # number of the function's own errors; those of undeclared names follow them
-        self.uses: dict[tuple[str, str], Use] = {}
-        self.names: list[tuple[int, str, bool]] = []
-        """``(instruction, name, whether it is the guard)`` for each name that is not a register; other names than guards may
-        be declared in the module."""
-        self.plenty = (function.end - function.start) // 8  # more registers than the instructions can use
-        self.vectors: dict[int, Vector] = {}
-        """The elements of each register that is declared with ``.v2`` or ``.v4`` (5.4.2), by its own number."""
-        self.constants: dict[str, tuple[Operand, str]] = {}  # operands that do not depend on the scope
-        self.named = False  # whether the current instruction names a symbol
-        self.overflow = False  # whether it has a constant that is too large
-        self.targets: dict[int, list[int]] = {}
-        self.tables: list[tuple[int, int]] = []
-        """Where the lists of targets begin and end."""
-        self.locations: dict[tuple[int, ...], Location] = {}
-
-    # ------------------------------------------------------------ names
-
-    def lookup(self, name: str) -> int | None:
-        """The register called *name* in the current scope, or None."""
-        register = self.scope.known.get(name)
-        return register if register is not None else self._resolve(name)
-
-    def _resolve(self, name: str) -> int | None:
-        scope: _Scope | None = self.scope
-        prefix = name.rstrip("0123456789")
-        digits = name[len(prefix) :]
-        while scope is not None and name not in scope.absent:
-            register = scope.known.get(name)
-            if register is not None:
-                break
-            ranges = scope.ranges
-            if ranges and digits:
-                found = _containing(ranges, prefix, digits) or _split(ranges, name, len(prefix))
-                if found is not None:
-                    register = len(self.function.registers)
-                    self.function.registers.append(Register(name, found[1]))
-                    scope.known[name] = register
-                    break
-            scope = scope.parent
-        else:
-            register = self._unpadded(prefix, digits)
-            if register is None:
-                self.scope.absent.add(name)
-                return None
-        self.scope.known[name] = register
-        return register
-
-    def _unpadded(self, prefix: str, digits: str) -> int | None:
-        """The register of a range whose number is written with zeros before it, which ptxas ignores; None if there is
-        none."""
-        scope: _Scope | None = self.scope if digits[:1] == "0" and len(digits) > 1 else None
-        while scope is not None and prefix not in scope.ranges:
-            scope = scope.parent
-        return None if scope is None else self.lookup(prefix + (digits.lstrip("0") or "0"))
-
-    def declare(self, text: str, start: int, end: int, module: Module | None = None) -> None:
-        """Add the names of a variable declaration: registers to the scope, everything else to the function."""
-        self.scope.last = end - self.base
-        if message := _misaligned(text):
-            self.trouble("alignment", start, end, message)
-        external = ".extern" in text
-        for space, kind, name, count, variable in _declared(text):
-            if space in ("reg", "sreg"):
-                length = variable.size // (_bytes(kind) or 1)
-                if count >> 63:  # ptxas reads it as negative, and takes its lower half without a check
-                    count &= _MOST_REGISTERS
-                if count > _MOST_REGISTERS:
-                    self.trouble("overflow", start, end, f"the size of {_quoted(name)} has more than 32 bits")
-                if count:
-                    self.claim_range(name, count, start, end)
-                    self.scope.ranges[name] = (count, kind)
-                    self.scope.absent.clear()
-                    self.longest = max(self.longest, count)
-                    if count <= self.plenty and length > 1:
-                        for number in range(count):
-                            self.declare_register(f"{name}{number}", kind, length)
-                    elif count <= self.plenty:
-                        self.fill(name, count, kind)
-                elif self.taken(name):
-                    self.trouble(
-                        "duplicate-register",
-                        start,
-                        end,
-                        f"register {_quoted(name)} is declared twice in one scope",
-                    )
-                else:
-                    self.scope.variables.add(name)
-                    self.scope.absent.discard(name)
-                    self.declare_register(name, kind, length)
-            else:
-                if name != "_" and not external:
-                    self.claim(name, start, end)
-                again = name in self.function.variables and space != "param" and not external
-                if self.function.variables.setdefault(name, variable) != variable or again:
-                    self.function.redeclared.add(name)
-
-    def declare_register(self, name: str, kind: str, length: int) -> None:
-        """Add a register and, if it is a vector, its elements as registers of their own (5.4.2)."""
-        register = len(self.function.registers)
-        self.scope.known[name] = register
-        self.function.registers.append(Register(name, kind))
-        if length < 2:
-            return
-        elements = range(register + 1, register + 1 + length)
-        self.vectors[register] = Vector(tuple(elements))
-        for names in ("xyzw", "rgba"):
-            self.scope.known.update(
-                (f"{name}.{letter}", n) for letter, n in zip(names, elements, strict=False)
-            )
-        self.function.registers.extend(Register(f"{name}.{letter}", kind) for letter in "xyzw"[:length])
-
-    def taken(self, name: str) -> bool:
-        """Whether the current scope declares *name*, by itself or as an element of a range of registers (5.4.1)."""
-        scope = self.scope
-        prefix = name.rstrip("0123456789")
-        return name in scope.variables or bool(_containing(scope.ranges, prefix, name[len(prefix) :]))
-
-    def claim(self, name: str, start: int, end: int) -> None:
-        """Record that the current scope declares *name*, which is an error the second time (5.4.1)."""
-        if self.taken(name):
-            self.trouble("duplicate-name", start, end, f"{_quoted(name)} is declared twice in one scope")
-        self.scope.variables.add(name)
-
-    def claim_range(self, name: str, count: int, start: int, end: int) -> None:
-        """Record that the current scope declares *count* registers, which is an error if one of them exists.
-
-        The error names the first of these. If element 0 exists, ptxas accepts the range, whatever else exists.
-        """
-        variables = self.scope.variables
-        if f"{name}<" in variables:
-            again = [name]
-        elif f"{name}0" in variables:
-            again = []
-        elif count <= len(variables):
-            again = [f"{name}{number}" for number in range(1, count) if f"{name}{number}" in variables]
-        else:
-            others = (other[len(name) :] for other in variables if other.startswith(name))
-            numbers = sorted(int(digits) for digits in others if _NUMBER.fullmatch(digits))
-            again = [f"{name}{number}" for number in numbers if number < count]
-        if again:
-            self.trouble("duplicate-name", start, end, f"{_quoted(again[0])} is declared twice in one scope")
-        variables.add(f"{name}<")
-
-    def fill(self, prefix: str, count: int, kind: str) -> None:
-        """Create all registers of a range, which is cheaper than on first use: compilers use all that they declare."""
-        names = [f"{prefix}{number}" for number in range(count)]
-        registers = self.function.registers
-        known = self.scope.known
-        fresh = names if known.keys().isdisjoint(names) else [name for name in names if name not in known]
-        known.update(zip(fresh, range(len(registers), len(registers) + len(fresh)), strict=True))
-        registers.extend(map(Register, fresh, repeat(kind)))
-
-    def trouble(self, kind: str, start: int, end: int, message: str) -> None:
-        self.function.errors.append(BuildError(kind, start - self.base, end - self.base, message))
-
-    # ------------------------------------------------------------ statements
-
-    def block(self, node: Node) -> None:
-        """Build the statements of a function body, nested scopes included, without recursion."""
-        stack: list[tuple[Iterator[Node], int]] = [(iter(node.named_children), node.end_byte)]
-        instructions = self.function.instructions
-        while stack:
-            child = next(stack[-1][0], None)
-            if child is None:
-                _, end = stack.pop()
-                self.close()
-                self.scope_starts.append((end - self.base, self.scope))
-                continue
-            kind = child.type
-            if kind == "instruction":
-                self.instruction(child.start_byte, child.end_byte)
-            elif kind == "loc_directive":
-                self.location(child)
-            elif kind == "variable_declaration":
-                self.declare(self.text[child.start_byte : child.end_byte], child.start_byte, child.end_byte)
-                self.note("variable", child.start_byte, child.end_byte)
-            elif kind == "label":
-                name = self.text[child.start_byte : child.end_byte - 1].strip()
-                self.label(name, child.start_byte, child.end_byte)
-                self.scope.labels[name] = len(instructions)
-                self.function.labels.setdefault(len(instructions), name)
-            elif kind == "block":
-                self.scope = _Scope(self.scope)
-                self.scope_starts.append((child.start_byte - self.base, self.scope))
-                stack.append((iter(child.named_children), child.end_byte))
-            elif kind == "branch_targets":
-                match = _TABLE.match(clean(self.text[child.start_byte : child.end_byte]))
-                if match:
-                    self.list_label(match[1], child.start_byte, child.end_byte)
-                    names: list[str] = []
-                    # The function has at most as many labels as colons; one more name is enough for an error.
-                    max_labels = self.text.count(":", self.base, self.function.end) + 1
-                    for name, count in _RANGED.findall(match[2]):
-                        names.extend(
-                            f"{name}{i}" for i in range(min(integer(count), max_labels))
-                        ) if count else names.append(name)
-                    self.scope.tables[match[1]] = names
-                    self.tables.append((child.start_byte, child.end_byte))
-                    self.jump(self.scope, -len(self.tables), [name for name in names if name != match[1]])
-            elif kind in ("ERROR", "unclosed"):
-                self.function.damaged = True
-            elif kind == "directive":
-                self.unknown_directive(child)
-            elif kind == "function":
-                prototype = _head(child, self.text, self.function.version, self.function.target, self.isa)
-                start, end = child.start_byte - self.base, child.end_byte - self.base
-                self.prototypes.append(replace(prototype.function, start=start, end=end, declared_only=True))
-            elif kind == "target_directive":
-                self.target(child)
-            elif kind in FEATURED:
-                self.note(FEATURED[kind], child.start_byte, child.end_byte)
-                if (label := child.child_by_field_name("label")) is not None:
-                    name = self.text[label.start_byte : label.end_byte]
-                    self.list_label(name, child.start_byte, child.end_byte)
-
-    def target(self, node: Node) -> None:
-        """Check a ``.target`` between statements, which ptxas accepts: it may name targets below that of the module."""
-        if not any(map(Target.parse, _targets(self.text[node.start_byte : node.end_byte]))):
-            self.trouble("misplaced", node.start_byte, node.end_byte, ".target names no target")
-
-    def label(self, name: str, start: int, end: int) -> None:
-        """Check that the current scope declares no other thing called *name*.
-
-        An element of a range of registers does not count unless a branch names it (:meth:`close`), as for ptxas.
-        """
-        if name in self.scope.labels or name in self.scope.variables:
-            self.trouble(
-                "duplicate-label", start, end, f"label {_quoted(name)} is defined twice in one scope"
-            )
-        if name in SPECIAL_REGISTERS:
-            self.constants.pop(name, None)
-
-    def hides(self, name: str) -> bool:
-        """Whether a label that precedes hides the special register *name*."""
-        scope: _Scope | None = self.scope
-        while scope is not None and name not in scope.labels:
-            scope = scope.parent
-        return scope is not None
-
-    def list_label(self, name: str, start: int, end: int) -> None:
-        """Add the label of a list of targets or of a prototype, to which no branch goes, to the current scope."""
-        self.label(name, start, end)
-        self.scope.variables.add(name)
-
-    def note(self, kind: str, start: int, end: int) -> None:
-        """Record the features of a statement of *kind*."""
-        function = self.function
-        note(function.features, kind, self.text, (start, end), function.version, self.base)
-
-    def close(self) -> None:
-        """Leave the current scope: resolve the branches to its labels, and pass the others to the enclosing scope."""
-        scope, parent = self.scope, self.scope.parent
-        for name, at in scope.labels.items():
-            branches = scope.pending.pop(name, ())
-            for index, slot in branches:
-                self.targets[index][slot] = at
-            if branches and scope.ranges and self.taken(name):
-                self.report("duplicate-label", branches[0][0], f"label {_quoted(name)} is a register too")
-        if parent is not None:
-            # The smaller collection is merged into the larger one, so that deep nesting stays linear.
-            small, large = sorted((scope.pending, parent.pending), key=len)
-            for name, waiting in small.items():
-                few, many = sorted((waiting, large.get(name, [])), key=len)
-                many += few
-                large[name] = many
-            parent.pending = large
-            self.scope = parent
-            return
-        instructions = self.function.instructions
-        for index, targets in self.targets.items():
-            if index >= 0:
-                instructions[index].targets = tuple(targets)
-        missing = sorted((*where, name) for name, waiting in scope.pending.items() for where in waiting)
-        of_branches = {name for index, _, name in missing if index >= 0}
-        for index, _, name in missing:
-            if index >= 0 or name not in of_branches:  # a list is reported where a branch uses it
-                self.report("undefined-label", index, f"label {_quoted(name)} is not defined")
-
-    def unknown_directive(self, node: Node) -> None:
-        if message := _unknown_directive(self.text[node.start_byte : node.end_byte]):
-            self.trouble("misplaced", node.start_byte, node.end_byte, message)
-
-    def report(self, kind: str, index: int, message: str) -> None:
-        """Report an error about what :meth:`jump` calls *index*."""
-        if index < 0:
-            self.trouble(kind, *self.tables[-index - 1], message)
-            return
-        instruction = self.function.instructions[index]
-        self.function.errors.append(BuildError(kind, instruction.start, instruction.end, message))
-
-    def jump(self, scope: _Scope, index: int, names: list[str]) -> None:
-        """Record that the targets of the branch at *index* are the labels *names*, to be resolved in *scope*; -1 and so
-        on are the lists of targets, in order."""
-        self.targets[index] = [-1] * len(names)
-        for slot, name in enumerate(names):
-            scope.pending.setdefault(name, []).append((index, slot))
-
-    def location(self, node: Node) -> None:
-        found = _positions(self.text[node.start_byte : node.end_byte])
-        if found is None:
-            return
-        # The position of the call is that of an earlier .loc, which may be inlined itself (11.5.4).
-        position, call = found
-        inlined = (
-            (self.locations.get(call) or Location(*call)) if call is not None and call != position else None
-        )
-        if call is not None and call not in self.locations:
-            span = node.start_byte - self.base, node.end_byte - self.base
-            self.function.unlocated.append((call, *span))
-        self.locations[position] = location = Location(*position, inlined)
-        at = len(self.function.instructions)
-        locations = self.function.locations
-        if locations and locations[-1][0] == at:
-            locations[-1] = (at, location)
-        else:
-            locations.append((at, location))
-
-    def instruction(self, start: int, end: int) -> None:
-        text = self.text[start:end]
-        if ("/" in text and ("//" in text or "/*" in text)) or "#" in text:
-            text = clean(text)
-        if text[-1:] != ";":  # a missing semicolon is reported as a syntax error
-            text += ";"
-        # Most instructions are words and commas, for which splitting is faster than any pattern. Others take the slow path.
-        guard_name, negated = "", False
-        if "{" in text or "(" in text or "|" in text or text.find("!", 2) > 0:
-            parts = []
-        else:
-            parts = text[:-1].replace(",", " ").split()
-            if len(parts) > 1 and parts[0][0] == "@" and len(parts[0]) > 1:
-                guard_name = parts[0][1:]
-                del parts[0]
-            # If the number of operands does not match the commas, an operand contained blanks, or followed the opcode with
-            # none before it (`mov.u32%r1`). An address may contain commas, too.
-            if (len(parts) > 1 and len(parts) - 2 != text.count(",")) or (
-                "[" in text and _SEVERAL_PARTS.search(text)
-            ):
-                parts, guard_name = [], ""
-        # A separate @ or !, and blanks before the dots of an opcode, need the pattern too.
-        if parts and guard_name != "!" and parts[0][0] != "@" and (len(parts) < 2 or parts[1][0] not in ".:"):
-            opcode = parts[0]
-            del parts[0]
-        else:
-            found = self._split_by_patterns(text, start, end)
-            if found is None:
-                return
-            guard_name, opcode, parts = found
-        if guard_name and guard_name[0] == "!":
-            guard_name, negated = guard_name[1:], True
-        known = self.scope.known
-        guard = -1
-        if guard_name:
-            register = known.get(guard_name)
-            if register is None:
-                register = self.lookup(guard_name)
-            if register is None:
-                register = self.predicate(guard_name)
-            if register is None:
-                self.names.append((len(self.instructions), guard_name, True))
-            else:
-                guard = register
-        operands: list[Any] = [*map(known.get, parts)]
-        if None in operands:
-            key = ""
-            constants = self.constants
-            for at, operand in enumerate(operands):
-                if operand is None:
-                    part = parts[at]
-                    operands[at], kind = constants.get(part) or self.operand(part)
-                    key += kind
-                else:
-                    key += "r,"
-        else:
-            key = "r," * len(parts)
-        if self.vectors:
-            key = self.with_vectors(key, operands)
-        use = self.uses.get((opcode, key))
-        if use is None:
-            use = self.uses[opcode, key] = Use(opcode, *_meaning(self.isa, opcode, key))
-        reads: tuple[Any, ...]  # registers, according to the kinds in the key
-        writes: tuple[Any, ...]
-        if use.scalar:
-            reads = use.pick_reads(operands)
-            writes = use.pick_writes(operands)
-        else:
-            reads = self._collect(operands, use.reads)
-            writes = self._collect(operands, use.writes)
-        instructions = self.instructions
-        index = len(instructions)
-        use.sites.append(index)
-        instruction = Instruction(
-            opcode,
-            use.match,
-            guard,
-            negated,
-            tuple(operands),
-            reads,
-            writes,
-            start - self.base,
-            end - self.base,
-        )
-        instructions.append(instruction)
-        if use.flow:
-            self.flow(index, instruction)
-        if self.named:
-            self.named = False
-            self.symbols(instruction)
-        if self.overflow:
-            self.overflow = False
-            self.function.errors.append(
-                BuildError("overflow", start - self.base, end - self.base, "a constant has more than 64 bits")
-            )
-
-    def predicate(self, name: str) -> int | None:
-        """A register without a definition for the special register *name*, which guards an instruction; None if it is not a
-        predicate."""
-        special = SPECIAL_REGISTERS.get(name)
-        if special is None or special.type != ".pred":
-            return None
-        self.scope.known[name] = register = len(self.function.registers)
-        self.function.registers.append(Register(name, special.type))
-        return register
-
-    def _split_by_patterns(self, text: str, start: int, end: int) -> tuple[str, str, list[str]] | None:
-        """The guard, opcode and operands of an instruction of any form; None, with an error, if it is unreadable."""
-        head = HEAD.match(text)
-        if head is None:  # the name of a register in the position of an opcode
-            self.function.damaged = True
-            self.trouble("unreadable", start, end, f"no instruction in {_quoted(text)}")
-            return None
-        bang, name, opcode = head.groups()
-        rest = _BLANKS_BEFORE_SELECTOR.sub("", text[head.end() :]).rstrip().removesuffix(";").rstrip()
-        return f"{bang}{name}" if name else "", "".join(opcode.split()), split_operands(rest)
-
-    def operand(self, text: str) -> tuple[Operand, str]:
-        """An operand whose spelling is not a known register, and its kind as :func:`_meaning` reads it."""
-        first = text[:1]
-        if first == "%":
-            register = self._resolve(text)
-            if register is not None:
-                return register, "r,"
-        elif first == "[":
-            base, _, offset = text[1:-1].partition("+")
-            register = self.scope.known.get(base)
-            if register is not None and (
-                not offset or (offset.isdigit() and offset[0] != "0" and len(offset) < 19)
-            ):
-                return Memory(register, int(offset) if offset else 0), "m,"
-        elif first == "{" and text[-1] == "}":
-            items: list[Any] = [self.scope.known.get(name.strip()) for name in text[1:-1].split(",")]
-            if None not in items:
-                return Vector(tuple(items)), f"v{len(items)},"
-        operand = parse_operand(text, self.lookup)
-        if isinstance(operand, int):
-            return operand, "r,"
-        if isinstance(operand, Special) and self.hides(operand.name):
-            operand = Symbol(operand.name)
-        if isinstance(operand, Immediate) and len(text) > 18 and _too_long(text, operand):
-            self.overflow = True
-        if isinstance(operand, Special):
-            vector = SPECIAL_REGISTERS[operand.name].type.startswith(".v4")
-            made: tuple[Operand, str] = operand, "v4," if vector else "S,"
-        else:
-            made = operand, shape(operand) + ","
-        if isinstance(operand, Immediate | Special):
-            self.constants[text] = made
-        else:
-            self.named = self.named or next(_symbols((operand,)), None) is not None
-        return made
-
-    def with_vectors(self, key: str, operands: list[Any]) -> str:
-        """*key* with the kind of registers declared as vectors replaced by a vector, as in *operands* themselves."""
-        kinds = key.split(",")
-        for at, operand in enumerate(operands):
-            if isinstance(operand, int) and operand in self.vectors:
-                operands[at] = vector = self.vectors[operand]
-                kinds[at] = f"v{len(vector.items)}"
-        return ",".join(kinds)
-
-    @staticmethod
-    def _collect(operands: list[Operand], indices: tuple[int, ...]) -> tuple[int, ...]:
-        found: list[int] = []
-        for index in indices:
-            operand = operands[index]
-            if isinstance(operand, int):
-                found.append(operand)
-            elif isinstance(operand, Memory) and not operand.extras and isinstance(operand.base, int):
-                found.append(operand.base)
-            elif isinstance(operand, Vector):
-                for item in operand.items:
-                    if isinstance(item, int):
-                        found.append(item)
-                    else:
-                        found.extend(registers(item))
-            elif not isinstance(operand, Immediate):
-                found.extend(registers(operand))
-        return tuple(found)
-
-    def flow(self, index: int, instruction: Instruction) -> None:
-        flow = instruction.flow
-        operands = instruction.operands
-        if flow == "branch" and operands and isinstance(operands[-1], Symbol):
-            self.jump(self.scope, index, [operands[-1].name])
-        elif flow == "branch-table" and operands and isinstance(operands[-1], Symbol):
-            name = operands[-1].name
-            scope: _Scope | None = self.scope
-            while scope is not None and name not in scope.tables:
-                scope = scope.parent
-            # The names in a table are resolved in the scope of the table.
-            owner = scope or self.scope
-            self.jump(owner, index, owner.tables.get(name, [name]))
-
-    def symbols(self, instruction: Instruction) -> None:
-        """Record the names that are not registers, to be resolved in the module; branch targets are resolved in
-        ``close``."""
-        if instruction.flow == "call" and instruction.callee:
-            self.names.append((len(self.instructions) - 1, instruction.callee, False))
-        if instruction.flow in ("branch", "branch-table", "call"):
-            return
-        for symbol in _symbols(instruction.operands):
-            self.names.append((len(self.instructions) - 1, symbol, False))
-
-
-@lru_cache(maxsize=8192)
-def _meaning(
-    isa: Table, opcode: str, key: str
-) -> tuple[Match | None, tuple[int, ...], tuple[int, ...], bool, bool]:
-    """The fields of the :class:`Use` of an opcode over operands of the kinds in *key*."""
-    shapes = key.replace("S", "r").split(",")[:-1]
-    match = isa.match(opcode, tuple(shapes))
-    every = tuple(range(len(shapes)))
-    if match is None or match.problem:
-        reads = writes = every  # an unknown instruction may read and write all its operands
-    elif match.syntax.open:
-        reads, writes = every, ()
-    else:
-        reads, writes = match.reads, match.writes
-    kinds = key.split(",")[:-1]
-    scalar = all(k in ("r", "S", "i", "f", "s", "_") for k in kinds)
-    if scalar:
-        reads = tuple(i for i in reads if kinds[i] == "r")
-        writes = tuple(i for i in writes if kinds[i] == "r")
-    return match, reads, writes, scalar, bool(match and match.form.flow)
-
-
-def _too_long(text: str, operand: Immediate) -> bool:
-    """Whether the assembler rejects the constant *text*, which is *operand*, as too large."""
-    if isinstance(operand.value, float):
-        return False
-    return text.strip("-+~U").isalnum() and overflows(text)
-
-
-def _quoted(name: str) -> str:
-    """*name* as a message shows it, truncated if it is long."""
-    return name if len(name) <= 60 else name[:60] + "…"
-
-
-def _misaligned(text: str) -> str:
-    """What is wrong with the alignments in a declaration; empty if nothing is."""
-    for digits in _ALIGN.findall(text):
-        align = integer(digits)
-        if align.bit_count() != 1:
-            return f"an alignment of {align} is not a power of two"
-    return ""
-
-
-def _targets(text: str) -> tuple[str, ...]:
-    """The names after ``.target`` (11.1.2)."""
-    words = clean(text).partition(".target")[2].split(",")
-    return tuple(word.strip() for word in words if word.strip())
-
-
-def _unknown_directive(text: str) -> str:
-    """The error for a directive without a rule in the grammar; empty for the lines of DWARF data and for a type."""
-    if text.startswith("@@") or _NOTHING.fullmatch(clean(text)):
-        return ""
-    return f"unknown directive {_quoted(text.split()[0].rstrip(';'))}"
-
-
-def _containing(ranges: dict[str, tuple[int, str]], prefix: str, digits: str) -> tuple[int, str] | None:
-    """The range called *prefix* if the register *prefix* + *digits* is one of its elements, or None."""
-    found = ranges.get(prefix) if digits else None
-    if found is None or digits[0] == "0" != digits or len(digits) > 9 or int(digits) >= found[0]:
-        return None
-    return found
-
-
-def _split(ranges: dict[str, tuple[int, str]], name: str, first: int) -> tuple[int, str] | None:
-    """The range that declares *name* and whose own name ends in digits (``%r12`` is element 2 of ``%r1<9>``), or
-    None."""
-    for at in range(max(first + 1, len(name) - 9), len(name)):
-        found = ranges.get(name[:at])
-        short = at > len(name) - 10 and (name[at] != "0" or at == len(name) - 1)
-        if found is not None and short and int(name[at:]) < found[0]:
-            return found
-    return None
-
-
-def _symbols(operands: tuple[Operand, ...]) -> Iterator[str]:
-    for operand in operands:
-        if isinstance(operand, Symbol):
-            yield operand.name
-        elif isinstance(operand, Vector):
-            yield from _symbols(operand.items)
-        elif isinstance(operand, Memory):
-            yield from _symbols((operand.base, *operand.extras))
-        elif isinstance(operand, Pair):
-            yield from _symbols((operand.first, operand.second))
-
-
-_BLANKS_BEFORE_SELECTOR = re.compile(r"(?<=[\w$])\s+(?=\.[a-zA-Z])")
-_SEVERAL_PARTS = re.compile(r"\[[^\]]*,")
-"""The beginning of an address with several parts: ``[r0, d1]``."""
-
-
-@lru_cache(maxsize=4096)
-def _positions(text: str) -> tuple[tuple[int, int, int], tuple[int, int, int] | None] | None:
-    """File, line and column of a ``.loc``, and those of its ``inlined_at`` if it has one; None if it is malformed."""
-    match = _LOC.match(text)
-    if not match:
-        return None
-    file, line, column, *outer = match.groups()
-    call = (int(outer[0]), int(outer[1]), int(outer[2])) if outer[0] else None
-    return (int(file), int(line), int(column)), call
-
-
-@lru_cache(maxsize=64)
-def _bytes(kind: str) -> int:
-    """The size of a type in bytes: 4 for ``.b32``; 0 for a predicate."""
-    return _SIZES.get(re.sub(r"\D", "", kind)[:3], 0)
-
-
-@lru_cache(maxsize=1024)
-def _declared(text: str) -> tuple[tuple[str, str, str, int, Variable], ...]:
-    """``(space, type, name, size of a range or 0, variable)`` for each declarator of a declaration."""
-    return tuple(_declarators(text))
-
-
-def _declarators(text: str) -> Iterator[tuple[str, str, str, int, Variable]]:
-    text = clean(text) if "/" in text else text
-    match = _DECLARATION.match(text)
-    if not match:
-        return
-    space, attributes, names = match[1], match[2], match[3]
-    kind = _TYPE.search(attributes)
-    type_name = kind[0] if kind else ""
-    width = _bytes(type_name)
-    vector = _VECTOR.search(attributes)
-    width *= int(vector[1]) if vector else 1
-    aligned = _ALIGN.search(attributes.partition(".ptr")[0])  # after .ptr: of what a pointer points to
-    align = integer(aligned[1]) if aligned else width or 1
-    for part in split_operands(names):
-        declarator = _DECLARATOR.match(part)
-        if not declarator:
-            continue
-        name, count, dimensions = declarator.groups()
-        size = width
-        for dimension in re.findall(r"\[([^\]]*)\]", dimensions):
-            digits = dimension.strip()
-            size *= integer(digits) if re.fullmatch(r"0[xX][0-9a-fA-F]+|[1-9]\d*|0", digits) else 0
-        yield (
-            space,
-            type_name,
-            name,
-            integer(count or "0"),
-            Variable(
-                name, "." + space, align, min(size, LARGEST), type_name, _initial(part, declarator.end())
-            ),
-        )
-
-
-def _initial(declarator: str, at: int) -> str:
-    """The initialiser of a declarator, without ``=``; empty if it has none."""
-    rest = declarator[at:].lstrip()
-    return rest[1:].strip() if rest.startswith("=") else ""
+Make = Callable[["Node", str, Module, Table], tuple[Function, FunctionBuilder | None]]
+"""Builds the function of a syntax node from the text, the module header before it, and the ISA table."""
 
 
 class _Header:
@@ -822,15 +66,9 @@ class _Header:
     def define(self, name: str, start: int, end: int) -> None:
         """Check the next definition: a function with a body, or a variable that is not external."""
         if name in self.defined or name in SPECIAL_REGISTERS:
-            message = (
-                f"{_quoted(name)} is {'defined twice' if name in self.defined else 'a special register'}"
-            )
+            message = f"{quoted(name)} is {'defined twice' if name in self.defined else 'a special register'}"
             self.module.errors.append(BuildError("duplicate-name", start, end, message))
         self.defined.add(name)
-
-
-Make = Callable[["Node", str, Module, Table], tuple[Function, _Builder | None]]
-"""Builds the function of a syntax node from the text, the module header before it, and the ISA table."""
 
 
 def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None = None) -> Module:
@@ -845,7 +83,7 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
     # One character per byte, so that byte offsets index the text; names are ASCII (4.4). SUB is a blank, as in the grammar.
     text = data.decode("latin-1").replace("\x1a", " ")
     module = Module()
-    pending: list[tuple[_Builder, Function]] = []
+    pending: list[tuple[FunctionBuilder, Function]] = []
     header = _Header(module)
     first: dict[str, int] = {}
     """Offset of the first declaration of each function and variable."""
@@ -867,10 +105,10 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
                     first.setdefault(inner.name, start + inner.start)
         elif kind == "variable_declaration":
             declaration = text[start:end]
-            if message := _misaligned(declaration):
+            if message := misaligned(declaration):
                 module.errors.append(BuildError("alignment", start, end, message))
             external = ".extern" in declaration
-            for _, _, name, _, variable in _declared(declaration):
+            for _, _, name, _, variable in declared(declaration):
                 if not external:
                     header.define(name, start, end)
                 first.setdefault(name, start)
@@ -882,7 +120,7 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
                         module.features.append(FeatureUse(feature(fault), start, end))
         elif kind == "directive":
             module.sections |= text.startswith("@@", start)
-            if message := _unknown_directive(text[start:end]):
+            if message := unknown_directive(text[start:end]):
                 module.errors.append(BuildError("misplaced", start, end, message))
         elif kind == "version_directive":
             try:
@@ -891,7 +129,7 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
                 module.version = None
             module.version_span = (start, end)
         elif kind == "target_directive":
-            module.targets += _targets(text[start:end])
+            module.targets += targets_of(text[start:end])
             module.target_span = (start, end)
         elif kind == "address_size_directive":
             digits = re.search(r"\d+", text[start:end])
@@ -927,18 +165,18 @@ def _not_aliased(module: Module, alias: str, aliasee: str) -> str:
     functions |= {function.name: function for function in module.functions if not function.declared_only}
     for name in (alias, aliasee):
         if name not in functions:
-            return f".alias: function {_quoted(name)} is not declared"
+            return f".alias: function {quoted(name)} is not declared"
         if functions[name].entry:
-            return f".alias: {_quoted(name)} is a kernel, and only functions have an alias"
+            return f".alias: {quoted(name)} is a kernel, and only functions have an alias"
     if functions[aliasee].declared_only:
-        return f".alias: {_quoted(aliasee)} is only declared here, and an alias is of a defined function"
+        return f".alias: {quoted(aliasee)} is only declared here, and an alias is of a defined function"
     if not functions[alias].declared_only:
-        return f".alias: {_quoted(alias)} is defined as a function"
+        return f".alias: {quoted(alias)} is defined as a function"
     return ""
 
 
 def _report_undeclared(
-    builder: _Builder, function: Function, names: AbstractSet[str], first: Mapping[str, int]
+    builder: FunctionBuilder, function: Function, names: AbstractSet[str], first: Mapping[str, int]
 ) -> None:
     """Report the names in a function that neither it nor the module declares, or that the module declares later.
 
@@ -964,41 +202,19 @@ def _report_undeclared(
                 continue
             if name in guards or name[0].isalpha() or name[0] in "%_$":
                 if ranges is None:
-                    ranges = _ranges_in(builder.text[function.start : function.end])
+                    ranges = ranges_in(builder.text[function.start : function.end])
                 word = "register" if name in guards or name.startswith("%") else "name"
-                message, count = f"{word} {_quoted(name)} is not declared", _too_small(ranges, name)
+                message, count = f"{word} {quoted(name)} is not declared", too_small(ranges, name)
             else:
-                message = f"{_quoted(name)} is neither a name nor a constant"
+                message = f"{quoted(name)} is neither a name nor a constant"
         elif name in labels:
-            message = f"label {_quoted(name)} is not an operand of this instruction"
+            message = f"label {quoted(name)} is not an operand of this instruction"
         elif first.get(name, 0) > function.start + ins.start:
-            message = f"{_quoted(name)} is declared only after its first use"
+            message = f"{quoted(name)} is declared only after its first use"
         else:
             continue
         kind = "undefined-guard" if name in guards else "undefined-register"
         function.errors.append(BuildError(kind, ins.start, ins.end, message, count, tuple(sites)))
-
-
-def _ranges_in(text: str) -> Mapping[str, list[re.Match[str]]]:
-    """The declarations of ranges of registers in *text*, in any scope, by the name of the range."""
-    found: defaultdict[str, list[re.Match[str]]] = defaultdict(list)
-    for statement in _REGISTERS.finditer(text):
-        for match in _RANGE.finditer(text, *statement.span()):
-            found[match[1]].append(match)
-    return found
-
-
-def _too_small(ranges: Mapping[str, list[re.Match[str]]], name: str) -> RegisterCount | None:
-    """The count in the only declaration of a range that would contain the undeclared register *name* if it were
-    larger; None if there is no such declaration, or several of the same name."""
-    prefix = name.rstrip("0123456789")
-    digits = name[len(prefix) :]
-    found = ranges.get(prefix, [])
-    if not digits or len(digits) > 9 or digits[0] == "0" != digits:
-        return None
-    if len(found) != 1 or integer(found[0][2]) > int(digits):
-        return None
-    return RegisterCount(*found[0].span(2), int(digits) + 1)
 
 
 def _report_shadowed(function: Function, labels: AbstractSet[str], first: Mapping[str, int]) -> None:
@@ -1012,66 +228,5 @@ def _report_shadowed(function: Function, labels: AbstractSet[str], first: Mappin
             function.labels.get(ins.targets[0]) == operand.name
             and first.get(operand.name, 0) < function.start
         ):
-            message = f"{_quoted(operand.name)} is not a label here: the module declares the name before"
+            message = f"{quoted(operand.name)} is not a label here: the module declares the name before"
             function.errors.append(BuildError("undefined-label", ins.start, ins.end, message))
-
-
-def make_function(node: Node, text: str, module: Module, isa: Table) -> tuple[Function, _Builder | None]:
-    """The function of a syntax node, and its builder if it has a body. Names are not resolved in the module yet."""
-    builder = _head(node, text, module.version or (0, 0), module.target, isa)
-    function = builder.function
-    body = node.child_by_field_name("body")
-    if body is None:
-        function.declared_only = True
-        return function, None
-    builder.block(body)
-    builder.own_errors = len(function.errors)
-    function.positions = builder.locations.keys()
-    function.uses = list(builder.uses.values())
-    return function, builder
-
-
-def _head(node: Node, text: str, version: Version, target: Target | None, isa: Table) -> _Builder:
-    """The builder of the function of a syntax node, which has read all that precedes the body."""
-    name_node = node.child_by_field_name("name")
-    kind_node = node.child_by_field_name("kind")
-    function = Function(
-        name=text[name_node.start_byte : name_node.end_byte] if name_node else "?",
-        entry=bool(kind_node and kind_node.type == ".entry"),
-        start=node.start_byte,
-        end=node.end_byte,
-        version=version,
-        target=target,
-        damaged=node.has_error,
-    )
-    builder = _Builder(function, text, isa)
-    role = "entry" if function.entry else "func"
-    if kind_node is not None and kind_node.start_byte > node.start_byte:
-        builder.note(role, node.start_byte, kind_node.start_byte)
-    formals: tuple[list[Variable], list[Variable]] = [], []
-    open_ended = False
-    for some, field_name in zip(formals, ("returns", "parameters"), strict=True):
-        listed = node.child_by_field_name(field_name)
-        for child in listed.named_children if listed else ():
-            if child.type == "parameter":
-                declaration = text[child.start_byte : child.end_byte]
-                open_ended |= declaration.endswith("]") and not declaration[:-1].rstrip()[-1:].isalnum()
-                builder.declare(declaration, child.start_byte, child.end_byte)
-                builder.note(f"{role}-parameter", child.start_byte, child.end_byte)
-                declared = [variable for *_, variable in _declared(declaration)]
-                some += declared or [Variable("", "", 1, 0)]
-                function.parameters += [variable for variable in declared if variable.space == ".param"]
-    function.formals = None if open_ended else formals
-    for child in node.named_children:
-        if child.type == "performance_directive":
-            name, *rest = ((c.type, text[c.start_byte : c.end_byte]) for c in child.named_children)
-            numbers = tuple(integer(word) for kind, word in rest if kind == "integer")
-            function.directives[name[1]] = numbers
-            start, end = child.start_byte - node.start_byte, child.end_byte - node.start_byte
-            function.stated.append(Directive(name[1], numbers, start, end))
-            function.noreturn |= name[1] == ".noreturn"
-        elif child.type == "pragma_directive":
-            builder.note("head-pragma", child.start_byte, child.end_byte)
-        elif child.type == "attribute":
-            builder.note(role, child.start_byte, child.end_byte)
-    return builder

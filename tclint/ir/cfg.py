@@ -12,11 +12,13 @@ closure. The import of networkx alone takes more than 100 ms, so code that only 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint.ir.loops import Loop, LoopNest
 from tclint.ir.nodes import Function
 
 if TYPE_CHECKING:
@@ -210,21 +212,9 @@ class CFG:
 
         The range is empty for an unreachable block, and no other range has its number.
         """
-        children: dict[int, list[int]] = {}
-        for b in self.order[1:]:
-            children.setdefault(self.idom[b], []).append(b)
-        size = dict.fromkeys(self.order, 1)
-        for b in reversed(self.order[1:]):
-            size[self.idom[b]] += size[b]
         first, last = [-1] * len(self.blocks), [-1] * len(self.blocks)
-        work = [(0, 0)] if self.order else []
-        while work:
-            b, number = work.pop()
-            first[b], last[b] = number, number + size[b]
-            number += 1
-            for child in children.get(b, ()):
-                work.append((child, number))
-                number += size[child]
+        for block, (begin, end) in _preorder(self.order, self.idom).items():
+            first[block], last[block] = begin, end
         return first, last
 
     @cached_property
@@ -294,40 +284,44 @@ class CFG:
         return following
 
     @cached_property
-    def loops(self) -> dict[int, frozenset[int]]:
-        """Loop header -> the blocks of its natural loop."""
+    def nest(self) -> LoopNest:
+        """The natural loops, and how they are nested."""
         rank = self.rank
-        bodies: dict[int, set[int]] = {}
+        latches: dict[int, list[int]] = {}
         for b in self.order:
             for edge in self.successors[b]:
                 if rank[edge.target] <= rank[b] and self.dominates(edge.target, b):
-                    body = bodies.setdefault(edge.target, {edge.target})
-                    stack = [b]
-                    while stack:
-                        node = stack.pop()
-                        if node not in body:
-                            body.add(node)
-                            stack.extend(e.source for e in self.predecessors[node] if e.source in rank)
-        return {header: frozenset(body) for header, body in bodies.items()}
-
-    def innermost(self, *blocks: int) -> frozenset[int]:
-        """The blocks of the smallest loop that contains all of *blocks*; empty if there is none."""
-        return min(map(self.loops.__getitem__, self.enclosing_loops(*blocks)), key=len, default=frozenset())
-
-    def enclosing_loops(self, *blocks: int) -> list[int]:
-        """The headers of the loops that contain all of *blocks*."""
-        first, *others = blocks
-        around = self._loops_around.get(first, [])
-        return [header for header in around if self.loops[header].issuperset(others)] if others else around
+                    latches.setdefault(edge.target, []).append(b)
+        return LoopNest(self.order, self.sources, latches)
 
     @cached_property
-    def _loops_around(self) -> dict[int, list[int]]:
-        """Block -> the headers of the loops that contain it, in the order of :attr:`loops`."""
-        around: dict[int, list[int]] = {}
-        for header, loop in self.loops.items():
-            for block in loop:
-                around.setdefault(block, []).append(header)
-        return around
+    def loops(self) -> dict[int, Loop]:
+        """Loop header -> the blocks of its natural loop."""
+        return self.nest.loops
+
+    def innermost(self, *blocks: int) -> AbstractSet[int]:
+        """The blocks of the smallest loop that contains all of *blocks*; empty if there is none."""
+        first, *others = blocks
+        loops = map(self.loops.__getitem__, self.nest.around(first))
+        return next((loop for loop in loops if all(b in loop for b in others)), frozenset())
+
+    def enclosing_loops(self, *blocks: int) -> list[int]:
+        """The headers of the loops that contain all of *blocks*, in the order of :attr:`loops`."""
+        first, *others = blocks
+        around = sorted(self.nest.around(first), key=self.nest.number.__getitem__)
+        return [h for h in around if all(b in self.loops[h] for b in others)] if others else around
+
+    @cached_property
+    def leaving(self) -> dict[int, list[Edge]]:
+        """Loop header -> the edges that leave the loop, in the order of their blocks."""
+        found: dict[int, list[Edge]] = {header: [] for header in self.loops}
+        for block in sorted(self.order):
+            for edge in self.successors[block]:
+                for header in self.nest.around(block):
+                    if edge.target in self.loops[header]:
+                        break
+                    found[header].append(edge)
+        return found
 
     @cached_property
     def in_cycle(self) -> frozenset[int]:
@@ -424,14 +418,15 @@ class CFG:
         return found
 
 
-def _dominators(order: list[int], rank: dict[int, int], before: object) -> dict[int, int]:
+def _dominators(order: list[int], rank: dict[int, int], before: Callable[[int], list[int]]) -> dict[int, int]:
     """Node -> immediate dominator, by the algorithm of Cooper, Harvey and Kennedy over *order*, whose first node is the
     root."""
     if not order:
         return {}
     root = order[0]
     idom: dict[int, int] = {root: root}
-    preds = {b: before(b) for b in order}  # type: ignore[operator]
+    # The nearest predecessor comes first: each other one then ends higher in the tree, and no part of it is passed twice.
+    preds = {b: sorted(before(b), key=rank.__getitem__, reverse=True) for b in order}
     changed = True
     while changed:
         changed = False
@@ -452,7 +447,33 @@ def _dominators(order: list[int], rank: dict[int, int], before: object) -> dict[
             if new != -2 and idom.get(b) != new:
                 idom[b] = new
                 changed = True
+        # A predecessor that the block itself dominates changes nothing: with no other ones that follow it, one pass is enough.
+        ranges = _preorder(order, idom)
+        if all(
+            ranges[b][0] <= ranges[p][0] < ranges[b][1] for b in order for p in preds[b] if rank[p] >= rank[b]
+        ):
+            break
     return idom
+
+
+def _preorder(order: list[int], idom: dict[int, int]) -> dict[int, tuple[int, int]]:
+    """Node -> the range of the numbers of the nodes that it dominates, itself the first, in preorder of the tree *idom*."""
+    children: dict[int, list[int]] = {}
+    for node in order[1:]:
+        children.setdefault(idom[node], []).append(node)
+    size = dict.fromkeys(order, 1)
+    for node in reversed(order[1:]):
+        size[idom[node]] += size[node]
+    found: dict[int, tuple[int, int]] = {}
+    work = [(order[0], 0)] if order else []
+    while work:
+        node, number = work.pop()
+        found[node] = number, number + size[node]
+        number += 1
+        for child in children.get(node, ()):
+            work.append((child, number))
+            number += size[child]
+    return found
 
 
 def call_graph(functions: list[Function]) -> networkx.DiGraph[str]:

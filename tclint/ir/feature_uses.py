@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
 from tclint.ir.nodes import (
+    MAX_SHARED_BYTES,
     Function,
     Memory,
     Module,
@@ -31,8 +32,6 @@ EVERYWHERE: tuple[Version, int] = (8, 1), 70
 shows."""
 _LARGE, _TOO_LARGE = 4352, 32764
 """Bytes of the parameters of a kernel: more are a feature of their own, and more than the second are refused."""
-_MOST_SHARED = 232448
-"""Bytes of the variables of a kernel in shared memory: ptxas 13.5 refuses more for every device."""
 _SIGNED = 1 << 31
 """ptxas 13.5 takes a size that is negative in 32 bits."""
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
@@ -72,8 +71,8 @@ def feature_uses(module: Module, target: Target | None) -> Iterator[Use]:
             if size > _TOO_LARGE:
                 yield Use(feature(f"parameters of more than {_TOO_LARGE} bytes"), function, head)
         shared = sum(v.size for v in function.variables.values() if v.space == ".shared")
-        if function.entry and _MOST_SHARED < shared < _SIGNED:
-            yield Use(feature(f"more than {_MOST_SHARED} bytes of shared memory"), function, head)
+        if function.entry and MAX_SHARED_BYTES < shared < _SIGNED:
+            yield Use(feature(f"more than {MAX_SHARED_BYTES} bytes of shared memory"), function, head)
         if old:
             yield from _old(module, function)
     for variable in module.variables.values():

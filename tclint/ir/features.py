@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tclint.ir.nodes import FeatureUse
-from tclint.ir.operands import clean, overflows
+from tclint.ir.nodes import DECIMAL, FeatureUse
+from tclint.ir.operands import abnormal, clean, overflows
 from tclint.isa.features import feature, used
 from tclint.isa.target import Version
 
@@ -28,6 +28,8 @@ _LONG = re.compile(r"(?<![\w$%.])(?:0[xX][\da-fA-F]{17,}|0[bB][01]{65,}|\d{20,})
 """An integer constant that may have more than 64 bits."""
 _LEAST_DIGITS = 17
 """The least that such a constant has: tables of thousands of shorter ones are not searched."""
+_EXPONENT = re.compile(rf"(?<![\w$.%])(?=[\d.]+[eE][-+]?\d{{3}})(?:{DECIMAL})(?![\w$])")
+"""A floating-point constant that may be no normal double."""
 _DECLARING = ("variable", "parameter", "initial")
 
 
@@ -50,6 +52,10 @@ def note(
         long = part.endswith(_DECLARING) and max(map(len, spelled.replace(",", " ").split()), default=0)
         if long >= _LEAST_DIGITS and any(overflows(match[0]) for match in _LONG.finditer(spelled)):
             found.append(FeatureUse(feature("constant of more than 64 bits"), start - base, end - base))
+        if part == "initial" and any(abnormal(match[0]) for match in _EXPONENT.finditer(spelled)):
+            found.append(
+                FeatureUse(feature("constant that is not a normal double"), start - base, end - base)
+            )
 
 
 def _parts(kind: str, text: str) -> Iterator[tuple[str, str]]:

@@ -366,6 +366,11 @@ MAX_CTA_THREADS = 1024
 """The maximum number of threads in a CTA, on every target (11.4.2)."""
 MAX_CLUSTER_CTAS = 16
 """The maximum number of CTAs in a cluster, if a launch permits sizes that are not portable."""
+MAX_GRID = (2**31 - 1, 65535, 65535)
+"""The maximum number of CTAs of a grid in each dimension; :data:`MAX_BLOCK` has that of the threads of a CTA."""
+MAX_BLOCK = (1024, 1024, 64)
+MAX_SHARED_BYTES = 232448
+"""The shared memory that a CTA can have, static and dynamic, on any target (227 KiB); ptxas 13.5 refuses larger variables."""
 
 
 class RegisterCount(NamedTuple):

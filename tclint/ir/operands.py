@@ -10,6 +10,8 @@ import re
 import struct
 from collections.abc import Callable
 from functools import lru_cache
+from math import inf
+from sys import float_info
 
 from tclint.ir.nodes import (
     DECIMAL,
@@ -28,7 +30,17 @@ from tclint.ir.nodes import (
 )
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 
-__all__ = ["HEAD", "clean", "integer", "overflows", "parse_operand", "shape", "split_operands"]
+__all__ = [
+    "HEAD",
+    "abnormal",
+    "clean",
+    "integer",
+    "overflows",
+    "parse_operand",
+    "quoted",
+    "shape",
+    "split_operands",
+]
 
 HEAD = re.compile(r"\s*(?:@\s*(!?)\s*([\w%$]+)\s+)?([A-Za-z_]\w*(?:::\d+:\d+|\s*(?:\.|::)\w+)*)\s*")
 """Guard and opcode of an instruction."""
@@ -114,6 +126,24 @@ def overflows(text: str) -> bool:
             return True
         value = (value * base + int(digit, base)) & LARGEST
     return False
+
+
+def quoted(name: str) -> str:
+    """*name* as a message shows it, truncated if it is long."""
+    return name if len(name) <= 60 else name[:60] + "…"
+
+
+def abnormal(text: str) -> bool:
+    """Whether the assembler rejects the constant *text* because it is decimal with a point or an exponent, but neither
+    zero nor a normal number of double precision.
+
+    ptxas reads each as a double, whatever the type of the instruction or variable.
+    """
+    if not _FLOAT.match(text):
+        return False
+    mantissa, _, _ = text.lower().partition("e")
+    size = abs(float(text.replace(" ", "")))
+    return size == inf or (size < float_info.min and mantissa.strip("-+ 0.") != "")
 
 
 _PLAIN_ADDRESS = re.compile(rf"\[\s*({_NAME})\s*(?:\+\s*(-?\d{{1,18}})\s*)?\]$")

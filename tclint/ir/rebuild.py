@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tclint.ir.build import _Builder, build, make_function
+from tclint.ir.build import build
+from tclint.ir.functions import FunctionBuilder, make_function
 from tclint.ir.nodes import Function, Instruction, Module, Operand
 from tclint.isa.table import Table
 from tclint.syntax import TextChange, Tree, parse, reparse
@@ -33,9 +34,9 @@ class Builds:
     def __init__(self) -> None:
         self._data = b""
         self._built: tuple[Tree, Module] | None = None
-        self._made: dict[int, tuple[Function, _Builder, bool]] = {}
+        self._made: dict[int, tuple[Function, FunctionBuilder, bool]] = {}
         """Start of a function with a body -> the function, its builder, and whether it has syntax errors."""
-        self._replaced: dict[str, tuple[Function, _Builder, bool]] = {}
+        self._replaced: dict[str, tuple[Function, FunctionBuilder, bool]] = {}
         """Text -> the function that was last built anew after an edit, as it was before, for when the edit is undone."""
 
     def build(self, data: bytes) -> tuple[Tree, Module]:
@@ -58,12 +59,14 @@ class Builds:
         self._data, self._built = data, (tree, module)
         return tree, module
 
-    def _fresh(self, node: Node, text: str, module: Module, isa: Table) -> tuple[Function, _Builder | None]:
+    def _fresh(
+        self, node: Node, text: str, module: Module, isa: Table
+    ) -> tuple[Function, FunctionBuilder | None]:
         return self._note(node, *make_function(node, text, module, isa))
 
     def _note(
-        self, node: Node, function: Function, builder: _Builder | None
-    ) -> tuple[Function, _Builder | None]:
+        self, node: Node, function: Function, builder: FunctionBuilder | None
+    ) -> tuple[Function, FunctionBuilder | None]:
         if builder is not None:
             self._made[function.start] = function, builder, node.has_error
         return function, builder
@@ -74,13 +77,13 @@ class _Step:
 
     def __init__(
         self,
-        before: dict[int, tuple[Function, _Builder, bool]],
-        replaced: dict[str, tuple[Function, _Builder, bool]],
+        before: dict[int, tuple[Function, FunctionBuilder, bool]],
+        replaced: dict[str, tuple[Function, FunctionBuilder, bool]],
         old: Tree,
         new: Tree,
         change: TextChange,
         window: tuple[int, int],
-        fresh: Callable[[Node, str, Module, Table], tuple[Function, _Builder | None]],
+        fresh: Callable[[Node, str, Module, Table], tuple[Function, FunctionBuilder | None]],
     ) -> None:
         self.before = before
         self.replaced = replaced
@@ -90,7 +93,9 @@ class _Step:
         self.window = window
         self.fresh = fresh
 
-    def make(self, node: Node, text: str, module: Module, isa: Table) -> tuple[Function, _Builder | None]:
+    def make(
+        self, node: Node, text: str, module: Module, isa: Table
+    ) -> tuple[Function, FunctionBuilder | None]:
         """The function of *node*, reused from the earlier state if possible."""
         start, end = node.start_byte, node.end_byte
         low, high = self.window
@@ -158,7 +163,9 @@ class _Step:
         return None
 
 
-def _again(function: Function, builder: _Builder, text: str, node: Node) -> tuple[Function, _Builder]:
+def _again(
+    function: Function, builder: FunctionBuilder, text: str, node: Node
+) -> tuple[Function, FunctionBuilder]:
     """The *function* with its *builder* where its *text* is now."""
     builder.text, builder.base = text, node.start_byte
     errors = function.errors[: builder.own_errors]
@@ -195,7 +202,7 @@ def _touched(block: Node, low: int, high: int) -> Iterator[Node]:
 
 def _edited(
     function: Function,
-    builder: _Builder,
+    builder: FunctionBuilder,
     text: str,
     change: TextChange,
     low: int,
@@ -284,7 +291,7 @@ def _edited(
 
 
 def _renumber(
-    new: Function, builder: _Builder, tail: list[Instruction], first: int, end: int, shift: int
+    new: Function, builder: FunctionBuilder, tail: list[Instruction], first: int, end: int, shift: int
 ) -> bool:
     """Increase the numbers of the instructions from *end* on by *shift*; False if that is not sufficient.
 

@@ -525,7 +525,7 @@ class Table:
                     placed = place(k + 1, at + 1, spare - optional, named | dict.fromkeys(names, at))
                     if placed is not None:
                         return placed
-                elif not optional:
+                else:
                     best = max(best, (at, f"operand {at + 1} ({operand.name}): {wrong}"))
             if optional:
                 return place(k + 1, at, spare, named)

@@ -38,6 +38,8 @@ class Width(NamedTuple):
     """The register may be wider: of a source the low bits are used, and a result is extended (9.4.1)."""
     type: str = ""
     """The type of the operand; empty if only the size is known."""
+    predicate: bool = False
+    """It may be a predicate instead."""
 
     def takes(self, register: str) -> bool:
         """Whether the operand may be a register of that type; one of unknown size is accepted."""
@@ -62,6 +64,8 @@ _PRECISIONS = {".b32": "single", ".b64": "double"}
 @cache
 def _takes(width: Width, register: str) -> bool:
     bits = width_of(register)
+    if bits == 1 and width.predicate:
+        return True
     if bits and bits != width.bits and not (width.wider and bits > width.bits):
         return False
     return not width.type or not bits or _agrees(width.type, register, bits == width.bits)
@@ -126,7 +130,8 @@ def _width(declared: str, types: Sequence[str], modifiers: tuple[str, ...], leng
     """The required type that *declared*, a value of the key ``types``, denotes (see ``README.md``); None if it denotes
     none for these modifiers."""
     if declared.startswith("."):
-        return Width(width_of(declared), False, declared)
+        type_, *predicate = declared.split()
+        return Width(width_of(type_), False, type_, bool(predicate))
     if not declared or int(declared[0]) > len(types):
         return None
     type_ = types[int(declared[0]) - 1]

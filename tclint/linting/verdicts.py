@@ -8,7 +8,7 @@ whether or not a comment, the baseline or a setting that ignores it hides it: it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tclint.analyses.gaps import gaps
@@ -23,9 +23,14 @@ from tclint.isa.target import Version
 from tclint.replay.bounds import mbarriers
 from tclint.verdicts import MAX_REASONS
 from tclint.verdicts import verdicts as proved
+from tclint.verdicts.invalidation import Invalidations
+from tclint.verdicts.outcome import ordered
 from tclint.verdicts.uses import events
 
 __all__ = ["Judge"]
+
+_Violations = dict[str, dict[str, Span | None]]
+"""Class -> the rules of the hits that violate it, each with the location of its first hit."""
 
 
 class Judge:
@@ -57,7 +62,9 @@ class Judge:
         """Notes what proofs and replays show of each class that the kernel of *model* uses, whatever its findings are."""
         if model.function.entry:
             shown = proved(model, (), self._assume)
-            self._seen[model.function.start] = tuple(_bounded(model, verdict) for verdict in shown)
+            self._seen[model.function.start] = tuple(
+                _bounded(model, verdict, self._assume) for verdict in shown
+            )
             self._events[model.function.start] = events(model)
 
     def add(
@@ -98,12 +105,13 @@ class Judge:
     ) -> None:
         # What a function lacks that the kernel may call, the module lacks.
         about = [
-            hit
+            (owner, hit)
             for owner, hit in self._found
             if owner is None or owner.start == function.start or not owner.entry
         ]
-        certain, doubtful = self._violated((*about, *reported))
-        for consequences, known in zip(self._violated(found), (certain, doubtful), strict=True):
+        certain, doubtful = self._violated((*about, *((function, hit) for hit in reported)))
+        own = self._violated((function, hit) for hit in found)
+        for consequences, known in zip(own, (certain, doubtful), strict=True):
             for hazard, rules in consequences.items():
                 known.setdefault(hazard, rules)
         self.verdicts += _judged(function.name, shown, certain, doubtful)
@@ -113,28 +121,34 @@ class Judge:
         if function.entry and not function.declared_only:
             self._judge(function, _open(function, why))
 
-    def _violated(self, hits: Iterable[Hit]) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-        """Class -> the rules of the hits that violate it: of those that may be shown, and of those below the confidence
-        that is shown."""
+    def _violated(self, hits: Iterable[tuple[Function | None, Hit]]) -> tuple[_Violations, _Violations]:
+        """What the hits violate that may be shown, and what those below the confidence that is shown do."""
         rules = all_rules()
-        certain: dict[str, set[str]] = {}
-        doubtful: dict[str, set[str]] = {}
-        for hit in hits:
+        certain: _Violations = {}
+        doubtful: _Violations = {}
+        for function, hit in hits:
             confidence = hit.confidence or rules[hit.rule].confidence
             by_class = certain if confidence >= self._min_confidence else doubtful
             for hazard in rules[hit.rule].hazards:
-                by_class.setdefault(hazard, set()).add(str(hit.rule))
+                by_class.setdefault(hazard, {}).setdefault(str(hit.rule), _location(function, hit))
         return certain, doubtful
 
 
-def _bounded(model: KernelModel, verdict: Verdict) -> Verdict:
+def _bounded(model: KernelModel, verdict: Verdict, assume: frozenset[Assumption]) -> Verdict:
     """*verdict*, bounded if it is open and the replays observed that the class holds; else with their reasons."""
     if verdict.hazard is not HazardClass.MBARRIER or verdict.status is not Status.UNKNOWN:
         return verdict
-    launches, reasons = mbarriers(model)
+    ends = Invalidations(model, assume) if model.sites("mbarrier-inval") else None
+    launches, reasons = mbarriers(model, ends.last() if ends is not None else ())
     reasons = (*gaps(model), *reasons)
     if not reasons:
-        return replace(verdict, status=Status.BOUNDED, launches=launches, reasons=())
+        return replace(
+            verdict,
+            status=Status.BOUNDED,
+            launches=launches,
+            reasons=(),
+            assumptions=ordered(ends.assumed) if ends is not None else (),
+        )
     return replace(verdict, reasons=(*reasons, *verdict.reasons)[:MAX_REASONS])
 
 
@@ -153,10 +167,7 @@ def _by_execution(
 
 
 def _judged(
-    kernel: str,
-    found: Sequence[Verdict],
-    certain: Mapping[str, Collection[str]],
-    doubtful: Mapping[str, Collection[str]],
+    kernel: str, found: Sequence[Verdict], certain: _Violations, doubtful: _Violations
 ) -> tuple[Verdict, ...]:
     """The verdicts on a kernel in the order of the classes: what is *found*, unless rules violate it, for *certain* or
     *doubtful*."""
@@ -169,15 +180,28 @@ def _judged(
             rules = tuple(sorted(certain[each.value]))
             made.append(Verdict(kernel, each, Status.VIOLATED, obligations, rules=rules))
         elif verdict is not None and each.value in doubtful:
-            made.append(_doubted(verdict, sorted(doubtful[each.value])))
+            made.append(_doubted(verdict, doubtful[each.value]))
         elif verdict is not None:
             made.append(verdict)
     return tuple(made)
 
 
-def _doubted(verdict: Verdict, rules: Sequence[str]) -> Verdict:
-    """*verdict* as unknown, because hidden findings of *rules* may be right."""
-    reason = Reason(None, f"a low-confidence finding of {', '.join(rules)}", "--pedantic shows it")
+def _location(function: Function | None, hit: Hit) -> Span | None:
+    """Where a hit is, in the module; None if it is about the module as a whole."""
+    if hit.span is not None:
+        return Span(*hit.span)
+    owner = hit.function or function
+    return None if owner is None or hit.site < 0 else span(owner, hit.site)
+
+
+def _doubted(verdict: Verdict, hidden: Mapping[str, Span | None]) -> Verdict:
+    """*verdict* as unknown, because *hidden* findings, by their rules, may be right."""
+    rules = sorted(hidden)
+    reason = Reason(
+        hidden[rules[0]],
+        f"a low-confidence finding of {', '.join(rules)} may be right",
+        "--pedantic shows it",
+    )
     return replace(
         verdict,
         status=Status.UNKNOWN,

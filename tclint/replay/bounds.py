@@ -3,14 +3,15 @@
 A bound is a statement about the launches that were replayed, and about nothing else. A replay observes of the class
 *mbarrier* that a wait ends, that no phase gets more arrivals than it counts, that no wait may miss its phase, and that
 an mbarrier is initialised when it is used, the last for one order of the threads only. A wait for a state instead of a
-parity may come too late in another order, so no kernel with one is bounded. It does not observe any other
+parity may come too late in another order, so no kernel with one is bounded. A replay does
+not execute ``mbarrier.inval``: the caller knows which of them follow all other operations. It does not observe any other
 class as a whole: of the accesses between two events it follows only the outermost ones, and a strong load acquires
 everything (:mod:`~tclint.replay.machine`), so it may miss a race.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from tclint.analyses.model import KernelModel
@@ -19,6 +20,7 @@ from tclint.findings.spans import span
 from tclint.findings.verdicts import Reason
 from tclint.replay import reasons
 from tclint.replay.interface import Faulty
+from tclint.replay.launches import ReplayRun
 from tclint.replay.verdict import Replay
 
 __all__ = ["Bounds", "mbarriers"]
@@ -29,8 +31,8 @@ _HELP = {
     reasons.Reason.NO_CLUSTER_SHAPE: "state the shape of the cluster with .reqnctapercluster, and of the CTA with .reqntid",
 }
 """What would let the kernel be replayed."""
-_NOT_REPLAYED = ("mbarrier-inval",)
-"""Events of the class that a replay does not execute."""
+_INVALIDATE = "mbarrier-inval"
+"""The event of the class that a replay does not execute."""
 
 
 class Bounds(NamedTuple):
@@ -42,20 +44,20 @@ class Bounds(NamedTuple):
     """Empty if it is bounded."""
 
 
-def mbarriers(model: KernelModel) -> Bounds:
+def mbarriers(model: KernelModel, last: Collection[int] = ()) -> Bounds:
     """The launches in which the mbarriers of a kernel are used as they must be.
 
-    All launches that were replayed ended without a fault, and together they executed each operation on an mbarrier. One
+    *last* are the ``mbarrier.inval`` that follow all operations of threads on the mbarrier that they end. All launches that were replayed ended without a fault, and together they executed each operation on an mbarrier. One
     that a budget, or an unknown value, kept from its end leaves the class unknown.
     """
-    why = tuple(_open(model))
+    why = tuple(_open(model, last))
     if why:
         return Bounds((), why)
     launches = [str(run.launch) for run in model.fact(Replay).runs if run.launch is not None]
     return Bounds(tuple(dict.fromkeys(launches)), ())
 
 
-def _open(model: KernelModel) -> Iterator[Reason]:
+def _open(model: KernelModel, last: Collection[int]) -> Iterator[Reason]:
     """Why the replays do not bound the class, the first reason first."""
     replay = model.fact(Replay)
     verdict = replay.verdict
@@ -73,9 +75,14 @@ def _open(model: KernelModel) -> Iterator[Reason]:
     if not replay.runs:
         yield Reason(None, "no launch was replayed")
         return
-    for event in _NOT_REPLAYED:
-        for site in model.sites(event)[:1]:
-            yield _at(model, site, f"a replay does not execute {model.name(site)}")
+    for site in model.sites(_INVALIDATE):
+        if site not in last:
+            what = "the mbarrier that it ends may be used later, by this thread or another one"
+            yield _at(model, site, what, "execute it in one thread, after a barrier of all threads")
+            break
+        if found := next(filter(None, map(_signalled_later, replay.runs)), None):
+            yield _at(model, *found)
+            break
     for run in replay.runs:
         for site, why in run.misused[:1]:
             yield _at(model, site, why)
@@ -92,13 +99,24 @@ def _open(model: KernelModel) -> Iterator[Reason]:
 
 
 def _sites(model: KernelModel) -> list[int]:
-    """The reachable instructions that use an mbarrier."""
+    """The reachable instructions that use an mbarrier, but for those that invalidate one."""
     block_of, rank = model.cfg.block_of, model.cfg.rank
     return [
         site
         for site, instruction in enumerate(model.function.instructions)
-        if instruction.role("mbarrier") is not None and block_of[site] in rank
+        if instruction.role("mbarrier") is not None
+        and instruction.event != _INVALIDATE
+        and block_of[site] in rank
     ]
+
+
+def _signalled_later(run: ReplayRun) -> tuple[int, str] | None:
+    """Where and why an mbarrier may be signalled after all waits of a launch, if it may."""
+    if run.launch is None or run.launch.shape.ranks > 1:
+        return -1, "another CTA of the cluster may signal an mbarrier after mbarrier.inval"
+    if run.unsettled:
+        return min(run.unsettled), "an asynchronous operation may signal this mbarrier after mbarrier.inval"
+    return None
 
 
 def _at(model: KernelModel, site: int, what: str, help: str = "") -> Reason:

@@ -1,17 +1,25 @@
-"""What lanes of a warp exchange: elections, shuffles, votes, matches and reductions (PTX ISA 9.7.9.6, 9.7.13.8 to
-9.7.13.14).
+"""What threads exchange: elections, shuffles, votes, matches and reductions of a warp, and reductions of a CTA barrier
+(PTX ISA 9.7.9.6, 9.7.13.1, 9.7.13.8 to 9.7.13.14).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import reduce
 from operator import and_, or_, xor
 
 from tclint.isa.table import Match
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 
-__all__ = ["elected_lanes", "match_result", "reduced", "shuffle_sources", "shuffled", "vote_result"]
+__all__ = [
+    "barrier_result",
+    "elected_lanes",
+    "match_result",
+    "reduced",
+    "shuffle_sources",
+    "shuffled",
+    "vote_result",
+]
 
 
 def elected_lanes(
@@ -73,6 +81,20 @@ def vote_result(match: Match, lanes: dict[int, int | None]) -> int | None:
     if ".any" in match.modifiers:
         return int(1 in different)
     return int(different == {1} if ".all" in match.modifiers else len(different) == 1)
+
+
+def barrier_result(match: Match, votes: Collection[int | None]) -> int | None:
+    """The result of a CTA barrier that reduces a predicate over its threads (9.7.13.1); None if it is unknown.
+
+    One known predicate may decide it alone: a false one with ``.and``, a true one with ``.or``.
+    """
+    known = [p for p in votes if p is not None]
+    if ".popc" in match.modifiers:
+        return sum(known) if len(known) == len(votes) else None
+    decisive = int(".or" in match.modifiers)
+    if decisive in known:
+        return decisive
+    return 1 - decisive if len(known) == len(votes) else None
 
 
 def match_result(match: Match, lanes: dict[int, int | None], mask: int) -> dict[int, tuple[int, int]] | None:

@@ -26,6 +26,7 @@ from functools import cached_property
 
 from tclint.dataflow import GaveUp
 from tclint.replay import hypotheses
+from tclint.replay.accesses import OFFSET
 from tclint.replay.hypotheses import GRID, LaunchHypothesis, LaunchWord, Shape
 from tclint.replay.launch import Launch, LaunchValues
 from tclint.replay.launches import ReplayRun
@@ -172,7 +173,8 @@ class LaunchSearch:
         """Replays a launch with the known reductions, and with its original values if those show a fault."""
         values = soon = self._values(hypothesis)
         for words in self.reductions if self._extrapolates else ():
-            soon = soon.reduced(words)
+            # A word that is larger than others which bound the same loop stays so.
+            soon = soon.reduced(words if words <= hypothesis.large else words - hypothesis.large)
         self._extrapolated = soon != values
         try:
             run = self._replay_to_end(soon, shape)
@@ -325,6 +327,17 @@ def _blocked_early(stuck: Stuck, reached: Mapping[tuple[int, int], int]) -> bool
     return isinstance(what, Mbarrier) and what.phase < reached.get((stuck.site, what.address), 0)
 
 
+def _outgrown(machine: Machine) -> bool:
+    """Whether threads access bytes beyond the end of an array by their index, as in a CTA that is larger than any launch has."""
+    if machine.model.function.threads is not None:
+        return False
+    for access in machine.accesses:
+        array = machine.program.array(access.site) if access.plain else None
+        if array is not None and access.offset >= (machine.launch.address(array[0], 0) & OFFSET) + array[1]:
+            return True
+    return False
+
+
 def _observed_run(
     machine: Machine, stuck: list[Stuck] | None = None, overrun: Stuck | None = None, finished: bool = False
 ) -> ReplayRun | None:
@@ -345,5 +358,7 @@ def _observed_run(
         frozenset(machine.executed),
         tuple(machine.misused.items()),
         machine.dispatched,
+        _outgrown(machine),
+        machine.unsettled,
     )
     return run if run.wrong or finished else None

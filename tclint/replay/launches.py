@@ -6,13 +6,14 @@ execute the same blocks without a fault.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
 from itertools import chain
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel
 from tclint.replay import hypotheses
 from tclint.replay.hypotheses import GRID, LaunchHypothesis, LaunchWord
@@ -35,6 +36,21 @@ def _reaching(node: tuple[str, ...]) -> tuple[LaunchHypothesis, ...]:
     return hypotheses.ODD_SIZES.value if node in (("op", "mask"), ("op", "rem")) else ()
 
 
+def _repeating(words: frozenset[LaunchWord]) -> Iterator[LaunchHypothesis]:
+    """The launches in which a loop may iterate again that *words* bound: with all of them large, or with one of them.
+
+    Where one word is a length and another the part of it that an iteration covers, equal values leave one iteration.
+    """
+    if GRID in words:
+        yield from hypotheses.FEW_CTAS.value
+        return
+    low = [word for word in words if not word.high]
+    if low:
+        yield from (h._replace(large=words) for h in hypotheses.ODD_SIZES.value[:2])
+    for word in low if len(low) > 1 else ():
+        yield from (h._replace(large=frozenset((word,))) for h in hypotheses.SIZES.value[:2])
+
+
 def _special() -> tuple[tuple[LaunchHypothesis, ...], ...]:
     """The launches for special cases, in the order in which they are tried: those for one purpose together."""
     rows = hypotheses.ODD_SIZES, hypotheses.LAST_CTAS, hypotheses.MIDDLE_CTAS, hypotheses.FEW_CTAS
@@ -45,7 +61,10 @@ def next_hypothesis(candidates: Iterable[LaunchHypothesis]) -> LaunchHypothesis:
     """The candidate to replay next: one of the usual sizes, then those for special cases, then the other sizes."""
     usual, *others = hypotheses.SIZES.value
     order = (usual, *chain.from_iterable(_special()), *others)
-    return min(candidates, key=lambda h: (order.index(h) if h in order else len(order), h[:2]))
+    return min(
+        candidates,
+        key=lambda h: (order.index(h) if h in order else len(order), h[:2], sorted(map(repr, h.large))),
+    )
 
 
 def _same_purpose(hypothesis: LaunchHypothesis) -> tuple[LaunchHypothesis, ...]:
@@ -68,8 +87,8 @@ class ReplayRun(NamedTuple):
     """The blocks that were executed."""
     repeated: frozenset[int]
     """The headers of loops that were executed more than once."""
-    completed_mbarriers: frozenset[int]
-    """The addresses of mbarriers that completed a phase."""
+    completed_mbarriers: Mapping[int, int]
+    """The mbarriers that completed a phase: the instruction that initialises each, by address."""
     acquiring_waits: frozenset[int]
     """The waits for mbarriers that acquired an event which their threads had not observed."""
     uneven: bool = False
@@ -85,6 +104,10 @@ class ReplayRun(NamedTuple):
     """Instructions that use an mbarrier as the ISA does not admit, each with why."""
     dispatched: bool = False
     """Threads were compared with a value of the launch, and all of them took the same branch."""
+    outgrown: bool = False
+    """The CTA has more threads than an array of shared memory has room for: the kernel is made for smaller ones."""
+    unsettled: frozenset[int] = frozenset()
+    """The ``mbarrier.init`` of mbarriers that an asynchronous operation may signal after all waits."""
 
     @property
     def wrong(self) -> bool:
@@ -113,14 +136,14 @@ class ReplayRun(NamedTuple):
         return not other.races and not self.sites.isdisjoint(other.sites)
 
     @property
-    def mbarriers(self) -> set[int]:
-        """The addresses of the mbarriers at fault."""
-        return {mbarrier.address for mbarrier in self._mbarriers}
+    def mbarriers(self) -> dict[int, int]:
+        """The mbarriers at fault: the instruction that initialises each, by address."""
+        return {mbarrier.address: mbarrier.site for mbarrier in self._mbarriers}
 
     @property
     def inits(self) -> set[int]:
         """The instructions that initialise the mbarriers at which threads are blocked, or arrive too often."""
-        return set() if self.races else {mbarrier.site for mbarrier in self._mbarriers}
+        return set() if self.races else set(self.mbarriers.values())
 
     @property
     def _mbarriers(self) -> list[Mbarrier]:
@@ -140,8 +163,8 @@ class LaunchResults:
     """The blocks that some launch without a fault executed."""
     repeated: set[int] = field(default_factory=set)
     """The loops that some launch without a fault executed more than once."""
-    completed_mbarriers: set[int] = field(default_factory=set)
-    """The mbarriers that completed a phase in some launch without a fault."""
+    completed_mbarriers: dict[int, int] = field(default_factory=dict)
+    """The mbarriers that completed a phase in some launch without a fault, as in :class:`ReplayRun`."""
     exhausted: set[LaunchHypothesis] = field(default_factory=set)
     """Hypotheses with the purpose of one that has added nothing since the last progress."""
 
@@ -186,9 +209,19 @@ class LaunchResults:
         return {
             hypothesis: run
             for hypothesis, run in self.wrong.items()
-            if not self.excuses(run)
-            and (not self.completed_mbarriers or self.completed_mbarriers.issuperset(run.mbarriers))
+            if not self.excuses(run) and (not self.completed_mbarriers or self._completed_elsewhere(run))
         }
+
+    def _completed_elsewhere(self, run: ReplayRun) -> bool:
+        """Whether launches without a fault complete phases of the mbarriers at fault in *run*, or of others that the
+        instructions at fault name.
+
+        Such a launch may be too short for all stages of a ring.
+        """
+        if run.mbarriers.keys() <= self.completed_mbarriers.keys():
+            return True
+        named = set[Ring]().union(*map(self.model.fact(Mbarriers).rings_at, run.sites))
+        return not set(self.completed_mbarriers.values()).isdisjoint(i for ring in named for i in ring.inits)
 
     def excuses(self, run: ReplayRun) -> bool:
         """Whether launches without a fault execute all blocks in which *run* is at fault, and later iterations if
@@ -245,11 +278,7 @@ class LaunchResults:
                 of = [values.node(v)[:2] for v in values.subexpressions(predicate)]
                 if any(node[0] == "parameter" or node in _CTA_INDICES for node in of):
                     found.update(chain.from_iterable(map(_reaching, of)))
-        once = [h for h in program.waiting_loops if h in entered and h not in repeated]
-        words = frozenset[LaunchWord]().union(*(program.bounds[h] for h in once))
-        if words and self._distinguishes_iterations:
-            odd = hypotheses.ODD_SIZES.value[:2]
-            found.update(
-                hypotheses.FEW_CTAS.value if GRID in words else (h._replace(large=words) for h in odd)
-            )
+        once = {program.bounds[h] for h in program.waiting_loops if h in entered and h not in repeated}
+        if self._distinguishes_iterations:
+            found.update(*map(_repeating, once))
         return found

@@ -26,11 +26,18 @@ from itertools import repeat
 from typing import Any
 
 from tclint.analyses.mbarriers import MAX_COUNT, RESPONSE, transaction_unit, transferred
-from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
+from tclint.ir.nodes import MAX_SHARED_BYTES, Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
 from tclint.replay.abstract_lanes import Lanes, apply, broadcast, collapse
 from tclint.replay.accesses import CTA_STRIDE, OFFSET, Access, LaneAddresses
-from tclint.replay.lane_exchange import elected_lanes, match_result, reduced, shuffle_sources, vote_result
+from tclint.replay.lane_exchange import (
+    barrier_result,
+    elected_lanes,
+    match_result,
+    reduced,
+    shuffle_sources,
+    vote_result,
+)
 from tclint.replay.launch import Launch
 from tclint.replay.program import BULK, CP_ASYNC, Program, Step
 from tclint.replay.reasons import Reason
@@ -112,6 +119,7 @@ class Machine(ThreadGroupScheduler):
         """The instructions that synchronise and that a thread has executed."""
         self.misused: dict[int, str] = {}
         """How instructions use an mbarrier as the ISA does not admit, though the replay continues."""
+        self._unsettled: frozenset[int] = frozenset()
         self._barriers: dict[tuple[int, int], Barrier] = {}
         self._cluster_barrier = Barrier()
         self._overlaps: dict[tuple[int, int], PhaseOverlap] = {}
@@ -204,9 +212,9 @@ class Machine(ThreadGroupScheduler):
         return happens_before(known, agent, number)
 
     @property
-    def completed_mbarriers(self) -> frozenset[int]:
-        """The addresses of mbarriers that have completed a phase."""
-        return frozenset(m.address for m in self._mbarriers.values() if m.phase)
+    def completed_mbarriers(self) -> dict[int, int]:
+        """The mbarriers that have completed a phase: the ``mbarrier.init`` of each, by address."""
+        return {m.address: m.site for m in self._mbarriers.values() if m.phase}
 
     def _complete_transfers(self) -> bool:
         """Completes copies, and those commits that a thread waits for. Others may well complete later."""
@@ -225,6 +233,11 @@ class Machine(ThreadGroupScheduler):
             mbarrier.received_unknown = True
             mbarrier.advance_phase()
         return bool(waiting)
+
+    @property
+    def unsettled(self) -> frozenset[int]:
+        """The ``mbarrier.init`` of mbarriers that an asynchronous operation may still signal."""
+        return self._unsettled.union(each.site for each in self._mbarriers.values() if not each.settled)
 
     # ------------------------------------------------------------ steps
 
@@ -307,7 +320,7 @@ class Machine(ThreadGroupScheduler):
             if isinstance(item, int):
                 self._set(group, item, value, where)
         if own:
-            if _strong(instruction):
+            if self.program.is_strong(step.site):
                 group.clock = join_warps(group.clock, self.epochs.all_events())
             self._plain_access(group, step, where)
 
@@ -653,8 +666,11 @@ class Machine(ThreadGroupScheduler):
         address, count = self._role(group, step, "mbarrier"), self._role(group, step, "count")
         many = self.program.mbarrier_count_words(step.site)
         for at, number in self._by_operands(step, positions, address, count):
-            if many and at in self._mbarriers and self._mbarriers[at].site != step.site:
+            beyond = not 0 <= at - group.cta * CTA_STRIDE < MAX_SHARED_BYTES
+            if many and (beyond or (at in self._mbarriers and self._mbarriers[at].site != step.site)):
                 raise TooManyMbarriers(step.site, many)
+            if at in self._mbarriers and not self._mbarriers[at].settled:
+                self._unsettled |= {self._mbarriers[at].site}
             self._mbarriers[at] = Mbarrier(step.site, at, number & MAX_COUNT, number & MAX_COUNT)
             if at % ALIGNMENT:
                 self.misused[step.site] = f"the mbarrier is not aligned to {ALIGNMENT} bytes"
@@ -689,7 +705,9 @@ class Machine(ThreadGroupScheduler):
                     if relaxed
                     else self.epochs.release_clock(group, who)
                 )
-                clock = join(clock, self._issued_operations(CP_ASYNC, group, who)) if tracks else clock
+                if tracks:
+                    clock = join(clock, self._issued_operations(CP_ASYNC, group, who))
+                    mbarrier.signalled = mbarrier.phase + 1
                 self._check_tx(step, mbarrier)
                 phase = mbarrier.phase
                 mbarrier.arrive(number * threads, clock)
@@ -772,6 +790,7 @@ class Machine(ThreadGroupScheduler):
                 mbarrier = self._mbarrier(step, at)
                 if token:
                     acquired: WarpClocks = mbarrier.release_clocks[which + 1]
+                    mbarrier.observed = max(mbarrier.observed, which + 1)
                 else:
                     acquired = self._acquired_clocks(group, mbarrier, which & 1)
                 self._acquire(group, mbarrier, step, group.only_at(acquired, rows[at, which]))
@@ -830,7 +849,7 @@ class Machine(ThreadGroupScheduler):
     def _on_barrier_sync(
         self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
     ) -> bool:
-        return self._cta_barrier(group, step, positions, wait=True)
+        return self._cta_barrier(group, step, positions, where, wait=True)
 
     def _on_barrier_arrive(
         self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
@@ -841,7 +860,7 @@ class Machine(ThreadGroupScheduler):
             self._cluster_barrier.add_threads(len(positions), self.epochs.release_clock(group, positions))
             self._cluster_barrier.open_if_complete(sum(self.alive.values()))
             return True
-        return self._cta_barrier(group, step, positions, wait=False)
+        return self._cta_barrier(group, step, positions, where, wait=False)
 
     def _on_barrier_wait(
         self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
@@ -860,7 +879,9 @@ class Machine(ThreadGroupScheduler):
         group.clock = join_warps(group.clock, group.only_at(barrier.release_clock, positions))
         return True
 
-    def _cta_barrier(self, group: ThreadGroup, step: Step, positions: Sequence[int], wait: bool) -> bool:
+    def _cta_barrier(
+        self, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes, wait: bool
+    ) -> bool:
         """A CTA barrier."""
         number = self._role(group, step, "id")
         if isinstance(number, tuple) and None not in number:
@@ -883,7 +904,7 @@ class Machine(ThreadGroupScheduler):
         barrier = self._barriers.setdefault((group.cta, number), Barrier(number))
         arrival = barrier.lanes.setdefault(warp, Arrival()) if away else Arrival()
         self.epochs.fence(group, cluster=False)
-        arrival.add(threads, self.epochs.release_clock(group, positions))
+        arrival.add(threads, self.epochs.release_clock(group, positions), self._votes(group, step, positions))
 
         def arrived(whole: bool = False) -> bool:
             """Opens a barrier at which some lanes of a warp wait while the others are blocked elsewhere.
@@ -908,11 +929,15 @@ class Machine(ThreadGroupScheduler):
                 barrier.open_if_complete(barrier.wanted)
             return barrier.generation > arrival.generation >= 0 if wait else arrived()
 
+        def passed() -> None:
+            if wait:
+                group.clock = join_warps(group.clock, group.only_at(barrier.release_clock, positions))
+                self._set_reduction(group, step, barrier.votes.get(arrival.generation, ()), where)
+
         def completed_phases() -> bool:
             if not opened():
                 return False
-            if wait:
-                group.clock = join_warps(group.clock, group.only_at(barrier.release_clock, positions))
+            passed()
             group.at += 1
             return True
 
@@ -920,12 +945,26 @@ class Machine(ThreadGroupScheduler):
         if count and not away:
             self._count_in_phase(group, step.site, positions, barrier, count)
         if opened():
-            if wait:
-                group.clock = join_warps(group.clock, group.only_at(barrier.release_clock, positions))
+            passed()
             return True
         group.stuck = Stuck(step.site, group.threads, barrier)
         group.waits = completed_phases
         return False
+
+    def _votes(self, group: ThreadGroup, step: Step, positions: Sequence[int]) -> Iterable[int | None]:
+        """The predicates of the threads at *positions* that a barrier reduces; empty if it reduces none."""
+        source = step.instruction.role("source")
+        if source is None:
+            return ()
+        return map(broadcast(self._operand(group, source), len(group.threads)).__getitem__, positions)
+
+    def _set_reduction(
+        self, group: ThreadGroup, step: Step, votes: Collection[int | None], where: Lanes
+    ) -> None:
+        """The result of a barrier that reduces *votes*."""
+        destination, match = step.instruction.role("destination"), step.instruction.match
+        if isinstance(destination, int) and match is not None:
+            self._set(group, destination, barrier_result(match, votes), where)
 
     def _count_in_phase(
         self, group: ThreadGroup, site: int, positions: Sequence[int], barrier: Barrier, count: int
@@ -1231,12 +1270,6 @@ def _warpgroups(group: ThreadGroup, positions: Sequence[int]) -> Iterable[Sequen
 def _single_thread(where: Lanes, threads: int) -> bool:
     """Whether one thread executes an instruction."""
     return broadcast(where, threads).count(1) == 1 and where is not None
-
-
-def _strong(instruction: Instruction) -> bool:
-    """Whether a load is strong, so that threads may synchronise by it (8.4, 8.7)."""
-    words = instruction.opcode.split(".")
-    return words[0] == "atom" or not {"volatile", "acquire", "relaxed"}.isdisjoint(words)
 
 
 def _relaxed(instruction: Instruction) -> bool:

@@ -12,11 +12,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cached_property
+from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from tclint.analyses.execution import ExecutionGuarantee
-from tclint.analyses.happens_before import HappensBefore, is_release_fence
+from tclint.analyses.happens_before import HappensBefore, is_release_fence, strong
 from tclint.analyses.mbarriers import RESPONSE
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import TensorMemory
@@ -153,6 +154,7 @@ class Program:
         self._independent: dict[int, bool] = {}
         self._involving: dict[tuple[int, int], bool] = {}
         self._leaving: dict[int, bool] = {}
+        self._arrays: dict[int, tuple[str, int] | None] = {}
         self._launch_tests: dict[int, tuple[int, ...]] = {}
         self._branches: dict[int, Branch] = {}
         self._reconvergence: dict[int, int] = {}
@@ -267,7 +269,10 @@ class Program:
             (
                 (site, self.instructions[site].named(match.form.memory[0][1]))
                 for site, match in self.model.shared.sites.items()
-                if match.form.memory and match.form.memory[0][0] == verb and match.form.event == ""
+                if match.form.memory
+                and match.form.memory[0][0] == verb
+                and match.form.event == ""
+                and any(map(self.shared_stores.is_shared, self.model.shared.accesses(site)))
             ),
         )
 
@@ -339,8 +344,7 @@ class Program:
         """
         model, cfg, found = self.model, self.model.cfg, dict[int, int]()
         for load in self.model.fact(HappensBefore).points.spin_loads:
-            loops = [body for head, body in cfg.loops.items() if cfg.block_of[load] in body]
-            body = min(loops, key=len, default=frozenset())
+            body = cfg.innermost(cfg.block_of[load])
             if _of_shared(self.instructions[load]) or any(
                 self._acts(i) for b in body for i in range(cfg.blocks[b].start, cfg.blocks[b].end)
             ):
@@ -412,8 +416,14 @@ class Program:
 
     def _dispatching(self) -> dict[int, list[tuple[int, int]]]:
         cfg, values = self.model.cfg, self.model.values
+        # Which threads initialise mbarriers does not matter, as long as some do.
+        inits = {cfg.block_of[i] for i in self.model.sites("mbarrier-init")}
+        others = {
+            cfg.block_of[i] for i, step in self._steps.items() if step.what in _FOLLOWED - {"mbarrier-init"}
+        }
+        deciding = self.synchronising - (inits - others)
         found = {}
-        for block in {edge.source for b in self.synchronising for edge in cfg.control_dependences(b)}:
+        for block in {edge.source for b in deciding for edge in cfg.control_dependences(b)}:
             last = cfg.blocks[block].end - 1
             guard = self.instructions[last].guard
             if guard >= 0 and (compared := self._compared_by_thread(values.before(guard, last))):
@@ -549,6 +559,11 @@ class Program:
             self._independent[site] = not any(node[0] in ("parameter", "load", "unknown") for node in made)
         return self._independent[site]
 
+    def is_strong(self, site: int) -> bool:
+        """Whether an access is strong, so that threads may synchronise by it (8.6)."""
+        match = self.instructions[site].match
+        return match is not None and bool(strong(match))
+
     def indexed_by_memory(self, site: int) -> bool:
         """Whether what global memory holds decides the shared memory that an access covers."""
         values = self.model.values
@@ -600,6 +615,27 @@ class Program:
             block = edges[0].target
             start = cfg.blocks[block].start
         return False
+
+    def array(self, site: int) -> tuple[str, int] | None:
+        """The variable of shared memory that an access is in, and its size, if threads choose the bytes by their index alone.
+
+        None: there is no such variable, or the launch decides its size, or the bytes.
+        """
+        if site not in self._arrays:
+            values, found = self.model.values, None
+            terms = [values.linear(a.address)[0] for a in self.model.shared.accesses(site)]
+            named = {
+                node[1]
+                for t, factor in chain(*terms)
+                if factor == 1 and (node := values.node(t))[0] == "symbol"
+            }
+            variables = self.model.function.variables, self.model.module.variables
+            if len(terms) == len(named) == 1 and self.launch_independent(site):
+                (name,) = named
+                size = next((v[name].size for v in variables if name in v), 0)
+                found = (name, size) if size else None
+            self._arrays[site] = found
+        return self._arrays[site]
 
     def leaves_array(self, site: int) -> bool:
         """Whether each iteration of a loop whose trip count the launch decides moves the address of an access.
@@ -1035,7 +1071,10 @@ class Program:
             return [o for o in (instruction.role("source"),) if o is not None]
         if step.what in _EXCHANGES:
             return [o for o in instruction.operands[1:] if not isinstance(o, Vector)]
-        found = [instruction.role(name) for name in _ROLES if name in match.form.roles]
+        roles = (
+            (*_ROLES, "source") if step.what == "barrier-sync" else _ROLES
+        )  # the predicate that it reduces
+        found = [instruction.role(name) for name in roles if name in match.form.roles]
         found += [instruction.named(n.lstrip("*")) for n in match.form.async_reads if n.endswith("desc")]
         written = {r for o in (match.writes or ()) for r in registers(instruction.operands[o])}
         return [

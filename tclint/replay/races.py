@@ -93,6 +93,8 @@ def races(accesses: list[Access], ordered_in_time: OrderedInTime, program: Progr
         chain(_store_races(accesses), _lockstep_races(accesses, program)), ordered_in_time
     ):
         sites = race.key
+        if all(map(program.is_strong, sites)):
+            continue  # conflicting accesses that are both strong do not race (8.7.1)
         if all(map(program.launch_independent, sites)) and (
             program.has_mbarriers
             or (

@@ -54,9 +54,13 @@ class SharedStores:
         found: dict[_Location, list[int]] = {}
         for site in self.model.shared.writers:
             for access in self.model.shared.accesses(site):
-                if access.writes and (self._variables_of(access) or not self._outside_shared(access)):
+                if access.writes and self.is_shared(access):
                     found.setdefault(self._location(access), []).append(site)
         return found
+
+    def is_shared(self, access: Access) -> bool:
+        """Whether an access may be to shared memory, as it is not by a generic address that comes with the launch."""
+        return bool(self._variables_of(access)) or not self._outside_shared(access)
 
     def _location(self, access: Access) -> _Location:
         return _Location(self._variables_of(access), self._extents.of(access), self._size_known(access.site))

@@ -7,6 +7,7 @@ A thread that waits for the phase acquires the join.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from functools import partial
@@ -80,6 +81,10 @@ class Mbarrier:
     """What a wait acquires that observes the completion of so many phases."""
     released_waiters: dict[Agent, ReleasedWaiter] = field(default_factory=dict)
     """The threads that waited in this phase for the phase before it."""
+    signalled: int = 0
+    """The phases that must complete before no asynchronous operation signals it any more."""
+    observed: int = 0
+    """The phases that a thread is certain to have waited for."""
     overtaken: list[tuple[ReleasedWaiter, Clock]] = field(default_factory=list)
     """Waits whose phase completed without their being ordered before its completion, each with the clock of the
     completion.
@@ -91,6 +96,11 @@ class Mbarrier:
         return (
             self.pending == self.count and not self.bytes and not self.received_unknown and not self.transfers
         )
+
+    @property
+    def settled(self) -> bool:
+        """Whether a thread knows that each asynchronous operation has signalled it."""
+        return not self.transfers and not self.bytes and self.observed >= self.signalled
 
     def expect(self, bytes_: int | None) -> None:
         """Performs expect_tx of so many bytes; None: an unknown number."""
@@ -121,6 +131,7 @@ class Mbarrier:
         transfers = [f for f in self.transfers if commits or not f.arrivals]
         self.transfers = [f for f in self.transfers if f.arrivals and not commits]
         for transfer in transfers:
+            self.signalled = self.phase + 1
             self.bytes -= transfer.bytes or 0
             self.received_unknown |= transfer.bytes is None or self.expects_unknown
             self.pending -= transfer.arrivals
@@ -158,9 +169,13 @@ class Mbarrier:
         that parity whose completion it does not know of.
         """
         phase = self.phase
-        while phase and not leq(self.release_clocks[phase], known):
-            phase -= 1
-        return self.release_clocks[phase if (phase ^ parity) & 1 else phase + 1]
+        if not leq(self.release_clocks[phase], known):  # each has what the one before it has
+            phase = (
+                bisect_left(self.release_clocks, True, hi=phase, key=lambda clock: not leq(clock, known)) - 1
+            )
+        phase += not (phase ^ parity) & 1
+        self.observed = max(self.observed, phase)
+        return self.release_clocks[phase]
 
     def complete(self, parity: int) -> bool:
         """Whether the phase of *parity* is complete: the current phase has the other parity (9.7.13.15.16)."""
@@ -177,12 +192,15 @@ class Arrival:
     lanes: set[int] = field(default_factory=set)
     """The threads that have arrived."""
     clock: Clock = BOTTOM
+    votes: list[int | None] = field(default_factory=list)
+    """Their predicates, if the barrier reduces them; None: unknown."""
     generation: int = -1
     """The generation of the barrier that they arrived for; -1: some lanes are missing."""
     _seen: tuple[int, int] = (0, 0)
 
-    def add(self, threads: Iterable[int], clock: Clock) -> None:
+    def add(self, threads: Iterable[int], clock: Clock, votes: Iterable[int | None] = ()) -> None:
         self.lanes.update(threads)
+        self.votes += votes
         self.clock = join(self.clock, clock)
 
     def changed(self, alive: int) -> bool:
@@ -194,6 +212,8 @@ class Arrival:
         """Arrives at the barrier. If *warps* are counted, exited lanes count too."""
         barrier.add_threads(32 * len({t >> 5 for t in self.lanes}) if warps else len(self.lanes), self.clock)
         self.generation = barrier.generation
+        if self.votes:
+            barrier.votes.setdefault(self.generation, []).extend(self.votes)
 
 
 class BarrierArrival(NamedTuple):
@@ -237,6 +257,8 @@ class Barrier:
     release_clock: Clock = BOTTOM
     lanes: dict[int, Arrival] = field(default_factory=dict)
     """The lanes that have arrived of each warp that has not arrived as a whole."""
+    votes: dict[int, list[int | None]] = field(default_factory=dict)
+    """The predicates that it reduces, by the generation for which their threads have arrived."""
     arrivals: list[BarrierArrival] = field(default_factory=list)
     """The arrivals of whole warps in the current phase, if it has a thread count."""
     previous: list[BarrierArrival] = field(default_factory=list)

@@ -14,7 +14,7 @@ from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import whole_program
 from tclint.dataflow import GaveUp
-from tclint.ir.nodes import MAX_CTA_THREADS, Immediate, Special
+from tclint.ir.nodes import MAX_CTA_THREADS
 from tclint.replay import hypotheses
 from tclint.replay.hypotheses import LaunchHypothesis, LaunchWord, Shape
 from tclint.replay.interface import EqualWords, Faulty, NoFault, ReplayAnswers, Verdict
@@ -27,7 +27,6 @@ from tclint.replay.replayed import replayed
 from tclint.replay.scheduler import UninitialisedMbarrier
 from tclint.replay.sync import Mbarrier
 from tclint.replay.thread_groups import Stuck
-from tclint.values.cta_shape import AXES
 
 __all__ = ["QUESTION", "Replay"]
 
@@ -92,29 +91,32 @@ class Replay(ReplayAnswers):
         else:
             search = LaunchSearch(program, self._cluster or (1,), hypotheses.MAX_STEPS.value)
         try:
-            run = None if search is None else self._find_fault(search)
+            hypothesis, run = (None, None) if search is None else self._find_fault(search)
         except UninitialisedMbarrier as error:
             self._gave_up = GaveUp(error.why, error.site)
             return None
-        if run is None or search is None or self._depends_on_roles(search, run):
+        if hypothesis is None or run is None or search is None:
+            return None
+        if self._depends_on_roles(search, hypothesis, run):
             return None
         if not program.reads_memory or not self._needs_equal_words(search, run):
             return Faulty(run, assumed)
         equal = self._equal_words(run)
         return None if equal is None else Faulty(run, assumed, equal)
 
-    def _depends_on_roles(self, search: LaunchSearch, run: ReplayRun) -> bool:
-        """Whether launches with other counts of warps or threads execute what is at fault in *run* without a fault."""
+    def _depends_on_roles(self, search: LaunchSearch, launch: LaunchHypothesis, run: ReplayRun) -> bool:
+        """Whether launches with other counts of warps or threads than *launch* execute what is at fault in *run* without
+        a fault.
+        """
         if not run.dispatched:
             return False
         if not search.program.has_mbarriers and not run.races:
             return True  # counts of barriers fit one division of the roles only
-        program, usual = search.program, hypotheses.SIZES.value[0]
-        launches = LaunchResults(self.model, program)
+        launches = LaunchResults(self.model, search.program)
         for shape in [shape for shape, often in self._cta_shapes() if often]:
             for count in hypotheses.ROLES.value:
                 with suppress(UninitialisedMbarrier):
-                    hypothesis = usual._replace(roles=count)
+                    hypothesis = launch._replace(roles=count)
                     other = search.replay(hypothesis, shape) if count < prod(shape) else None
                     if other is not None and not other.wrong:
                         launches.add(hypothesis, other)
@@ -128,7 +130,7 @@ class Replay(ReplayAnswers):
         kept = self._gave_up, self.runs
         self.runs = []
         try:
-            if self._find_fault(distinct) is not None:
+            if self._find_fault(distinct)[1] is not None:
                 return False
             entered = frozenset[int]().union(*(other.entered for other in self.runs if not other.wrong))
         except UninitialisedMbarrier:
@@ -163,8 +165,8 @@ class Replay(ReplayAnswers):
                     return EqualWords(sites, (names[0], names[1]), not looped)
         return None
 
-    def _find_fault(self, search: LaunchSearch) -> ReplayRun | None:
-        """The run that shows the fault best, if launches prove one.
+    def _find_fault(self, search: LaunchSearch) -> tuple[LaunchHypothesis, ReplayRun] | tuple[None, None]:
+        """The run that shows the fault best, and its launch, if launches prove one.
 
         Raises UninitialisedMbarrier if the first launch has no mbarriers.
         """
@@ -172,6 +174,9 @@ class Replay(ReplayAnswers):
         found: dict[LaunchHypothesis, ReplayRun] = {}
         sizes = hypotheses.SIZES.value
         for shape, usual in self._shapes_to_try(program, found):
+            if not (usual or found):
+                self._gave_up = GaveUp(Reason.NO_CTA_SHAPE)  # all usual CTAs are too large
+                return None, None
             launches, asked, cut = LaunchResults(self.model, program), set[LaunchHypothesis](), False
             wanted = set(sizes) if usual else {next(iter(found), sizes[0])}
             while left := wanted - asked:
@@ -193,31 +198,34 @@ class Replay(ReplayAnswers):
                             not launches.covered((run.entered, run.repeated), search.entered, search.repeated)
                             for run in found.values()
                         ):
-                            return None
+                            return None, None
                         break
                     if not (search.truncated and usual and launches.wrong):
-                        return None
+                        return None, None
                     wanted, cut = wanted.union(hypotheses.ODD_SIZES.value), True
                     continue
+                if run.outgrown:
+                    launches = LaunchResults(self.model, program)
+                    break
                 self.runs.append(run)
                 more = launches.add(hypothesis, run)
                 if launches.unexcused or (found and not run.wrong):
                     continue
                 if run.wrong or not (usual and launches.completed_mbarriers) or more <= asked:
-                    return None
+                    return None, None
                 wanted = more
             if usual and not cut:
                 self._explore_further(search, launches, shape, asked)
             unexcused = launches.unexcused
             if cut and len(unexcused) < len(sizes):
-                return None
+                return None, None
             if launches.entered and len(unexcused) < hypotheses.MIN_FAILING_LAUNCHES.value:
                 # CTAs of this size are no evidence for code that only larger ones reach.
                 for hypothesis, run in list(found.items()):
                     if launches.excuses(run) or launches.covers(run):
                         del found[hypothesis]
                 if not found:
-                    return None
+                    return None, None
                 continue
             for hypothesis, run in unexcused.items():
                 if run.uneven:
@@ -226,7 +234,8 @@ class Replay(ReplayAnswers):
                 found[hypothesis] = max(
                     found.get(hypothesis, run), run, key=lambda run: len(run.entered & program.synchronising)
                 )
-        return next((run for run in found.values() if run.races), next(iter(found.values()), None))
+        best = next((pair for pair in found.items() if pair[1].races), next(iter(found.items()), None))
+        return best or (None, None)
 
     def _shapes_to_try(
         self, program: Program, found: Mapping[LaunchHypothesis, ReplayRun]
@@ -416,9 +425,6 @@ class Replay(ReplayAnswers):
             if self.model.values.cta_size is not None and not self.model.sites("mbarrier-init"):
                 return  # threads that are absent excuse no deadlock
         if not one_dimensional:
-            if bound and self.model.values.cta_size is not None and _elects_by_rank(self.model):
-                yield (prod(bound),), True
-                return
             self._gave_up = self._gave_up or GaveUp(Reason.NO_CTA_SHAPE)
             return
         usual = (bound,) if bound else hypotheses.CTA_SHAPES.value
@@ -435,31 +441,6 @@ def _recorded_cluster(model: KernelModel) -> Shape | None:
     if model.recorded is None:
         return None
     return model.recorded.cluster or model.function.cluster or (1, 1, 1)
-
-
-def _elects_by_rank(model: KernelModel) -> bool:
-    """Whether %tid.y and %tid.z serve to elect the first thread only: they are added to others and compared with 0.
-
-    Whatever else the threads do follows from %tid.x, so the kernel is made for CTAs that are one row.
-    """
-    seen, work = set[int](), list[int]()
-    for site, instruction in enumerate(model.function.instructions):
-        if any(isinstance(o, Special) and o.name in AXES[1:] for o in instruction.operands):
-            if not instruction.opcode.startswith("mov."):
-                return False
-            work.append(site)
-    while work:
-        for register in set(model.instruction(work.pop()).writes) - seen:
-            seen.add(register)
-            for user in model.readers.get(register, ()):
-                instruction = model.instruction(user)
-                if instruction.opcode.startswith(("add.", "or.")):
-                    work.append(user)
-                elif not instruction.opcode.startswith(("setp.eq.", "setp.ne.")) or not any(
-                    isinstance(o, Immediate) and o.value == 0 for o in instruction.operands
-                ):
-                    return False
-    return True
 
 
 def _waits_for_warps(model: KernelModel) -> bool:

@@ -98,6 +98,8 @@ class Context:
     """The lowest severity that fails the run."""
     baseline: bool = False
     """Whether findings were compared with a baseline, in which case every shown finding is new."""
+    part: Mapping[str, object] | None = None
+    """What ``tclint merge`` needs of a part of a run, for the formats that it reads; None: the run is not a part."""
 
     def fails(self, finding: Finding) -> bool:
         """Whether *finding* makes the exit code 1 or 2."""
@@ -319,10 +321,12 @@ def _executed(summary: Summary) -> Iterator[str]:
 def _inline(summary: Summary) -> Iterator[str]:
     """What was not checked of inline assembly, so that an empty report is not taken for more than it is."""
     asm = summary.asm
-    if asm.strings or asm.cpp:
+    if asm.cpp and not asm.strings:
+        none = "" if asm.modules else ", and there is none"
+        yield f"nothing was compiled: only the strings with PTX are read{none}"
+    if asm.strings:
         checked = "syntax, operands and availability" if summary.arch else "syntax and operands"
         yield f"{count(asm.strings, 'asm string')} checked for {checked} only"
-    if asm.strings:
         if asm.unknown:
             yield f"{asm.unknown} of them with statements known only to the preprocessor or to Python"
         if summary.arch and asm.unsure:
@@ -330,7 +334,7 @@ def _inline(summary: Summary) -> Iterator[str]:
         if not summary.arch:
             yield "use --arch sm_XX to check availability too"
     if asm.cpp:
-        yield "use --compile to check all PTX that nvcc makes of CUDA C++"
+        yield "'tclint check --compile FILE' checks all PTX that nvcc makes of CUDA C++"
 
 
 def _hidden(summary: Summary) -> Iterator[str]:

@@ -17,7 +17,7 @@ from os import PathLike, fspath
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint._read import read_file
+from tclint._read import MAX_BYTES, read_file
 
 
 class SourceError(Exception):
@@ -55,8 +55,6 @@ _NOT_TEXT = (
     (b"PK\x03\x04", "a zip file"),
     (b"BC\xc0\xde", "LLVM bitcode"),
 )
-MAX_BYTES = 256 * 2**20
-"""The largest input, after decompression, unless the settings say otherwise (``max-input``)."""
 LEXICAL = re.compile(rb'"[^"\n]*"|(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))', re.DOTALL)
 """A string or a comment."""
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -85,9 +83,9 @@ class Source:
         return f"Source({self.path!r}, {len(self.data)} bytes)"
 
     @classmethod
-    def read(cls, path: str | PathLike[str]) -> Source:
-        """The Source of a file. Raises SourceError if it cannot be read or is not text."""
-        return cls.from_bytes(read_bytes(path), fspath(path))
+    def read(cls, path: str | PathLike[str], limit: int = MAX_BYTES) -> Source:
+        """The Source of a file of up to *limit* bytes. Raises SourceError if it cannot be read or is not text."""
+        return cls.from_bytes(read_bytes(path, limit), fspath(path))
 
     @classmethod
     def from_bytes(cls, data: bytes, path: str, member: str | None = None) -> Source:
@@ -118,6 +116,13 @@ class Source:
         if self._text is None:
             self._text = self.data.decode(errors="replace")
         return self._text
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the data."""
+        from hashlib import sha256
+
+        return sha256(self.data).hexdigest()
 
     @property
     def line_count(self) -> int:

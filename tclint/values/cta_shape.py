@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
 from math import prod
 
-from tclint.ir.nodes import Function, Instruction, Special
+from tclint.ir.nodes import Function, Immediate, Instruction, Special
 from tclint.isa.special_registers import SPECIAL_REGISTERS, Triple
 from tclint.values import thread_masks as T
 
@@ -118,7 +119,8 @@ def is_one_dimensional(function: Function, defs: Definitions) -> bool:
     """Whether %tid.x numbers the threads.
 
     The launch is one-dimensional, or no thread asks for its position in another dimension, except to compute its index
-    in a CTA of any shape. ``.maxntid`` bounds the product of the dimensions and does not fix the shape (11.4.3).
+    in a CTA of any shape, or to learn whether it is the first thread. ``.maxntid`` bounds the product of the dimensions
+    and does not fix the shape (11.4.3).
     """
     shape = function.directives.get(".reqntid")
     if shape:
@@ -130,13 +132,19 @@ def is_one_dimensional(function: Function, defs: Definitions) -> bool:
 def _only_linearised(
     function: Function, defs: Definitions, specials: Mapping[str, list[Instruction]]
 ) -> bool:
-    """Whether %tid.y and %tid.z are used only in (z * ntid.y + y) * ntid.x, to which x is added.
+    """Whether %tid.y and %tid.z are used only in (z * ntid.y + y) * ntid.x, to which x is added, or to elect a thread.
 
     The kernel may then be launched in any shape, and so in one dimension.
     """
-    named = {
-        name: {r for i in found for r in i.writes if len(defs[r]) == 1} for name, found in specials.items()
+    electing = _electing(
+        function, {r for n in _SHAPE_REGISTERS[:2] for i in specials.get(n, ()) for r in i.writes}
+    )
+    alone = {
+        r
+        for r, found in defs.items()
+        if sum(id(function.instructions[i]) not in electing for i in found) == 1
     }
+    named = {name: {r for i in found for r in i.writes} & alone for name, found in specials.items()}
     own = named.get("%tid.y", set()) | named.get("%tid.z", set())
     if not own or any(
         len(i.writes) != 1 or not set(i.writes) <= own
@@ -147,7 +155,7 @@ def _only_linearised(
     rows: set[int] = set()
     for i in function.instructions:
         read = set(i.reads)
-        if not read.isdisjoint(own):
+        if not read.isdisjoint(own) and id(i) not in electing:
             z, height, y = (
                 {operand for operand in i.operands[1:] if operand in named.get(name, ())}
                 for name in ("%tid.z", "%ntid.y", "%tid.y")
@@ -168,3 +176,28 @@ def _only_linearised(
         for i in function.instructions
         if not rows.isdisjoint(i.reads)
     )
+
+
+def _electing(function: Function, own: AbstractSet[int]) -> set[int]:
+    """The instructions that compare sums of *own* registers, and of others, with 0: in the first thread, all are 0.
+
+    They are named by their identity; none if such a sum is used for anything else, or for nothing. Without a bound on
+    the threads, a register that is compared by itself may select the first of several rows.
+    """
+    found, sums, compared = set[int](), set[int](), set[int]()
+    bounded = ".maxntid" in function.directives
+    for i in function.instructions:
+        read = set(i.reads)
+        if sums.isdisjoint(read) and own.isdisjoint(read):
+            continue
+        if i.opcode.startswith(("add.", "or.")) and not any(isinstance(o, Immediate) for o in i.operands):
+            sums.update(i.writes)
+        elif (sums.isdisjoint(read) and not bounded) or not (
+            i.opcode.startswith(("setp.eq.", "setp.ne.")) and Immediate(0) in i.operands
+        ):
+            if not sums.isdisjoint(read):
+                return set()
+            continue
+        compared.update(read)
+        found.add(id(i))
+    return found if sums <= compared else set()

@@ -178,7 +178,7 @@ class Bounds:
         """
         if head not in self._trip_counts:
             self._trip_counts[head] = None  # the answer to a recursive question of a test in the loop
-            inside = self.cfg.loops.get(head, frozenset())
+            inside = self.cfg.loops.get(head, ())
             back = [edge for edge in self.cfg.predecessors[head] if edge.source in inside]
             taken = [self._iterations_before(edge, head) for edge in back]
             known = [n for n in taken if n is not None]

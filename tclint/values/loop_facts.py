@@ -8,6 +8,7 @@ or not; in the *canonical* form of a sum, one of them represents all.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from tclint.values.induction import Induction
@@ -203,7 +204,7 @@ class LoopFacts:
         found = self.trend(heads.pop()) if len(heads) == 1 and not work else None
         return found if found is not None and all(step * found[1] >= 0 for step in steps) else None
 
-    def _joined(self, value: int, loop: frozenset[int]) -> tuple[int, ...]:
+    def _joined(self, value: int, loop: AbstractSet[int]) -> tuple[int, ...]:
         """The values one of which *value* is because of a branch in *loop* or a select; empty for any other value."""
         node = self.table.node(value)
         if node[0] == "select":
@@ -269,36 +270,28 @@ class LoopFacts:
         """The predicates by which every iteration of a loop decides whether to leave it, with the truth that does."""
         if head not in self._exit_condition_cache:
             table, cfg = self.table, self.cfg
-            loop = cfg.loops.get(head, frozenset())
-            back = [edge.source for edge in cfg.predecessors[head] if edge.source in loop]
             found = dict[int, bool]()
-            for block in loop:
-                for edge in cfg.successors[block]:
-                    if (
-                        edge.target not in loop
-                        and edge.predicate >= 0
-                        and all(cfg.dominates(block, b) for b in back)
-                    ):
-                        p = table.representative(
-                            self.registers.before(edge.predicate, cfg.blocks[block].end - 1)
-                        )
-                        found[p] = edge.value
-                        if table.node(p)[0] == "not":
-                            found[table.representative(table.node(p)[1])] = not edge.value
+            for edge in cfg.leaving.get(head, ()):
+                back = (e.source for e in cfg.predecessors[head] if e.source in cfg.loops[head])
+                if edge.predicate >= 0 and all(cfg.dominates(edge.source, b) for b in back):
+                    p = table.representative(
+                        self.registers.before(edge.predicate, cfg.blocks[edge.source].end - 1)
+                    )
+                    found[p] = edge.value
+                    if table.node(p)[0] == "not":
+                        found[table.representative(table.node(p)[1])] = not edge.value
             self._exit_condition_cache[head] = found
         return self._exit_condition_cache[head]
 
     def _has_single_exit(self, head: int) -> bool:
         """Whether exactly one edge leaves the loop, and no block in it ends the function."""
         cfg = self.cfg
-        loop = cfg.loops.get(head, frozenset())
-        leaving = sum(edge.target not in loop for block in loop for edge in cfg.successors[block])
-        return leaving == 1 and loop.isdisjoint(cfg.exits)
+        return len(cfg.leaving.get(head, ())) == 1 and cfg.loops[head].isdisjoint(cfg.exits)
 
     def _varies_otherwise(self, head: int, value: int) -> bool:
         """Whether a term of *value* other than a counter changes in the loop."""
         cfg, table = self.cfg, self.table
-        loop = cfg.loops.get(head, frozenset())
+        loop = cfg.loops.get(head, ())
         return any(
             (at if kind == "block" else cfg.block_of[at]) in loop
             for term, _ in table.linear(value)[0]

@@ -13,12 +13,13 @@ prover, which lists the obligations and claims what discharges them, and a check
     proxies                                 proxies         proxy_checker
     convergence                             convergence     uniform; parties for barriers that count some of the threads
     shared-memory                           shared_order    epochs
+    tensor-memory                           tensor_order    epochs, with tensor_space
     register-pool                           register_pool   warp_registers
 
 Several provers ask which bytes an operation and an access have in common: ``apart``, with ``rings`` for stages of a ring
 buffer, ``matrices`` for descriptors, ``across_threads`` for two threads, and ``lanes`` for what a warp stores twice.
-``may`` is their analysis, ``paths`` what they assume of a path, ``outcome`` what they return. Imports ``analyses`` and
-what is below it.
+``invalidation`` is not a prover, but what a bound of the class *mbarrier* needs besides replays. ``may`` is the analysis of
+the provers, ``paths`` what they assume of a path, ``outcome`` what they return. Imports ``analyses`` and what is below it.
 
 Change this package when a kernel that is right is *unknown*, or to prove another class.
 """
@@ -26,12 +27,14 @@ Change this package when a kernel that is right is *unknown*, or to prove anothe
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from tclint.analyses.gaps import damage, gaps
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import LimitExceeded
 from tclint.findings.requirements import ALL_ASSUMPTIONS
-from tclint.findings.verdicts import Assumption, HazardClass, Reason, Status, Verdict
+from tclint.findings.spans import Span, span
+from tclint.findings.verdicts import UNEXECUTED, Assumption, HazardClass, Reason, Status, Verdict
 from tclint.verdicts.availability import available
 from tclint.verdicts.completion import (
     COPY_GROUPS,
@@ -46,12 +49,16 @@ from tclint.verdicts.outcome import Outcome, ordered
 from tclint.verdicts.proxies import Proxies
 from tclint.verdicts.register_pool import RegisterPool
 from tclint.verdicts.shared_order import SharedOrder
-from tclint.verdicts.uses import uses
+from tclint.verdicts.tensor_order import TensorOrder
+from tclint.verdicts.uses import events, uses
 
 __all__ = ["verdicts"]
 
 MAX_REASONS = 5
 """The reasons that a verdict names."""
+
+_EXECUTE = "--execute with a launch file bounds the class"
+"""What makes a class known for some launches, if nothing in the kernel would."""
 
 Prover = Callable[[KernelModel, frozenset[Assumption]], Outcome]
 
@@ -76,8 +83,9 @@ def verdicts(
         )
     fresh = KernelModel(function, model.module, model.toolkit, model.pause, strict=True)
     unknown = tuple(gaps(fresh))
+    first = {hazard: span(function, min(sites)) for hazard, sites in events(fresh).items()}
     found = tuple(
-        _verdict(function.name, hazard, violated, _prove(fresh, hazard, assume, unknown))
+        _verdict(function.name, hazard, violated, _prove(fresh, hazard, assume, unknown, first.get(hazard)))
         for hazard in uses(fresh)
         if hazard in only
     )
@@ -86,20 +94,33 @@ def verdicts(
 
 
 def _prove(
-    model: KernelModel, hazard: HazardClass, assume: frozenset[Assumption], unknown: tuple[Reason, ...]
+    model: KernelModel,
+    hazard: HazardClass,
+    assume: frozenset[Assumption],
+    unknown: tuple[Reason, ...],
+    first: Span | None,
 ) -> Outcome:
-    """What is proved of one class; *unknown* is what is not known of the kernel, whatever the class."""
-    prover = _PROVERS.get(hazard)
-    if prover is None:
-        return Outcome(reasons=(Reason(None, "this class cannot be proved yet"),))
+    """What is proved of one class; *unknown* is what is not known of the kernel, whatever the class, and *first* where the
+    kernel first uses the class."""
     if not model.function.entry:
         return Outcome(reasons=(Reason(None, "what its callers have left pending is unknown"),))
     if hazard is not HazardClass.AVAILABILITY and unknown:
         return Outcome(reasons=unknown)
+    prover = _PROVERS.get(hazard)
+    if prover is None:
+        return _explained(Outcome(reasons=(Reason(None, "no proof covers this class"),)), hazard, first)
     try:
-        return prover(model, assume)
+        return _explained(prover(model, assume), hazard, first)
     except LimitExceeded as error:
-        return Outcome(reasons=(Reason(None, f"an analysis exceeded its limit: {error}"),))
+        failed = Outcome(reasons=(Reason(None, f"an analysis exceeded its limit: {error}"),))
+        return _explained(failed, hazard, first)
+
+
+def _explained(outcome: Outcome, hazard: HazardClass, first: Span | None) -> Outcome:
+    """*outcome* with a location for each reason, and with what would make the class known at least for some launches."""
+    help = "" if hazard in UNEXECUTED else _EXECUTE
+    reasons = (replace(r, at=r.at or first, help=r.help or help) for r in outcome.reasons)
+    return replace(outcome, reasons=tuple(reasons))
 
 
 def _verdict(name: str, hazard: HazardClass, violated: Collection[HazardClass], outcome: Outcome) -> Verdict:
@@ -120,6 +141,7 @@ _PROVERS: dict[HazardClass, Prover] = {
     HazardClass.CONVERGENCE: lambda model, assume: Convergence(model, assume).outcome(),
     HazardClass.REGISTER_POOL: lambda model, assume: RegisterPool(model, assume).outcome(),
     HazardClass.SHARED_MEMORY: lambda model, assume: SharedOrder(model, assume).outcome(),
+    HazardClass.TENSOR_MEMORY: lambda model, assume: TensorOrder(model, assume).outcome(),
     HazardClass.TCGEN05_MMA: lambda model, assume: Multiplications(model, assume).outcome(),
     HazardClass.PROXIES: lambda model, assume: Proxies(model, assume).outcome(),
     HazardClass.CP_ASYNC: lambda model, assume: Completion(model, COPY_GROUPS, assume).outcome(),

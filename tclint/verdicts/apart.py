@@ -170,7 +170,12 @@ class Bytes:
         return not _change(self.model, a, b, passes) and self._ranges_apart(a, b)
 
     def _same_for_all(self, address: int) -> bool:
-        """Whether no part of an address but the thread index may differ between threads, whatever memory holds.
+        """Whether no part of an address but the thread index may differ between threads, whatever memory holds."""
+        return self.unknown(address) is None
+
+    def unknown(self, address: int) -> int | None:
+        """The first part of an address that may differ between threads and that their index does not decide; None if there
+        is none.
 
         Values take a load from one address as uniform, but other threads may store between two threads' loads.
         """
@@ -180,7 +185,8 @@ class Bytes:
             return values.bit_slices(value) is not None
 
         parts = values.subexpressions(*(term for term, _ in values.linear(address)[0]), until=by_index)
-        return all(by_index(v) or values.node(v)[0] not in ("load", "unknown", "collective") for v in parts)
+        unlike = ("load", "unknown", "collective")
+        return next((v for v in parts if not by_index(v) and values.node(v)[0] in unlike), None)
 
     def _stages_apart(self, copy: int, access: int, a: Range, b: Range, passes: Passes) -> bool:
         """Whether two ranges are disjoint in all states of the loop that selects their stages."""

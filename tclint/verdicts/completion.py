@@ -19,6 +19,7 @@ from functools import cached_property
 
 from tclint.analyses.groups import is_move
 from tclint.analyses.model import KernelModel
+from tclint.analyses.provenance import origin
 from tclint.dataflow import GaveUp, Infeasible, PathQuery, find_paths, next_answer, solve
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
@@ -78,6 +79,15 @@ _WHAT = {
     "fence": "a wgmma.fence follows the last access of its registers",
 }
 
+_WAIT = {
+    "wgmma": "wgmma.wait_group",
+    "tcgen05.ld": "tcgen05.wait::ld",
+    "tcgen05.st": "tcgen05.wait::st",
+    "cp.async": "cp.async.wait_group",
+    "bulk": "cp.async.bulk.wait_group",
+}
+"""Group -> the wait that completes its operations."""
+
 
 def bulk_completion(model: KernelModel, assume: Collection[Assumption]) -> Outcome:
     """The obligations about the sources of bulk copies, then those about their results."""
@@ -135,7 +145,7 @@ class Completion:
             discharge = self._discharge(need, cheap=len(reasons) >= MAX_OPEN)
             if discharge is None:
                 why = self._why(need)
-                reasons.append(Reason(span(self.model.function, need.use), why))
+                reasons.append(Reason(span(self.model.function, need.use), why, self._help(need)))
             else:
                 claims[need], why = discharge, ""
             by = waits.get(need.operation, ()) if discharge is Discharge.WAIT and need.what != "fence" else ()
@@ -411,5 +421,25 @@ class Completion:
         }.get(need.what)
         if at is None:
             at = "signals other threads after" if need.what == "release" else "ends the kernel after"
-        limit = f"; {self._limits[need]}" if need in self._limits else ""
+        limit = f"; {self._limits[need]}" if need in self._limits else self._unknown_bytes(need)
         return f"it {at} a {operation} that may be pending on some path{limit}"
+
+    def _unknown_bytes(self, need: Need) -> str:
+        """What is not known of the bytes that an operation and an access have in common; "" if nothing, or no bytes are."""
+        for site in (need.operation, need.use) if need.what in ("bytes", "source") else ():
+            ranges = self.bytes.of(site)
+            if ranges is None:
+                return f"; which bytes {self.model.name(site)} accesses is not known"
+            for address, _ in ranges:
+                if (part := self.bytes.unknown(address)) is not None:
+                    return f"; an address in {self.model.name(site)} depends on {origin(self.model, part)}"
+        return ""
+
+    def _help(self, need: Need) -> str:
+        """What would make it known."""
+        if need.what == "fence":
+            return "execute a wgmma.fence after the last access on every path"
+        group = self.instructions[need.operation].group
+        wait = f"execute {_WAIT[group]} before it on every path"
+        shaped = need.what not in ("bytes", "source") or self.model.function.threads is not None
+        return wait if shaped else f"state the shape of the CTA with .reqntid, or {wait}"

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property, partial
 
 from tclint.analyses.model import KernelModel
+from tclint.analyses.provenance import origin
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.inline import reached
@@ -37,6 +38,15 @@ _WHAT = {
     Level.WARPGROUP: "all threads of the warpgroup execute it together",
     Level.WARP: "all threads of the warp execute it together",
 }
+
+_HELP = {
+    "its membermask is not known to be that of a whole warp": "name all lanes of the warp by a constant",
+    "the CTA has an incomplete warp": "state whole warps with .reqntid",
+    "the CTA is not known to consist of whole warpgroups": "state a multiple of 128 threads with .reqntid",
+    "how many threads it counts of the CTA is not known": "state the shape of the CTA with .reqntid",
+    "the number of its barrier is unknown": "name the barrier by a constant",
+}
+"""What would make it known that threads execute an instruction together."""
 
 
 def index_alone(values: Values, value: int) -> bool:
@@ -84,7 +94,7 @@ class Convergence:
             why = missing.get(each.site, "") or self.refused(each)
             at = span(self.function, each.site)
             if why:
-                reasons.append(Reason(at, why))
+                reasons.append(self._reason(each, why))
             obligations.append(
                 Obligation(at, None, _WHAT[each.level], None if why else Discharge.UNIFORM, why=why)
             )
@@ -97,6 +107,22 @@ class Convergence:
             except Refused as refused:
                 reasons.append(Reason(span(self.function, refused.site), refused.why))
         return Outcome(tuple(obligations), tuple(reasons), frozenset(self.assumed))
+
+    def _reason(self, of: Collective, why: str) -> Reason:
+        """Why a collective instruction may not be executed together: the branch that decides it, if it is one."""
+        at = self.of.decider(of, self.levels) if why == self.why(of) else of.site
+        if at == of.site:
+            return Reason(span(self.function, at), why, _HELP.get(why, ""))
+        guard = self.function.instructions[at].guard
+        condition = origin(self.model, self.values.before(guard, at)) if guard >= 0 else "an index in a table"
+        what = (
+            f"whether {self.model.name(of.site)} executes depends on this branch, "
+            f"which may differ between the threads that it needs, since it depends on {condition}"
+        )
+        unshaped = condition == "the thread index" and self.function.threads is None
+        return Reason(
+            span(self.function, at), what, "state the shape of the CTA with .reqntid" if unshaped else ""
+        )
 
     def _missing(self) -> Iterator[tuple[int, str]]:
         """The collective instructions that some of the threads may not execute, or not at the same time, and why."""

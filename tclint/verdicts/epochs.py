@@ -1,4 +1,5 @@
-"""Accepts or refuses a certificate that accesses of different threads to shared memory are ordered by CTA barriers.
+"""Accepts or refuses a certificate that accesses of different threads to one memory are ordered by CTA barriers: to shared
+memory, or to another :class:`Space`.
 
 A *full barrier* is one that all threads of the CTA execute together, which follows from the levels of registers
 (:mod:`tclint.verdicts.uniform`); no thread waits for the same barrier elsewhere. In a CTA of one warp, ``bar.warp.sync``
@@ -9,8 +10,8 @@ neither the certificate nor what made it. From the instructions and the edges of
 that
 
 - the levels hold, and the barriers are full;
-- nothing is missing at an entry of a block: a barrier that may be the last one that a thread has passed, a ``cp.async``
-  that may be pending, or a thread that may get there; by induction, each path is covered;
+- nothing is missing at an entry of a block: a barrier that may be the last one that a thread has passed, an asynchronous
+  operation that may be pending, or a thread that may get there; by induction, each path is covered;
 - each pair of accesses of which one writes, which the checker enumerates itself, is claimed, and the claim holds: the two
   are in no common epoch, both are atomic, or no two threads access a common byte with them (:attr:`Questions.apart`).
 
@@ -18,7 +19,7 @@ that
 that is uniform has the same value in both where they have entered the block that defines it equally often in this epoch,
 once or not at all; if one may have entered it more often, its values are those of different iterations.
 
-**Copies.** The bytes of a ``cp.async`` are written in any epoch in which it may be pending.
+**Asynchronous operations.** The bytes of a ``cp.async`` are written in any epoch in which it may be pending.
 
 Whatever else may access shared memory ends the proof: the async proxy, mbarriers, other CTAs, generic addresses, calls.
 """
@@ -38,6 +39,7 @@ from tclint.verdicts.uniform import Collective, Holding, Level, Uniform, check_l
 
 __all__ = [
     "ENTRY",
+    "SHARED",
     "Access",
     "Certificate",
     "Epoch",
@@ -45,6 +47,7 @@ __all__ = [
     "Pair",
     "Questions",
     "Since",
+    "Space",
     "View",
     "Walk",
     "access",
@@ -75,13 +78,13 @@ Epoch = frozenset[Since]
 
 
 class Access(NamedTuple):
-    """An instruction that accesses shared memory."""
+    """An instruction that accesses the memory."""
 
     site: int
     writes: bool
     atomic: bool = False
-    copy: bool = False
-    """Whether it is a ``cp.async``, which writes later."""
+    later: bool = False
+    """Whether it is asynchronous, such as a ``cp.async``, and accesses the memory until it has completed."""
     rows: bool = False
     """Whether the lanes of a warp access rows of a matrix at addresses of others."""
 
@@ -132,7 +135,7 @@ class Questions(NamedTuple):
 
 @dataclass(frozen=True)
 class Certificate:
-    """The claims of a proof about the shared memory of one function."""
+    """The claims of a proof about one memory of one function."""
 
     levels: Mapping[int, Level]
     barriers: frozenset[int]
@@ -142,7 +145,7 @@ class Certificate:
     entry: Sequence[Epoch]
     """What a thread may have passed in its epoch at the entry of each block."""
     pending: Sequence[State]
-    """The ``cp.async`` that may be pending at the entry of each block."""
+    """The asynchronous operations that may be pending at the entry of each block."""
     threads: Sequence[int]
     """The threads that may enter each block."""
     claims: Mapping[Pair, Discharge]
@@ -177,10 +180,26 @@ def access(site: int, instruction: Instruction) -> Access | None:
         return None
     form = match.form
     if form.group == "cp.async":
-        return Access(site, True, copy=True)
+        return Access(site, True, later=True)
     word = form.name.split(".")[0]
     writes = any(verb == "write" for verb, _ in form.memory)
     return Access(site, writes, atomic=word in ("atom", "red"), rows=word in ("ldmatrix", "stmatrix"))
+
+
+class Space(NamedTuple):
+    """A memory that all threads of a CTA share."""
+
+    groups: tuple[str, ...]
+    """The groups of the asynchronous operations that access it."""
+    foreign: Callable[[Instruction], str]
+    """Why CTA barriers alone do not order what an instruction may do to it; "" if they do, or it does nothing."""
+    access: Callable[[int, Instruction], Access | None]
+    """How an instruction that is not foreign accesses it; None if it does not."""
+    separates: Callable[[Sequence[Instruction], range, int], bool]
+    """Whether the CTA barrier at a site of a block orders the accesses before it and those after it."""
+
+
+SHARED = Space(("cp.async",), foreign, access, lambda instructions, block, site: True)
 
 
 def full_barriers(of: Uniform, candidates: Collection[int]) -> frozenset[int]:
@@ -238,18 +257,23 @@ class Walk:
     """What follows within each block from what a certificate says about its entry: call :meth:`through` for all."""
 
     def __init__(
-        self, function: Function, graph: Graph, certificate: Certificate, questions: Questions
+        self,
+        function: Function,
+        graph: Graph,
+        certificate: Certificate,
+        questions: Questions,
+        space: Space = SHARED,
     ) -> None:
-        self.graph, self.certificate, self.ask = graph, certificate, questions
+        self.graph, self.certificate, self.ask, self.space = graph, certificate, questions, space
         self.instructions = function.instructions
         self.order = sorted(graph.reached((0,)))
-        self.transfer = Transfer(function, ("cp.async",), (graph.blocks[b] for b in self.order))
+        self.transfer = Transfer(function, space.groups, (graph.blocks[b] for b in self.order))
         self.accesses: dict[int, Access] = {}
-        """The reachable accesses of shared memory, by instruction."""
+        """The reachable accesses, by instruction."""
         self.times: dict[int, Epoch] = {}
         """Access -> what its thread has passed in its epoch."""
         self.later: dict[int, set[int]] = {}
-        """``cp.async`` -> the beginnings of the epochs in which it may write."""
+        """Asynchronous access -> the beginnings of the epochs in which it may happen."""
         self.threads: dict[int, int] = {}
         """Access -> the threads that may execute it."""
         self._counts: dict[tuple[int, int], dict[int, frozenset[int]]] = {}
@@ -260,7 +284,7 @@ class Walk:
         self._pend(epoch, pending)
         for i in self.graph.blocks[b]:
             instruction = self.instructions[i]
-            found = access(i, instruction)
+            found = self.space.access(i, instruction)
             if found is not None:
                 self.accesses[i], self.times[i] = found, epoch
                 self.threads[i] = narrowed(
@@ -270,14 +294,17 @@ class Walk:
                     instruction.guard,
                     not instruction.negated,
                 )
-                if found.copy:
+                if found.later:
                     self.later.setdefault(i, set()).update(s.start for s in epoch)
             pending = self.transfer.after(pending, i)
-            if i in self.certificate.barriers:
+            if i in self.certificate.barriers and self._separates(b, i):
                 after = frozenset((Since(i),))
                 epoch = epoch | after if instruction.guard >= 0 else after
                 self._pend(after, pending)
         return epoch, pending
+
+    def _separates(self, b: int, barrier: int) -> bool:
+        return self.space.separates(self.instructions, self.graph.blocks[b], barrier)
 
     def _pend(self, epoch: Epoch, pending: State) -> None:
         for each in pending:
@@ -317,7 +344,7 @@ class Walk:
     def view(self, pair: Pair, levels: Levels) -> View:
         """What is known of the threads that execute the two in one epoch."""
         common = set(self.begin(pair.first)) & set(self.begin(pair.then))
-        late = any(self.accesses[site].copy for site in pair)
+        late = any(self.accesses[site].later for site in pair)
 
         def same(block: int) -> bool:
             if late or block not in self.certificate.counted:
@@ -341,11 +368,17 @@ class Walk:
         return self._counts[key]
 
 
-def check(function: Function, of: Uniform, certificate: Certificate, questions: Questions) -> frozenset[Pair]:
+def check(
+    function: Function,
+    of: Uniform,
+    certificate: Certificate,
+    questions: Questions,
+    space: Space = SHARED,
+) -> frozenset[Pair]:
     """The pairs of *function*, all of which *certificate* proves ordered or apart. Raises ``Refused`` if it does not."""
     outer = check_levels(of, certificate.levels)
     _check_barriers(of, certificate, outer)
-    walk = Walk(function, of.graph, certificate, questions)
+    walk = Walk(function, of.graph, certificate, questions, space)
     _check_entries(walk)  # after it, all accesses are noted
 
     levels = Levels(of, certificate.levels, outer)
@@ -389,12 +422,12 @@ def _check_entries(walk: Walk) -> None:
         last = graph.blocks[b][-1]
         epoch, pending = walk.through(b)
         for i in graph.blocks[b]:
-            if why := foreign(walk.instructions[i]):
+            if why := walk.space.foreign(walk.instructions[i]):
                 raise Refused(i, why)
         for target, threads in walk.leaving(b):
             if not entered(epoch, target, certificate.counted) <= certificate.entry[target]:
                 raise Refused(last, "the certificate omits what a thread may have passed in its epoch")
             if not pending <= certificate.pending[target]:
-                raise Refused(last, "the certificate omits a cp.async that may be pending")
+                raise Refused(last, "the certificate omits an operation that may be pending")
             if threads & ~certificate.threads[target]:
                 raise Refused(last, "the certificate omits threads that may take this branch")

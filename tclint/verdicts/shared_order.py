@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import cached_property
+from typing import ClassVar
 
 from tclint.analyses.model import KernelModel
 from tclint.analyses.provenance import origin
@@ -21,19 +22,19 @@ from tclint.verdicts.apart import Bytes
 from tclint.verdicts.checker import Refused, State, Transfer
 from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.epochs import (
+    SHARED,
     Access,
     Certificate,
     Epoch,
     Levels,
     Pair,
     Questions,
+    Space,
     View,
     Walk,
-    access,
     check,
     entered,
     first_epoch,
-    foreign,
     full_barriers,
     of_all_threads,
 )
@@ -41,7 +42,7 @@ from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.rings import Rings
 from tclint.verdicts.uniform import Level
 
-__all__ = ["SharedOrder"]
+__all__ = ["SharedOrder", "barriers_of_all"]
 
 MAX_PAIRS = 50_000
 """The pairs of accesses of one kernel that a proof may have."""
@@ -49,11 +50,22 @@ MAX_OPEN = 32
 """The pairs that are not discharged after which no addresses are compared."""
 MAX_PASSED = 256
 """What a thread may have passed in its epoch at one block: the alternatives that are distinguished."""
-_WHAT = "no other thread accesses the bytes before or after without an intervening barrier"
+
+
+def barriers_of_all(of: Convergence) -> frozenset[int]:
+    """The barriers that all threads of the CTA execute together."""
+    found = (of_all_threads(of.of, each.site) for each in of.needed)
+    candidates = [each for each in found if each is not None]
+    return full_barriers(of.of, {c.site for c in candidates if not (of.why(c) or of.refused(c))})
 
 
 class SharedOrder:
     """The pairs of accesses to shared memory in one kernel, and what orders them or keeps them apart."""
+
+    space: ClassVar[Space] = SHARED
+    """The memory."""
+    what: ClassVar[str] = "no other thread accesses the bytes before or after without an intervening barrier"
+    """The obligation of a pair, in words."""
 
     def __init__(self, model: KernelModel, assume: Collection[Assumption]) -> None:
         self.model, self.assume = model, frozenset(assume)
@@ -62,7 +74,7 @@ class SharedOrder:
         self.order = sorted(self.cfg.order)
         blocks = [range(self.cfg.blocks[b].start, self.cfg.blocks[b].end) for b in self.order]
         self.sites = [i for block in blocks for i in block]
-        self.transfer = Transfer(self.function, ("cp.async",), blocks)
+        self.transfer = Transfer(self.function, self.space.groups, blocks)
         self.across = AcrossThreads(model, Bytes(model, Rings(model, self.transfer)))
 
     def outcome(self) -> Outcome:
@@ -85,13 +97,13 @@ class SharedOrder:
                 reasons.append(Reason(then, why, self._help))
             else:
                 claims[pair] = discharge
-            obligations.append(Obligation(first, then, _WHAT, discharge, why=why))
+            obligations.append(Obligation(first, then, self.what, discharge, why=why))
         if reasons:
             reasons = [*self._partial(), *reasons]
         else:
             try:
                 claimed = replace(walk.certificate, claims=claims)
-                check(self.function, self.uniform.of, claimed, self.questions)
+                check(self.function, self.uniform.of, claimed, self.questions, self.space)
             except Refused as refused:
                 reasons.append(Reason(span(self.function, refused.site), refused.why))
         return Outcome(tuple(obligations), tuple(reasons), frozenset(self.assumed | self.uniform.assumed))
@@ -110,20 +122,20 @@ class SharedOrder:
 
     def _foreign(self) -> Iterator[Reason]:
         for site in self.sites:
-            if why := foreign(self.function.instructions[site]):
+            if why := self.space.foreign(self.function.instructions[site]):
                 yield Reason(span(self.function, site), why)
 
     # ------------------------------------------------------------ the certificate
 
     @cached_property
     def _accesses(self) -> list[Access]:
-        found = (access(site, self.function.instructions[site]) for site in self.sites)
+        found = (self.space.access(site, self.function.instructions[site]) for site in self.sites)
         return [each for each in found if each is not None]
 
     def _together(self, of: Access) -> bool:
         """Whether it matters that threads execute an access once in an epoch: lanes execute it together."""
         return of.writes and (
-            of.rows or (not of.atomic and not of.copy and self.across.shared_by_lanes(of.site))
+            of.rows or (not of.atomic and not of.later and self.across.shared_by_lanes(of.site))
         )
 
     @cached_property
@@ -144,10 +156,7 @@ class SharedOrder:
     @cached_property
     def barriers(self) -> frozenset[int]:
         """The barriers that all threads of the CTA execute together."""
-        of = self.uniform
-        found = (of_all_threads(of.of, each.site) for each in of.needed)
-        candidates = [each for each in found if each is not None]
-        return full_barriers(of.of, {c.site for c in candidates if not (of.why(c) or of.refused(c))})
+        return barriers_of_all(self.uniform)
 
     def walk(self) -> Walk | None:
         """What may be passed, pending and executed at each block, without claims; None beyond :data:`MAX_PASSED`."""
@@ -159,7 +168,7 @@ class SharedOrder:
         threads = [0] * count
         entry[0], threads[0] = first_epoch(counted), self.questions.everyone
         made = Certificate(self.uniform.levels, self.barriers, counted, entry, pending, threads, {})
-        walk, work = Walk(self.function, of.graph, made, self.questions), [0]
+        walk, work = Walk(self.function, of.graph, made, self.questions, self.space), [0]
         while work:
             b = work.pop()
             epoch, state = walk.through(b)

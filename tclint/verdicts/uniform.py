@@ -325,6 +325,15 @@ class Uniform:
             return "a branch that decides whether it executes may differ between the threads that it needs"
         return ""
 
+    def decider(self, of: Collective, levels: Mapping[int, Level]) -> int:
+        """The instruction whose guard decides whether a collective instruction executes and may differ between its threads:
+        the first such branch, or itself."""
+        at, guard = of.site, self.instructions[of.site].guard
+        if guard >= 0 and self.read(guard, at, levels) > of.level:
+            return at
+        inside = (b for b in self.regions if self.block_of[at] in self.regions[b])
+        return next((self.graph.blocks[b][-1] for b in inside if self.branch(b, levels) > of.level), at)
+
     def _unlike(self, of: Collective, instruction: Instruction) -> str:
         """Why the operands of a collective instruction may not name the threads that execute it; "" if they do."""
         mask, threads = instruction.role("mask"), self.function.threads

@@ -35,6 +35,8 @@ __all__ = ["Certificate", "Pool", "Questions", "check"]
 
 LEAST, MOST, STEP = 24, 256, 8
 """The counts that a ``setmaxnreg`` may request are multiples of 8 in this range."""
+_LARGEST = 255
+"""The registers that a thread may have. At launch a warp owns a multiple of 8, but it has released nothing before."""
 WARPGROUP = 128
 _NEVER_WAITS = frozenset(
     """issue commit wait register-fence memory-fence proxy-fence tcgen05-fence-before tcgen05-fence-after
@@ -117,7 +119,7 @@ class Pool:
             return "the ISA does not admit its count"
         if self.again[site]:
             return "a thread may execute it after another setmaxnreg"
-        if count < launch if raises(instruction) else count > launch:
+        if count < launch if raises(instruction) else count > min(launch, _LARGEST):
             return f"a warp that owns {launch} registers at launch may not request {count} with it"
         return ""
 

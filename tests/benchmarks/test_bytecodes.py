@@ -33,7 +33,7 @@ def test_the_same_work_has_the_same_count_each_time() -> None:
     lint()
     first, second = bytecodes._apart(lint), bytecodes._apart(lint)
     assert first == second
-    assert any(name.startswith("tclint/ir/build.py:") for name in first)
+    assert any(name.startswith("tclint/ir/functions.py:") for name in first)
 
 
 def test_more_work_is_a_failure_that_names_kernel_and_functions() -> None:

@@ -234,10 +234,18 @@ CASES = [
     # an mbarrier that the thread has made, and what another thread is to read
     ("nothing_to_release", "mbarrier arrive relaxed",
      f"{INIT} {FILL} mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;/*!*/ ret;",
-     f"{INIT} {STORED} mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;/*!*/ ret;"),
+     f"{INIT} {STORED} mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;/*!*/ {WAITED} ret;"),
     ("nothing_to_release", "mbarrier arrive relaxed",
      f"{INIT} ld.param.u64 %rd1, [in]; {SIGNAL}/*!*/ ret;",
-     f"{INIT} bar.sync 0; {SIGNAL}/*!*/ ret;"),
+     f"{INIT} bar.sync 0; {SIGNAL}/*!*/ {WAITED} ret;"),
+    # a barrier before the wait, and a wait that another thread may reach before the barrier
+    ("observed_after_a_barrier", "mbarrier arrive relaxed",
+     f"{INIT} bar.sync 0; {STORED} {SIGNAL}/*!*/ bar.sync 0; {WAITED} ret;",
+     f"{INIT} bar.sync 0; {STORED} {SIGNAL}/*!*/ @%p1 bra L; {WAITED} L: bar.sync 0; ret;"),
+    # a loop in which the barriers differ, and one in which the next arrival follows the barrier of the last wait
+    ("observed_after_a_barrier", "mbarrier arrive relaxed",
+     f"L: {STORED} {SIGNAL}/*!*/ bar.sync 0; {WAITED} bar.sync 0; @%p1 bra L; ret;",
+     f"L: {STORED} {SIGNAL}/*!*/ bar.sync 0; {WAITED} @%p1 bra L; ret;"),
     ("single_thread", "CTA barrier deleted",
      ".reqntid 1 | st.shared.u32 [tile], %r1; bar.sync 0;/*!*/ ld.shared.u32 %r1, [tile]; ret;",
      ".reqntid 32 | st.shared.u32 [tile], %r1; bar.sync 0;/*!*/ ld.shared.u32 %r1, [tile]; ret;"),
@@ -259,6 +267,14 @@ CASES = [
     ("ordered_by_the_barriers_around", "CTA barrier deleted",
      f"{STORED} @%p1 bra L; bar.sync 1; ret; L: bar.sync 0;/*!*/ bar.sync 0; {READ} ret;",
      f"{STORED} @%p1 bra L; bar.sync 0; ret; L: bar.sync 0;/*!*/ bar.sync 0; {READ} ret;"),
+    # another variable, wherever in the first one it is, and the same
+    ("ordered_by_the_barriers_around", "CTA barrier deleted",
+     "mov.u32 %r1, %tid.x; mov.b32 %r3, tile; add.u32 %r2, %r3, %r1; st.shared.u32 [%r2], %r1; bar.sync 0;/*!*/ ld.shared.u32 %r4, [bar]; ret;",
+     "mov.u32 %r1, %tid.x; mov.b32 %r3, tile; add.u32 %r2, %r3, %r1; st.shared.u32 [%r2], %r1; bar.sync 0;/*!*/ ld.shared.u32 %r4, [tile+512]; ret;"),
+    # the end of an mbarrier after a copy out of a tile, and another use of the tile
+    ("ordered_by_the_barriers_around", "CTA barrier deleted",
+     f"{STORE} cp.async.bulk.commit_group; bar.sync 0; cp.async.bulk.wait_group.read 0; bar.sync 0;/*!*/ mbarrier.inval.shared.b64 [bar]; ret;",
+     f"{STORE} cp.async.bulk.commit_group; bar.sync 0; cp.async.bulk.wait_group.read 0; bar.sync 0;/*!*/ {STORED} ret;"),
     # two cluster barriers, and one before memory of another CTA is read
     ("ordered_by_the_barriers_around", "cluster barrier and its arrival deleted",
      f"barrier.cluster.arrive;/*!*/ barrier.cluster.wait; {STORED} {MEET} {MEET} ret;",

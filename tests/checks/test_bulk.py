@@ -174,6 +174,16 @@ def test_within_a_warp_it_is_less_certain(guard: str, label: str) -> None:
     assert [f.confidence.label for f in by_rule(report, "BK003")] == [label]
 
 
+@pytest.mark.parametrize(("who", "labels"), [("eq.u32 %p0, %r0, 0", ["medium"]), ("eq.u32 %p0, %r8, 0", [])])
+def test_a_box_of_unknown_size_holds_what_warps_without_a_copy_store(who: str, labels: list[str]) -> None:
+    """One thread copies the tile of the CTA, or one of each warp the rows of the warp."""
+    tensor = "@%p0 cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%rd0, {%r9}], [%r7];"
+    rows = "shr.u32 %r8, %r0, 5;\nmad.lo.u32 %r7, %r8, 128, tile;\nand.b32 %r8, %r0, 31;"
+    write = "mad.lo.u32 %r6, %r0, 4, tile;\nst.shared.b32 [%r6], %r0;"
+    report = lint(text(f"{rows}\nsetp.{who};", tensor, COMMIT, BARRIER, wait(), "bar.warp.sync -1;", write))
+    assert [f.confidence.label for f in by_rule(report, "BK003")] == labels
+
+
 def test_the_threads_that_may_overwrite_it_are_reported() -> None:
     (finding,) = by_rule(lint(text(STORE, COMMIT, wait(), WRITE)), "BK003")
     assert finding.message.startswith(

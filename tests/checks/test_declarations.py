@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.features import refusal
+from tclint.findings.scales import Severity
 from tclint.ir.operands import overflows
 from tests.tools.ptxas import find_ptxas
 from tests.tools.support import by_rule, lint
@@ -124,6 +125,29 @@ def test_a_constant_is_too_large_where_ptxas_cannot_read_it(constant: str, rejec
     assert [f.message for f in by_rule(lint(text("", body)), "PX004")] == rejected * [
         "a constant has more than 64 bits"
     ]
+
+
+@pytest.mark.parametrize(
+    ("constant", "rejected"),
+    [
+        ("0e999", False),
+        ("0.0e400", False),
+        ("1.7976931348623157e308", False),
+        ("2.2250738585072014e-308", False),
+        ("1.8e308", True),
+        ("-1e400", True),
+        ("2.2e-308", True),
+        ("1e-400", True),
+        ("0d0000000000000001", False),
+    ],
+)
+def test_a_constant_that_is_not_a_normal_double_is_rejected(constant: str, rejected: bool) -> None:
+    body = f".reg .f64 %fd<2>;\nmov.f64 %fd1, {constant};"
+    assert [f.message for f in by_rule(lint(text("", body)), "PX004")] == rejected * [
+        "a constant is not a normal number of double precision"
+    ]
+    initial = lint(text(f".global .f64 x[2] = {{1.5, {constant}}};", ""))
+    assert bool([f for f in initial.findings if f.severity is Severity.ERROR]) == rejected
 
 
 @pytest.mark.parametrize(

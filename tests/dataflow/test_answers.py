@@ -249,7 +249,7 @@ def test_facts_dropped_at_a_branch_table_are_recorded_once() -> None:
     of.solution(WgmmaGroups)
     (open_,) = of.ledger.unanswered
     assert open_.question == "facts past a branch table"
-    assert open_.why == "WgmmaGroups drops its facts there"
+    assert open_.why == "the analysis 'wgmma groups' drops its facts there"
     assert of.instruction(open_.site).flow == "branch-table"
     assert of.ledger.unanswered[open_] == 1
 

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from click.testing import CliRunner
 
+from tclint.commands._cli import cli
 from tclint.driver import inputs as part
 from tclint.driver.inputs import inputs
 from tclint.syntax.source import SourceError
@@ -55,6 +57,25 @@ def bomb(size: int, piece: bytes = b" " * 2**20) -> bytes:
     """A gzip file that unpacks to *size* MiB."""
     packer = zlib.compressobj(9, wbits=31)
     return b"".join([*(packer.compress(piece) for _ in range(size)), packer.flush()])
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["check KERNEL", "dump ir KERNEL", "barriers KERNEL", "verdict KERNEL", "targets KERNEL", "show KERNEL",
+     "hang KERNEL --at 1", "run KERNEL", "diff KERNEL KERNEL", "baseline KERNEL"],
+)  # fmt: skip
+def test_every_command_that_reads_a_kernel_has_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kernel = tmp_path / "k.ptx"
+    kernel.write_text(".version 8.0\n.target sm_90\n" + "// comment\n" * (1 << 17))
+    arguments = [str(kernel) if word == "KERNEL" else word for word in command.split()]
+    result = CliRunner().invoke(cli, [*arguments, "--max-input", "1"], standalone_mode=False)
+    assert (result.return_value or 2) == 2
+    said = f"{result.output} {result.exception}"
+    assert "is too large: it has more than 1 MiB, the limit of max-input" in said
+    assert CliRunner().invoke(cli, [*arguments, "--max-input", "0"]).exit_code == 2
 
 
 def test_a_gzip_bomb_is_refused_in_little_memory(tmp_path: Path) -> None:

@@ -504,3 +504,37 @@ def test_an_unknown_tensor_map_bounds_only_what_no_copy_decides() -> None:
     assert HazardClass.SHARED_MEMORY not in bounded_classes(copying, assumed)
     assert HazardClass.WGMMA in bounded_classes(copying, assumed)
     assert bounded_classes(plain, assumed).isdisjoint({HazardClass.BULK, HazardClass.AVAILABILITY})
+
+
+TENSOR = """
+    .shared .align 4 .b32 slot;
+    mov.u32 %r1, %tid.x;
+    setp.lt.u32 %p1, %r1, 32;
+    @%p1 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 32;
+    bar.sync 0;
+    ld.shared.b32 %r2, [slot];
+    @!%p1 bra stored;
+    tcgen05.st.sync.aligned.32x32b.x1.b32 [%r2], {%r1};
+    tcgen05.wait::st.sync.aligned;
+stored:
+    bar.sync 0;
+    setp.ge.u32 %p2, %r1, 128;
+    setp.lt.u32 %p3, %r1, 160;
+    and.pred %p4, %p2, %p3;
+    @!%p4 bra loaded;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r3}, [%r2];
+    tcgen05.wait::ld.sync.aligned;
+loaded:
+    bar.sync 0;
+    @%p1 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r2, 32;
+    ret;"""
+"""One warp stores to lanes of tensor memory that the warp of the same rank loads, with barriers and without fences."""
+
+
+@pytest.mark.parametrize("body", [TENSOR, TENSOR.replace("stored:\n    bar.sync 0;", "stored:")])
+def test_tensor_memory_is_not_bounded_since_no_execution_observes_its_order(body: str) -> None:
+    header = ".version 8.6\n.target sm_100a\n.address_size 64\n"
+    report = checked(module(kernel(body, directives=".reqntid 256"), header=header), VERDICTS)
+    (found,) = [v for v in report.verdicts if v.hazard is HazardClass.TENSOR_MEMORY]
+    assert (found.status, found.launches) == (Status.UNKNOWN, ())
+    assert "--execute" not in found.reasons[0].help

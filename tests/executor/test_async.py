@@ -69,6 +69,21 @@ def test_copies_of_a_thread_and_their_groups(how: str) -> None:
     assert found.out == [1001 * (2 * n + 1) for n in range(32)]
 
 
+@pytest.mark.parametrize("ignored", ["%p1", "!%p2"])
+def test_a_copy_whose_source_is_ignored_writes_zeros(ignored: str) -> None:
+    found = right(LEADER + MINE + f"""
+    and.b32 %r4, %r199, 1;
+    setp.eq.u32 %p1, %r4, 1;
+    setp.eq.u32 %p2, %r4, 0;
+    mul.wide.u32 %rd2, %r199, 8;
+    add.u64 %rd1, %rd1, %rd2;
+    cp.async.ca.shared.global [%r3], [%rd1], 8, {ignored};
+    cp.async.wait_all;
+    ld.shared.u64 %rd0, [%r3];
+    """ + STORE, buffers={"data": DATA})  # fmt: skip
+    assert found.out == [0 if n % 2 else n + 1 for n in range(32)]
+
+
 # ---------------------------------------------------------------- bulk copies
 
 

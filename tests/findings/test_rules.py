@@ -245,13 +245,26 @@ def test_rules_are_found_by_id_and_name(monkeypatch: pytest.MonkeyPatch) -> None
     rule = parse_page("AB001", FRONT + BODY)
     monkeypatch.setattr(rules, "all_rules", lambda: {"AB001": rule})
     assert rules.find("AB001") is rules.find("ab001") is rules.find("some-rule") is rule
-    for text, suggestion in (("AB010", "did you mean AB001?"), ("some-role", "did you mean some-rule?")):
+    suggestions = {
+        "AB1": "did you mean AB001?", "AB010": "there are AB001 to AB001", "XX1": "tclint rules lists them",
+        "some-role": "did you mean some-rule?", "zzz": "tclint rules lists them",
+    }  # fmt: skip
+    for text, suggestion in suggestions.items():
         with pytest.raises(UnknownRule) as caught:
             rules.find(text)
         assert str(caught.value) == f"unknown rule {text}; {suggestion}"
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [("race", "SM001"), ("leak", "TM001"), ("wait commit", "CA002"), ("deadlock", "CV014")],
+)
+def test_words_that_name_no_rule_lead_to_the_rules_about_them(words: str, first: str) -> None:
     with pytest.raises(UnknownRule) as caught:
-        rules.find("zzz")
-    assert str(caught.value) == "unknown rule zzz"
+        rules.find(words)
+    about = str(caught.value).partition("about it: ")[2].split(", ")
+    assert first in about
+    assert len(about) <= 5
 
 
 @pytest.mark.parametrize(

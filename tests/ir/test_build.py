@@ -109,13 +109,13 @@ def test_the_ranges_of_a_kernel_are_looked_for_once_and_only_if_a_name_is_undecl
 ) -> None:
     searched: list[str] = []
     made = import_module("tclint.ir.build")
-    ranges_in = made._ranges_in
+    ranges_in = made.ranges_in
 
     def watched(text: str) -> object:
         searched.append(text)
         return ranges_in(text)
 
-    monkeypatch.setattr(made, "_ranges_in", watched)
+    monkeypatch.setattr(made, "ranges_in", watched)
     text = module(
         kernel("mov.u32 %r0, %r1;", "one", registers=".reg .b32 %r<2>;"),
         kernel("mov.u32 %r2, %r3;\nmov.u32 %r7, %s1;", "two", registers=".reg .b32 %r<3>, %q<2>;"),
@@ -746,3 +746,16 @@ def test_a_label_hides_a_special_register_from_what_follows_in_its_scope() -> No
 def test_a_branch_to_a_special_register_does_not_find_the_label_that_follows() -> None:
     f = body("bra %laneid; %laneid: ret;")
     assert f.instructions[0].targets != (1,)
+
+
+@pytest.mark.parametrize(
+    ("alignment", "message"),
+    [
+        (1 << 31, None),
+        (1 << 32, "an alignment of 4294967296 has more than 32 bits"),
+        (12, "an alignment of 12 is not a power of two"),
+    ],
+)
+def test_an_alignment_is_a_power_of_two_of_32_bits(alignment: int, message: str | None) -> None:
+    f = body(f".local .align {alignment} .b32 x;")
+    assert [t.message for t in f.errors] == ([message] if message else [])

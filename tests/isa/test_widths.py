@@ -102,7 +102,8 @@ def test_types_name_operands_of_the_form() -> None:
     for form in ISA:
         assert set(form.types) <= everything, form.name
         assert all(
-            re.fullmatch(r"|[12][+w/]?|\.\w+", said) or said.isalpha() for said in form.types.values()
+            re.fullmatch(r"|[12][+w/]?|\.\w+( \.pred)?", said) or said.isalpha()
+            for said in form.types.values()
         ), form.name
         # A choice has a number for each spelling.
         for line in form.syntax:

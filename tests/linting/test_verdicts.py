@@ -86,7 +86,10 @@ def test_a_finding_below_the_confidence_leaves_a_proved_class_unknown(
     assert "WG009" not in {f.rule.id for f in judged(FRAGMENT).findings if f.confidence > Confidence.LOW}
     verdict = of(FRAGMENT, HazardClass.WGMMA)
     assert (verdict.status, verdict.assumptions) == (Status.UNKNOWN, ())
+    at = verdict.reasons[0].at
     assert "WG009" in verdict.reasons[0].what
+    assert at is not None
+    assert FRAGMENT[at.start : at.end].startswith("st.global")
     with_it = of(FRAGMENT, HazardClass.WGMMA, Selected(min_confidence=Confidence.LOW))
     assert (with_it.status, with_it.rules) == (Status.VIOLATED, ("WG009",))
 

@@ -414,11 +414,12 @@ def test_ci_and_the_release_check_distributions_with_the_same_tools() -> None:
 
 
 def test_a_release_has_the_addresses_of_the_repository_that_builds_it(tmp_path: Path) -> None:
-    names = ("pyproject.toml", "CITATION.cff")
+    names = ("pyproject.toml", "CITATION.cff", "editors/vscode/package.json")
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/addresses", tmp_path / ".ci")
     for name in names:
-        shutil.copy(ROOT / name, tmp_path)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
         assert "github.com/OWNER/tclint" in (tmp_path / name).read_text()
     for wrong in ("", "tclint", "a/b; touch pwned", "a/b|g"):
         assert (

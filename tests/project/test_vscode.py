@@ -291,6 +291,42 @@ def test_the_page_names_every_setting_command_and_snippet() -> None:
         assert f"**{command['category']}: {command['title']}**" in page
 
 
+# ---- the package ----
+
+STAND_IN = """
+const { Module } = require("node:module");
+const any = new Proxy(function () {}, { get: (_, key) => (key === Symbol.toPrimitive ? () => "" : any),
+    construct: () => ({}), apply: () => any });
+const load = Module._load;
+Module._load = (name, ...rest) => (name === "vscode" ? any : load(name, ...rest));
+console.log(Object.keys(require(process.argv[1])).sort().join());
+"""
+"""Loads the extension where there is no VS Code, and prints what it exports."""
+
+
+def test_the_package_is_one_bundle_with_its_licences(built: Path) -> None:
+    if not (built / "node_modules" / "esbuild").is_dir():
+        pytest.skip("esbuild is not installed (npm ci in editors/vscode)")
+
+    def said(*command: str | Path) -> str:
+        run = subprocess.run(command, check=False, cwd=built, capture_output=True, text=True, timeout=120)
+        assert run.returncode == 0, run.stdout + run.stderr
+        return run.stdout
+
+    said("npm", "run", "bundle")
+    bundle = built / "dist" / "extension.js"
+    assert bundle.stat().st_size < 600_000
+    assert said("node", "-e", STAND_IN, bundle).strip() == "activate,deactivate"
+    notices = (built / "dist" / "NOTICES.txt").read_text("utf-8")
+    assert {"semver", "vscode-jsonrpc", "vscode-languageclient"} <= set(
+        re.findall(r"^(\S+) [\d.]+ \(", notices, re.MULTILINE)
+    )
+    assert set(said("npx", "vsce", "ls", "--no-dependencies").split()) == {
+        "LICENSE", "README.md", "dist/NOTICES.txt", "dist/extension.js", "images/icon.png", "language-configuration.json",
+        "package.json", "snippets/ptx.json", "syntaxes/ptx.tmLanguage.json",
+    }  # fmt: skip
+
+
 # ---- the client ----
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from tclint.dataflow import GaveUp
 from tclint.isa.table import Match
-from tclint.replay.lane_exchange import match_result, reduced
+from tclint.replay.lane_exchange import barrier_result, match_result, reduced
 from tclint.replay.verdict import Replay
-from tests.tools.replay import GIVE, changed
+from tests.tools.replay import ALL_ARRIVE, GIVE, changed
 from tests.tools.support import analysed, model
 
 
@@ -30,6 +30,33 @@ def test_all_lanes_match_or_none_does() -> None:
     every = matched("match.all.sync.b32 %r1|%p1, %r2, -1;")
     assert match_result(every, {0: 7, 1: 7}, 0b11) == {0: (3, 1), 1: (3, 1)}
     assert match_result(every, {0: 7, 1: 8}, 0b11) == {0: (0, 0), 1: (0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("operation", "predicates", "result"),
+    [
+        ("or.pred %p1", (0, None, 1), 1),
+        ("or.pred %p1", (0, None), None),
+        ("or.pred %p1", (0, 0), 0),
+        ("and.pred %p1", (1, None, 0), 0),
+        ("and.pred %p1", (1, None), None),
+        ("and.pred %p1", (1, 1), 1),
+        ("popc.u32 %r1", (1, 0, 1), 2),
+        ("popc.u32 %r1", (1, None), None),
+    ],
+)
+def test_one_known_predicate_may_decide_what_a_barrier_reduces(
+    operation: str, predicates: tuple[int | None, ...], result: int | None
+) -> None:
+    assert barrier_result(matched(f"bar.red.{operation}, 0, %p2;"), predicates) == result
+
+
+@pytest.mark.parametrize(("operation", "arrive"), [("or", True), ("and", False)])
+def test_a_barrier_that_reduces_a_predicate_decides_a_branch(operation: str, arrive: bool) -> None:
+    reduces = f"    bar.red.{operation}.pred %p3, 0, !%p0;\n    @!%p3 bra wait;\n    mbarrier.arrive"
+    asked = Replay(model(changed("    mbarrier.arrive", reduces, ALL_ARRIVE)))
+    assert asked.incomplete == ""
+    assert (asked.run is None) is arrive
 
 
 @pytest.mark.parametrize(

@@ -1587,6 +1587,167 @@ def test_later_tiles_of_a_persistent_kernel(stride: str, shift: int) -> None:
     assert not wrong.runs[0].wrong
 
 
+TILED = """
+    .shared .align 8 .b64 m[2];
+    mov.u32 %r0, %tid.x;
+    ld.param.u32 %r2, [length];
+    ld.param.u32 %r3, [tile];
+    mov.u32 %r4, 0;
+    mov.u32 %r5, 0;
+    mov.u32 %r6, m;
+    mov.u32 %r7, m;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [m], 128;
+    mbarrier.init.shared::cta.b64 [m+8], 128;
+ready:
+    bar.sync 0;
+next:
+    mbarrier.arrive.shared::cta.b64 _, [%r7];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r7], %r5;
+    @!%p2 bra wait;
+    add.u32 %r4, %r4, %r3;
+    div.u32 %r8, %r4, %r3;
+    and.b32 %r9, %r8, 1;
+    mad.lo.u32 %r7, %r9, 8, %r6;
+    shr.u32 %r5, %r8, 1;
+    and.b32 %r5, %r5, 1;
+    setp.lt.u32 %p3, %r4, %r2;
+    @%p3 bra next;
+    ret;
+"""
+"""All threads arrive at a stage for each tile, and wait for it."""
+
+
+def test_a_second_tile_needs_a_length_that_is_larger_than_a_tile() -> None:
+    """The launches in which all words are equal have one tile, and use one stage of the ring."""
+    parameters = ".param .u32 length, .param .u32 tile"
+    assert Replay(model(TILED, parameters=parameters)).run is None
+    late = changed(
+        "    shr.u32 %r5, %r8, 1;\n    and.b32 %r5, %r5, 1;\n", "    and.b32 %r5, %r8, 1;\n", TILED
+    )
+    run = Replay(model(late, parameters=parameters)).run
+    assert what(run) == {"stuck"}
+
+
+STAGES = """
+    .shared .align 8 .b64 m[16];
+    .shared .align 16 .b8 tile[16];
+    ld.param.u32 %r2, [number];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r3, m;
+    mad.lo.u32 %r3, %r2, 32768, %r3;
+    mad.lo.u32 %r4, %r0, 8, %r3;
+    mov.u32 %r5, %r0;
+    setp.ge.s32 %p0, %r0, %r2;
+    @%p0 bra ready;
+next:
+    mbarrier.init.shared::cta.b64 [%r4], 1;
+    add.u32 %r4, %r4, 1024;
+    add.u32 %r5, %r5, 128;
+    setp.lt.s32 %p1, %r5, %r2;
+    @%p1 bra next;
+ready:
+    bar.sync 0;
+    setp.ne.u32 %p3, %r0, 0;
+    @%p3 bra wait;
+    ld.param.u64 %rd0, [pointer];
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 16;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [tile], [%rd0], 16, [%r3];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r3], 0;
+    @!%p2 bra wait;
+    ret;
+"""
+"""Threads initialise as many mbarriers as a parameter states, one or several each, after so many stages of 32 KB."""
+
+
+def test_a_ring_whose_depth_the_launch_decides() -> None:
+    """How many threads initialise mbarriers depends on the launch, and divides no roles."""
+    right = Replay(model(STAGES))
+    assert right.incomplete == ""
+    assert right.run is None
+    assert what(Replay(model(changed("[%r4], 1;", "[%r4], 2;", STAGES))).run) == {"stuck"}
+
+
+SLOTS = """
+    .shared .align 8 .b64 m;
+    .shared .align 4 .b8 given[1024];
+    .shared .align 4 .b8 taken[1024];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, %ntid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [m], %r1;
+ready:
+    bar.sync 0;
+    shl.b32 %r2, %r0, 2;
+    mov.u32 %r3, given;
+    add.u32 %r3, %r3, %r2;
+    mov.u32 %r4, taken;
+    add.u32 %r4, %r4, %r2;
+    st.shared.u32 [%r3], %r0;
+    ld.shared.u32 %r5, [%r3];
+    st.shared.u32 [%r4], %r5;
+    mbarrier.arrive.shared::cta.b64 _, [m];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [m], 0;
+    @!%p2 bra wait;
+    ret;
+"""
+"""Each thread of a CTA of at most 256 threads has a slot in two arrays."""
+
+
+def test_a_cta_with_more_threads_than_its_arrays_have_slots_shows_nothing() -> None:
+    assert Replay(model(SLOTS, directives="")).run is None
+    stuck = changed(
+        "[m], %r1;", "[m], %r2;", changed("%ntid.x;\n", "%ntid.x;\n    add.u32 %r2, %r1, 1;\n", SLOTS)
+    )
+    assert what(Replay(model(stuck, directives="")).run) == {"stuck"}
+    small = SLOTS.replace("[1024]", "[128]")
+    assert why(Replay(model(small, directives=""))) == Reason.NO_CTA_SHAPE
+
+
+@pytest.mark.parametrize(
+    ("store", "load", "races"),
+    [(".volatile", ".volatile", False), (".relaxed.cta", ".acquire.cta", False), ("", "", True)],
+)  # fmt: skip
+def test_strong_accesses_of_two_warps_do_not_race(store: str, load: str, races: bool) -> None:
+    """The second thread reads what the first one has stored, or does not."""
+    flags = f"""    .shared .align 4 .b32 flag;
+    @%p0 bra reads;
+    st{store}.shared.u32 [flag], 1;
+    mbarrier.arrive.shared::cta.b64 _, [m];
+    bra wait;
+reads:
+    setp.ne.u32 %p4, %r0, 64;
+    @%p4 bra give;
+    ld{load}.shared.u32 %r5, [flag];
+give:
+"""
+    run = Replay(model(changed("    mbarrier.arrive", flags + "    mbarrier.arrive", ALL_ARRIVE))).run
+    assert what(run) == {"race"} if races else run is None
+
+
+def test_a_flag_at_an_address_of_the_launch_is_not_in_shared_memory() -> None:
+    """Threads that have read it once poll it or do not, and meet again: what it holds decides nothing else."""
+    poll = """    ld.param.u64 %rd0, [pointer];
+    ld.acquire.gpu.u32 %r5, [%rd0];
+    setp.eq.u32 %p3, %r5, 1;
+    @%p3 bra polled;
+again:
+    nanosleep.u32 64;
+    ld.acquire.gpu.u32 %r5, [%rd0];
+    setp.ne.u32 %p3, %r5, 1;
+    @%p3 bra again;
+polled:
+"""
+    asked = Replay(model(changed("    bar.sync 0;\n", poll + "    bar.sync 0;\n", ALL_ARRIVE)))
+    assert not why(asked)
+    assert asked.run is None
+
+
 def test_later_tiles_whose_work_is_in_memory() -> None:
     """Values in memory may not occur together in any launch, so what is right in the first iteration counts for all."""
     code = persistent("%nctaid.x", 6, "    mov.u32 %r22, 0;\n    mov.u32 %r23, 0;\n")

@@ -9,6 +9,7 @@ import pytest
 from tclint.findings.finding import FileReport, Finding, SourceLocation
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
+from tclint.findings.verdicts import HazardClass, Status, Verdict
 from tclint.report.fold import fold
 from tclint.report.formats import renderer
 from tclint.report.locate import Locator
@@ -59,6 +60,22 @@ def test_to_a_program_no_file_with_a_finding_looks_clean() -> None:
         assert renderer(name)(shown, context).count("WG001") == renderer(name)(shown[:1], context).count(
             "WG001"
         )
+
+
+def test_a_verdict_names_the_finding_that_another_file_has_of_its_defect() -> None:
+    made = [
+        replace(
+            report(s, finding(s, "use1", source_location=LINE, entry="k")),
+            verdicts=(Verdict("k", HazardClass.WGMMA, Status.VIOLATED, rules=("WG001",)),),
+        )
+        for s in map(source, ("a", "b"))
+    ]
+    shown, summary = fold(*present(made, Selected()))
+    lines = renderer("text")(shown, Context(summary, locate=Locator("ptx", "/"))).splitlines()
+    assert [line for line in lines if line.startswith("kernel")] == [
+        "kernel k in a: wgmma violated (WG001)",
+        "kernel k in b: wgmma violated (WG001, reported at a:1)",
+    ]
 
 
 def test_duplicates_at_one_source_line_are_listed_once_by_location() -> None:

@@ -28,10 +28,17 @@ WAIT = "barrier.cluster.wait.aligned;"
 SIZE = ".reqntid 256"
 CONSTANTS = ".const .b32 constants[4];"
 EXITS = ".func leaves()\n{\n.reg .pred %p;\n.reg .b32 %r;\nmov.u32 %r, %laneid;\nsetp.eq.s32 %p, %r, 0;\n@%p exit;\nret;\n}"
+RETURNS = (
+    ".func (.param .b32 out) lane()\n{\n.reg .b32 %r;\nmov.u32 %r, %laneid;\nst.param.b32 [out], %r;\nret;\n}"
+)
+CALLED = (
+    "{\n.param .b32 result;\ncall (result), lane;\nld.param.b32 %r11, [result];\n}\nsetp.eq.s32 %p1, %r11, 0;"
+)
+"""A predicate of what a function that is not inlined returns."""
 
 
 def model_of(body: str, size: str = SIZE) -> KernelModel:
-    return last_kernel(CONSTANTS, EXITS, kernel(f"{START}\n{body}\nret;", directives=size))
+    return last_kernel(CONSTANTS, EXITS, RETURNS, kernel(f"{START}\n{body}\nret;", directives=size))
 
 
 def convergence(body: str, assume: frozenset[Assumption] = ALL, size: str = SIZE) -> Verdict:

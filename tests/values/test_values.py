@@ -1909,6 +1909,12 @@ mad.lo.s32 %r5, %r1, %r4, %r3; mul.lo.s32 %r6, %r5, %r0; or.b32 %r7, %r6, %r2;
 """
 
 
+def test_the_first_of_several_rows_may_be_selected_without_a_bound() -> None:
+    code = "mov.u32 %r1, %tid.y;\nsetp.eq.u32 %p1, %r1, 0;\nmov.u32 %r7, %tid.x;"
+    assert of(code, directives=".maxntid 64").values.one_dimensional
+    assert not of(code, directives="").values.one_dimensional
+
+
 @pytest.mark.parametrize(
     ("code", "flat"),
     [
@@ -1919,6 +1925,12 @@ mad.lo.s32 %r5, %r1, %r4, %r3; mul.lo.s32 %r6, %r5, %r0; or.b32 %r7, %r6, %r2;
         (NUMBERED.replace("mul.lo.s32 %r6, %r5, %r0", "mul.lo.s32 %r6, %r5, 3"), False),
         ("mov.u32 %r1, %tid.y; add.u32 %r2, %r1, 1; mov.u32 %r7, %tid.x;", False),
         ("mov.u32 %r1, %tid.z; add.u32 %r2, %r1, 1; mov.u32 %r7, %tid.x;", False),
+        # it elects the first thread, besides; another one; the sum serves for something else
+        (f"{NUMBERED} or.b32 %r8, %r3, %r4; add.u32 %r8, %r8, %r2; setp.eq.u32 %p1, %r8, 0;", True),
+        (f"{NUMBERED} or.b32 %r8, %r3, %r4; setp.eq.u32 %p1, %r8, 1;", False),
+        (f"{NUMBERED} add.u32 %r8, %r3, 1; setp.eq.u32 %p1, %r8, 0;", False),
+        (f"{NUMBERED} or.b32 %r8, %r3, %r4; setp.eq.u32 %p1, %r8, 0; mul.lo.u32 %r9, %r8, 3;", False),
+        ("mov.u32 %r1, %tid.y; mov.u32 %r7, %tid.x; or.b32 %r2, %r1, %r7; setp.ne.u32 %p1, %r2, 0;", True),
         # no thread asks for another position than that along x
         ("mov.u32 %r1, %ntid.y; mov.u32 %r7, %tid.x;", True),
         ("mov.u32 %r1, %ntid.z; mov.u32 %r7, %tid.x;", True),

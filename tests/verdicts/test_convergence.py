@@ -10,12 +10,13 @@ from tclint.findings.verdicts import Assumption, HazardClass, Status
 from tclint.verdicts import verdicts
 from tclint.verdicts.checker import Refused
 from tclint.verdicts.convergence import Convergence
-from tclint.verdicts.uniform import Level, check_uniform, collectives
+from tclint.verdicts.uniform import Level, Uniform, check_uniform, collectives
 from tests.tools.collectives import (
     ALL,
     ARRIVE,
     BARRIER,
     BLOCK,
+    CALLED,
     DATA,
     ELECTED,
     FENCE,
@@ -92,6 +93,7 @@ UNKNOWN = {
     "some lanes exit": f"{LANE}\n@%p1 exit;\n{MMA}",
     "some lanes return from a loop": loop("%r9", LANE.replace("p1", "p2") + "\n@%p2 ret;") + f"\n{MMA}",
     "a whole warp exits before a barrier": f"{WARP}\n@%p1 exit;\n{BARRIER}",
+    "the result of a call": branch(CALLED, MMA),
     "some lanes exit in a function": f"call leaves;\n{MMA}",
     "a spin with a collective in it": SPIN.replace("spin:", f"spin:\n{MMA}"),
     "one CTA of a cluster": branch(BLOCK, f"{ARRIVE}\n{WAIT}"),
@@ -127,6 +129,30 @@ def test_collective_instructions_under_uniform_conditions_are_proved(name: str) 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_collective_instructions_that_some_threads_may_not_execute_are_unknown(name: str) -> None:
     assert convergence(UNKNOWN[name]).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("name", "condition"),
+    [("one lane", "the thread index"), ("loaded from one address", "memory"), ("a guard", "")],
+)
+def test_the_reason_names_the_branch_that_decides(name: str, condition: str) -> None:
+    function = model_of(UNKNOWN[name]).function
+    first, *_ = convergence(UNKNOWN[name]).reasons
+    assert first.at is not None
+    (found,) = (i for i in function.instructions if function.start + i.start == first.at.start)
+    if condition:
+        assert found.flow.startswith("branch")
+        assert f"depends on {condition}" in first.what
+        assert "whether mma.sync executes" in first.what
+    else:
+        assert found.opcode.startswith("mma.sync")
+        assert first.what.startswith("its guard may differ")
+
+
+def test_a_branch_of_the_thread_index_needs_the_shape_of_the_cta() -> None:
+    assert not convergence(UNKNOWN["one warp, for the CTA"]).reasons[0].help.startswith("state")
+    unshaped = convergence(UNKNOWN["one warp, for the CTA"], size="").reasons[0]
+    assert unshaped.help == "state the shape of the CTA with .reqntid"
 
 
 def test_a_branch_table_of_a_parameter_is_uniform() -> None:
@@ -234,6 +260,12 @@ def test_a_prover_that_takes_everything_for_uniform_is_refused(monkeypatch: pyte
     )
     for name in ("one lane", "loaded from one address", "a loop of data", "a counter after a loop of data"):
         assert convergence(UNKNOWN[name]).status is Status.UNKNOWN
+
+
+def test_what_a_call_returns_is_no_parameter_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checker and the prover share this rule, so a kernel must show that it is wrong."""
+    monkeypatch.setattr(Uniform, "_parameter", lambda *arguments: True)
+    assert convergence(UNKNOWN["the result of a call"]).status is Status.PROVED
 
 
 def test_a_kernel_without_collective_instructions_does_not_use_the_class() -> None:

@@ -219,6 +219,24 @@ def test_a_reason_names_the_limit_because_of_which_a_ring_was_not_followed(
     assert words in found.reasons[0].what
 
 
+BULK = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r4], [%rd1], %r9, [%r4+4096];"
+
+
+@pytest.mark.parametrize(
+    ("to", "use", "words"),
+    [
+        ("%r41", "ld.shared.b32 %r20, [%r4];", "an address in cp.async depends on memory"),
+        ("%r4", BULK, "which bytes cp.async accesses is not known"),
+    ],
+)
+def test_a_reason_says_what_is_unknown_of_the_bytes(to: str, use: str, words: str) -> None:
+    loaded = "ld.global.b32 %r40, [%rd1];\nadd.s32 %r41, %r4, %r40;"
+    first, *_ = copies(f"{loaded}\n{copy(to)}\n{COMMIT}\n{use}").reasons
+    assert words in first.what
+    assert first.at is not None
+    assert "execute cp.async.wait_group before it on every path" in first.help
+
+
 def test_a_wait_alone_needs_no_assumption() -> None:
     found = copies(PROVED["waited"], frozenset())
     assert found.status is Status.PROVED

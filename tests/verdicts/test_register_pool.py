@@ -241,6 +241,14 @@ RULES = {
 }
 
 
+def test_no_warp_releases_down_to_more_than_a_thread_may_have() -> None:
+    size = ".reqntid 256\n.minnctapersm 1"
+    assert pool(roles(dec(32), dec(248)), size=size).status is Status.PROVED
+    verdict = pool(roles(dec(32), dec(256)), size=size)
+    assert verdict.status is Status.UNKNOWN
+    assert "may not request 256" in verdict.reasons[0].what
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_that_always_holds_is_noticed(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checker and the prover share these rules, so a kernel must show that one is wrong."""

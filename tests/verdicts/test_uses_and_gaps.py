@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.analyses.gaps import gaps
-from tclint.findings.verdicts import HazardClass, Status
+from tclint.findings.verdicts import UNEXECUTED, HazardClass, Status
 from tclint.verdicts import verdicts
 from tclint.verdicts.uses import uses
 from tests.tools.support import HOPPER, WGMMA, analysed, kernel, last_kernel, module
@@ -91,3 +91,22 @@ def test_an_unknown_instruction_makes_all_but_availability_unknown_at_once() -> 
     found = {v.hazard: v for v in verdicts(analysed(module(kernel(body), header=HOPPER)))}
     assert {v.status for v in found.values()} == {Status.UNKNOWN}
     assert "frobnicate" in found[HazardClass.WGMMA].reasons[0].what
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "mbarrier.init.shared.b64 [%r1], 1;\nret;",
+        f"{WGMMA}\nwgmma.commit_group.sync.aligned;\nret;",
+        "tcgen05.mma.cta_group::1.kind::f16 [%r1], %rd1, %rd2, %r3, %p1;\nret;",
+        "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 16;\ncp.async.bulk.commit_group;\nret;",
+        "cp.async.ca.shared.global [%r1], [%rd1], 4;\nld.shared.b32 %r2, [%r1];\nret;",
+    ],
+)
+def test_every_reason_has_a_location_and_says_what_would_make_the_class_known(body: str) -> None:
+    unknown = [v for v in verdicts(last_kernel(kernel(body))) if v.status is Status.UNKNOWN]
+    assert unknown
+    for verdict in unknown:
+        for reason in verdict.reasons:
+            assert reason.at is not None, reason
+            assert reason.help or verdict.hazard in UNEXECUTED, reason

@@ -19,6 +19,7 @@ from tclint.executor.instructions import (
     scalar,
     tensor,
     wgmma,
+    wmma,
 )
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "scalar",
     "tensor",
     "wgmma",
+    "wmma",
 ]

@@ -27,7 +27,7 @@ from tclint.executor.memory import GENERIC, RANK, UNSIGNED, Array, Fault, Memory
 from tclint.executor.signals import AGAIN
 from tclint.executor.state import LANES, AsyncOperation, Range, Shared, Warp, stretch
 from tclint.executor.sync import Mbarrier
-from tclint.ir.nodes import Instruction, Operand
+from tclint.ir.nodes import Instruction, Not, Operand
 from tclint.ir.nodes import Memory as Address
 from tclint.isa.table import Match
 
@@ -73,9 +73,10 @@ def _cp_async(d: Decoder, i: Instruction) -> Op:
     assert match is not None
     to, source = d.address(i.operands[0]), d.address(i.operands[1])
     size = d.uniform(d.needed(i, "cp-size"))
-    given, ignored = i.named("src-size"), i.named("ignore-src")
+    given = i.named("src-size")
     amount = d.fetch(given) if given is not None else None
-    skip = d.fetch(ignored, 0) if ignored is not None else None
+    # A predicate is the operand that the manual calls ignore-src.
+    ignored = isinstance(given, Not) or (isinstance(given, int) and d.types[given] == bool)
     site = d.site
 
     def op(w: Warp) -> None:
@@ -83,8 +84,8 @@ def _cp_async(d: Decoder, i: Instruction) -> Op:
         count = size(w)
         targets, sources = to(w)[lanes], w.machine.memory.located(source(w)[lanes])
         lengths = amount(w)[lanes].astype(np.int64) if amount is not None else np.full(len(lanes), count)
-        if skip is not None:
-            lengths = np.where(skip(w)[lanes], 0, lengths)
+        if ignored:
+            lengths = np.where(lengths, 0, count)
         if (lengths > count).any():
             raise Fault(f"cp.async: src-size {int(lengths.max())} is larger than cp-size {count}")
         memory, _ = shared_of(w, int(targets[0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tclint.executor import matrices
+from tclint.executor import matrices, wmma
 from tclint.executor.code import Op
 from tclint.executor.decode import Decoder, executes, parts
 from tclint.executor.errors import Unsupported
@@ -19,11 +19,11 @@ __all__: list[str] = []
 _ROW = np.arange(matrices.ROW)
 
 
-@executes(*matrices.MMA)
+@executes(*matrices.MMA, *wmma.MMA)
 def _mma(d: Decoder, i: Instruction) -> Op:
     match = i.match
     assert match is not None
-    run = matrices.MMA[match.form.name](match)
+    run = (matrices.MMA | wmma.MMA)[match.form.name](match)
     puts = [d.put(o) for o in parts(i.operands[0])]
     sources = [[d.fetch(o) for o in parts(operand)] for operand in i.operands[1:]]
     stacked = [len(s) > 1 or n < 3 for n, s in enumerate(sources)]

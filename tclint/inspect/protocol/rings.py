@@ -152,7 +152,7 @@ class Rings:
             if node[0] != "phi":
                 work += values.parts(node)
                 continue
-            body = cfg.loops.get(node[1], frozenset())
+            body = cfg.loops.get(node[1], ())
             incoming = list(zip(cfg.sources[node[1]], values.arguments(v), strict=False))
             latches = [b for b, _ in incoming if b in body]
             initial = {x for b, x in incoming if b not in body}

@@ -13,6 +13,7 @@ from tclint.analyses.pretty import ValuePrinter
 from tclint.analyses.role_paths import controlling_predicates
 from tclint.inspect.protocol.parts import Multicast, Role
 from tclint.ir.cfg import CFG
+from tclint.ir.loops import Loop
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
@@ -217,16 +218,16 @@ class Sites:
         return tuple(cfg.blocks[head].start for _, head in inside)
 
     @cached_property
-    def loops(self) -> dict[int, frozenset[int]]:
+    def loops(self) -> dict[int, Loop]:
         """The loops, by header, except those that only spin on one phase."""
-        cfg, found = self.model.cfg, dict[int, frozenset[int]]()
+        cfg, found = self.model.cfg, dict[int, Loop]()
         for head, body in cfg.loops.items():
             inside = [i for i in self.kinds if cfg.block_of[i] in body]
             if any(self.kinds[i] != "wait" or self._moves(i, body) for i in inside):
                 found[head] = body
         return found
 
-    def _moves(self, wait: int, body: frozenset[int]) -> bool:
+    def _moves(self, wait: int, body: Loop) -> bool:
         """Whether a loop changes the mbarrier, parity or state of a wait in it."""
         cfg = self.model.cfg
         for role in ("mbarrier", "parity", "state"):

@@ -112,7 +112,7 @@ def listed(
 def variant_notes(report: FileReport, finding: Finding) -> Iterator[str]:
     """Notes that give the locations of the findings merged into this one, or of the one that it duplicates."""
     if finding.duplicate_of is not None:
-        yield f"a duplicate of the finding at {_named(finding.duplicate_of)}"
+        yield f"a duplicate of the finding at {named(finding.duplicate_of)}"
     home = (report.path, report.member, finding.entry)
     here = [v for v in finding.variants if (v.path, v.member, v.entry) == home]
     there = [v for v in finding.variants if (v.path, v.member, v.entry) != home]
@@ -121,7 +121,7 @@ def variant_notes(report: FileReport, finding: Finding) -> Iterator[str]:
         yield f"the same cause is also reported at {'line' if len(here) == 1 else 'lines'} {lines}"
     if there:
         kernels = {(v.path, v.member, v.entry) for v in there}
-        yield f"also in {count(len(kernels), 'other compiled variant')}: {_listed([_named(v) for v in there])}"
+        yield f"also in {count(len(kernels), 'other compiled variant')}: {_listed([named(v) for v in there])}"
 
 
 def where(target: Target) -> str:
@@ -134,7 +134,8 @@ def _at(target: Target) -> str:
     return f"{target.path}:{target.line}" if target.source else f"line {target.line}"
 
 
-def _named(variant: Variant) -> str:
+def named(variant: Variant) -> str:
+    """``gemm.fatbin(gemm.ptx):42``."""
     return f"{variant.path}{f'({variant.member})' if variant.member else ''}:{variant.line}"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from tclint.findings.finding import FileReport
 from tclint.findings.places import displayed_name, region
 from tclint.findings.verdicts import Reason, Status, Verdict
+from tclint.report.formats._details import named
 from tclint.report.formats._style import shortened
 from tclint.report.gate import Unmet
 
@@ -34,18 +35,26 @@ def line(report: FileReport, kernel: str, verdicts: Iterable[Verdict]) -> str:
 def details(report: FileReport, verdict: Verdict) -> str:
     """What supports the status, in parentheses after a space; empty for a proof without assumptions."""
     if verdict.status is Status.VIOLATED:
-        words = ", ".join(verdict.rules)
-    elif verdict.status is Status.PROVED:
-        words = ", ".join(assumption.value for assumption in verdict.assumptions)
-        words = words and f"assuming {words}"
-    elif verdict.status is Status.BOUNDED:
+        words = ", ".join(_rule(report, verdict, rule) for rule in verdict.rules)
+    elif verdict.status in (Status.PROVED, Status.BOUNDED):
         number = len(verdict.launches)
-        words = f"{number} launch{'es' * (number != 1)}"
+        launches = f"{number} launch{'es' * (number != 1)}" if verdict.status is Status.BOUNDED else ""
+        assumed = ", ".join(assumption.value for assumption in verdict.assumptions)
+        words = ", ".join(filter(None, (launches, assumed and f"assuming {assumed}")))
     else:
         words = "; ".join(reason_words(report, reason) for reason in verdict.reasons[:1])
         if len(verdict.reasons) > 1:
             words += f"; and {len(verdict.reasons) - 1} more"
     return f" ({words})" if words else ""
+
+
+def _rule(report: FileReport, verdict: Verdict, rule: str) -> str:
+    """A rule that a kernel violates, with the location of the finding if it is reported for another kernel alone."""
+    own = [
+        f for f in report.findings if (f.rule.id, f.entry) == (rule, verdict.kernel) and f.suppressed is None
+    ]
+    elsewhere = [f.duplicate_of for f in own if f.duplicate_of is not None]
+    return f"{rule}, reported at {named(elsewhere[0])}" if own and len(elsewhere) == len(own) else rule
 
 
 def reason_words(report: FileReport, reason: Reason) -> str:

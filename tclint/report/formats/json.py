@@ -45,6 +45,8 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
         "files": [_file(report, context) for report in reports],
         "summary": _summary(context.summary),
     }
+    if context.part is not None:
+        document["part"] = context.part
     return to_json(document)
 
 

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -111,13 +110,18 @@ class _Run:
                 for report, found in listed(reports, self._context)
                 for finding, _ in found
             ],
-            properties=self._verdicts(reports),
+            properties=self._properties(reports),
         )
 
-    def _verdicts(self, reports: Sequence[FileReport]) -> dict[str, Any] | None:
-        """The property of the run with the verdicts on each kernel; None without any."""
+    def _properties(self, reports: Sequence[FileReport]) -> dict[str, Any] | None:
+        """The properties of the run: the verdicts on each kernel, and what ``tclint merge`` needs; None without any."""
+        part = {} if self._context.part is None else {"tclint/part": dict(self._context.part)}
+        return {**self._verdicts(reports), **part} or None
+
+    def _verdicts(self, reports: Sequence[FileReport]) -> dict[str, Any]:
+        """The property with the verdicts on each kernel; empty without any."""
         if not any(report.verdicts for report in reports):
-            return None
+            return {}
         from tclint.report.formats._verdicts import reason_words
 
         found = [
@@ -145,7 +149,7 @@ class _Run:
             if report.member is None:
                 artifact.source_language = "ptx"
                 if report.source is not None:
-                    artifact.hashes = {"sha-256": sha256(report.source.data).hexdigest()}
+                    artifact.hashes = {"sha-256": report.source.sha256}
             found.setdefault(report.path, artifact)
         return list(found.values())
 

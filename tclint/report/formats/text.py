@@ -49,6 +49,8 @@ from tclint.syntax.source import Source
 if TYPE_CHECKING:
     from tclint.report.baseline import Entry
 
+DUPLICATES = True
+"""A verdict names the finding that another file has of the same defect; no duplicate is shown itself."""
 _COLORS = {Severity.ERROR: RED, Severity.WARNING: YELLOW, Severity.INFO: CYAN}
 _TAB = 4
 _MIN_WIDTH = 60
@@ -82,7 +84,8 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
     for report in reports:
         if problems := list(frames.problems(report)):
             blocks.append("\n".join(problems) + "\n")
-        blocks.extend("\n".join(frames.finding(report, finding)) + "\n" for finding in report.findings)
+        shown = (finding for finding in report.findings if finding.duplicate_of is None)
+        blocks.extend("\n".join(frames.finding(report, finding)) + "\n" for finding in shown)
     if verdicts := [line for report in reports for line in _verdicts(report)]:
         blocks.append("\n".join(verdicts) + "\n")
     if context.summary.unmet:

@@ -1,0 +1,243 @@
+"""Reads of shared memory at an index that no warp has for itself: a table, a result, a sorted list (PTX ISA 8.7.1).
+
+Where such a read goes is not in the text. But what decides where it goes, and whether it is executed, is the same in all
+warps if they load the same data: no part of it distinguishes warps, only lanes. A launch may have such data, and then
+every warp reads what one warp has stored, provided that each store to the variable is by a single warp, or by each warp
+to bytes of its own. Without a barrier between the two, that is a race, wherever in the variable the index points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, islice
+
+from tclint.analyses.execution import ExecutionGuarantee
+from tclint.analyses.model import KernelModel
+from tclint.analyses.overlaps import Conflict
+from tclint.analyses.plausibility import synchronises_lanes
+from tclint.analyses.role_paths import follow
+from tclint.analyses.same_in_warps import SameInWarps
+from tclint.analyses.since_barrier import WritesSince, plain
+from tclint.ir.cfg import Edge
+from tclint.ir.nodes import Variable
+from tclint.values import UniformityScope
+from tclint.values import thread_masks as T
+from tclint.values.shared_memory import Access
+
+__all__ = ["AlikeInWarps", "Lookup", "lookups"]
+
+_OUTSIDE = (".global", ".const")
+"""The memories that may hold the same data for all warps."""
+_POINTER = 8
+"""The size in bytes of a parameter that may be a pointer, which a generic load takes for one to global memory."""
+_TWO_WARPS = 64
+MAX_STARTS = 8
+"""Starts of an address that are compared: a loop that a compiler unrolls starts where its remainder loop ends."""
+
+
+class AlikeInWarps(SameInWarps):
+    """:class:`SameInWarps`, in a launch in which all warps load the same data, and have work."""
+
+    def __init__(self, model: KernelModel) -> None:
+        super().__init__(model)
+        self._executed = model.fact(ExecutionGuarantee)
+
+    def loaded(self, space: str, address: int) -> list[int] | None:
+        values = self.model.values
+        pointers = (values.node(v) for v in (() if space else values.subexpressions(address)))
+        if space in _OUTSIDE or any(node[::2] == ("parameter", _POINTER) for node in pointers):
+            return []
+        return super().loaded(space, address)
+
+    def decides(self, block: int, edge: Edge) -> bool:
+        p = self.model.reachability.edge_predicate(edge)
+        threads = self.model.reachability.threads_at.get(block, 0)
+        return p is not None and not self._executed.accepts(threads, p, edge.value)
+
+
+class Lookup(Conflict):
+    """A conflict of such a read, wherever in its variable the index points."""
+
+
+def lookups(model: KernelModel) -> Iterator[Lookup]:
+    """The reads at such an index that no barrier orders with the stores to their variable, each with one of these.
+
+    Of several reads of one variable, those that another one dominates are left out.
+    """
+    if not _has_warps(model):
+        return
+    search, cfg = _Search(model), model.cfg
+    found: dict[Variable, list[int]] = {}
+    for read in search.reads():
+        variable, block = search.variable(read.address), cfg.block_of[read.site]
+        before = found.setdefault(variable, []) if variable is not None else []
+        if variable is None or any(cfg.dominates(other, block) for other in before):
+            continue
+        for conflict in search.conflict(read, variable):
+            before.append(block)
+            yield conflict
+
+
+def _has_warps(model: KernelModel) -> bool:
+    """Whether the text shows that a CTA has several warps: it states the size of the CTA, or has a CTA barrier."""
+    return model.function.most_threads is not None or any(
+        (match := model.instruction(i).match) is not None and match.form.scope != "lanes"
+        for i in model.sites("barrier-sync")
+    )
+
+
+class _Search:
+    """The stores of a kernel by variable, and what is known of each."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self._since, results = model.solution(WritesSince)
+        self._alike = model.fact(AlikeInWarps)
+        self._stores: dict[Variable | None, list[Access]] = {}
+        for site in model.shared.writers:
+            for access in model.shared.accesses(site) if model.cfg.block_of[site] in model.cfg.rank else ():
+                # A generic address without a variable of shared memory is one of other memory.
+                variable = self.variable(access.address) if access.writes else None
+                if access.writes and (variable is not None or model.shared.sites[site].space):
+                    self._stores.setdefault(variable, []).append(access)
+        every = {store.site for own in self._stores.values() for store in own}
+        self._together = {i for i in every if plain(model, i) and not self._since.loose(results.before(i))}
+        """The plain stores that the threads execute together."""
+        self._by_one_warp: dict[Access, bool] = {}
+
+    def reads(self) -> Iterator[Access]:
+        """The plain reads that a path without synchronisation leads to from a store, or from which one leads to a store."""
+        if None in self._stores:
+            return
+        model, cfg = self.model, self.model.cfg
+        sites = [i for i in model.shared.sites if cfg.block_of[i] in cfg.rank and plain(model, i)]
+        after = model.reached_from(self._together, sites, self._since.ends)
+        for site in sorted(sites):
+            accesses = [a for a in model.shared.accesses(site) if not (a.writes or a.later)]
+            if accesses and (
+                site in after
+                or (
+                    cfg.block_of[site] in cfg.in_cycle
+                    and model.reached_from([site], self._together, self._since.ends)
+                )
+            ):
+                yield from accesses
+
+    def variable(self, address: int) -> Variable | None:
+        """The only variable that *address* is reckoned from; None: none, or one of several."""
+        variable, origins = self.model.values.variable, self.model.shared.origins(address)
+        found = {v for o in origins if (v := variable(o)) is not None}
+        return found.pop() if len(found) == 1 else None
+
+    def conflict(self, read: Access, variable: Variable) -> Iterator[Lookup]:
+        """The conflict of *read* with one of the stores to its *variable*, if there is one."""
+        stores = self._stores.get(variable)
+        if not stores or not self._by_all_warps(read):
+            return
+        before = [store for store in stores if self.model.reaches(store.site, read.site)]
+        if not all(map(self._of_one_warp, before)):
+            return
+        pairs: list[tuple[Access, Access]] = []
+        if all(self._unordered(store, read) for store in before):
+            pairs = [(store, read) for store in before]
+        elif all(self._repeated(store, read) for store in before):
+            pairs = [(read, store) for store in before]
+        for first, second in pairs:
+            if first is read or first.site in self._together:
+                view = self.model.views.context_in_iteration(first.site)
+                answer = follow(self.model, first.site, view, (second.site,), self._since.ends, likely=True)
+                if answer.witness is not None:
+                    doubt = self._since.synchronised_elsewhere(first.site, answer.witness)
+                    doubt = doubt or synchronises_lanes(self.model, answer.witness, first.site)
+                    yield Lookup(first, second, answer.witness, doubt)
+                    return
+
+    def _by_all_warps(self, read: Access) -> bool:
+        """Whether several warps execute *read* alike, and use its result."""
+        model, alike, deciding = self.model, self._alike.holds, self._since.executed.deciding
+        if not alike(read.address) or not all(map(alike, deciding(read.site))):
+            return False
+        takers = 0
+        for user, _ in model.transitive_users(read.site):
+            if all(map(alike, deciding(user))):
+                takers |= model.views.context_of(user).threads
+        threads = model.views.context_of(read.site).threads & T.whole(takers, 32)
+        return len(list(islice(T.by_warp(threads), 2))) == 2
+
+    def _unordered(self, store: Access, read: Access) -> bool:
+        """Whether no barrier orders *store* before *read*, at least when *read* executes for the first time."""
+        cfg, block_of = self.model.cfg, self.model.cfg.block_of
+        first, second = block_of[read.site], block_of[store.site]
+        if cfg.dominates(first, second) and (first != second or read.site < store.site):
+            return True
+        ordered = self.model.reached_from([store.site], self._since.ends, [read.site])
+        return not any(self.model.reaches(wait, read.site) for wait in ordered)
+
+    def _repeated(self, store: Access, read: Access) -> bool:
+        """Whether *store* writes to the same bytes again in a loop around both, and no barrier orders that after *read*."""
+        model, cfg, values = self.model, self.model.cfg, self.model.values
+        around = [
+            loop for loop in cfg.loops.values() if {cfg.block_of[store.site], cfg.block_of[read.site]} <= loop
+        ]
+        if not around or not model.reached_from([read.site], [store.site], self._since.ends):
+            return False
+        loop = max(around, key=len)
+        blocks = (
+            at if kind == "block" else cfg.block_of[at]
+            for start in self._starts(store.address)
+            for kind, at in values.varying_at(start)
+        )
+        return loop.isdisjoint(blocks)
+
+    def _of_one_warp(self, store: Access) -> bool:
+        """Whether one warp alone executes *store*, or each warp stores to bytes of its own."""
+        if store not in self._by_one_warp:
+            threads = self.model.views.context_of(store.site).threads
+            self._by_one_warp[store] = not store.later and (
+                len(list(islice(T.by_warp(threads), 2))) < 2 or self._apart(store, threads)
+            )
+        return self._by_one_warp[store]
+
+    def _apart(self, store: Access, threads: int) -> bool:
+        """Whether the *threads* of each warp store to other bytes than those of the others, in all iterations alike."""
+        memory, values = self._since.memory, self.model.values
+        starts = self._starts(store.address)
+        for start in starts:
+            if values.uniformity(memory.split(start)[0]) is not UniformityScope.CTA:
+                return False
+            touched = memory.warps(store._replace(address=start), threads)
+            if len(touched) < 2 or any(a.meets(b) for (_, a), (_, b) in combinations(touched, 2)):
+                return False
+        return bool(starts)
+
+    def _starts(self, address: int, within: frozenset[int] = frozenset()) -> list[int]:
+        """The values of *address* with each counter at its start, if it advances alike in all warps; none if it may not.
+
+        Counters *within* which this one is are at their starts elsewhere.
+        """
+        values = self.model.values
+        terms, constant = values.linear(address)
+        found = [values.constant(constant)]
+        for term, factor in terms:
+            own = self._starts_of(term, within) if values.node(term)[0] == "phi" else [term]
+            found = [values.add(total, values.times(start, factor)) for total in found for start in own]
+        return found if len(found) <= MAX_STARTS else []
+
+    def _starts_of(self, phi: int, within: frozenset[int]) -> list[int]:
+        """Where a counter starts; none if it may advance differently in different warps."""
+        values, found, own = self.model.values, list[int](), within | {phi}
+        if values.uniformity(phi) is UniformityScope.CTA:
+            return [phi]
+        for argument in values.arguments(phi):
+            terms, constant = values.linear(argument)
+            steps = [term for term, factor in terms if term not in own or factor != 1]
+            if len(steps) == len(terms):
+                starts = self._starts(argument, own)
+                if not starts:
+                    return []
+                found += starts
+            elif any(values.uniformity(step) is not UniformityScope.CTA for step in steps) or (
+                not steps and 0 < abs(constant) < _TWO_WARPS
+            ):
+                return []
+        return found

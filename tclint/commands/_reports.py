@@ -1,0 +1,186 @@
+"""The reports of a run on standard output and in files: the options for them, and writing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tclint._dataclass import dataclass
+from tclint.commands._common import (
+    Choice,
+    no_function,
+    usage,
+    use_color,
+    use_links,
+    width,
+    write,
+    write_notes,
+)
+from tclint.report.formats import formats
+
+if TYPE_CHECKING:
+    from tclint.config.config import Config
+    from tclint.driver.fixing import Fixing
+    from tclint.findings.finding import FileReport
+    from tclint.report.baseline import Baseline
+    from tclint.report.locate import Mode
+    from tclint.report.summary import Summary
+
+_FOR_PEOPLE = ("text", "concise")
+"""The formats that --statistics and --max-findings shorten; a program wants all there is."""
+_OF_PARTS = frozenset(("json", "sarif"))
+"""The formats that tclint merge reads."""
+
+output_format_option = click.option(
+    "--output-format",
+    type=Choice(formats()),
+    default="text",
+    show_default=True,
+    help="Format of the findings on standard output.",
+)
+outputs_option = click.option(
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="FORMAT=FILE",
+    help="Also write a report to a file, such as sarif=tclint.sarif; may be repeated.",
+)
+output_file_option = click.option(
+    "-o",
+    "--output-file",
+    metavar="FILE",
+    help="Write the findings to a file instead of standard output.",
+)
+statistics_option = click.option("--statistics", is_flag=True, help="Show counts per rule only.")
+max_findings_option = click.option(
+    "--max-findings",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Show the first N findings, and count the others.",
+)
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show the findings and nothing else.")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where the findings are written, and in which form."""
+
+    output_format: str
+    outputs: tuple[str, ...]
+    output_file: str | None
+    color: str
+    statistics: bool
+    max_findings: int | None
+    quiet: bool
+
+    def refuse_contradictions(self) -> None:
+        """Raises UsageError."""
+        given = {"--statistics": self.statistics, "--max-findings": self.max_findings is not None}
+        for name in (name for name, asked in given.items() if asked):
+            if self.output_format not in _FOR_PEOPLE:
+                raise click.UsageError(
+                    f"{name} requires the format text or concise, not {self.output_format}."
+                )
+        if all(given.values()):
+            raise click.UsageError("--statistics cannot be combined with --max-findings.")
+
+    def files(self) -> dict[str, str]:
+        """File -> format of the reports to write. Raises UsageError."""
+        from tclint.report.formats._files import OutputError, parse
+
+        own = [] if self.output_file is None else [f"{self.output_format}={self.output_file}"]
+        try:
+            return parse([*self.outputs, *own])
+        except OutputError as error:
+            raise usage(f"--output{'' if self.outputs else '-file'}: {error}") from None
+
+    def mergeable(self, files: Mapping[str, str]) -> bool:
+        """Whether a report, on standard output or in *files*, is one that tclint merge reads."""
+        return not _OF_PARTS.isdisjoint((self.output_format, *files.values()))
+
+
+def write_reports(
+    output: Output,
+    locate: Mode,
+    config: Config,
+    targets: Mapping[str, str],
+    shown: Sequence[FileReport],
+    summary: Summary,
+    fixing: Fixing | None = None,
+    part: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes the reports to the files *targets* and to standard output. Raises ClickException."""
+    from dataclasses import replace
+
+    from tclint.report.formats import renderer
+    from tclint.report.formats._files import OutputError, refuse_inputs
+    from tclint.report.formats._files import write as write_files
+    from tclint.report.locate import Locator
+    from tclint.report.summary import Context, first_of, statistics_of
+
+    context = Context(
+        summary,
+        locate=Locator.of(locate, shown),
+        fail_on=config.failing,
+        baseline=config.baseline is not None,
+        part=part,
+    )
+    texts = {
+        path: renderer(name)(shown, context) for path, name in targets.items() if path != output.output_file
+    }
+    context = replace(context, quiet=output.quiet)
+    if output.output_file is None:
+        context = replace(context, color=use_color(output.color), width=width(), links=use_links())
+    if output.statistics:
+        text = statistics_of(shown, context)
+    elif output.max_findings is not None:
+        listed, more = first_of(shown, output.max_findings)
+        text = renderer(output.output_format)(
+            listed, replace(context, summary=replace(summary, unlisted=more))
+        )
+    else:
+        text = renderer(output.output_format)(shown, context)
+    if output.output_file is not None:
+        texts[output.output_file] = text
+    try:
+        refuse_inputs(texts, [report.path for report in shown])
+        write_files(texts)
+    except OutputError as error:
+        raise click.ClickException(str(error)) from None
+    fixed_stdin = None if fixing is None else fixing.stdin
+    if fixed_stdin is not None:
+        write(fixed_stdin)
+    if output.output_file is None:
+        write(text, sys.stdout if fixed_stdin is None else sys.stderr)
+    if fixing is not None:
+        write_notes(fixing.notes)
+    if output.quiet:
+        return
+    write_notes(summary.notes)
+    if summary.unmet and (output.output_format != "text" or output.statistics):  # the text has them
+        from tclint.report.formats._verdicts import unmet_words
+
+        write_notes([f"error: {unmet_words(one)}" for one in summary.unmet])
+
+
+def refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:
+    """Raises UsageError if no function matches ``--entry``, since otherwise the run would look clean."""
+    names = {name: None for report in reports for name in report.entries}
+    if names and not any(config.selected.wants(name) for name in names):
+        raise no_function(config.entry, names)
+
+
+def known_findings(config: Config) -> Baseline | None:
+    """The baseline of the run; None without one. Raises UsageError."""
+    if config.baseline is None:
+        return None
+    from tclint.findings.selection import SettingsError
+    from tclint.report import baseline
+
+    try:
+        return baseline.of(config.baseline)
+    except SettingsError as error:
+        raise usage(error) from None

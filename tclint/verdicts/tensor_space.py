@@ -1,0 +1,79 @@
+"""Tensor memory as a memory that CTA barriers may order, for the checker :mod:`tclint.verdicts.epochs`.
+
+Warps load and store it, allocate and free it. A load or store happens until the warp has waited for it. A barrier orders it
+with those of other warps if a ``tcgen05.fence::before_thread_sync`` precedes the barrier and a
+``tcgen05.fence::after_thread_sync`` follows it (PTX ISA 9.7.16.6.3). Both are wanted in the block of the barrier, with no
+load, store or wait for one in between; a barrier without them orders nothing here, although allocation needs no fence.
+
+What one thread issues for the whole CTA ends the proof: multiplications, copies and shifts signal their completion through
+an mbarrier. So does ``.cta_group::2``, by which two CTAs access tensor memory of each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tclint.ir.nodes import Instruction
+from tclint.isa.callees import SYSTEM_CALLS
+from tclint.verdicts.checker import TENSOR
+from tclint.verdicts.epochs import Access, Space
+
+__all__ = ["TENSOR_MEMORY", "WARPGROUP", "misses"]
+
+WARPGROUP = 128
+"""Threads of a warpgroup. Each of its warps loads and stores lanes that no other one of it can access (9.7.16.8.1)."""
+_HARMLESS = frozenset("wait commit tmem-relinquish tcgen05-fence-before tcgen05-fence-after".split())
+"""Events of tcgen05 instructions that access no tensor memory."""
+_ALLOCATIONS = ("tmem-alloc", "tmem-dealloc")
+_BEFORE, _AFTER = "tcgen05-fence-before", "tcgen05-fence-after"
+
+
+def _foreign(instruction: Instruction) -> str:
+    match = instruction.match
+    if instruction.flow == "call":
+        return "" if instruction.callee in SYSTEM_CALLS else "the callee may access tensor memory"
+    if match is None:
+        return f"{instruction.opcode} is not an instruction that is known"
+    if not instruction.opcode.startswith("tcgen05."):
+        return ""
+    event, group = match.form.event, match.form.group
+    if event == "issue" and group not in TENSOR:
+        return "an mbarrier signals its completion, and CTA barriers alone do not order accesses then"
+    if match.binding.get("cta_group") == ".cta_group::2":
+        return "it may access tensor memory of the peer CTA"
+    known = event in _HARMLESS or event in _ALLOCATIONS or event == "issue"
+    return "" if known else "what it accesses in tensor memory is not known"
+
+
+def _access(site: int, instruction: Instruction) -> Access | None:
+    if instruction.event in _ALLOCATIONS:
+        return Access(site, True)
+    if instruction.event == "issue" and instruction.group in TENSOR:
+        return Access(site, instruction.group == "tcgen05.st", later=True)
+    return None
+
+
+def _separates(instructions: Sequence[Instruction], block: range, barrier: int) -> bool:
+    return not misses(instructions, block, barrier)
+
+
+def misses(instructions: Sequence[Instruction], block: range, barrier: int) -> str:
+    """The fence that is missing beside a *barrier* in its block; "" if there are both."""
+    if not _fenced(instructions, range(barrier - 1, block.start - 1, -1), _BEFORE):
+        return "no tcgen05.fence::before_thread_sync precedes it"
+    if not _fenced(instructions, range(barrier + 1, block.stop), _AFTER):
+        return "no tcgen05.fence::after_thread_sync follows it"
+    return ""
+
+
+def _fenced(instructions: Sequence[Instruction], sites: Iterable[int], fence: str) -> bool:
+    """Whether a *fence* without a guard is among *sites*, before any load, store or wait for one of tensor memory."""
+    for i in sites:
+        if instructions[i].event == fence and instructions[i].guard < 0:
+            return True
+        if instructions[i].group in TENSOR:
+            return False
+    return False
+
+
+TENSOR_MEMORY = Space(tuple(sorted(TENSOR)), _foreign, _access, _separates)

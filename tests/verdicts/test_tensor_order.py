@@ -1,0 +1,171 @@
+"""What is proved of accesses of different warps to tensor memory: CTA barriers order them, or their lanes differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
+from tclint.verdicts import tensor_space, verdicts
+from tclint.verdicts.checker import Refused
+from tclint.verdicts.epochs import check
+from tclint.verdicts.tensor_order import TensorOrder
+from tests.tools.support import kernel, last_kernel
+
+ALL = frozenset(Assumption)
+BLACKWELL = ".version 8.6\n.target sm_100a\n.address_size 64\n"
+START = """mov.u32 %r1, %tid.x;
+ld.param.u32 %r9, [number];
+setp.lt.u32 %p1, %r1, 32;
+setp.eq.u32 %p3, %r9, 0;"""
+ALLOC = "@%p1 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 64;"
+DEALLOC = "@%p1 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r2, 64;"
+BEFORE, AFTER = "tcgen05.fence::before_thread_sync;", "tcgen05.fence::after_thread_sync;"
+BARRIER = f"{BEFORE}\nbar.sync 0;\n{AFTER}"
+ADDRESS = "ld.shared.b32 %r2, [slot];"
+STORE = "tcgen05.st.sync.aligned.32x32b.x1.b32 [%r2], {%r9};\ntcgen05.wait::st.sync.aligned;"
+LOAD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r3}, [%r2];\ntcgen05.wait::ld.sync.aligned;"
+BEGIN, END = f"{ALLOC}\n{BARRIER}\n{ADDRESS}", f"{BARRIER}\n{DEALLOC}"
+
+
+def tensor(body: str, assume: frozenset[Assumption] = ALL, size: str = ".reqntid 256") -> Verdict:
+    text = kernel(f"{START}\n{body}\nret;", directives=size)
+    model = last_kernel(".shared .align 4 .b32 slot;", text, header=BLACKWELL)
+    (found,) = verdicts(model, assume=assume, only=[HazardClass.TENSOR_MEMORY])
+    return found
+
+
+def loop(body: str) -> str:
+    return (
+        f"mov.b32 %r10, 0;\ntop:\n{body}\nadd.s32 %r10, %r10, 1;\nsetp.lt.s32 %p5, %r10, %r9;\n@%p5 bra top;"
+    )
+
+
+PROVED = {
+    "freed after a barrier": f"{BEGIN}\n{LOAD}\n{END}",
+    "stored by one warp, loaded after a barrier": f"{BEGIN}\n@!%p1 bra a;\n{STORE}\na:\n{BARRIER}\n{LOAD}\n{END}",
+    "only loads between two barriers": f"{BEGIN}\n{LOAD}\n{LOAD}\n{END}",
+    "a loop with two barriers": f"{BEGIN}\n"
+    + loop(f"@!%p1 bra a;\n{STORE}\na:\n{BARRIER}\n{LOAD}\n{BARRIER}")
+    + f"\n{END}",
+    "one warp does it all": f"@!%p1 bra done;\n{ALLOC}\n{ADDRESS}\n{STORE}\n{LOAD}\n{DEALLOC}\ndone:",
+    "a barrier under a parameter": f"{BEGIN}\n@%p3 bra a;\n@!%p1 bra b;\n{STORE}\nb:\n{BARRIER}\n{LOAD}\na:\n{END}",
+}
+ONE_WARPGROUP = {
+    "stores and loads of four warps": f"{BEGIN}\n{STORE}\n{LOAD}\n{END}",
+    "a store in a loop": f"{BEGIN}\n{loop(f'{STORE}{chr(10)}{LOAD}')}\n{END}",
+}
+UNKNOWN = {
+    "freed without a barrier": f"{BEGIN}\n{LOAD}\n{DEALLOC}",
+    "stored by warps of equal rank": f"{BEGIN}\n{STORE}\n{END}",
+    "stored, then loaded without a barrier": f"{BEGIN}\n@!%p1 bra a;\n{STORE}\na:\n{LOAD}\n{END}",
+    "a back edge without a barrier": f"{BEGIN}\n"
+    + loop(f"@!%p1 bra a;\n{STORE}\na:\n{BARRIER}\n{LOAD}")
+    + f"\n{END}",
+    "a load pending at the barrier": f"{BEGIN}\n{LOAD.splitlines()[0]}\n{END}",
+    "a store pending at the barrier": f"{BEGIN}\n@!%p1 bra a;\n{STORE.splitlines()[0]}\na:\n{BARRIER}\n{LOAD}\n{END}",
+    "a barrier of some threads": f"{BEGIN}\n{LOAD}\n@!%p1 bra a;\n{BARRIER}\na:\n{DEALLOC}",
+    "no fence before the barrier": f"{BEGIN}\n{LOAD}\nbar.sync 0;\n{AFTER}\n{DEALLOC}",
+    "no fence after the barrier": f"{ALLOC}\n{BEFORE}\nbar.sync 0;\n{ADDRESS}\n{LOAD}\n{END}",
+    "a fence after the load that follows": f"{ALLOC}\n{BEFORE}\nbar.sync 0;\n{ADDRESS}\n{LOAD}\n{AFTER}\n{END}",
+    "a fence that some threads execute": f"{BEGIN}\n{LOAD}\n@%p1 {BEFORE}\nbar.sync 0;\n{AFTER}\n{DEALLOC}",
+    "a wait after the fence": f"{BEGIN}\n{LOAD.splitlines()[0]}\n{BEFORE}\n{LOAD.splitlines()[1]}\nbar.sync 0;\n{AFTER}\n{DEALLOC}",
+    "a multiplication": f"{BEGIN}\ntcgen05.mma.cta_group::1.kind::f16 [%r2], %rd1, %rd2, %r3, %p1;\n{END}",
+    "a copy": f"{BEGIN}\ntcgen05.cp.cta_group::1.128x256b [%r2], %rd1;\n{END}",
+    "the peer CTA": f"{BEGIN}\n{LOAD}\n{END}".replace("cta_group::1", "cta_group::2"),
+    "an unaligned barrier at which others only arrive": f"{BEGIN}\n{LOAD}\n{BEFORE}\n@%p1 bar.sync 1, 256;\n"
+    f"@!%p1 bar.arrive 1, 256;\n{AFTER}\n{DEALLOC}",
+}
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_accesses_that_barriers_and_fences_order_are_proved(name: str) -> None:
+    verdict = tensor(PROVED[name])
+    assert (verdict.status, verdict.reasons) == (Status.PROVED, ())
+    assert verdict.obligations
+
+
+@pytest.mark.parametrize("name", ONE_WARPGROUP)
+def test_warps_of_one_warpgroup_access_different_lanes(name: str) -> None:
+    for size in (".reqntid 128", ".maxntid 96"):
+        verdict = tensor(ONE_WARPGROUP[name], size=size)
+        assert (verdict.status, verdict.reasons) == (Status.PROVED, ())
+        assert Assumption.THREADS in verdict.assumptions
+    for size in (".reqntid 160", ".maxntid 256", ""):
+        assert tensor(ONE_WARPGROUP[name], size=size).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_accesses_that_may_be_unordered_are_unknown(name: str) -> None:
+    verdict = tensor(UNKNOWN[name])
+    assert verdict.status is Status.UNKNOWN
+    assert verdict.reasons
+
+
+def test_allocation_is_not_ordered_by_lanes() -> None:
+    text = UNKNOWN["freed without a barrier"]
+    assert tensor(text, size=".reqntid 128").status is Status.UNKNOWN
+    assert tensor(text, size=".reqntid 32").status is Status.PROVED
+
+
+def test_refused_assumptions_leave_the_lanes_unknown() -> None:
+    (text, _) = ONE_WARPGROUP.values()
+    assert tensor(text, frozenset(), ".reqntid 128").status is Status.UNKNOWN
+
+
+def test_the_reason_names_the_barrier_without_a_fence() -> None:
+    first, *_ = tensor(UNKNOWN["no fence before the barrier"]).reasons
+    assert first.at is not None
+    assert "no tcgen05.fence::before_thread_sync precedes it" in first.what
+    assert first.help == "execute both fences beside the barrier"
+
+
+def test_the_reason_names_what_an_mbarrier_signals() -> None:
+    first, *_ = tensor(UNKNOWN["a multiplication"]).reasons
+    assert first.at is not None
+    assert first.what.startswith("an mbarrier signals its completion")
+
+
+def prover(body: str) -> TensorOrder:
+    text = kernel(f"{START}\n{body}\nret;", directives=".reqntid 256")
+    model = last_kernel(".shared .align 4 .b32 slot;", text, header=BLACKWELL)
+    return TensorOrder(model, ALL)
+
+
+@pytest.mark.parametrize("discharge", list(Discharge))
+@pytest.mark.parametrize("name", ["freed without a barrier", "a load pending at the barrier"])
+def test_no_claim_orders_what_may_race(name: str, discharge: Discharge) -> None:
+    of = prover(UNKNOWN[name])
+    walk = of.walk()
+    assert walk is not None
+    for b in of.order:
+        walk.through(b)
+    claimed = replace(walk.certificate, claims=dict.fromkeys(walk.pairs(), discharge))
+    with pytest.raises(Refused, match="nothing proves"):
+        check(of.function, of.uniform.of, claimed, of.questions, of.space)
+
+
+RULES = {
+    "misses": ("", "no fence after the barrier"),
+    "_foreign": ("", "the peer CTA"),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_that_always_holds_is_noticed(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checker and the prover share these rules, so a kernel must show that one is wrong."""
+    always, name = RULES[rule]
+    assert tensor(UNKNOWN[name]).status is Status.UNKNOWN
+    monkeypatch.setattr(tensor_space, rule, lambda *arguments: always)
+    if rule == "_foreign":
+        space = tensor_space.TENSOR_MEMORY._replace(foreign=lambda *arguments: always)
+        monkeypatch.setattr(TensorOrder, "space", space)
+    assert tensor(UNKNOWN[name]).status is Status.PROVED
+
+
+def test_a_prover_whose_lanes_always_differ_is_wrong_about_two_warpgroups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TensorOrder, "_one_warpgroup", True)
+    assert tensor(UNKNOWN["stored by warps of equal rank"]).status is Status.PROVED
