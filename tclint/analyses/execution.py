@@ -29,9 +29,10 @@ class ExecutionGuarantee:
     """Whether the threads that execute an instruction are known, or are the whole CTA or none of it.
 
     A value that each thread loads for itself may select a single thread, and an unknown bound may leave only a few.
-    Three conditions that are unknown are nevertheless accepted: a bound on the position in the grid, which all threads
-    satisfy in every CTA but the last; a bound up to which the threads of the CTA stride in a loop, which is there
-    because the bound may exceed their number; and the result of an mbarrier wait, which is repeated until it succeeds.
+    These unknown conditions are nevertheless accepted: a bound on the position in the grid, or in what the CTA works on
+    tile by tile, which all threads satisfy in every tile but the last; a bound up to which the threads of the CTA stride
+    in a loop, which is there because the bound may exceed their number, and how many iterations that leaves; and the
+    result of an mbarrier wait, which is repeated until it succeeds.
     How often a loop iterates does not matter.
     """
 
@@ -274,8 +275,17 @@ class ExecutionGuarantee:
                 self._uniform(v) or values.node(v)[0] in _POSITION_NODES
                 for v in self._down_to_uniform(position)
             )
-            and any(map(self._is_origin, filter(self._uniform, self._down_to_uniform(position))))
+            and (
+                any(map(self._is_origin, filter(self._uniform, self._down_to_uniform(position))))
+                or self._is_rest(bound)
+            )
         )
+
+    def _is_rest(self, bound: int) -> bool:
+        """Whether *bound* is what the grid has left from the tile of the CTA on."""
+        values = self.model.values
+        nodes = (values.node(v) for v in values.subexpressions(bound))
+        return any(node[0] == "special" and node[1].startswith("%ctaid") for node in nodes)
 
     def _uniform(self, value: int) -> bool:
         """Whether *value* is the same in all threads: in those of a warp, and in all warps."""

@@ -41,9 +41,19 @@ class AlikeInWarps(SameInWarps):
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
         self._executed = model.fact(ExecutionGuarantee)
+        self._same = model.fact(SameInWarps)
+
+    def operands(self, value: int) -> list[int] | None:
+        """What lanes exchange, such as the part that a warp has for itself, is not assumed to be the same in all warps."""
+        if self.model.values.node(value)[0] in ("broadcast", "collective"):
+            return [] if self._same.holds(value) else None
+        return super().operands(value)
 
     def loaded(self, space: str, address: int) -> list[int] | None:
+        """Nor is what a warp loads from an address of its own."""
         values = self.model.values
+        if values.uniformity(address) is UniformityScope.WARP:
+            return [address]
         pointers = (values.node(v) for v in (() if space else values.subexpressions(address)))
         if space in _OUTSIDE or any(node[::2] == ("parameter", _POINTER) for node in pointers):
             return []
@@ -145,6 +155,8 @@ class _Search:
         elif all(self._repeated(store, read) for store in before):
             pairs = [(read, store) for store in before]
         for first, second in pairs:
+            if not self._may_meet(first if second is read else second, read):
+                continue
             if first is read or first.site in self._together:
                 view = self.model.views.context_in_iteration(first.site)
                 answer = follow(self.model, first.site, view, (second.site,), self._since.ends, likely=True)
@@ -153,6 +165,21 @@ class _Search:
                     doubt = doubt or synchronises_lanes(self.model, answer.witness, first.site)
                     yield Lookup(first, second, answer.witness, doubt)
                     return
+
+    def _may_meet(self, store: Access, read: Access) -> bool:
+        """Whether the least address that *read* may have is not after all that *store* writes."""
+        values, memory = self.model.values, self._since.memory
+        terms, least = values.linear(read.address)
+        if any(factor < 0 for _, factor in terms) or any(
+            values.node(term)[0] == "phi" for term, _ in values.linear(store.address)[0]
+        ):
+            return True
+        least += sum(
+            factor * values.known_bits(term)[1] for term, factor in terms if values.variable(term) is None
+        )
+        threads = self.model.views.context_of(store.site).threads
+        touched = memory.footprint(store, threads)
+        return touched is None or least < touched.low + touched.bytes.bit_length()
 
     def _by_all_warps(self, read: Access) -> bool:
         """Whether several warps execute *read* alike, and use its result."""

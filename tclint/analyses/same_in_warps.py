@@ -34,7 +34,7 @@ class SameInWarps:
             if value in seen or self._known.get(value, False):
                 continue
             seen.add(value)
-            operands = None if value in self._known else self._operands(value)
+            operands = None if value in self._known else self.operands(value)
             if operands is None:
                 self._known[value] = self._known[values.representative(asked)] = False
                 return False
@@ -42,7 +42,7 @@ class SameInWarps:
         self._known.update(dict.fromkeys(seen, True))
         return True
 
-    def _operands(self, value: int) -> list[int] | None:
+    def operands(self, value: int) -> list[int] | None:
         """What has to be the same for *value* to be so; None if it distinguishes warps, or may."""
         values = self.model.values
         node = values.node(value)

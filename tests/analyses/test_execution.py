@@ -133,6 +133,7 @@ done:
         ("mad.lo.s32 %r2, %r1, 256, %r0;", "%r9", True),
         ("mad.lo.s32 %r2, %r8, 256, %r0;", "%r9", True),  # the tile is loaded
         ("mad.lo.s32 %r2, %r1, 256, %r0;", "%r8", True),  # the bound is
+        ("mad.lo.s32 %r6, %r1, -256, %r9;\nmin.s32 %r6, %r6, 256;\nmov.u32 %r2, %r0;", "%r6", True),
         ("mov.u32 %r2, %r0;", "%r9", False),  # it may be that of one warp
         ("add.s32 %r2, %r4, %r0;", "%r9", False),
         ("mad.lo.s32 %r2, %r7, 256, %r0;", "%r9", False),  # each thread has a tile of its own

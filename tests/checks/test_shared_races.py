@@ -987,7 +987,7 @@ fill:
     @%p5 bra fill;
 filled:
     {between}
-    ld.shared.u32 %r6, [tile];
+    ld.shared.u32 %r6, [%r5];
 """
 
 
