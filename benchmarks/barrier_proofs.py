@@ -3,6 +3,8 @@
 A barrier separates what was done since the barrier before it, or since the kernel began, from what is done until
 the one after it, or the end. If no access on one side conflicts with one on the other side, nothing
 can observe that it is gone. With anything else on either side that is not known to be harmless, nothing is proven.
+Variables that are declared with a size share no byte (5.1.7), wherever in them an index points. A wait for bulk copies is
+one for all of the kernel, and what they read and write.
 """
 
 from __future__ import annotations
@@ -42,16 +44,23 @@ class Touch(NamedTuple):
     space: str
     """"": any."""
     root: str | None = None
-    offset: int = 0
+    offset: int | None = 0
+    """None: not known, but in the variable."""
     size: int | None = None
     makes: bool = False
     """Whether it makes an mbarrier of them."""
+    declared: bool = False
+    """Whether *root* is declared with a size: it shares no byte with another such variable (5.1.7)."""
 
     def meets(self, other: Touch) -> bool:
         """Whether both may be the same bytes, and one of them is written."""
         if not (self.writes or other.writes) or (self.space and other.space and self.space != other.space):
             return False
+        if self.root != other.root and self.declared and other.declared:
+            return False
         if self.root is None or self.root != other.root or self.size is None or other.size is None:
+            return True
+        if self.offset is None or other.offset is None:
             return True
         return self.offset < other.offset + other.size and other.offset < self.offset + self.size
 
@@ -295,6 +304,13 @@ class _Barriers:
         form = match.form
         if form.event == "mbarrier-init":
             return [self._touch(i.role("mbarrier"), True, "cta", _OBJECT)._replace(makes=True)]
+        if form.event == "mbarrier-inval":
+            return [self._touch(i.role("mbarrier"), True, "cta", _OBJECT)]
+        if form.event == "issue" and form.group == "bulk" and "mbarrier" not in form.roles:
+            sources = [self._touch(i.role(role), False, "cta", None) for role in match.shared_sides]
+            return [*sources, Touch(True, "global")]
+        if form.event == "wait" and form.group == "bulk" and back:
+            return self._copied()
         if form.event == "tmem-dealloc":
             return [Touch(True, "tensor")]
         if form.event == "wait" and not back:
@@ -314,30 +330,47 @@ class _Barriers:
             for verb, name in form.memory
         ]
 
+    def _copied(self) -> list[Touch] | None:
+        """What the bulk copies access that a wait may be for."""
+        found = list[Touch]()
+        for site, i in enumerate(self.instructions):
+            if i.event == "issue" and i.group == "bulk":
+                touched = self._touches(site, back=True)
+                if touched is None:
+                    return None
+                found += touched
+        return found
+
     def _touch(self, operand: Operand | None, writes: bool, space: str, size: int | None) -> Touch:
         if not isinstance(operand, Memory):
             return Touch(writes, space, None)
         root, offset = self._root(operand.base, operand.offset)
-        return Touch(writes, space, root, offset, size)
+        variable = self.function.variables.get(root or "")
+        declared = variable is not None and variable.size > 0 and variable.space == ".shared"
+        return Touch(writes, space, root, offset, size, declared=declared)
 
-    def _root(self, operand: Operand, offset: int) -> tuple[str | None, int]:
-        """The variable that an address is reckoned from, and how far it is from there; None: it may differ in threads."""
+    def _root(self, operand: Operand, offset: int | None) -> tuple[str | None, int | None]:
+        """The variable that an address is reckoned from, and how far it is from there.
+
+        None for the variable: not known. None for the distance: it may differ in threads.
+        """
         while not isinstance(operand, Symbol):
             made = self.defined.get(operand, ()) if isinstance(operand, int) else ()
             if len(made) != 1 or made[0].guard >= 0 or len(made[0].operands) < 2:
                 return None, offset
             (i,), verb = made, made[0].opcode.split(".")[0]
             operand, by = i.operands[1], 0
-            if (
-                verb == "add"
-                and isinstance(i.operands[2], Immediate)
-                and isinstance(i.operands[2].value, int)
-            ):
-                by = i.operands[2].value
+            if verb == "add":
+                other = i.operands[2]
+                if isinstance(other, Immediate) and isinstance(other.value, int):
+                    by = other.value
+                else:
+                    roots = {self._root(o, None)[0] for o in i.operands[1:3]} - {None}
+                    return (roots.pop(), None) if len(roots) == 1 else (None, None)
             elif verb != "mov" and not i.opcode.startswith("shfl.sync.idx"):  # a lane has what all have
                 return None, offset
-            offset += by
-        return operand.name, offset + operand.offset
+            offset = None if offset is None else offset + by
+        return operand.name, None if offset is None else offset + operand.offset
 
     def _constant(self, operand: Operand) -> int | None:
         """The number that an operand is: a literal, or a register that is set to one and nothing else."""

@@ -42,6 +42,7 @@ PARTS: dict[str, str] = {
     "mutation": "benchmarks.mutation",
     "verdicts": "benchmarks.verdict_score",
     "needless": "benchmarks.needless",
+    "needed": "benchmarks.needed.score",
     "locations": "benchmarks.locations",
     "scoreboards": "benchmarks.studies.scoreboards",
     "lost_waits": "benchmarks.studies.lost_waits",

@@ -7,7 +7,7 @@ kernel. It is created under another name and renamed when it is complete.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from math import prod
 from operator import le
@@ -26,6 +26,7 @@ __all__ = [
     "RecordedMap",
     "Recording",
     "RecordingError",
+    "decode_map",
     "read_recording",
 ]
 
@@ -36,6 +37,14 @@ MAP_SIZE = 128
 """Bytes of a tensor map."""
 _BITS = (8, 16, 32, 32, 64, 64, 16, 32, 64, 16, 32, 32, 32, 4, 8, 8)
 """Bits of an element in shared memory, in the order of CUDA's enumeration; the last two types are padded there."""
+
+_MAP_ALIGNMENT = 64
+_KNOWN_FORMAT = [9, 0]
+"""The compute capability on which the bytes of tensor maps were compared with their arguments."""
+_MAP_TYPES = (0, 1, 2, 3, 4, 5, 6, 7, 10, 8, 9)
+"""The types of CUDA's enumeration, in the order of the numbers in a tensor map."""
+_MAP_TF32 = {7: 11, 10: 12}
+"""Those of them that another bit makes ``tf32``."""
 
 Three = tuple[int, int, int]
 _CLUSTER: Three = (MAX_CLUSTER_CTAS,) * 3
@@ -91,6 +100,51 @@ class RecordedMap:
             return None
         rows = prod(-(-n // step) for n, step in zip(self.box[1:], self.element_strides[1:], strict=True))
         return -(-self.box[0] * _BITS[self.type] // 8) * rows
+
+
+def decode_map(data: bytes) -> RecordedMap | None:
+    """The tensor map in these 128 bytes, as compute capability 9.0 has it; None if they are none.
+
+    Programs such as those of CuTe DSL write the bytes themselves: the first 64, as the others have no meaning.
+    """
+    word = int.from_bytes(data[:_MAP_ALIGNMENT], "little")
+
+    def field(at: int, bits: int) -> int:
+        return word >> at & (1 << bits) - 1
+
+    rank, kind = field(68, 3) + 1, field(71, 4)
+    unused = field(83, 2) | field(86, 10) | field(431, 9) | field(240, 16)
+    if rank > 5 or kind >= len(_MAP_TYPES) or unused:
+        return None
+    number = _MAP_TYPES[kind]
+    if field(80, 1):
+        number = _MAP_TF32.get(number, -1)
+    beyond = any(field(256 + 32 * i, 32) or field(416 + 3 * i, 3) for i in range(rank, 5))
+    width = field(440, 8) + 1
+    if number < 0 or width * _BITS[number] % 128 or beyond or field(0, 4) or not field(0, 64):
+        return None
+    dimensions = tuple(field(256 + 32 * i, 32) + 1 for i in range(rank))
+    strides = tuple((field(96 + 32 * i, 32) | field(224 + 4 * i, 4) << 32) << 4 for i in range(rank - 1))
+    steps = tuple(field(416 + 3 * i, 3) + 1 for i in range(rank))
+    shown = dimensions, strides, steps
+    last = field(75, 2), field(77, 2), field(79, 1)
+    if not field(64, 1):
+        box = (width, *(field(448 + 8 * i, 8) + 1 for i in range(rank - 1)))
+        if field(440 + 8 * rank, 72 - 8 * rank):
+            return None
+        return RecordedMap(data, "tile", field(0, 64), number, *shown, box, (), (), 0, 0, *last)
+    if rank < 3:
+        return None
+    size = 16 // (rank - 2)
+    lower, upper = (
+        tuple(_signed(field(at + size * i, size), size) for i in range(rank - 2)) for at in (448, 464)
+    )
+    pixels = field(480, 10) + 1
+    return RecordedMap(data, "im2col", field(0, 64), number, *shown, (), lower, upper, width, pixels, *last)
+
+
+def _signed(value: int, bits: int) -> int:
+    return value - (value >> bits - 1 << bits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +246,8 @@ class _Reader:
         for (address, size), (following, _) in pairwise(ordered):
             if address + size > following:
                 _fail(self.path, f"buffers: those at {address:#x} and {following:#x} overlap")
+        if self.found.get("capability") == _KNOWN_FORMAT:
+            maps += tuple(_unseen_maps(data, layout, maps, allocations))
         ptx = self.found.get("ptx")
         return Recording(
             self.path, self._take(self.found, "kernel", lambda v: isinstance(v, str)),
@@ -272,6 +328,24 @@ class _Reader:
             count("channels") if im2col else 0, count("pixels") if im2col else 0,
             count("interleave"), count("swizzle"), count("fill"),
         )  # fmt: skip
+
+
+def _unseen_maps(
+    data: bytes,
+    layout: Iterable[tuple[int, ...]],
+    maps: Iterable[RecordedMap],
+    allocations: Sequence[Allocation],
+) -> Iterator[RecordedMap]:
+    """The tensor maps in the parameters that the program made without the driver."""
+    known = {found.data for found in maps}
+    for at, size in layout:
+        for start in range(at, at + size - MAP_SIZE + 1, _MAP_ALIGNMENT):
+            found = decode_map(data[start : start + MAP_SIZE])
+            if found is None or found.data in known:
+                continue
+            if any(a.address <= found.address < a.address + a.size for a in allocations):
+                known.add(found.data)
+                yield found
 
 
 def _is_table(value: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tclint.recording import RecordingError, read_recording
+from tclint.recording import RecordedMap, RecordingError, decode_map, read_recording
 from tests.tools.recordings import DOUBLE, write_recording
 
 BUFFERS = {0x302000000: (bytes(256), bytes(range(256))), 0x7F4400000000: (bytes(256), None)}
@@ -146,3 +146,80 @@ def test_a_kernel_with_other_parameters_is_named(folder: Path) -> None:
         found.require_kernel("k.ptx", [8])
     with pytest.raises(RecordingError, match=r"a launch of double, which k\.ptx does not contain"):
         found.require_kernel("k.ptx", None)
+
+
+# ---------------------------------------------------------------- tensor maps that a program makes itself
+
+ENCODED = {
+    "c0f243c8507e000080020600000000000000000000000000000000000000000004000000000000000000000000000000000000000000001f0000000000000000":
+        ("tile", 138885422379712, 5, (5,), (), (1,), (32,), (), (), 0, 0, 0, 0, 0),
+    "a0fa214989040000906303006240000000000000000000000000000000000000ffff0000000000000000000000000000000000000000001f0300000000000000":
+        ("tile", 4987683994272, 11, (65536, 1), (263712,), (1, 1), (32, 4), (), (), 0, 0, 0, 3, 0),
+    "407a278b0700000040ad00005800002060010080800500000016000000820000fefffffffeffffff630000003f0000007f0000003a70000f03000f3f00000000":
+        ("tile", 32399391296, 9, (4294967295, 4294967295, 100, 64, 128), (8589936000, 34359744000, 137438976000, 549755904000),
+         (3, 8, 1, 1, 8), (16, 4, 1, 16, 64), (), (), 0, 0, 1, 1, 1),
+    "a08d4db60b000000a03402001001000040040000000000000000000000000000bf000000ffff0f00010000000000000000000000c101001f01ff000000000000":
+        ("tile", 50303176096, 8, (192, 1048576, 2), (4352, 17408), (2, 1, 8), (32, 2, 256), (), (), 0, 0, 2, 1, 0),
+    "401780ff22c6020021040300190000006400000000000000000000000000000063000000ffff0f000700000000000000000000000000000ffcff0300ff030000":
+        ("im2col", 780803571193664, 12, (100, 1048576, 8), (400, 1600), (1, 1, 1), (), (-4,), (3,), 16, 1024, 0, 0, 0),
+    "a0ec86e2905e0000318506000000020000000800000020000000000000000000ffff0f00e7030000ffff0000e703000000000000790e000ff800f9ffff030000":
+        ("im2col", 103976368794784, 9, (1048576, 1000, 65536, 1000), (2097152, 8388608, 33554432), (2, 8, 2, 8), (), (-8, 0),
+         (-7, -1), 16, 1024, 0, 0, 1),
+    "70e7e81306000000418404006c000000b0010000d80700002a200000000000000f00000004000000ffff00000f000000e70300004f100003190f00600f000000":
+        ("im2col", 26103834480, 10, (16, 5, 65536, 16, 1000), (1728, 6912, 32128, 131744), (8, 2, 2, 1, 2), (), (-7, -8, 3),
+         (0, 0, -8), 4, 16, 0, 0, 1),
+}  # fmt: skip
+"""The first 64 bytes of tensor maps that a driver made on an H100, and the arguments that it was given."""
+
+
+@pytest.mark.parametrize("given", ENCODED)
+def test_the_bytes_of_a_tensor_map_are_decoded(given: str) -> None:
+    data = bytes.fromhex(given) + bytes(range(64))  # the second half has no meaning
+    assert decode_map(data) == RecordedMap(data, *ENCODED[given])
+
+
+def changed(given: str, bit: int) -> bytes:
+    return (int.from_bytes(bytes.fromhex(given), "little") ^ 1 << bit).to_bytes(64, "little") + bytes(64)
+
+
+@pytest.mark.parametrize(
+    "bit", [3, 70, 83, 86, 95, 240, 255, 384, 430, 431, 439, 456, 511], ids=lambda bit: f"bit {bit}"
+)
+def test_bytes_with_a_bit_that_no_tensor_map_has_are_none(bit: int) -> None:
+    tile = next(iter(ENCODED))
+    assert decode_map(changed(tile, 300)) is None, "a dimension beyond the rank"
+    assert decode_map(changed(list(ENCODED)[3] if bit == 70 else tile, bit)) is None
+
+
+def test_other_parameters_are_no_tensor_maps() -> None:
+    pointer = (0x7F4400000000).to_bytes(8, "little")
+    assert decode_map(bytes(128)) is None
+    assert decode_map(pointer * 16) is None
+    for count in (1, 16, 256, 0x380):  # a pointer, and a number that could be a type
+        assert decode_map(pointer + count.to_bytes(8, "little") + bytes(112)) is None
+
+
+KERNEL = """\
+.version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry with_map(.param .align 64 .b8 given[192], .param .u64 to) { ret; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("capability", "address", "count"), [([9, 0], 0, 1), ([10, 0], 0, 0), ([9, 0], 1 << 20, 0)]
+)
+def test_a_tensor_map_that_the_program_made_is_found_in_the_parameters(
+    tmp_path: Path, capability: list[int], address: int, count: int
+) -> None:
+    """It is in a structure, after 64 other bytes, and refers to recorded memory."""
+    encoded = bytes.fromhex(list(ENCODED)[1])
+    start = int.from_bytes(encoded[:8], "little")
+    given = bytes(range(64)) + encoded + bytes(64)
+    memory = {start - address: (bytes(256), None)}
+    values = [given, bytes(8)]
+    folder = write_recording(tmp_path / "map", KERNEL, "with_map", values, memory, capability=capability)
+    found = read_recording(folder)
+    assert [recorded.address for recorded in found.maps] == [start] * count
+    assert (found.map_at(0, 64) is not None) == bool(count)

@@ -22,11 +22,13 @@ from benchmarks import ptxas
 from benchmarks.hangs.plants import PLANTS, Plant
 from benchmarks.hardware import assemble
 
-__all__ = ["EXITED", "KERNELS", "line_of", "marked", "planted", "prepare"]
+__all__ = ["DATA", "EXITED", "KERNELS", "line_of", "marked", "planted", "prepare"]
 
 KERNELS = Path(__file__).resolve().parent / "kernels"
 EXITED = 0xFFFFFFFF
 """What a thread stores before it exits; 0: it has not reached a wait."""
+DATA = 1 << 18
+"""Bytes of memory for a kernel, as in ``launcher.py``."""
 ITERATIONS = 12
 """The argument *n* of every kernel."""
 DEBUGGED = ("ring-release-missing", "relay-no-store-role", "pairs-upper-skipped", "exchange-one-way")

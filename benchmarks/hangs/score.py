@@ -12,8 +12,10 @@ from typing import Any
 from benchmarks import hangs
 from benchmarks.hangs.plants import HELD_OUT, PLANTS, UNSEEN, Plant
 from benchmarks.results import table
+from tclint.executor.launch import Buffer, Launch, LaunchFile, Pointer
 from tclint.inspect.hang.explain import Explanation, chosen, explain
-from tclint.inspect.hang.positions import Position
+from tclint.inspect.hang.launched import execute
+from tclint.inspect.hang.positions import Position, PositionError
 from tclint.ir.frontend import analyse
 from tclint.syntax.source import Source
 
@@ -53,6 +55,9 @@ FIRST = (
 )
 """Both cycle and place, when tclint was first asked about these hangs."""
 
+LIMIT = 60.0
+"""Seconds for the execution of a launch."""
+
 Record = dict[str, Any]
 
 
@@ -83,6 +88,23 @@ def explained(plant: Plant, at: list[Position]) -> Explanation:
     source = Source.from_bytes(hangs.planted(plant).encode(), f"{plant.kernel}.ptx")
     module, _ = analyse(source)
     return explain(source, module, chosen(source, module, None, at), at)
+
+
+def launched(plant: Plant, n: int) -> Explanation | None:
+    """What ``tclint hang`` makes of a launch of a planted kernel, without positions; None if it does not deadlock."""
+    text = hangs.planted(plant)
+    source = Source.from_bytes(text.encode(), f"{plant.kernel}.ptx")
+    module, _ = analyse(source)
+    cluster = re.search(r"\.reqnctapercluster (\d+)", text)
+    grid, block = (int(cluster[1]) if cluster else 1, 1, 1), (hangs.threads_of(text), 1, 1)
+    launch = Launch(plant.kernel, grid, block, None, 0, (Pointer("data"), n.to_bytes(4, "little")))
+    file = LaunchFile(Path(plant.job), None, {"data": Buffer("u8", (hangs.DATA,), 0)}, {}, (launch,))
+    try:
+        found = execute(source, module, plant.kernel, file, LIMIT)
+    except PositionError:
+        return None
+    function = chosen(source, module, plant.kernel, ())
+    return explain(source, module, function, found.positions, None, block, found)
 
 
 def cycle_shown(plant: Plant, found: Explanation) -> bool:
@@ -162,6 +184,10 @@ def judge(data: Record) -> None:
             plant = plants[_name(record)]
             found = explained(plant, [_position(word) for word in record["at"].split()])
             record |= {"cycle": cycle_shown(plant, found), "place": place_shown(plant, found)}
+            executed = launched(plant, data["n"])
+            record["launched"] = executed is not None and bool(
+                cycle_shown(plant, executed) and place_shown(plant, executed)
+            )
 
 
 def section(data: Mapping[str, Any]) -> Iterator[str]:
@@ -188,6 +214,12 @@ def section(data: Mapping[str, Any]) -> Iterator[str]:
         totals += [("of these, in kernels written last", *_counts(unseen))]
     yield from table(("planted", "hang", "cycle", "place", "both"), [*rows, *totals])
     yield FIRST
+    yield ""
+    alone = sum(r["launched"] for r in hanging)
+    yield (
+        f"From the launch alone, without program counters: {alone} of the {len(hanging)}, cycle and place, when it is"
+        " executed."
+    )
     yield ""
     missed = [r for r in hanging if not (r["cycle"] and r["place"])]
     if missed:

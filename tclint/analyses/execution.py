@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
+from tclint.analyses.same_in_warps import SameInWarps
 from tclint.ir.cfg import CFG, Edge
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
@@ -28,14 +29,16 @@ class ExecutionGuarantee:
     """Whether the threads that execute an instruction are known, or are the whole CTA or none of it.
 
     A value that each thread loads for itself may select a single thread, and an unknown bound may leave only a few.
-    Three conditions that are unknown are nevertheless accepted: a bound on the position in the grid, which all threads
-    satisfy in every CTA but the last; a bound up to which the threads of the CTA stride in a loop, which is there
-    because the bound may exceed their number; and the result of an mbarrier wait, which is repeated until it succeeds.
+    These unknown conditions are nevertheless accepted: a bound on the position in the grid, or in what the CTA works on
+    tile by tile, which all threads satisfy in every tile but the last; a bound up to which the threads of the CTA stride
+    in a loop, which is there because the bound may exceed their number, and how many iterations that leaves; and the
+    result of an mbarrier wait, which is repeated until it succeeds.
     How often a loop iterates does not matter.
     """
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
+        self._same = model.fact(SameInWarps)
         self._blocks: dict[int, bool] = {}
         self._predicates: dict[tuple[int, int, bool], bool] = {}
         self._users: dict[int, int] = {}
@@ -118,7 +121,7 @@ class ExecutionGuarantee:
             values = self.model.values
             self._predicates[key] = (
                 not threads & values.feasible_threads(p, not truth)
-                or values.uniformity(p) is UniformityScope.CTA
+                or self._uniform(p)
                 or self._from_waits(p)
                 or self._bounds_position(threads, p, truth)
                 or self._bounds_stride(p, truth)
@@ -250,7 +253,10 @@ class ExecutionGuarantee:
         )
 
     def _bounds_position(self, threads: int, p: int, truth: bool) -> bool:
-        """Whether *p* is *truth* for those of *threads* whose position in the grid is below a bound from the launch."""
+        """Whether *p* is *truth* for those of *threads* whose position is below a bound from the launch.
+
+        It is a position in the grid, or in what the CTA works on in turn: all threads are below in all but the last tile.
+        """
         values = self.model.values
         kind, *rest = node = values.node(p)
         if kind == "not":
@@ -262,12 +268,41 @@ class ExecutionGuarantee:
         if kind != "compare" or rest[0] != "lt":
             return False
         position, bound = rest[1:3] if truth else (rest[2], rest[1])
-        nodes = [values.node(v) for v in values.subexpressions(position)]
         return (
-            values.uniformity(bound) is UniformityScope.CTA
-            and any(values.node(v)[0] == "parameter" for v in values.subexpressions(bound))
-            and any(n[0] == "special" and n[1].startswith("%ctaid") for n in nodes)
-            and all(n[0] in _POSITION_NODES for n in nodes)
+            self._uniform(bound)
+            and any(values.node(v)[0] in ("parameter", "load") for v in values.subexpressions(bound))
+            and all(
+                self._uniform(v) or values.node(v)[0] in _POSITION_NODES
+                for v in self._down_to_uniform(position)
+            )
+            and (
+                any(map(self._is_origin, filter(self._uniform, self._down_to_uniform(position))))
+                or self._is_rest(bound)
+            )
+        )
+
+    def _is_rest(self, bound: int) -> bool:
+        """Whether *bound* is what the grid has left from the tile of the CTA on."""
+        values = self.model.values
+        nodes = (values.node(v) for v in values.subexpressions(bound))
+        return any(node[0] == "special" and node[1].startswith("%ctaid") for node in nodes)
+
+    def _uniform(self, value: int) -> bool:
+        """Whether *value* is the same in all threads: in those of a warp, and in all warps."""
+        scope = self.model.values.uniformity(value)
+        return scope is UniformityScope.CTA or (scope is UniformityScope.WARP and self._same.holds(value))
+
+    def _down_to_uniform(self, value: int) -> Iterator[int]:
+        """The subexpressions of *value* that are in no CTA-uniform one."""
+        return self.model.values.subexpressions(value, until=self._uniform)
+
+    def _is_origin(self, value: int) -> bool:
+        """Whether a CTA-uniform part of a position may be that of the first thread: a tile that the CTA has to do."""
+        values = self.model.values
+        nodes = [values.node(v) for v in values.subexpressions(value)]
+        return any(
+            node[0] in ("phi", "load") or (node[0] == "special" and node[1].startswith("%ctaid"))
+            for node in nodes
         )
 
     def _from_waits(self, value: int) -> bool:

@@ -16,22 +16,17 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict
 from tclint.analyses.plausibility import synchronises_lanes
 from tclint.analyses.role_paths import follow
+from tclint.analyses.same_in_warps import SameInWarps
 from tclint.analyses.since_barrier import WritesSince, plain
+from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Variable
-from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
 __all__ = ["AlikeInWarps", "Lookup", "lookups"]
 
-_WARP = frozenset(("shuffle", "vote", "match", "redux"))
-"""Events that give the lanes of a warp what is computed from their own operands."""
-_COMPUTED = frozenset("sum op select compare logic not part pack vector broadcast elect plain".split())
-"""The kinds of expressions that are alike in all warps if their operands are."""
-_GIVEN = frozenset("const symbol parameter float allocated".split())
-"""The kinds of expressions that have one value in the whole CTA."""
-_OUTSIDE = (".global", ".const", ".param")
+_OUTSIDE = (".global", ".const")
 """The memories that may hold the same data for all warps."""
 _POINTER = 8
 """The size in bytes of a parameter that may be a pointer, which a generic load takes for one to global memory."""
@@ -40,101 +35,34 @@ MAX_STARTS = 8
 """Starts of an address that are compared: a loop that a compiler unrolls starts where its remainder loop ends."""
 
 
-class AlikeInWarps:
-    """Which values are the same in the lanes of one warp as in those of any other, if all warps load the same data."""
+class AlikeInWarps(SameInWarps):
+    """:class:`SameInWarps`, in a launch in which all warps load the same data, and have work."""
 
     def __init__(self, model: KernelModel) -> None:
-        self.model = model
+        super().__init__(model)
         self._executed = model.fact(ExecutionGuarantee)
-        self._known: dict[int, bool] = {}
+        self._same = model.fact(SameInWarps)
 
-    def holds(self, value: int) -> bool:
-        """Whether nothing that *value* is computed from distinguishes warps."""
+    def operands(self, value: int) -> list[int] | None:
+        """What lanes exchange, such as the part that a warp has for itself, is not assumed to be the same in all warps."""
+        if self.model.values.node(value)[0] in ("broadcast", "collective"):
+            return [] if self._same.holds(value) else None
+        return super().operands(value)
+
+    def loaded(self, space: str, address: int) -> list[int] | None:
+        """Nor is what a warp loads from an address of its own."""
         values = self.model.values
-        work, seen = [value], set[int]()
-        while work:
-            value = values.representative(work.pop())
-            if value in seen or self._known.get(value, False):
-                continue
-            seen.add(value)
-            operands = None if value in self._known else self._operands(value)
-            if operands is None:
-                self._known[value] = self._known[next(iter(seen))] = False
-                return False
-            work += operands
-        self._known.update(dict.fromkeys(seen, True))
-        return True
-
-    def _operands(self, value: int) -> list[int] | None:
-        """What has to be alike for *value* to be so; None if it distinguishes warps, or may."""
-        values = self.model.values
-        node = values.node(value)
-        kind = node[0]
-        if kind in _GIVEN or values.uniformity(value) is UniformityScope.CTA:
+        if values.uniformity(address) is UniformityScope.WARP:
+            return [address]
+        pointers = (values.node(v) for v in (() if space else values.subexpressions(address)))
+        if space in _OUTSIDE or any(node[::2] == ("parameter", _POINTER) for node in pointers):
             return []
-        planes = values.bit_slices(value)
-        if planes is not None:
-            return [] if all(plane == _repeated(plane, values.threads) for plane in planes) else None
-        if kind == "special":
-            return None if SPECIAL_REGISTERS[node[1]].distinguishes_threads else []
-        if kind in _COMPUTED:
-            return values.parts(node)
-        if kind == "load":
-            return self._loaded(node[2], node[3])
-        if kind == "phi":
-            return self._merged(value, node[1])
-        return self._result(node[1]) if kind in ("unknown", "collective") and node[1] >= 0 else None
+        return super().loaded(space, address)
 
-    def _loaded(self, space: str, address: int) -> list[int] | None:
-        """A load is alike if its memory is not that of the thread, and has the same data or is read at the same address."""
-        values = self.model.values
-        if space in _OUTSIDE:
-            return []
-        nodes = [values.node(v) for v in values.subexpressions(address)]
-        if not space and any(node[::2] == ("parameter", _POINTER) for node in nodes):
-            return []
-        return [address] if space.startswith(".shared") else None
-
-    def _merged(self, phi: int, block: int) -> list[int] | None:
-        """A phi is alike if its arguments are, and the branches that select one of them."""
-        cfg, values = self.model.cfg, self.model.values
-        arguments = values.arguments(phi)
-        if not arguments:
-            return None
-        own = {(e.source, e.target) for e in cfg.control_dependences(block)}
-        edges = {
-            edge
-            for last in cfg.predecessors[block]
-            for edge in (last, *cfg.control_dependences(last.source))
-            if edge is last or (edge.source, edge.target) not in own
-        }
+    def decides(self, block: int, edge: Edge) -> bool:
+        p = self.model.reachability.edge_predicate(edge)
         threads = self.model.reachability.threads_at.get(block, 0)
-        return [
-            *arguments,
-            *(
-                p
-                for edge in edges
-                if (p := self.model.reachability.edge_predicate(edge)) is not None
-                and not self._executed.accepts(threads, p, edge.value)
-            ),
-        ]
-
-    def _result(self, site: int) -> list[int] | None:
-        """The result of an instruction is alike if it depends on its operands alone, or on those of the lanes of its warp."""
-        instruction, values = self.model.instruction(site), self.model.values
-        match = instruction.match
-        if match is None or match.problem or instruction.guard >= 0:
-            return None
-        if match.form.event == "mbarrier-wait":
-            return []  # it is repeated until it succeeds
-        if match.form.memory or not (match.form.from_operands or match.form.event in _WARP):
-            return None
-        return [values.before(register, site) for register in instruction.reads]
-
-
-def _repeated(plane: int, threads: int) -> int:
-    """The lanes of the first warp in *plane*, in each of so many *threads*."""
-    return (plane & T.full(32)) * T.lane_zero(threads)
+        return p is not None and not self._executed.accepts(threads, p, edge.value)
 
 
 class Lookup(Conflict):
@@ -225,6 +153,8 @@ class _Search:
         elif all(self._repeated(store, read) for store in before):
             pairs = [(read, store) for store in before]
         for first, second in pairs:
+            if not self._may_meet(first if second is read else second, read):
+                continue
             if first is read or first.site in self._together:
                 view = self.model.views.context_in_iteration(first.site)
                 answer = follow(self.model, first.site, view, (second.site,), self._since.ends, likely=True)
@@ -234,16 +164,32 @@ class _Search:
                     yield Lookup(first, second, answer.witness, doubt)
                     return
 
+    def _may_meet(self, store: Access, read: Access) -> bool:
+        """Whether the least address that *read* may have is not after all that *store* writes."""
+        values, memory = self.model.values, self._since.memory
+        terms, least = values.linear(read.address)
+        if any(factor < 0 for _, factor in terms) or any(
+            values.node(term)[0] == "phi" for term, _ in values.linear(store.address)[0]
+        ):
+            return True
+        least += sum(
+            factor * values.known_bits(term)[1] for term, factor in terms if values.variable(term) is None
+        )
+        threads = self.model.views.context_of(store.site).threads
+        touched = memory.footprint(store, threads)
+        return touched is None or least < touched.low + touched.bytes.bit_length()
+
     def _by_all_warps(self, read: Access) -> bool:
         """Whether several warps execute *read* alike, and use its result."""
         model, alike, deciding = self.model, self._alike.holds, self._since.executed.deciding
-        threads = model.views.context_of(read.site).threads
-        return (
-            len(list(islice(T.by_warp(threads), 2))) == 2
-            and alike(read.address)
-            and all(map(alike, deciding(read.site)))
-            and any(all(map(alike, deciding(user))) for user, _ in model.transitive_users(read.site))
-        )
+        if not alike(read.address) or not all(map(alike, deciding(read.site))):
+            return False
+        takers = 0
+        for user, _ in model.transitive_users(read.site):
+            if all(map(alike, deciding(user))):
+                takers |= model.views.context_of(user).threads
+        threads = model.views.context_of(read.site).threads & T.whole(takers, 32)
+        return len(list(islice(T.by_warp(threads), 2))) == 2
 
     def _unordered(self, store: Access, read: Access) -> bool:
         """Whether no barrier orders *store* before *read*, at least when *read* executes for the first time."""

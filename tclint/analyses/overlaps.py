@@ -231,6 +231,7 @@ class OverlapSearch:
         about all of the uses takes a time that is linear in their number.
         """
         model, follow = self.model, self.follow
+        model.pause()
         number = model.cfg.block_of[start]
         block, changes = model.cfg.blocks[number], self.results.affecting[number]
         after, state = bisect_right(changes, start), self.start(start)

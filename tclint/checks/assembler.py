@@ -155,7 +155,9 @@ def _out_of_range(function: Function) -> Iterator[tuple[tuple[str, str, bool], i
                 operand = function.instructions[i].operands[at]
                 if not isinstance(operand, Immediate) or not isinstance(operand.value, int):
                     break  # at all sites of a use this operand has the same kind
-                if not any(operand.value in r for r in ranges):
+                # A constant has 64 bits (4.5.1), so that 0xFFFFFFFFFFFFFFFF is -1.
+                values = {operand.value, operand.value - (operand.value >> 63 << 64)}
+                if not any(value in r for value in values for r in ranges):
                     problem = f"{name} is {operand.value}, but must be {in_words(ranges)}"
                     yield (use.opcode, problem, any(operand.value in r for r in passed)), i
 

@@ -20,9 +20,12 @@ from tclint.commands._common import (
 )
 
 if TYPE_CHECKING:
+    from tclint.executor.launch import LaunchFile
+    from tclint.inspect.hang.launched import Executed
     from tclint.inspect.hang.machine_code import LineTable
     from tclint.inspect.hang.positions import Position
     from tclint.ir.nodes import Module
+    from tclint.recording import Recording
     from tclint.syntax.source import Source
 
 
@@ -50,7 +53,18 @@ if TYPE_CHECKING:
     help="Output of nvdisasm -gp for the cubin that was launched, to find the lines of offsets. Without it, ptxas"
     " compiles KERNEL again.",
 )
-@click.option("--launch", metavar="FILE", help="Launch file, for the shape of the CTAs.")
+@click.option(
+    "--launch",
+    metavar="FILE",
+    help="Launch file, or folder of tclint capture: the shape of the CTAs, and without --at and --from the positions.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0.1),
+    default=60.0,
+    show_default=True,
+    help="Time limit for each execution of a launch.",
+)
 @click.option(
     "--output-format",
     type=Choice(("text", "json")),
@@ -67,6 +81,7 @@ def command(
     entry: str | None,
     sass: Path | None,
     launch: str | None,
+    seconds: float,
     output_format: str,
     color: str,
     limit: int,
@@ -74,7 +89,8 @@ def command(
     """Explain a hang from where its threads are.
 
     Shows which threads wait for which phase of which barrier, which operations would complete it, where the threads of
-    these are, and the cycle of waits with its cause. KERNEL is a PTX file or - for standard input.
+    these are, and the cycle of waits with its cause. KERNEL is a PTX file, - for standard input, or a folder that tclint
+    capture wrote: without --at and --from, its launch is executed on the CPU until it deadlocks.
 
     Exit code: 0 explained, 1 not decided, 2 usage error, or positions that do not fit the kernel.
     """
@@ -88,16 +104,23 @@ def command(
 
     try:
         positions = _positions(places, listing, path)
-        source = _source(path, limit)
+        source, recorded = _source(path, limit)
+        if recorded is not None:
+            entry, launch = entry or recorded.kernel, launch or path
         module, problems = analyse(source)
         function = chosen(source, module, entry, positions)
         if function.damaged:
             raise SourceError(f"{function.name} contains a syntax error", next((p.line for p in problems), 0))
         if wrong := function.flow_errors:
             raise SourceError(wrong[0].message, source.position(function.start + wrong[0].start).line)
+        file = _launch(launch) if launch is not None else None
+        executed = None
+        if not positions:
+            executed = _executed(source, module, function.name, file, seconds)
+            positions = executed.positions
         table = _table(source, module, sass) if any(p.offset >= 0 for p in positions) else None
-        shape = _shape(launch, function.name)
-        found = explain(source, module, function, positions, table, shape)
+        shape = _shape(file, function.name) if file is not None else None
+        found = explain(source, module, function, positions, table, shape, executed)
     except SourceError as error:
         raise click.ClickException(at(path, error)) from None
     except (PositionError, MachineCodeError, LimitExceeded) as error:
@@ -107,7 +130,7 @@ def command(
 
 
 def _positions(places: tuple[str, ...], listing: str | None, path: str) -> list[Position]:
-    """The positions of the command line. Raises UsageError if there is none, and PositionError."""
+    """The positions of the command line. Raises PositionError."""
     from tclint.inspect.hang.debugger import read
     from tclint.inspect.hang.positions import listed, merged
 
@@ -120,22 +143,34 @@ def _positions(places: tuple[str, ...], listing: str | None, path: str) -> list[
                 found += read(file.read())
         except OSError as error:
             raise click.ClickException(f"{listing}: {error.strerror}") from None
-    if not found:
-        raise click.UsageError("no position is given: use --at or --from.")
     return merged(found)
 
 
-def _source(path: str, limit: int) -> Source:
-    """The only module of *path*, which may have *limit* bytes. Raises SourceError."""
+def _source(path: str, limit: int) -> tuple[Source, Recording | None]:
+    """The only module of *path*, which may have *limit* bytes, and the launch if it is the folder of one. Raises
+    SourceError."""
     from tclint.commands._common import STDIN_NAME
     from tclint.driver.inputs import read_sources
     from tclint.syntax.source import SourceError
 
-    sources = list(read_sources(path, STDIN_NAME if path == STDIN else path, limit))
+    recorded = None
+    if path != STDIN and Path(path).is_dir():
+        from tclint.recording import RecordingError, read_recording
+
+        try:
+            recorded = read_recording(path)
+        except RecordingError as error:
+            raise click.ClickException(str(error)) from None
+        if recorded.ptx is None:
+            raise click.ClickException(
+                f"{path}: contains no PTX of {recorded.kernel}: tclint hang KERNEL.ptx --launch {path}"
+            )
+    name = path if recorded is None else str(recorded.ptx)
+    sources = list(read_sources(name, STDIN_NAME if name == STDIN else name, limit))
     if len(sources) > 1:
         members = ", ".join(str(source.member) for source in sources)
         raise SourceError(f"contains several modules ({members}); extract one with cuobjdump -xptx")
-    return sources[0]
+    return sources[0], recorded
 
 
 def _table(source: Source, module: Module, sass: Path | None) -> LineTable:
@@ -149,17 +184,39 @@ def _table(source: Source, module: Module, sass: Path | None) -> LineTable:
     return assembled(source.data, str(module.target))
 
 
-def _shape(launch: str | None, kernel: str) -> tuple[int, ...] | None:
-    """The shape of the CTAs of *kernel* in a launch file; None without one. Raises ClickException."""
-    if launch is None:
-        return None
+def _launch(path: str) -> LaunchFile:
+    """The launch file, or the recorded launch, at *path*. Raises ClickException."""
     need_numpy()
-    from tclint.executor.launch import LaunchError, read
+    from tclint.executor.launch import LaunchError
+    from tclint.executor.recorded import read
 
     try:
-        launches = [found for found in read(launch).launches if found.entry == kernel]
+        return read(path)
     except LaunchError as error:
         raise click.ClickException(str(error)) from None
+
+
+def _executed(
+    source: Source, module: Module, kernel: str, file: LaunchFile | None, seconds: float
+) -> Executed:
+    """The execution of a launch that deadlocks in *kernel*. Raises UsageError, ClickException, PositionError."""
+    if file is None:
+        raise click.UsageError(
+            "no position is given: use --at or --from, or --launch for a launch that deadlocks when it is executed."
+        )
+    from tclint.executor.errors import Unsupported
+    from tclint.executor.launch import LaunchError
+    from tclint.inspect.hang.launched import execute
+
+    try:
+        return execute(source, module, kernel, file, seconds)
+    except (LaunchError, Unsupported) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _shape(file: LaunchFile, kernel: str) -> tuple[int, ...]:
+    """The shape of the CTAs of *kernel* in a launch file. Raises ClickException."""
+    launches = [found for found in file.launches if found.entry == kernel]
     if not launches:
-        raise click.ClickException(f"{launch} does not launch {kernel}")
+        raise click.ClickException(f"{file.path} does not launch {kernel}")
     return launches[0].block

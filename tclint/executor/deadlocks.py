@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
 
 from tclint.executor.memory import GENERIC, RANK, SHARED, WINDOW, Global
-from tclint.executor.observations import Deadlock, Wait
+from tclint.executor.observations import Deadlock, Received, Wait
 from tclint.executor.state import AsyncOperation, Barrier, Cluster, LaneGroup
 from tclint.executor.sync import Mbarrier
 
@@ -15,7 +18,13 @@ __all__ = ["deadlock"]
 def deadlock(clusters: Iterable[Cluster], memory: Global, place: Callable[[int], str]) -> Deadlock:
     """The deadlock of all threads of *clusters*; *place* returns the location of an instruction."""
     warps = [warp for cluster in clusters for cta in cluster.ctas for warp in cta.warps]
-    return Deadlock([_wait(split, memory, place) for warp in warps for split in warp.splits])
+    return Deadlock([_located(split, _wait(split, memory, place)) for warp in warps for split in warp.splits])
+
+
+def _located(split: LaneGroup, wait: Wait) -> Wait:
+    """The *wait* of a group of lanes, with the numbers of its threads."""
+    lanes = int(np.packbits(split.mask, bitorder="little").view("<u4")[0])
+    return replace(wait, cta=split.warp.cta.number, warp=split.warp.index, lanes=lanes)
 
 
 def _wait(split: LaneGroup, memory: Global, place: Callable[[int], str]) -> Wait:
@@ -30,14 +39,15 @@ def _wait(split: LaneGroup, memory: Global, place: Callable[[int], str]) -> Wait
             f" {waits.pending} arrivals and {waits.tx} bytes are pending"
         )
         kind = "bytes" if not waits.pending else "arrivals"
-        return Wait(site, thread, what, kind, frozenset((waits.site, *waits.users)))
+        received = Received(waits.phase, waits.count - waits.pending, waits.count, waits.tx)
+        return Wait(site, thread, what, kind, frozenset((waits.site, *waits.users)), received)
     if isinstance(waits, Barrier):
         if waits is cluster.barrier:
             name, needed = "the cluster barrier", sum(cta.threads for cta in cluster.ctas)
         else:
             name, needed = "a barrier", waits.needed or split.warp.cta.threads
         what = f"{at} at {name}: {waits.threads} of {needed} threads have arrived"
-        return Wait(site, thread, what, "barrier")
+        return Wait(site, thread, what, "barrier", received=Received(waits.phase, waits.threads, needed))
     if isinstance(waits, AsyncOperation):
         return Wait(site, thread, at, "other", frozenset((waits.site,)))
     if isinstance(waits, str):

@@ -534,7 +534,7 @@ class Machine:
         self.progress()
         waiting, votes, results = barrier.waiting, barrier.votes, barrier.results
         clocks = barrier.clocks
-        cta.barriers[number] = Barrier(Clocks.new(cta.cluster.agents))
+        cta.barriers[number] = Barrier(Clocks.new(cta.cluster.agents), phase=barrier.phase + 1)
         for split in waiting:
             split.warp.clocks.join(clocks)
             split.warp.tick()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tclint._dataclass import dataclass
 from tclint.executor.memory import Fault
 
-__all__ = ["KINDS", "Deadlock", "Observation", "OutOfBudget", "Wait"]
+__all__ = ["KINDS", "Deadlock", "Observation", "OutOfBudget", "Received", "Wait"]
 
 KINDS = {
     "register-in-flight": "a register of a `wgmma` is used before the wait",
@@ -94,6 +95,18 @@ class Observation:
         return _CAUSES.get(self.kind, "the operation is issued")
 
 
+class Received(NamedTuple):
+    """What the current phase of an mbarrier or a barrier has received."""
+
+    number: int
+    """The phases that are complete."""
+    arrived: int
+    needed: int
+    """The arrivals that it needs; of a barrier, the threads."""
+    bytes: int | None = None
+    """The tx-count of an mbarrier; None for a barrier."""
+
+
 @dataclass(frozen=True)
 class Wait:
     """A group of lanes that waits in a deadlock."""
@@ -108,6 +121,14 @@ class Wait:
     ``memory``, or ``other``."""
     users: frozenset[int] = frozenset()
     """The instructions that initialised and used the mbarrier, or issued the operation, that it waits for."""
+    received: Received | None = None
+    """The phase of the mbarrier or barrier that it waits for."""
+    cta: int = 0
+    """The number of its CTA in the grid."""
+    warp: int = 0
+    """The number of its warp in the CTA."""
+    lanes: int = 0
+    """A mask of its lanes."""
 
 
 class Deadlock(Fault):

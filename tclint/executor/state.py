@@ -340,7 +340,7 @@ class Barrier:
     parts: dict[Warp, Array] = field(default_factory=dict)
     """Lanes that have arrived, of warps that are not counted yet."""
     phase: int = 0
-    """Phases of the cluster barrier that are complete."""
+    """Phases that are complete."""
 
     @property
     def busy(self) -> bool:

@@ -17,14 +17,11 @@ from tclint.findings.spans import Span
 from tclint.inline.asm import Asm, AsmOperand, Ptx, unused
 from tclint.ir.nodes import Function, Instruction, Memory, specials
 
-__all__ = ["RULES", "Defect", "defects"]
-
-RULES = frozenset("IA001 IA002 IA003 IA004 IA005 IA006 IA007".split())
-"""The rules about the statement; none of them applies to other PTX."""
+__all__ = ["Defect", "defects"]
 
 
 class Defect(NamedTuple):
-    """A finding of one of ``RULES`` at a span of the host."""
+    """A finding of a rule about statements (``STATEMENT`` in ``module.py``) at a span of the host."""
 
     rule: str
     span: Span
@@ -102,6 +99,10 @@ _UNCHANGED = frozenset(("ld.nc", "ld.readonly", "ldu"))
 """Loads of memory that no thread writes while the kernel runs."""
 
 
+_READS = "reads shared memory"
+"""The effect of a load that is right wherever it is executed if no thread writes that memory any more."""
+
+
 def _effect(ins: Instruction) -> str:
     """What an instruction does besides computing registers from registers, in words; empty if nothing."""
     match = ins.match
@@ -116,15 +117,13 @@ def _effect(ins: Instruction) -> str:
     if any(_CHANGING.match(special.name) for special in specials(ins.operands)):
         return "reads a register that changes"
     if form.memory and match.space.startswith(".shared") and form.name not in _UNCHANGED:
-        return "reads shared memory"
+        return _READS
     return ""
 
 
 _ORDERING = frozenset(
     "memory-fence proxy-fence barrier-sync barrier-arrive barrier-wait mbarrier-arrive mbarrier-wait pdl-wait".split()
 )
-_GROUPS = frozenset(("cp.async", "bulk"))
-"""The groups of copies whose completion is waited for to access memory."""
 _ORDERED = frozenset((".acquire", ".release", ".acq_rel"))
 
 
@@ -136,7 +135,16 @@ def _orders(ins: Instruction) -> bool:
         return True
     if ".relaxed" in match.modifiers:
         return False
-    return ins.event in _ORDERING or (ins.event == "wait" and ins.group in _GROUPS)
+    return ins.event in _ORDERING
+
+
+_COPIES = frozenset(("cp.async", "bulk"))
+"""The groups of copies. Usually a barrier follows a wait for them, and orders memory."""
+
+
+def _accesses(ins: Instruction) -> bool:
+    """Whether an instruction accesses memory, or waits for one that does."""
+    return bool(ins.match and ins.match.form.memory) or (ins.event == "wait" and ins.group in _COPIES)
 
 
 def _qualifiers(statement: _Statement) -> Iterator[Defect]:
@@ -152,10 +160,11 @@ def _qualifiers(statement: _Statement) -> Iterator[Defect]:
                 f"{ins.opcode} {effect}, but the statement is not volatile: the compiler may drop, merge or move it",
                 f"use {asm.qualifier}",
                 (Fix(f"use {asm.qualifier}", (asm.qualify,), safe=True),) if asm.qualify else (),
+                severity=Severity.INFO if effect == _READS else None,
             )  # fmt: skip
     elif asm.dialect == "gcc":
         ordering = [ins for ins in statement.instructions if _orders(ins)]
-        accesses = [ins for ins in statement.instructions if ins.match and ins.match.form.memory]
+        accesses = [ins for ins in statement.instructions if _accesses(ins)]
         for ins in (ordering or accesses)[:1]:
             yield Defect(
                 "IA002", statement.span(ins),
@@ -198,7 +207,7 @@ def _operands(statement: _Statement) -> Iterator[Defect]:
                     "IA004", statement.span(stores[0]),
                     f"{name} is written only under a predicate: otherwise its value is undefined",
                     f'declare it with "+{operand.constraint.lstrip("=&")}" to keep its value',
-                    severity=Severity.INFO,
+                    severity=Severity.INFO, confidence=Confidence.LOW,
                 )  # fmt: skip
 
 
@@ -210,32 +219,39 @@ def _complementary(stores: Sequence[Instruction]) -> bool:
 def _early(statement: _Statement) -> Iterator[Defect]:
     """Outputs that are written before an input is read that may be in the same register."""
     operands = statement.operands
-    written: dict[int, Instruction] = {}
+    if any(ins.flow for ins in statement.instructions):
+        return  # the write and the read may be on different paths
+    written: dict[int, list[Instruction]] = {}
     reported = set[int]()
     for ins in statement.instructions:
-        reads = statement.named((*ins.reads, ins.guard))
-        for number in sorted(reads):
+        for number in sorted(statement.named((*ins.reads, ins.guard))):
             operand = operands[number]
-            if operand.output or operand.constraint.isdigit():
+            if operand.output or operand.constraint.isdigit() or not operand.expression:
                 continue
-            for output, first in written.items():
-                declared = operands[output].constraint
+            for output, writes in written.items():
+                declared = operands[output]
                 if (
-                    output in reported or "&" in declared or declared.lstrip("=+") != operand.constraint
-                    or not operands[output].expression or operands[output].expression != operand.expression
-                    or _copies(statement, first, number)
-                ):  # fmt: skip
+                    output in reported
+                    or "&" in declared.constraint
+                    or declared.constraint.lstrip("=+") != operand.constraint
+                    or declared.expression != operand.expression
+                ):
                     continue
-                reported.add(output)
-                yield _shared(statement, output, number, first, ins)
+                first = next((one for one in writes if not _keeps(statement, one, ins, number)), None)
+                if first is not None:
+                    reported.add(output)
+                    yield _shared(statement, output, number, first, ins)
         for number in statement.named(ins.writes):
             if operands[number].output:
-                written.setdefault(number, ins)
+                written.setdefault(number, []).append(ins)
 
 
-def _copies(statement: _Statement, ins: Instruction, number: int) -> bool:
-    """Whether an instruction copies an operand: it may write the register that it reads."""
-    return ins.opcode.startswith("mov.") and ins.guard < 0 and statement.named(ins.reads) == {number}
+def _keeps(statement: _Statement, write: Instruction, read: Instruction, number: int) -> bool:
+    """Whether *read* still finds the value of an operand if *write* writes to its register: it copies the operand, or is
+    executed only if *read* is not."""
+    if write.guard >= 0:
+        return write.guard == read.guard and write.negated != read.negated
+    return write.opcode.startswith("mov.") and statement.named(write.reads) == {number}
 
 
 def _shared(statement: _Statement, output: int, number: int, first: Instruction, then: Instruction) -> Defect:

@@ -132,12 +132,6 @@ CANCELLED_CLUSTERS = Row(
     "test_clusters_that_are_cancelled_for_a_running_one",
 )
 
-RING_DEPTH = Row(
-    4,
-    "The stages of a ring of which the launch decides how many there are. Shared memory has room for a few.",
-    "test_a_ring_whose_depth_the_launch_decides",
-)
-
 ROLES = Row(
     (1, 2, 3, 4, 7, 8, 32, 64, 96, 128, 256),
     "What a count of warps or threads may be that the launch determines. A branch that compares a thread with such a count "

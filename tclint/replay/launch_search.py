@@ -144,7 +144,6 @@ class LaunchSearch:
             hypotheses.CANCELLED_CLUSTERS.value,
             dict.fromkeys(hypothesis.large, hypotheses.MANY_TILES.value),
         )
-        values = values.capped(self.program.depth_words, hypotheses.RING_DEPTH.value)
         if recorded := self.program.recorded_words:
             values = values._replace(others={**values.others, **recorded}, recorded=recorded)
         if count := hypothesis.roles or hypothesis.work:

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint.analyses.mbarriers import Mbarriers
+from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel
 from tclint.replay import hypotheses
 from tclint.replay.hypotheses import GRID, LaunchHypothesis, LaunchWord
@@ -213,18 +213,15 @@ class LaunchResults:
         }
 
     def _completed_elsewhere(self, run: ReplayRun) -> bool:
-        """Whether launches without a fault complete phases of the mbarriers at fault in *run*, or of others in their rings.
+        """Whether launches without a fault complete phases of the mbarriers at fault in *run*, or of others that the
+        instructions at fault name.
 
         Such a launch may be too short for all stages of a ring.
         """
-        inits = set(self.completed_mbarriers.values())
-        working = [
-            ring.inits for ring in self.model.fact(Mbarriers).rings if not inits.isdisjoint(ring.inits)
-        ]
-        return all(
-            address in self.completed_mbarriers or any(init in ring for ring in working)
-            for address, init in run.mbarriers.items()
-        )
+        if run.mbarriers.keys() <= self.completed_mbarriers.keys():
+            return True
+        named = set[Ring]().union(*map(self.model.fact(Mbarriers).rings_at, run.sites))
+        return not set(self.completed_mbarriers.values()).isdisjoint(i for ring in named for i in ring.inits)
 
     def excuses(self, run: ReplayRun) -> bool:
         """Whether launches without a fault execute all blocks in which *run* is at fault, and later iterations if

@@ -26,7 +26,7 @@ from itertools import repeat
 from typing import Any
 
 from tclint.analyses.mbarriers import MAX_COUNT, RESPONSE, transaction_unit, transferred
-from tclint.ir.nodes import Instruction, Memory, Not, Operand, Pair, Vector
+from tclint.ir.nodes import MAX_SHARED_BYTES, Instruction, Memory, Not, Operand, Pair, Vector
 from tclint.isa.table import Match
 from tclint.replay.abstract_lanes import Lanes, apply, broadcast, collapse
 from tclint.replay.accesses import CTA_STRIDE, OFFSET, Access, LaneAddresses
@@ -666,7 +666,8 @@ class Machine(ThreadGroupScheduler):
         address, count = self._role(group, step, "mbarrier"), self._role(group, step, "count")
         many = self.program.mbarrier_count_words(step.site)
         for at, number in self._by_operands(step, positions, address, count):
-            if many and at in self._mbarriers and self._mbarriers[at].site != step.site:
+            beyond = not 0 <= at - group.cta * CTA_STRIDE < MAX_SHARED_BYTES
+            if many and (beyond or (at in self._mbarriers and self._mbarriers[at].site != step.site)):
                 raise TooManyMbarriers(step.site, many)
             if at in self._mbarriers and not self._mbarriers[at].settled:
                 self._unsettled |= {self._mbarriers[at].site}

@@ -106,3 +106,71 @@ done:
     model = analysed(module(kernel(body), header=HEADER))
     (load,) = model.shared.sites
     assert (model.fact(ExecutionGuarantee).takers(load) != 0) is multiplies
+
+
+TILE = """
+    .shared .align 16 .b8 tile[8192];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r4, %ntid.x;
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u32 %r9, [number];
+    ld.global.u32 %r8, [%rd0];
+    mad.wide.u32 %rd2, %r0, 4, %rd0;
+    ld.global.u32 %r7, [%rd2];
+    {position}
+    setp.ge.s32 %p0, %r2, {bound};
+    @%p0 bra done;
+    st.shared.u32 [tile], %r0;
+done:
+    ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("position", "bound", "known"),
+    [
+        ("mad.lo.s32 %r2, %r1, 256, %r0;", "%r9", True),
+        ("mad.lo.s32 %r2, %r8, 256, %r0;", "%r9", True),  # the tile is loaded
+        ("mad.lo.s32 %r2, %r1, 256, %r0;", "%r8", True),  # the bound is
+        ("mad.lo.s32 %r6, %r1, -256, %r9;\nmin.s32 %r6, %r6, 256;\nmov.u32 %r2, %r0;", "%r6", True),
+        ("mov.u32 %r2, %r0;", "%r9", False),  # it may be that of one warp
+        ("add.s32 %r2, %r4, %r0;", "%r9", False),
+        ("mad.lo.s32 %r2, %r7, 256, %r0;", "%r9", False),  # each thread has a tile of its own
+        ("mad.lo.s32 %r2, %r1, 256, %r0;", "%r7", False),
+        ("mad.lo.s32 %r2, %r1, 256, %r0;", "256", False),
+    ],
+)
+def test_all_threads_are_below_the_bound_in_all_tiles_but_the_last(
+    position: str, bound: str, known: bool
+) -> None:
+    assert certain(TILE.format(position=position, bound=bound)) == [known]
+
+
+@pytest.mark.parametrize(
+    ("vote", "known"),
+    [
+        ("ld.global.u32 %r3, [%rd2];", True),  # lane for lane, all warps load the same
+        ("mad.wide.u32 %rd2, %r0, 4, %rd0;\nld.global.u32 %r3, [%rd2];", False),
+        ("mad.wide.u32 %rd2, %r2, 4, %rd0;\natom.global.add.u32 %r3, [%rd2], 1;", False),
+        ("shr.u32 %r3, %r0, 5;\nld.global.u32 %r5, [%rd0];\nmul.lo.u32 %r3, %r3, %r5;", False),
+    ],
+)
+def test_a_value_of_a_warp_is_that_of_the_cta_if_warps_have_nothing_of_their_own(
+    vote: str, known: bool
+) -> None:
+    body = f"""
+    .shared .align 16 .b8 tile[8192];
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %rd0, [pointer];
+    and.b32 %r2, %r0, 31;
+    mad.wide.u32 %rd2, %r2, 4, %rd0;
+    {vote}
+    shfl.sync.idx.b32 %r4, %r3, 7, 31, -1;
+    setp.eq.u32 %p0, %r4, 3;
+    @%p0 bra done;
+    st.shared.u32 [tile], %r0;
+done:
+    ret;
+    """
+    assert certain(body) == [known]

@@ -67,11 +67,10 @@ def test_a_lookup_that_is_too_early_is_reported_once() -> None:
     ]
 
 
-@pytest.mark.parametrize("index", ["%r8", "%r10", "%r9", "%r7"])
+@pytest.mark.parametrize("index", ["%r8", "%r10", "%r9"])
 def test_a_table_that_is_read_before_all_warps_have_filled_it(index: str) -> None:
-    """The index is loaded, that of a lane, that of the launch, or what lanes exchange of what they have loaded."""
-    exchanged = "shfl.sync.idx.b32 %r7, %r8, 0, 31, -1;" if index == "%r7" else ""
-    body = f"{exchanged}{filled()}{{}}{looked_up(index)}"
+    """The index is loaded, that of a lane, or that of the launch."""
+    body = f"{filled()}{{}}{looked_up(index)}"
     assert found(body.format("")) == [EARLY]
     assert not found(body.format("bar.sync 0;"))
 
@@ -83,6 +82,8 @@ def test_a_table_that_is_read_before_all_warps_have_filled_it(index: str) -> Non
         "%r7",  # the row of a warp, in which data select
         "%r11",  # a counter gives each thread another element
         "%r12",  # what the thread has stored for itself may be an index into its part
+        "%r14",  # what a warp has loaded for itself as well
+        "%r15",  # or one of its lanes for all
     ],
 )
 def test_an_index_that_a_warp_has_for_itself_may_be_right(index: str) -> None:
@@ -93,6 +94,10 @@ def test_an_index_that_a_warp_has_for_itself_may_be_right(index: str) -> None:
     st.shared.u32 [%r13], %r0;
     ld.shared.u32 %r12, [%r13];
     atom.global.add.u32 %r11, [%rd1], 1;
+    shr.u32 %r14, %r0, 5;
+    mad.wide.u32 %rd3, %r14, 4, %rd1;
+    ld.global.u32 %r14, [%rd3];
+    shfl.sync.idx.b32 %r15, %r8, 0, 31, -1;
     """
     assert not found(body + filled() + looked_up(index))
 
@@ -189,3 +194,20 @@ ready:
     """
     assert not found(body.format(signal="barrier.cta.arrive.aligned 1, 128;", wait="bar.sync 1, 128;"))
     assert found(body.format(signal="", wait="")) == [EARLY]
+
+
+@pytest.mark.parametrize(
+    ("user", "expected"), [("setp.lt.u32 %p4, %r0, 32;", []), ("setp.ge.u32 %p4, %r0, 32;", [EARLY])]
+)
+def test_only_warps_that_use_what_they_have_loaded_count(
+    user: str, expected: list[tuple[bool, bool]]
+) -> None:
+    """Compilers load ahead of a guard, in all threads, what those of one warp need, which has stored it itself."""
+    body = f"""
+    setp.eq.u32 %p2, %r0, 0;
+    @%p2 st.shared.u32 [table], %r8;
+    ld.shared.u32 %r6, [table];
+    {user}
+    @%p4 st.global.u32 [%rd2], %r6;
+    """
+    assert found(body) == expected

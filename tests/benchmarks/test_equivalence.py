@@ -267,6 +267,14 @@ CASES = [
     ("ordered_by_the_barriers_around", "CTA barrier deleted",
      f"{STORED} @%p1 bra L; bar.sync 1; ret; L: bar.sync 0;/*!*/ bar.sync 0; {READ} ret;",
      f"{STORED} @%p1 bra L; bar.sync 0; ret; L: bar.sync 0;/*!*/ bar.sync 0; {READ} ret;"),
+    # another variable, wherever in the first one it is, and the same
+    ("ordered_by_the_barriers_around", "CTA barrier deleted",
+     "mov.u32 %r1, %tid.x; mov.b32 %r3, tile; add.u32 %r2, %r3, %r1; st.shared.u32 [%r2], %r1; bar.sync 0;/*!*/ ld.shared.u32 %r4, [bar]; ret;",
+     "mov.u32 %r1, %tid.x; mov.b32 %r3, tile; add.u32 %r2, %r3, %r1; st.shared.u32 [%r2], %r1; bar.sync 0;/*!*/ ld.shared.u32 %r4, [tile+512]; ret;"),
+    # the end of an mbarrier after a copy out of a tile, and another use of the tile
+    ("ordered_by_the_barriers_around", "CTA barrier deleted",
+     f"{STORE} cp.async.bulk.commit_group; bar.sync 0; cp.async.bulk.wait_group.read 0; bar.sync 0;/*!*/ mbarrier.inval.shared.b64 [bar]; ret;",
+     f"{STORE} cp.async.bulk.commit_group; bar.sync 0; cp.async.bulk.wait_group.read 0; bar.sync 0;/*!*/ {STORED} ret;"),
     # two cluster barriers, and one before memory of another CTA is read
     ("ordered_by_the_barriers_around", "cluster barrier and its arrival deleted",
      f"barrier.cluster.arrive;/*!*/ barrier.cluster.wait; {STORED} {MEET} {MEET} ret;",

@@ -50,6 +50,13 @@ def test_what_no_assembler_takes(statement: str, rule: str, hint: str) -> None:
     assert hint in dict(hits)[rule]
 
 
+@pytest.mark.parametrize(("scale", "rejected"), [("0xFFFFFFFFFFFFFFFF", 0), ("-1", 0), ("0xFFFFFFFF", 1)])
+def test_an_immediate_is_compared_as_a_number_of_64_bits(scale: str, rejected: int) -> None:
+    statement = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%f0, %f1, %f2, %f3}}, %rd0, %rd1, %p0, {scale}, 1, 0, 0;"
+    text = module(kernel(f"{statement}\nret;"), header=HEADER.replace("sm_100a", "sm_90a"))
+    assert len(by_rule(lint(text), "PX004")) == rejected
+
+
 @pytest.mark.parametrize(
     ("statement", "severity"),
     [

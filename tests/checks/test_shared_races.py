@@ -933,6 +933,47 @@ def test_shapes_that_a_kernel_may_be_right_for(body: str, large: bool) -> None:
     assert bool(found(body, directives=".reqntid 16, 16")) is large
 
 
+def test_a_shape_in_which_no_thread_stores_what_is_read_is_not_meant() -> None:
+    """The last lane of each row stores its sum, which the first row reads: rows have 32 threads at least (nvjpeg)."""
+    body = """
+    .shared .align 16 .b8 sums[256];
+    mov.u32 %r10, %tid.y;
+    setp.ne.u32 %p5, %r0, 31;
+    mad.lo.u32 %r3, %r10, 8, sums;
+    @%p5 bra stored;
+    st.shared.u32 [%r3], %r9;
+stored:
+    {barrier}
+    setp.ne.u32 %p6, %r10, 0;
+    @%p6 bra done;
+    mad.lo.u32 %r5, %r0, 8, sums;
+    ld.shared.u32 %r6, [%r5];
+    st.shared.u32 [%r5], %r6;
+done:
+    """
+    assert [c for _, c, _ in found(body.format(barrier=""), directives="")] == [Confidence.MEDIUM]
+    assert not found(body.format(barrier="bar.sync 0;"), directives="")
+
+
+def test_an_axis_with_rows_has_several_threads() -> None:
+    """In CTAs of one column, one warp would have all of the rows."""
+    body = f"""
+    mov.u32 %r10, %tid.y;
+    mad.lo.u32 %r3, %r10, 128, %r1;
+    mad.lo.u32 %r3, %r0, 8, %r3;
+    setp.ge.u32 %p5, %r10, 20;
+    @%p5 bra stored;
+    {WRITE}
+stored:
+    {{barrier}}
+    @%p5 bra done;
+    ld.shared.u32 %r6, [%r3+256];
+done:
+    """
+    assert [c for _, c, _ in found(body.format(barrier=""), directives="")] == [Confidence.MEDIUM]
+    assert not found(body.format(barrier="bar.sync 0;"), directives="")
+
+
 STRIDED = """
     mov.u32 %r10, {start};
     mov.u32 %r11, %r3;
@@ -946,7 +987,7 @@ fill:
     @%p5 bra fill;
 filled:
     {between}
-    ld.shared.u32 %r6, [tile];
+    ld.shared.u32 %r6, [%r5];
 """
 
 

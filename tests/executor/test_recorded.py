@@ -221,6 +221,21 @@ def test_a_tensor_map_is_known_by_the_bytes_that_the_driver_made(tmp_path: Path)
     assert (code, "1 of 3 allocations change, as on the GPU" in output) == (0, True)
 
 
+def test_a_tensor_map_that_the_program_made_itself_is_executed(tmp_path: Path) -> None:
+    word = HIGH | 7 << 71 | 1 << 68 | 2 << 96 | 7 << 256 | 6 << 288 | 7 << 440 | 7 << 448
+    made = word.to_bytes(64, "little") + bytes(64)
+    folder = tiles(tmp_path)
+    description = json.loads((folder / "launch.json").read_text())
+    parameters = description["parameters"]
+    parameters["bytes"] = made.hex() + parameters["bytes"][256:]
+    for capability, code in (([9, 0], 0), ([10, 0], 2)):
+        changes = {"maps": [], "capability": capability, "parameters": parameters}
+        (folder / "launch.json").write_text(json.dumps(description | changes))
+        found, output = invoke(str(folder))
+        assert found == code, output
+        assert ("fault: the tensor map" in output) == bool(code)
+
+
 def test_a_tensor_map_in_memory_is_translated_too(tmp_path: Path) -> None:
     values, held = [pointer(HIGH + 128)], bytes(128) + MADE + bytes(64)
     text = DOUBLE.replace("double", "held").replace(", .param .u64 from, .param .u32 count", "")
@@ -290,7 +305,7 @@ def test_replays_refuse_the_launch_of_another_kernel(tmp_path: Path) -> None:
 
 def test_an_address_is_in_no_buffer_if_there_are_none() -> None:
     memory = Global({})
-    with pytest.raises(Fault, match="is not in a buffer$"):
+    with pytest.raises(Fault, match=r"is not in a buffer$"):
         memory.check(np.array([64]), 4)
 
 

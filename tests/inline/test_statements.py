@@ -13,7 +13,6 @@ from tclint.findings.rules import CodeBlock, Rule, all_rules
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
 from tclint.inline import module as inline
-from tclint.inline.statement import RULES
 from tclint.syntax.source import Source
 
 pytest.importorskip("tree_sitter_cpp")
@@ -41,7 +40,7 @@ def rules(statement: str) -> list[str]:
 
 # ---------------------------------------------------------------- the pages
 
-PAGES = {id: all_rules()[id] for id in sorted(RULES)}
+PAGES = {id: all_rules()[id] for id in sorted(inline.STATEMENT)}
 
 
 def blocks(part: str) -> Iterator[object]:
@@ -52,7 +51,7 @@ def blocks(part: str) -> Iterator[object]:
 
 @pytest.mark.parametrize(("rule", "block"), list(blocks("statements")))
 def test_an_example_is_found_and_a_fix_of_it_holds(rule: Rule, block: CodeBlock) -> None:
-    report = shown(Source(block.code.encode(), "block.cu"), Config())
+    report = shown(Source(block.code.encode(), "block.cu"), Config(pedantic=True))
     assert {f.rule.id for f in report.findings} == {rule.id}
     assert {f.severity for f in report.findings} >= {rule.severity}
     for finding in report.findings:
@@ -84,6 +83,13 @@ def test_a_correction_is_clean(rule: Rule, block: CodeBlock) -> None:
 )
 def test_an_effect_without_volatile_is_reported_at_its_instruction(statement: str, word: str) -> None:
     assert reported(in_function(statement)) == [("IA001", word)]
+
+
+def test_a_load_from_shared_memory_is_a_note() -> None:
+    """It is right if no thread writes the memory any more."""
+    load = 'asm("ld{}.shared.u32 %0, [%1];" : "=r"(a) : "r"(b));'
+    found = [check(in_function(load.replace("{}", kind))).findings for kind in ("", ".volatile")]
+    assert [f.severity for (f,) in found] == [Severity.INFO, Severity.WARNING]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +156,7 @@ def test_a_memory_clobber_counts_in_python() -> None:
     [
         ("bar.sync 0;", Confidence.MEDIUM),
         ("fence.acq_rel.gpu;", Confidence.MEDIUM),
-        ("cp.async.wait_all;", Confidence.MEDIUM),
+        ("cp.async.wait_all;", Confidence.LOW),
         ("st.release.gpu.global.u32 [%0], %1;", Confidence.MEDIUM),
         ("st.global.u32 [%0], %1;", Confidence.LOW),
         ("wgmma.wait_group.sync.aligned 0;", None),
@@ -244,6 +250,19 @@ def test_a_statement_in_braces_is_not_defined_twice() -> None:
         ('asm("mov.u32 %0, 5; add.u32 %0, %0, %1;" : "=&r"(a) : "r"(a));', []),
         ('asm("add.u32 %0, %1, %1;" : "=r"(a) : "r"(a));', []),
         ('asm("mov.u32 %0, %1; add.u32 %0, %0, %1;" : "=r"(a) : "r"(a));', []),
+        (
+            'asm("{.reg .pred q; setp.eq.u32 q, %2, 0; @q mov.u32 %0, 1; @!q mov.u32 %0, %1;}" : "=r"(a) : "r"(a), "r"(b));',
+            [],
+        ),
+        (
+            'asm("{.reg .pred q; setp.eq.u32 q, %2, 0; @q mov.u32 %0, 1; add.u32 %0, 1, %1;}" : "=r"(a) : "r"(a), "r"(b));',
+            ["IA005"],
+        ),
+        (
+            ('asm("{.reg .pred q; setp.eq.u32 q, %2, 0; @q bra L; mov.u32 %0, 1; bra M; L: mov.u32 %0, %1; M:}"'
+            ' : "=r"(a) : "r"(a), "r"(b));'),
+            [],
+        ),
     ],
 )  # fmt: skip
 def test_operands_are_written_as_their_constraints_state(statement: str, found: list[str]) -> None:
@@ -253,8 +272,9 @@ def test_operands_are_written_as_their_constraints_state(statement: str, found: 
 def test_a_guarded_write_is_a_note_and_a_missing_one_a_warning() -> None:
     guarded = 'asm("{.reg .pred q; setp.eq.u32 q, %1, 0; @q mov.u32 %0, 1;}" : "=r"(a) : "r"(b));'
     missing = 'asm("mov.u32 %0, %1;" : "=r"(a), "=r"(b));'
-    severities = [check(in_function(text)).findings[0].severity for text in (guarded, missing)]
-    assert severities == [Severity.INFO, Severity.WARNING]
+    (note,), (warning,) = (check(in_function(text)).findings for text in (guarded, missing))
+    assert (note.severity, note.confidence) == (Severity.INFO, Confidence.LOW)
+    assert (warning.severity, warning.confidence) == (Severity.WARNING, Confidence.HIGH)
 
 
 def test_a_call_of_python_may_have_a_result_that_nothing_writes() -> None:
@@ -302,8 +322,10 @@ def test_a_generic_address_is_reported_in_shared_memory(
     [
         "ld.u32 %0, [%1];",
         "ld.global.u32 %0, [%1];",
-        "mov.u32 %0, 1; tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned"
-        " [%1], [%0], 128;",
+        (
+            "mov.u32 %0, 1; tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned"
+            " [%1], [%0], 128;"
+        ),
     ],
 )
 def test_a_generic_address_is_right_in_other_memory(instruction: str) -> None:

@@ -72,9 +72,8 @@ def test_a_count_that_is_not_reached_is_the_cause_of_a_cycle() -> None:
 
 def test_phases_are_those_of_a_replay_that_ends_at_the_same_waits() -> None:
     found = hang(planted("ring-empty-count"), "54, 72")
-    needs = {n: getattr(state.what, "phase", None) for n, state in found.states.items()}
-    assert needs == {0: 0, 1: 1}
-    assert not hang(planted("ring-empty-count"), "72").states
+    assert {n: [phase.number for phase in phases] for n, phases in found.phases.items()} == {0: [0], 1: [1]}
+    assert not hang(planted("ring-empty-count"), "72").phases
 
 
 def test_threads_at_no_position_no_longer_arrive() -> None:
@@ -239,7 +238,7 @@ def test_a_replay_that_ends_before_any_arrival_shows_that_no_thread_can_begin() 
     ((kind, what),) = causes(found)
     assert kind == "first-phase"
     assert "each arrival follows one of them in a replay" in what
-    assert [stuck.what.number for n, stuck in found.states.items() if n < 2] == [1, 2]  # type: ignore[union-attr]
+    assert all(phase.is_first_for(found.waiters[n]) for n in range(2) for phase in found.phases[n])
 
 
 def test_registers_that_no_warp_gives_up() -> None:

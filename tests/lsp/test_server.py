@@ -698,6 +698,41 @@ async def test_the_strings_of_other_languages_are_looked_into(client: LanguageCl
     assert not await client.text_document_document_symbol_async(t.DocumentSymbolParams(identifier))
 
 
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("name", "text", "title"),
+    [
+        (
+            "k.cu",
+            'void f(int a, int* p) {\n  asm("atom.add.u32 %0, [%1], 1;" : "=r"(a) : "l"(p));\n}\n',
+            "use asm volatile",
+        ),
+        (
+            "k.cuh",
+            'void f() {\n  asm volatile("barrier.cluster.wait;" /* atom.add */);\n}\n',
+            'add the clobber "memory"',
+        ),
+        (
+            "k.py",
+            'x = ir.InlineAsm(t,\n  "atom.add.u32 $0, [$1], 1;", "=r,l", side_effect=False)\n',
+            "use side_effect=True",
+        ),
+    ],
+)
+async def test_a_statement_of_another_language_offers_its_fixes(
+    client: LanguageClient, name: str, text: str, title: str
+) -> None:
+    uri = f"file:///work/{name}"
+    await start(client)
+    open_(client, text, uri)
+    (diagnostic,) = (await pull(client, uri=uri)).items
+    offered = await client.text_document_code_action_async(
+        t.CodeActionParams(t.TextDocumentIdentifier(uri), diagnostic.range, t.CodeActionContext([]))
+    )
+    assert diagnostic.range.start.line == 1
+    assert (offered or [])[0].title == title
+
+
 def test_what_is_in_the_baseline_is_hidden_here_too(tmp_path: Path) -> None:
     path = tmp_path / "k.ptx"
     path.write_text(WRONG, encoding="utf-8")

@@ -110,13 +110,61 @@ def test_ptx_is_coloured_by_the_grammar_whether_it_is_a_module_or_statements(sit
 # ---------------------------------------------------------------- the built site
 
 
-@pytest.mark.slow
-def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if importlib.util.find_spec("zensical") is None:
         pytest.skip("zensical is not installed")
-    done = run(SITE / "build.py", tmp_path)
+    folder = tmp_path_factory.mktemp("built")
+    done = run(SITE / "build.py", folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    built = tmp_path / "site"
+    return folder / "site"
+
+
+# How wide a page is, what of it is beyond the screen and cannot be scrolled to, the size of its smallest text in pixels,
+# the commands that do not fit, and whether those and the listings are distinguished.
+MEASURED = """() => {
+  const width = document.documentElement.clientWidth;
+  const scrolls = (e) => e && (["auto", "scroll"].includes(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
+  const beyond = (e) => e.getBoundingClientRect().right > width + 1 && !scrolls(e.parentElement);
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  return {
+    wide: document.documentElement.scrollWidth > width,
+    beyond: all("article *").filter(beyond).map((e) => e.outerHTML.slice(0, 80)),
+    smallest: Math.min(...all("article :is(p, li, td, pre code)").map((e) => parseFloat(getComputedStyle(e).fontSize))),
+    commands: all("article .language-sh code").length,
+    cut: all("article .language-sh code").filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent),
+  };
+}"""
+
+
+@pytest.mark.slow
+def test_the_site_is_readable_on_a_telephone(built: Path) -> None:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    chromium = os.environ.get("TCLINT_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("there is no Chromium")
+    commands = 0
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 390, "height": 844})
+        page.route(
+            "**/*",
+            lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort(),
+        )
+        for file in sorted(built.rglob("index.html")):
+            if file.parent.parent.name == "rules" and file.parent.name not in ("WG001", "TC025"):
+                continue  # they are alike
+            page.goto(file.as_uri())
+            found = page.evaluate(MEASURED)
+            assert (found["wide"], found["beyond"], found["cut"]) == (False, [], []), file
+            assert found["smallest"] >= 12, file
+            commands += found["commands"]
+        browser.close()
+    assert commands > 30
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(built: Path) -> None:
     for id in all_rules():
         assert (built / "rules" / id / "index.html").is_file()
     found = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from math import prod
 
 from tclint._dataclass import dataclass
@@ -10,11 +10,10 @@ from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.role_paths import dominated_by
 from tclint.checks._wording import agreeing, times
 from tclint.inspect.hang.cycle import Chain, End, gone
+from tclint.inspect.hang.phases import Phases
 from tclint.inspect.hang.stops import Stop
 from tclint.inspect.hang.waits import Object, Status, Waiter, Waits
 from tclint.inspect.protocol.parts import MbarrierRing
-from tclint.replay.sync import Barrier, Mbarrier
-from tclint.replay.thread_groups import Stuck
 
 __all__ = ["Cause", "causes"]
 
@@ -36,13 +35,13 @@ def causes(
     rings: Sequence[MbarrierRing],
     waiters: Sequence[Waiter],
     chain: Chain,
-    states: Mapping[int, Stuck],
+    phases: Phases,
 ) -> list[Cause]:
     """The causes that the code of the kernel shows, the most specific ones first.
 
-    *states* are those of the waiters, by index, in a replay that ends as the hang does.
+    *phases* are those at the end of the execution or replay that ends as the hang does.
     """
-    return list(dict.fromkeys(_Causes(waits, rings, waiters, chain, states).all()))
+    return list(dict.fromkeys(_Causes(waits, rings, waiters, chain, phases).all()))
 
 
 class _Causes:
@@ -52,12 +51,12 @@ class _Causes:
         rings: Sequence[MbarrierRing],
         waiters: Sequence[Waiter],
         chain: Chain,
-        states: Mapping[int, Stuck],
+        phases: Phases,
     ) -> None:
         self.waits, self.model = waits, waits.model
         self._chain = chain
         self._members = [waiters[n] for n in chain.waiters]
-        self._states = [states[n].what if n in states else None for n in chain.waiters]
+        self._phases = [phases.get(n, ()) for n in chain.waiters]
         self._mbarriers = self.model.fact(Mbarriers)
         described = zip(self._mbarriers.rings_by_init, rings, strict=True)
         self._described: dict[Ring, MbarrierRing] = dict(described)
@@ -75,7 +74,7 @@ class _Causes:
                 yield from self._barrier(waiter)
             elif waiter.object.kind == "cluster":
                 yield from self._skipped(waiter)
-        yield from self._short_in_replay()
+        yield from self._short_phases()
         for waiter in self._members:
             yield from self._gone(waiter)
         yield from self._first_phases()
@@ -169,17 +168,19 @@ class _Causes:
             what = f"threads may reach this wait for {waiter.object.name} without having arrived"
             yield Cause("skipped", what, (waiter.object.name,), (*sites, wait))
 
-    def _short_in_replay(self) -> Iterator[Cause]:
-        """A phase that all its threads have arrived at, in the replay, and that still needs arrivals."""
-        for waiter, state in zip(self._members, self._states, strict=True):
+    def _short_phases(self) -> Iterator[Cause]:
+        """A phase that all its threads have arrived at and that still needs arrivals."""
+        for waiter, phases in zip(self._members, self._phases, strict=True):
             blocked = any(share.status is Status.BLOCKED for share in waiter.shares)
-            if blocked or not isinstance(state, Mbarrier) or not 0 < state.pending < state.count:
+            phase = next((p for p in phases if p.bytes is not None and 0 < p.arrived < p.count), None)
+            if blocked or phase is None:
                 continue
             what = (
-                f"phase {state.phase} of {waiter.object.name} needs {times(state.count)} and receives"
-                f" {state.count - state.pending}: all threads that arrive wait for it"
+                f"phase {phase.number} of {waiter.object.name} needs {times(phase.count)} and receives"
+                f" {phase.arrived}: all threads that arrive wait for it"
             )
-            sites = (state.site, *(operation.site for operation in waiter.operations))
+            inits = (phase.init,) if phase.init >= 0 else ()
+            sites = (*inits, *(operation.site for operation in waiter.operations))
             yield Cause("count", what, (waiter.object.name,), sites)
 
     def _gone(self, waiter: Waiter) -> Iterator[Cause]:
@@ -267,17 +268,13 @@ class _Causes:
             yield Cause("first-phase", what, names, tuple(dict.fromkeys((*passed, *operations))))
 
     def _untouched(self) -> bool:
-        """Whether a replay ends in the cycle before any other thread has arrived at its objects."""
-        for waiter, state in zip(self._members, self._states, strict=True):
-            if isinstance(state, Mbarrier):
-                arrived = state.phase or state.pending < state.count or state.bytes
-            elif isinstance(state, Barrier) and waiter.object.number is not None:
-                arrived = state.generation or state.arrived > waiter.threads.bit_count()
-            else:
-                return False
-            if arrived:
-                return False
-        return True
+        """Whether the cycle is reached before any other thread has arrived at its objects."""
+        return all(
+            (waiter.object.kind == "mbarrier" or waiter.object.number is not None)
+            and phases
+            and all(phase.is_first_for(waiter) for phase in phases)
+            for waiter, phases in zip(self._members, self._phases, strict=True)
+        )
 
     def _others(self, waits: Sequence[int]) -> bool:
         """Whether the loops of *waits* have other waits, which may keep the threads in step."""

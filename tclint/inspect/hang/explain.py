@@ -11,7 +11,9 @@ from tclint.findings.scales import Severity
 from tclint.findings.selection import Selected
 from tclint.inspect.hang.causes import Cause, causes
 from tclint.inspect.hang.cycle import Chain, End, chain
+from tclint.inspect.hang.launched import Executed
 from tclint.inspect.hang.machine_code import LineTable
+from tclint.inspect.hang.phases import Phases, executed, replayed
 from tclint.inspect.hang.positions import Position, PositionError
 from tclint.inspect.hang.stops import RUNNING, Stop, Stops, kind_of
 from tclint.inspect.hang.waits import Waiter, Waits
@@ -23,10 +25,6 @@ from tclint.inspect.protocol.sites import Sites
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
 from tclint.linting.check import check_source
-from tclint.replay.launches import ReplayRun
-from tclint.replay.sync import Barrier
-from tclint.replay.thread_groups import Stuck
-from tclint.replay.verdict import Replay
 from tclint.syntax.source import Problem, Source
 
 __all__ = ["Explanation", "chosen", "explain"]
@@ -50,10 +48,12 @@ class Explanation:
     waiters: tuple[Waiter, ...]
     chain: Chain | None
     causes: tuple[Cause, ...]
-    states: dict[int, Stuck]
-    """Index of a waiter -> its state in the replay that ends with threads at the same waits; empty if none does."""
+    executed: Executed | None
+    """The execution of the launch that the positions are from."""
+    phases: Phases
+    """The phases at the end of that execution, or of a replay that ends with threads at the same waits."""
     not_replayed: str
-    """:attr:`Replay.incomplete`, if there are no states."""
+    """:attr:`Replay.incomplete`, if there is neither."""
     findings: tuple[Finding, ...]
     """The errors and warnings of ``tclint check`` in this kernel, those about an instruction of the hang first."""
     about: int
@@ -125,10 +125,11 @@ def explain(
     positions: Sequence[Position],
     table: LineTable | None = None,
     shape: tuple[int, ...] | None = None,
+    launch: Executed | None = None,
 ) -> Explanation:
     """Explains a hang of *function* whose threads are at *positions*, in CTAs of *shape* if that is known.
 
-    *table* has the lines of offsets. Raises PositionError, also if the kernel has no wait, and LimitExceeded.
+    *table* has the lines of offsets, and *launch* is the execution that has the positions. Raises PositionError, also if the kernel has no wait, and LimitExceeded.
     """
     body = inline(function, inlinable(module))
     model = KernelModel(body, module)
@@ -144,39 +145,18 @@ def explain(
     waits = Waits(sites, stops)
     waiters = tuple(waits.waiters)
     hang = chain(waiters, stops)
-    states, not_replayed = _states(model, stops, waiters)
-    shown = causes(waits, rings, waiters, hang, states) if hang is not None else []
+    phases, not_replayed = (
+        replayed(model, stops, waiters)
+        if launch is None
+        else (executed(launch, locations, stops, waiters), "")
+    )
+    shown = causes(waits, rings, waiters, hang, phases) if hang is not None else []
     report = check_source(source, Selected(entry=(function.name,)))
     findings, about = _findings(report, source, locations, waiters, stops, shown)
     return Explanation(
-        source, module, body, locations, model, rings, tuple(changing(sites)), stops, waiters, hang, tuple(shown), states, not_replayed,
+        source, module, body, locations, model, rings, tuple(changing(sites)), stops, waiters, hang, tuple(shown), launch, phases, not_replayed,
         tuple(findings), about, report.problems,
     )  # fmt: skip
-
-
-def _states(
-    model: KernelModel, stops: Sequence[Stop], waiters: Sequence[Waiter]
-) -> tuple[dict[int, Stuck], str]:
-    """The state of each waiter in a replay whose threads are blocked at exactly the same instructions."""
-    replay = model.fact(Replay)
-    wanted = {stops[waiter.stop].site for waiter in waiters}
-    runs: list[ReplayRun] = [run for run in (replay.run, *replay.runs) if run is not None]
-    for run in runs:
-        if {stuck.site for stuck in run.deadlocks} != wanted:
-            continue
-        found = {n: _state(stops[w.stop].site, w, run.deadlocks) for n, w in enumerate(waiters)}
-        return {n: stuck for n, stuck in found.items() if stuck is not None}, ""
-    return {}, replay.incomplete
-
-
-def _state(site: int, waiter: Waiter, deadlocks: Sequence[Stuck]) -> Stuck | None:
-    """The last of *deadlocks* that is at *site*, at the barrier that *waiter* waits for if it waits for one."""
-    number = waiter.object.number
-    for stuck in reversed(deadlocks):
-        other = isinstance(stuck.what, Barrier) and number is not None and stuck.what.number != number
-        if stuck.site == site and not other:
-            return stuck
-    return None
 
 
 def _findings(

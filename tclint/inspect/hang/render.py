@@ -13,11 +13,12 @@ from tclint._json import to_json
 from tclint.findings.finding import Finding
 from tclint.inspect.hang.cycle import End
 from tclint.inspect.hang.explain import Explanation
+from tclint.inspect.hang.launched import Executed
+from tclint.inspect.hang.phases import Phase
 from tclint.inspect.hang.stops import RUNNING, Stop
 from tclint.inspect.hang.waits import Share, Status, Waiter
 from tclint.inspect.protocol.parts import used
 from tclint.inspect.tables import Cells, columns, few, printable_line, short_name
-from tclint.replay.sync import Barrier, Mbarrier
 from tclint.report.formats._style import BOLD, CYAN, RED, YELLOW, Style
 
 __all__ = ["SCHEMA", "render_json", "render_text"]
@@ -45,6 +46,9 @@ class _Text:
         where = source.path if source.member is None else f"{source.path}({source.member})"
         yield self._style(BOLD, f"kernel {short_name(found.function.name)}") + f"  {where}:{line}"
         yield ""
+        if found.executed is not None:
+            yield _executed(found.executed)
+            yield ""
         yield from self._table("positions", map(self._position, found.stops))
         for number, waiter in enumerate(found.waiters):
             yield ""
@@ -115,16 +119,13 @@ class _Text:
         yield from (f"  {line}" for line in columns(rows))
 
     def _phase(self, number: int, waiter: Waiter) -> Iterator[str]:
-        """The parity that the threads wait for, and the phase if a replay knows it."""
+        """The parity that the threads wait for, and the phases if they are known."""
         wait = self._found.wait(self._found.stops[waiter.stop].site)
         if wait is not None and not wait[1].token:
             yield f"parity {wait[1].parity or 'unknown'}"
-        state = self._found.states.get(number)
-        what = None if state is None else state.what
-        if isinstance(what, Mbarrier):
-            yield f"in a replay phase {what.phase}: {_needs(what)}"
-        elif what is not None and what.wanted:
-            yield f"in a replay {what.arrived} of {what.wanted} threads have arrived"
+        phases = self._found.phases.get(number, ())
+        if phases:
+            yield f"{_where(self._found)} {few([_received(phase) for phase in phases])}"
 
     def _names(self) -> Iterator[Cells]:
         """What the names in the parities of the waits are for."""
@@ -165,7 +166,7 @@ class _Text:
             candidates = [op.site for n in rest for op in found.waiters[n].operations]
             if candidates:
                 yield f"  candidates: {self._locations.words(candidates)}"
-        if not found.states and found.not_replayed:
+        if found.not_replayed:
             yield f"  the phases are unknown: {found.not_replayed}"
 
     def _finding(self, finding: Finding) -> Cells:
@@ -173,11 +174,26 @@ class _Text:
         return finding.rule.id, finding.message, f"line {line}"
 
 
-def _needs(what: Mbarrier) -> str:
-    """What the current phase of an mbarrier has received."""
-    if what.pending:
-        return f"{what.count - what.pending} of {what.count} arrivals"
-    return f"all arrivals, and {what.bytes} bytes are pending"
+def _executed(found: Executed) -> str:
+    """The execution that the positions are from."""
+    on_gpu = {"": "", "unfinished": "; on the GPU, it did not end", "done": "; on the GPU, it completed"}.get(
+        found.on_gpu, f"; on the GPU, it failed with {found.on_gpu}"
+    )
+    return f"{found.launch} deadlocks after {found.steps:,} instructions ({found.schedule}){on_gpu}"
+
+
+def _where(found: Explanation) -> str:
+    """Where the phases are known from."""
+    return "in a replay" if found.executed is None else "in the launch"
+
+
+def _received(phase: Phase) -> str:
+    """What a phase has received."""
+    if phase.bytes is None:
+        return f"{phase.arrived} of {phase.count} threads have arrived"
+    if phase.arrived < phase.count:
+        return f"phase {phase.number}: {phase.arrived} of {phase.count} arrivals"
+    return f"phase {phase.number}: all arrivals, and {phase.bytes} bytes are pending"
 
 
 def _end(end: End, last: Waiter, again: bool) -> str:
@@ -232,6 +248,7 @@ class _Json:
             "findings": [self._finding(n, finding) for n, finding in enumerate(found.findings)],
             "problems": [{"line": problem.line, "message": problem.message} for problem in found.problems],
             "not_replayed": found.not_replayed or None,
+            "execution": _execution(found.executed),
         }
 
     def _stop(self, stop: Stop) -> dict[str, Any]:
@@ -247,14 +264,16 @@ class _Json:
 
     def _waiter(self, number: int, waiter: Waiter) -> dict[str, Any]:
         wait = self._found.wait(self._found.stops[waiter.stop].site)
-        state = self._found.states.get(number)
+        phases = [_phase(phase) for phase in self._found.phases.get(number, ())]
+        executed = self._found.executed is not None
         return {
             "position": waiter.stop,
             "threads": self._model.describe_threads(waiter.threads),
             "kind": waiter.object.kind,
             "object": waiter.object.name if waiter.object.known else None,
             "parity": None if wait is None else wait[1].parity,
-            "replayed": None if state is None else _state(state.what),
+            "replayed": None if executed or not phases else phases[0],
+            "executed": phases if executed else None,
             "operations": [
                 {
                     "deed": operation.deed,
@@ -283,13 +302,17 @@ class _Json:
         }
 
 
-def _state(what: Mbarrier | Barrier) -> dict[str, Any]:
-    """The state of an object at the end of a replay."""
-    if isinstance(what, Mbarrier):
-        return {
-            "phase": what.phase,
-            "arrived": what.count - what.pending,
-            "count": what.count,
-            "bytes": what.bytes,
-        }
-    return {"phase": None, "arrived": what.arrived, "count": what.wanted, "bytes": 0}
+def _execution(found: Executed | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "launch": found.launch,
+        "schedule": found.schedule,
+        "instructions": found.steps,
+        "recorded_end": found.on_gpu or None,
+    }
+
+
+def _phase(phase: Phase) -> dict[str, Any]:
+    number = phase.number if phase.bytes is not None else None
+    return {"phase": number, "arrived": phase.arrived, "count": phase.count, "bytes": phase.bytes or 0}

@@ -1,0 +1,90 @@
+"""What a GPU convicted, and whether the family CO notes any of it."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks import needed
+from benchmarks.needless import noted
+from benchmarks.results import table
+
+__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "collect", "judge", "section"]
+
+TITLE = "Synchronisation that a GPU shows to be needed"
+COMMAND = "python -m benchmarks.needed judge --record"
+SLICE = ""
+ABOUT = (
+    "Kernels for sm_90a count their own mistakes: data that are not what their order guarantees. Each wait and fence that"
+    " they need is deleted, and each fence narrowed: to the CTA, or to the proxy of its shared memory. A change is"
+    " convicted if launches of the changed kernel count mistakes; the kernels as they are count none. No note may call"
+    " an instruction needless whose deletion is convicted (CO001, CO003), or wide if its narrowing is (CO004, CO005). The"
+    " kernels were written after these rules, and no rule was changed for them. What is not convicted may be needed as"
+    " well: a GPU may order more than the ISA guarantees."
+)
+_RULES = {True: ("CO001", "CO003"), False: ("CO004", "CO005")}
+"""The rules that a deletion, or a narrowing, shows to be wrong."""
+_KINDS = (
+    ("fence.proxy", "proxy fence"), ("fence.", "memory fence"), ("membar", "memory fence"), ("cp.async.bulk", "wait for bulk copies"),
+    ("cp.async", "wait for cp.async"), ("wgmma", "wait for wgmma"),
+)  # fmt: skip
+
+
+def collect(answer: Path) -> dict[str, Any]:
+    """The record of an answer of ``launcher.py``, without what tclint says. Raises OSError and ValueError."""
+    found = json.loads(answer.read_text(encoding="utf-8"))
+    gpu, driver = found["gpu"].split(", ")
+    keys = ("kernel", "line", "what", "launches", "wrong")
+    jobs = [{key: job.get(key) for key in keys} | {"hang": bool(job.get("hang"))} for job in found["jobs"]]
+    return {"gpu": gpu, "driver": driver, "ptxas": found["ptxas"], "jobs": jobs}
+
+
+def is_wrong(job: Mapping[str, Any]) -> bool:
+    """Whether launches of a job count mistakes or do not end."""
+    return bool(job["wrong"] or job["hang"])
+
+
+def judge(data: dict[str, Any]) -> None:
+    """Asks tclint about the kernels of a record: the rules that note the line of each change."""
+    texts = dict(needed.kernels())
+    notes: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for name, text in texts.items():
+        for rule, line in noted(Path(f"{name}.ptx"), text.encode()):
+            notes[name, line].add(rule)
+    for job in data["jobs"]:
+        if job["line"]:
+            line = texts[job["kernel"]].splitlines()[job["line"] - 1]
+            job |= {"opcode": line.split()[0].rstrip(";"), "notes": sorted(notes[job["kernel"], job["line"]])}
+
+
+def section(data: Mapping[str, Any]) -> Iterator[str]:
+    """The section of the page of results."""
+    jobs = data["jobs"]
+    changes = [job for job in jobs if job["line"]]
+    originals = [job for job in jobs if not job["line"]]
+    assert not any(map(is_wrong, originals))
+    convicted = [job for job in changes if is_wrong(job)]
+    wrong = [job for job in convicted if set(_RULES[job["what"] == "deleted"]) & set(job["notes"])]
+    places = {(job["kernel"], job["line"]) for job in convicted}
+    yield (
+        f"{len(originals)} kernels with {len({(j['kernel'], j['line']) for j in changes})} such instructions, on an"
+        f" {data['gpu']} (driver {data['driver']}, cubins by ptxas {data['ptxas']}), 100 launches of each change:"
+        f" {len(convicted)} of {len(changes)} changes are convicted, of {len(places)} instructions. Of these, {len(wrong)}"
+        " have a note that contradicts it."
+    )
+    yield ""
+    rows = []
+    for kind in dict.fromkeys(kind for _, kind in _KINDS):
+        mine = [job for job in changes if _kind(job["opcode"]) == kind]
+        shown = {(j["kernel"], j["line"]) for j in mine if is_wrong(j)}
+        rows.append(
+            (kind, len({(j["kernel"], j["line"]) for j in mine}), len(shown), sum(j in wrong for j in mine))
+        )
+    yield from table(("needed", "instructions", "convicted", "noted"), rows)
+
+
+def _kind(opcode: str) -> str:
+    return next(kind for beginning, kind in _KINDS if opcode.startswith(beginning))

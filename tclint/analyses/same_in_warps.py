@@ -1,0 +1,108 @@
+"""Values that are the same in all warps, although they differ between the lanes of a warp, or may (PTX ISA 3.1)."""
+
+from __future__ import annotations
+
+from tclint.analyses.model import KernelModel
+from tclint.ir.cfg import Edge
+from tclint.isa.special_registers import SPECIAL_REGISTERS
+from tclint.values import UniformityScope
+from tclint.values import thread_masks as T
+
+__all__ = ["SameInWarps"]
+
+_WARP = frozenset(("shuffle", "vote", "match", "redux"))
+"""Events that give the lanes of a warp what is computed from their own operands."""
+_COMPUTED = frozenset("sum op select compare logic not part pack vector broadcast elect plain".split())
+"""The kinds of expressions that are the same in all warps if their operands are."""
+_GIVEN = frozenset("const symbol parameter float allocated".split())
+"""The kinds of expressions that have one value in the whole CTA."""
+
+
+class SameInWarps:
+    """Which values are the same in a lane of one warp as in that lane of any other."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self._known: dict[int, bool] = {}
+
+    def holds(self, value: int) -> bool:
+        """Whether nothing that *value* is computed from distinguishes warps."""
+        values, asked = self.model.values, value
+        work, seen = [value], set[int]()
+        while work:
+            value = values.representative(work.pop())
+            if value in seen or self._known.get(value, False):
+                continue
+            seen.add(value)
+            operands = None if value in self._known else self.operands(value)
+            if operands is None:
+                self._known[value] = self._known[values.representative(asked)] = False
+                return False
+            work += operands
+        self._known.update(dict.fromkeys(seen, True))
+        return True
+
+    def operands(self, value: int) -> list[int] | None:
+        """What has to be the same for *value* to be so; None if it distinguishes warps, or may."""
+        values = self.model.values
+        node = values.node(value)
+        kind = node[0]
+        if kind in _GIVEN or values.uniformity(value) is UniformityScope.CTA:
+            return []
+        planes = values.bit_slices(value)
+        if planes is not None:
+            return [] if all(plane == _repeated(plane, values.threads) for plane in planes) else None
+        if kind == "special":
+            return None if SPECIAL_REGISTERS[node[1]].distinguishes_threads else []
+        if kind in _COMPUTED:
+            return values.parts(node)
+        if kind == "load":
+            return self.loaded(node[2], node[3])
+        if kind == "phi":
+            return self._merged(value, node[1])
+        return self._result(node[1]) if kind in ("unknown", "collective") and node[1] >= 0 else None
+
+    def loaded(self, space: str, address: int) -> list[int] | None:
+        """What has to be the same for a load from *space* to be so; None if that does not suffice.
+
+        It is the address, if the memory is not that of the thread.
+        """
+        private = not space or space.startswith(".local")
+        return None if private else [] if space == ".param" else [address]
+
+    def decides(self, block: int, edge: Edge) -> bool:
+        """Whether a branch, of which *edge* leads to *block*, may lead some warps there and others not."""
+        return True
+
+    def _merged(self, phi: int, block: int) -> list[int] | None:
+        """A phi is the same if its arguments are, and the branches that select one of them."""
+        cfg, values = self.model.cfg, self.model.values
+        arguments = values.arguments(phi)
+        if not arguments:
+            return None
+        own = {(e.source, e.target) for e in cfg.control_dependences(block)}
+        edges = {
+            edge
+            for last in cfg.predecessors[block]
+            for edge in (last, *cfg.control_dependences(last.source))
+            if edge is last or (edge.source, edge.target) not in own
+        }
+        predicates = (self.model.reachability.edge_predicate(e) for e in edges if self.decides(block, e))
+        return [*arguments, *(p for p in predicates if p is not None)]
+
+    def _result(self, site: int) -> list[int] | None:
+        """The result of an instruction is the same if it depends on the operands of the thread, or of its warp, alone."""
+        instruction, values = self.model.instruction(site), self.model.values
+        match = instruction.match
+        if match is None or match.problem or instruction.guard >= 0:
+            return None
+        if match.form.event == "mbarrier-wait":
+            return []  # it is repeated until it succeeds
+        if match.form.memory or not (match.form.from_operands or match.form.event in _WARP):
+            return None
+        return [values.before(register, site) for register in instruction.reads]
+
+
+def _repeated(plane: int, threads: int) -> int:
+    """The lanes of the first warp in *plane*, in each of so many *threads*."""
+    return (plane & T.full(32)) * T.lane_zero(threads)
