@@ -111,7 +111,9 @@ class _Search:
                 if access.writes and (variable is not None or model.shared.sites[site].space):
                     self._stores.setdefault(variable, []).append(access)
         every = {store.site for own in self._stores.values() for store in own}
-        self._together = {i for i in every if plain(model, i) and not self._since.loose(results.before(i))}
+        self._together = {
+            i for i in sorted(every) if plain(model, i) and not self._since.loose(results.before(i))
+        }
         """The plain stores that the threads execute together."""
         self._by_one_warp: dict[Access, bool] = {}
 

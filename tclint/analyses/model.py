@@ -7,6 +7,7 @@ nor solves an analysis by itself.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -443,19 +444,31 @@ class KernelModel:
         cfg = self.cfg
         avoided, wanted = dict[int, list[int]](), dict[int, list[int]]()
         for sites, by_block in ((avoiding, avoided), (ends, wanted)):
-            for i in sites:
+            for i in sorted(sites):
                 by_block.setdefault(cfg.block_of[i], []).append(i)
         found, work, seen = set[int](), list[int](), set[int]()
 
+        def barrier(block: int, start: int) -> int | None:
+            """The first instruction to avoid in *block* from *start* on."""
+            sites = avoided.get(block, ())
+            at = bisect_left(sites, start)
+            return sites[at] if at < len(sites) else None
+
         def enter(block: int, start: int) -> None:
             """Takes the *ends* in *block* from *start* on, up to the first instruction to avoid."""
-            barred = min((i for i in avoided.get(block, ()) if i >= start), default=None)
-            found.update(i for i in wanted.get(block, ()) if start <= i and (barred is None or i <= barred))
+            barred, sites = barrier(block, start), wanted.get(block, ())
+            until = len(sites) if barred is None else bisect_right(sites, barred)
+            found.update(sites[bisect_left(sites, start) : until])
             if barred is None:
                 work.append(block)
 
-        for start in starts:
-            enter(cfg.block_of[max(start, 0)], start + 1)
+        entered = set[tuple[int, int | None]]()
+        for start in sorted(starts):
+            block = cfg.block_of[max(start, 0)]
+            segment = block, barrier(block, start + 1)
+            if segment not in entered:  # else an earlier start in the block has taken all that this one would
+                entered.add(segment)
+                enter(block, start + 1)
         while work:
             for edge in cfg.successors[work.pop()]:
                 target = edge.target

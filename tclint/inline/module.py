@@ -16,7 +16,6 @@ from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
 from tclint.findings.spans import Span
 from tclint.inline.hosts import MISSING, PYTHON
-from tclint.inline.statement import RULES as STATEMENT
 from tclint.ir.operands import HEAD
 from tclint.syntax.source import Problem, Source, SourceError
 
@@ -26,8 +25,10 @@ if TYPE_CHECKING:
     from tclint.ir.nodes import Function, Module
     from tclint.isa.target import Version
 
-__all__ = ["RULES", "check", "has_findings", "is_ptx", "modules", "strings"]
+__all__ = ["RULES", "STATEMENT", "check", "has_findings", "is_ptx", "modules", "strings"]
 
+STATEMENT = frozenset("IA001 IA002 IA003 IA004 IA005 IA006 IA007".split())
+"""The rules about the statement around a string; none of them applies to other PTX."""
 RULES = STATEMENT | frozenset("PX001 PX002 PX003 PX004 PX005 PX006 PX007 PX008 AV001 AV002".split())
 """The rules that need only the statement, not the code around it; AV001 and AV002 only if the architecture is given."""
 

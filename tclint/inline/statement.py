@@ -17,14 +17,11 @@ from tclint.findings.spans import Span
 from tclint.inline.asm import Asm, AsmOperand, Ptx, unused
 from tclint.ir.nodes import Function, Instruction, Memory, specials
 
-__all__ = ["RULES", "Defect", "defects"]
-
-RULES = frozenset("IA001 IA002 IA003 IA004 IA005 IA006 IA007".split())
-"""The rules about the statement; none of them applies to other PTX."""
+__all__ = ["Defect", "defects"]
 
 
 class Defect(NamedTuple):
-    """A finding of one of ``RULES`` at a span of the host."""
+    """A finding of a rule about statements (``STATEMENT`` in ``module.py``) at a span of the host."""
 
     rule: str
     span: Span
@@ -222,32 +219,39 @@ def _complementary(stores: Sequence[Instruction]) -> bool:
 def _early(statement: _Statement) -> Iterator[Defect]:
     """Outputs that are written before an input is read that may be in the same register."""
     operands = statement.operands
-    written: dict[int, Instruction] = {}
+    if any(ins.flow for ins in statement.instructions):
+        return  # the write and the read may be on different paths
+    written: dict[int, list[Instruction]] = {}
     reported = set[int]()
     for ins in statement.instructions:
-        reads = statement.named((*ins.reads, ins.guard))
-        for number in sorted(reads):
+        for number in sorted(statement.named((*ins.reads, ins.guard))):
             operand = operands[number]
-            if operand.output or operand.constraint.isdigit():
+            if operand.output or operand.constraint.isdigit() or not operand.expression:
                 continue
-            for output, first in written.items():
-                declared = operands[output].constraint
+            for output, writes in written.items():
+                declared = operands[output]
                 if (
-                    output in reported or "&" in declared or declared.lstrip("=+") != operand.constraint
-                    or not operands[output].expression or operands[output].expression != operand.expression
-                    or _copies(statement, first, number)
-                ):  # fmt: skip
+                    output in reported
+                    or "&" in declared.constraint
+                    or declared.constraint.lstrip("=+") != operand.constraint
+                    or declared.expression != operand.expression
+                ):
                     continue
-                reported.add(output)
-                yield _shared(statement, output, number, first, ins)
+                first = next((one for one in writes if not _keeps(statement, one, ins, number)), None)
+                if first is not None:
+                    reported.add(output)
+                    yield _shared(statement, output, number, first, ins)
         for number in statement.named(ins.writes):
             if operands[number].output:
-                written.setdefault(number, ins)
+                written.setdefault(number, []).append(ins)
 
 
-def _copies(statement: _Statement, ins: Instruction, number: int) -> bool:
-    """Whether an instruction copies an operand: it may write the register that it reads."""
-    return ins.opcode.startswith("mov.") and ins.guard < 0 and statement.named(ins.reads) == {number}
+def _keeps(statement: _Statement, write: Instruction, read: Instruction, number: int) -> bool:
+    """Whether *read* still finds the value of an operand if *write* writes to its register: it copies the operand, or is
+    executed only if *read* is not."""
+    if write.guard >= 0:
+        return write.guard == read.guard and write.negated != read.negated
+    return write.opcode.startswith("mov.") and statement.named(write.reads) == {number}
 
 
 def _shared(statement: _Statement, output: int, number: int, first: Instruction, then: Instruction) -> Defect:

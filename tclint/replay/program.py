@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cached_property
-from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -619,23 +618,25 @@ class Program:
     def array(self, site: int) -> tuple[str, int] | None:
         """The variable of shared memory that an access is in, and its size, if threads choose the bytes by their index alone.
 
-        None: there is no such variable, or the launch decides its size, or the bytes.
+        None: there is no such variable, the launch decides its size or the bytes, or a loop does.
         """
         if site not in self._arrays:
-            values, found = self.model.values, None
-            terms = [values.linear(a.address)[0] for a in self.model.shared.accesses(site)]
-            named = {
-                node[1]
-                for t, factor in chain(*terms)
-                if factor == 1 and (node := values.node(t))[0] == "symbol"
-            }
-            variables = self.model.function.variables, self.model.module.variables
-            if len(terms) == len(named) == 1 and self.launch_independent(site):
-                (name,) = named
-                size = next((v[name].size for v in variables if name in v), 0)
-                found = (name, size) if size else None
-            self._arrays[site] = found
+            self._arrays[site] = self._indexed_by_thread(site) if self.launch_independent(site) else None
         return self._arrays[site]
+
+    def _indexed_by_thread(self, site: int) -> tuple[str, int] | None:
+        values, (address, *others) = self.model.values, [a.address for a in self.model.shared.accesses(site)]
+        nodes = [(t, values.node(t)) for t, factor in values.linear(address)[0] if factor == 1]
+        names = [node[1] for _, node in nodes if node[0] == "symbol"]
+        if (
+            others
+            or len(names) != 1
+            or any(values.node(v)[0] == "phi" for v in values.subexpressions(address))
+        ):
+            return None
+        variables = self.model.function.variables, self.model.module.variables
+        size = next((v[names[0]].size for v in variables if names[0] in v), 0)
+        return (names[0], size) if size else None
 
     def leaves_array(self, site: int) -> bool:
         """Whether each iteration of a loop whose trip count the launch decides moves the address of an access.

@@ -15,7 +15,7 @@ from tclint.findings.moved import subjects
 from tclint.findings.rules import CodeBlock, Rule, all_rules, default_rules
 from tclint.findings.scales import Confidence
 from tclint.findings.selection import Selected
-from tclint.inline import statement
+from tclint.inline.module import STATEMENT
 from tclint.isa.target import KNOWN, parse_version
 from tclint.linting import suppress
 from tclint.linting.check import check_source
@@ -56,7 +56,7 @@ def reported(report: FileReport) -> str:
 
 
 def test_every_page_has_a_check_and_every_check_a_page() -> None:
-    assert sorted((*registered(), *suppress.RULES, *statement.RULES)) == sorted(RULES)
+    assert sorted((*registered(), *suppress.RULES, *STATEMENT)) == sorted(RULES)
 
 
 def test_every_block_has_a_kernel_of_its_own_name() -> None:

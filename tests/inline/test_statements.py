@@ -13,7 +13,6 @@ from tclint.findings.rules import CodeBlock, Rule, all_rules
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
 from tclint.inline import module as inline
-from tclint.inline.statement import RULES
 from tclint.syntax.source import Source
 
 pytest.importorskip("tree_sitter_cpp")
@@ -41,7 +40,7 @@ def rules(statement: str) -> list[str]:
 
 # ---------------------------------------------------------------- the pages
 
-PAGES = {id: all_rules()[id] for id in sorted(RULES)}
+PAGES = {id: all_rules()[id] for id in sorted(inline.STATEMENT)}
 
 
 def blocks(part: str) -> Iterator[object]:
@@ -251,6 +250,19 @@ def test_a_statement_in_braces_is_not_defined_twice() -> None:
         ('asm("mov.u32 %0, 5; add.u32 %0, %0, %1;" : "=&r"(a) : "r"(a));', []),
         ('asm("add.u32 %0, %1, %1;" : "=r"(a) : "r"(a));', []),
         ('asm("mov.u32 %0, %1; add.u32 %0, %0, %1;" : "=r"(a) : "r"(a));', []),
+        (
+            'asm("{.reg .pred q; setp.eq.u32 q, %2, 0; @q mov.u32 %0, 1; @!q mov.u32 %0, %1;}" : "=r"(a) : "r"(a), "r"(b));',
+            [],
+        ),
+        (
+            'asm("{.reg .pred q; setp.eq.u32 q, %2, 0; @q mov.u32 %0, 1; add.u32 %0, 1, %1;}" : "=r"(a) : "r"(a), "r"(b));',
+            ["IA005"],
+        ),
+        (
+            ('asm("{.reg .pred q; setp.eq.u32 q, %2, 0; @q bra L; mov.u32 %0, 1; bra M; L: mov.u32 %0, %1; M:}"'
+            ' : "=r"(a) : "r"(a), "r"(b));'),
+            [],
+        ),
     ],
 )  # fmt: skip
 def test_operands_are_written_as_their_constraints_state(statement: str, found: list[str]) -> None:

@@ -121,7 +121,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # How wide a page is, what of it is beyond the screen and cannot be scrolled to, the size of its smallest text in pixels,
-# the commands that do not fit, and whether those and the listings are distinguished.
+# the number of commands, and those that do not fit.
 MEASURED = """() => {
   const width = document.documentElement.clientWidth;
   const scrolls = (e) => e && (["auto", "scroll"].includes(getComputedStyle(e).overflowX) || scrolls(e.parentElement));

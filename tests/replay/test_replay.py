@@ -1699,6 +1699,22 @@ wait:
 """Each thread of a CTA of at most 256 threads has a slot in two arrays."""
 
 
+def test_what_a_loop_moves_beyond_an_array_says_nothing_about_the_threads() -> None:
+    fill = """    ld.param.u32 %r6, [number];
+    mov.u32 %r7, given;
+    mov.u32 %r8, 0;
+fill:
+    st.shared.u32 [%r7], %r8;
+    add.u32 %r7, %r7, 4;
+    add.u32 %r8, %r8, 1;
+    setp.lt.u32 %p3, %r8, %r6;
+    @%p3 bra fill;
+"""
+    found = model(changed("    mbarrier.arrive", fill + "    mbarrier.arrive", SLOTS), directives="")
+    program = Program(found)
+    assert [program.array(i) for i in found.shared.writers] == [("given", 1024), ("taken", 1024), None]
+
+
 def test_a_cta_with_more_threads_than_its_arrays_have_slots_shows_nothing() -> None:
     assert Replay(model(SLOTS, directives="")).run is None
     stuck = changed(

@@ -262,7 +262,7 @@ def test_a_prover_that_takes_everything_for_uniform_is_refused(monkeypatch: pyte
         assert convergence(UNKNOWN[name]).status is Status.UNKNOWN
 
 
-def test_what_a_call_returns_is_no_parameter_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_call_returns_is_not_a_parameter_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """The checker and the prover share this rule, so a kernel must show that it is wrong."""
     monkeypatch.setattr(Uniform, "_parameter", lambda *arguments: True)
     assert convergence(UNKNOWN["the result of a call"]).status is Status.PROVED
