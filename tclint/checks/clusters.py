@@ -180,10 +180,11 @@ def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
     """The finding about a last use of a peer CTA that nothing keeps from exiting before; None without one."""
     order = model.fact(HappensBefore)
     waits, observers = order.points.barrier_sites(Scope.CTAS), order.points.acquire_points(Scope.CTAS)
-    kinds = dict(found)
+    kinds, flags = dict(found), _polled_by_peers(model, found)
+    observers |= flags
     for site in reversed(last(model, kinds, observers)):
-        if kinds[site] == "multicast" or any(_other(model, site, w) for w in waits):
-            continue  # the receiver waits for a multicast; or other warps wait for the cluster at the end
+        if kinds[site] == "multicast" or site in flags or any(_other(model, site, w) for w in waits):
+            continue  # the receiver waits for a multicast or a flag; or other warps wait for the cluster at the end
         if kinds[site] == "arrival" and (any(model.reaches(site, w) for w in waits) or _tail(model)):
             continue
         path = path_avoiding(
@@ -208,6 +209,33 @@ def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
                 or frozenset((site,)),
             )
     return None
+
+
+def _polled_by_peers(model: KernelModel, found: list[Remote]) -> frozenset[int]:
+    """The strong writes to a word of a peer CTA that the kernel may poll in its own shared memory.
+
+    The peer is assumed to poll it before it exits, as it is assumed to wait for the mbarriers on which others arrive.
+    """
+    values, points = model.values, model.fact(HappensBefore).points
+    written = points.release_points.intersection(r.site for r in found if r.kind == "access")
+    polls = points.polls(Scope.CTAS) if written else ()
+    polled = [values.linear(home(values, own).address) for i in polls for own in _words(model, i)]
+
+    def may_be_polled(address: int) -> bool:
+        terms, offset = values.linear(home(values, address).address)
+        return any(terms != others or offset == other for others, other in polled)
+
+    return frozenset(i for i in written if any(map(may_be_polled, _words(model, i))))
+
+
+def _words(model: KernelModel, site: int) -> Iterator[int]:
+    """The addresses in shared memory that *site* accesses."""
+    instruction = model.instruction(site)
+    match = instruction.match
+    if match is not None and (not match.space or match.space.startswith(".shared")):
+        for name in {name for _, name in match.form.memory}:
+            if (operand := instruction.named(name)) is not None:
+                yield model.values.operand(operand, site)
 
 
 def _awaited(model: KernelModel, site: int, path: Path) -> bool:

@@ -195,6 +195,41 @@ def test_a_cta_that_arrives_last_may_exit_where_others_wait(leaves: str, shown: 
 
 
 @pytest.mark.parametrize(
+    ("polled", "flag", "shown"),
+    [
+        ("ld.acquire.cluster.shared::cta.u32 %r12, [tile];", "st.release.cluster.shared::cluster.u32", False),
+        (
+            "ld.acquire.cluster.shared::cta.u32 %r12, [tile+4];",
+            "st.release.cluster.shared::cluster.u32",
+            True,
+        ),
+        ("ld.acquire.cta.shared::cta.u32 %r12, [tile];", "st.release.cluster.shared::cluster.u32", True),
+        ("ld.shared::cta.u32 %r12, [tile];", "st.release.cluster.shared::cluster.u32", True),
+        ("ld.acquire.cluster.shared::cta.u32 %r12, [tile];", "st.shared::cluster.u32", True),
+    ],
+)
+def test_a_cta_does_not_exit_before_the_flag_that_it_polls_is_written(
+    polled: str, flag: str, shown: bool
+) -> None:
+    body = f"""
+    st.shared.u32 [tile], 0;
+    {SYNC}
+    setp.eq.u32 %p3, %r4, 0;
+    @%p3 bra first;
+poll:
+    {polled}
+    setp.eq.u32 %p4, %r12, 0;
+    @%p4 bra poll;
+    bra over;
+first:
+    mapa.shared::cluster.u32 %r11, %r1, 1;
+    st.shared::cluster.u32 [%r11+8], %r0;
+    {flag} [%r11], 1;
+over:"""
+    assert bool(hits("CL002", body)) is shown
+
+
+@pytest.mark.parametrize(
     ("first", "last", "shown"),
     [
         ("setp.lt.s32 %p3, %r9, 2;", "setp.lt.s32 %p4, %r9, 2;", False),
