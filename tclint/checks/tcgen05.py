@@ -301,11 +301,38 @@ def _doubt(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, site: 
             return "the loaded registers are not read afterwards"
     if candidate.rule != TC002:
         return ""
+    if _of_one_iteration(model, site, candidate.site):
+        return "the signal is given in one iteration of a loop, in which the pending columns may be others"
     # If the barrier protects something else, a load that completes after it is harmless.
     arrives = candidate.arrival >= 0 or model.instruction(candidate.site).event == "mbarrier-arrive"
     if candidate.what == "ld" and not arrives:
         return "the barrier may protect something else"
     return ""
+
+
+def _of_one_iteration(model: KernelModel, site: int, signal: int) -> bool:
+    """Whether the columns of *site* differ between the iterations of a loop, and *signal* is reached in one of them only:
+    in a branch, without *site*, that is taken if an induction variable of the same loop has a certain value."""
+    values, cfg = model.values, model.cfg
+
+    def loops(value: int) -> set[object]:
+        nodes = map(values.node, values.subexpressions(value))
+        return {node[1] for node in nodes if node[0] == "phi"}
+
+    columns = model.value(site, "taddr")
+    of_columns = loops(columns) if columns is not None else set()
+    if not of_columns:
+        return False
+    everywhere = cfg.control_dependences(cfg.block_of[site])
+    for edge in cfg.control_dependences(cfg.block_of[signal]):
+        p, holds = model.reachability.edge_predicate(edge), edge.value
+        while p is not None and values.node(p)[0] == "not":
+            p, holds = int(values.node(p)[1]), not holds
+        if p is None or not holds or edge in everywhere:
+            continue
+        if values.node(p)[:2] == ("compare", "eq") and of_columns & loops(p):
+            return True
+    return False
 
 
 def _at_once(model: KernelModel, load: int, signal: int) -> bool:
