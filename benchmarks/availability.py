@@ -31,7 +31,8 @@ from benchmarks.ptxas import OLDEST, PRELUDE, Ptxas, PtxasMissing, before, find,
 from benchmarks.spellings import Spelling, operand_lists, spellings
 from tclint.ir.frontend import analyse
 from tclint.ir.needs import instruction_needs
-from tclint.isa.table import Form, Match, Table, table
+from tclint.isa.forms import Form, Match
+from tclint.isa.table import Table, table
 from tclint.isa.target import RELEASED, Availability, Target, Version, dotted
 from tclint.syntax.source import Source
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tclint.ir.cfg import CFG, Edge
 from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Special, Symbol
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 
 __all__ = ["EXCHANGES", "for_all", "in_other_intervals", "in_turn", "ordered_by_others"]
 

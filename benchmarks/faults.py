@@ -28,7 +28,7 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.isa.target import FAMILIES, INTRODUCED, Target, dotted
 
 __all__ = ["OPERATORS", "Fault", "Kernel", "Operator", "Plant", "apply"]

@@ -32,7 +32,8 @@ from tclint.ir.build import build
 from tclint.ir.needs import Need, first_version, needs
 from tclint.ir.nodes import Immediate, Instruction
 from tclint.ir.operands import clean, shape
-from tclint.isa.table import DEFAULT, Match, Table, table
+from tclint.isa.forms import DEFAULT, Match
+from tclint.isa.table import Table, table
 from tclint.isa.target import RELEASED, Target, Version, dotted
 from tclint.syntax import parse, problems
 from tclint.syntax.source import Source

@@ -13,8 +13,9 @@ from itertools import combinations, islice, product, zip_longest
 
 from benchmarks.coverage import operands_of, shape, statement
 from tclint.ir.operands import split_operands
+from tclint.isa.forms import DEFAULT, Form
 from tclint.isa.notation import OperandSlot, Slot, Syntax
-from tclint.isa.table import DEFAULT, Form, Table, fits, split_opcode
+from tclint.isa.table import Table, fits, split_opcode
 
 __all__ = ["Spelling", "operand_lists", "spellings"]
 

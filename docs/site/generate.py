@@ -19,7 +19,8 @@ from commands import Command, commands
 
 from tclint.findings.rules import Rule, all_rules
 from tclint.inspect.explain import facts
-from tclint.isa.table import Form, read_toml, table
+from tclint.isa.forms import Form
+from tclint.isa.table import read_toml, table
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MANUAL = "https://docs.nvidia.com/cuda/parallel-thread-execution/"

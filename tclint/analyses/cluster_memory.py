@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from tclint.analyses.mbarrier_addresses import may_leave
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.values import Values
 
 __all__ = ["Kind", "Remote", "names_peers", "remote_accesses", "single_cta_cluster", "uses_peers"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.values.shared_memory import SharedMemory
 
 __all__ = ["GlobalMemory"]

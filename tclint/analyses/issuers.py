@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from tclint.analyses.execution import conditions
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import registers
-from tclint.isa.table import Form, Match
+from tclint.isa.forms import Form, Match
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 

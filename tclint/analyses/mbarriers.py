@@ -25,7 +25,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.phases import WaitFreeRegions
 from tclint.analyses.provenance import origin
 from tclint.analyses.role_paths import controlling_predicates, whole_program
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 

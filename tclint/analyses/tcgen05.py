@@ -18,7 +18,7 @@ from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Memory, Operand, registers
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.isa.target import tensor_columns
 from tclint.values.descriptors import INSTRUCTION, Form, shape
 

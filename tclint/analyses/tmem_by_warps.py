@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tclint.analyses.model import KernelModel
 from tclint.analyses.since_barrier import ReadsSince, SharedByBound, WritesSince
 from tclint.analyses.tcgen05 import TensorMemory
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.values.shared_memory import Access
 
 __all__ = ["TmemByWarps", "TmemReadsSince", "TmemWritesSince"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.model import KernelModel
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.values import Values
 
 __all__ = ["global_operands", "origins"]

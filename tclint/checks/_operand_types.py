@@ -25,8 +25,8 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
+from tclint.isa.forms import Match, floating
 from tclint.isa.special_registers import SPECIAL_REGISTERS
-from tclint.isa.table import Match, floating
 from tclint.isa.widths import ADDRESSES, SPECIAL, Width, needed, width_of
 
 __all__ = ["OperandTypes"]

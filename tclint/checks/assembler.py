@@ -16,8 +16,9 @@ from tclint.findings.spans import Span
 from tclint.ir.nodes import BuildError, Function, Immediate, Module
 from tclint.ir.operands import shape
 from tclint.isa.directives import directives
+from tclint.isa.forms import Match
 from tclint.isa.newer import beyond_table
-from tclint.isa.table import Match, Table, split_opcode, table
+from tclint.isa.table import Table, split_opcode, table
 from tclint.isa.target import KNOWN, NEWEST, Version, dotted
 
 PX001 = RuleId("PX001")

@@ -9,7 +9,7 @@ from tclint.analyses.role_paths import whole_program
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._wording import in_words
 from tclint.ir.nodes import Immediate
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.values import thread_masks as T
 
 CV010 = RuleId("CV010")

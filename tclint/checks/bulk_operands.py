@@ -18,7 +18,7 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._wording import copy_name
 from tclint.findings.edits import retarget
 from tclint.findings.scales import Severity
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.isa.target import Target
 from tclint.isa.widths import needed
 

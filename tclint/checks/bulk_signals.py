@@ -27,7 +27,7 @@ from tclint.dataflow import Path
 from tclint.findings.edits import Repair
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Instruction, Memory
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.values import UniformityScope
 
 BK004 = RuleId("BK004")

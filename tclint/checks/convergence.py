@@ -26,7 +26,7 @@ from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.dataflow.views import ThreadContext
 from tclint.findings.scales import Confidence
 from tclint.ir.cfg import Edge
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.values import Node, PathCondition, UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.divergence import decided_by_own_data, trip_counts_differ

@@ -11,7 +11,7 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.findings.edits import Repair, opcode
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Memory, Operand, Symbol, Use
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 
 MO001 = RuleId("MO001")
 

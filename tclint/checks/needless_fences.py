@@ -13,7 +13,7 @@ from tclint.checks._global_memory import origins
 from tclint.checks._needless import decidable, own_sites
 from tclint.findings.edits import Repair, opcode, without
 from tclint.ir.nodes import Instruction
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 
 CO003 = RuleId("CO003")
 CO004 = RuleId("CO004")

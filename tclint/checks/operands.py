@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, RuleId, check
 from tclint.checks._operand_faults import OperandFaults
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.values.descriptors import Field
 
 MO002 = RuleId("MO002")

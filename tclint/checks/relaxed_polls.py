@@ -17,7 +17,7 @@ from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._global_memory import global_operands, origins
 from tclint.checks._repairs import with_opcode
 from tclint.dataflow import Path
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 
 MO003 = RuleId("MO003")
 

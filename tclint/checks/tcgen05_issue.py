@@ -9,7 +9,7 @@ from tclint.analyses.issuers import _deciding, by_several_threads, reachable
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.ir.nodes import Instruction
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.values import Values
 from tclint.values import thread_masks as T
 

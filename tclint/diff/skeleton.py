@@ -24,7 +24,7 @@ from tclint.findings.places import source_location
 from tclint.findings.spans import Span
 from tclint.inspect.in_flight import operations
 from tclint.ir.nodes import Function, Instruction, Module
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.syntax.source import Source
 
 __all__ = ["Op", "Skeleton", "skeleton"]

@@ -33,7 +33,7 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
-from tclint.isa.table import floating
+from tclint.isa.forms import floating
 
 __all__ = ["Assumed", "Parameters"]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tclint.executor.floats import directed, flush, load, relu, rounding_of, saturated, store
 from tclint.executor.formats import REGISTERS, Array, Type, decode, encode, types
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 
 __all__ = ["CONVERTS"]
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from tclint.executor.errors import Unsupported
 from tclint.executor.formats import Array, Type, decode, encode, types
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 
 __all__ = [
     "FLOATS",

@@ -23,8 +23,8 @@ import numpy as np
 from tclint.executor import converts, floats
 from tclint.executor.errors import Unsupported
 from tclint.executor.formats import REGISTERS, Array, Type, types
+from tclint.isa.forms import Match
 from tclint.isa.semantics import COMPUTE
-from tclint.isa.table import Match
 
 __all__ = ["LANES", "carry", "signed", "sources"]
 

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from tclint.executor.descriptors import unpack
 from tclint.executor.floats import FLOATS
 from tclint.executor.formats import decode, encode
-from tclint.isa.table import Match, table
+from tclint.isa.forms import Match
+from tclint.isa.table import table
 
 __all__ = [
     "MMA", "ROW", "WIDTHS", "Array", "Run", "a_places", "accumulators", "b_places", "codes", "d_places", "expand", "load",

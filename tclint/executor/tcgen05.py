@@ -22,7 +22,7 @@ from tclint.executor.descriptors import Array, Major, Read, intervals, load, unp
 from tclint.executor.errors import Unsupported
 from tclint.executor.formats import decode
 from tclint.executor.tensor_memory import Tile, tiles
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.values.descriptors import INSTRUCTION, Form, instruction_fields
 
 __all__ = ["MMA", "Context", "InstructionDescriptor", "Multiplication", "Operands", "Ranges", "Rectangle"]

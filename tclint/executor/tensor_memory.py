@@ -18,7 +18,7 @@ import numpy as np
 from tclint._dataclass import dataclass
 from tclint.executor.descriptors import Array, Read, intervals, load, unpack
 from tclint.executor.errors import Unsupported
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 
 __all__ = ["Copy", "Tile", "allowed", "cells", "copy", "fragment", "reduction", "registers", "tiles"]
 

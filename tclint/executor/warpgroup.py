@@ -27,7 +27,7 @@ from tclint.executor.matrices import (
     types,
     values,
 )
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 
 __all__ = ["LANES", "WGMMA", "Wgmma"]
 

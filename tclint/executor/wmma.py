@@ -16,7 +16,7 @@ import numpy as np
 
 from tclint.executor import matrices
 from tclint.executor.matrices import WIDTHS, Array, Run
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 
 __all__ = ["MMA", "line_size", "lines", "load", "store", "stride"]
 

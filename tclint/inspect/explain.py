@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tclint._json import to_json
 from tclint.findings.rules import Rule, all_rules, first_sentence, manual_reference, nearest, words_of
-from tclint.isa.table import Form, OperandSpec, Table, split_opcode
+from tclint.isa.forms import Form, OperandSpec
+from tclint.isa.table import Table, split_opcode
 from tclint.isa.target import KNOWN, dotted
 
 __all__ = [

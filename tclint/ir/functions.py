@@ -47,8 +47,9 @@ from tclint.ir.operands import (
     split_operands,
 )
 from tclint.ir.scopes import Scope, containing, split_name
+from tclint.isa.forms import Match
 from tclint.isa.special_registers import SPECIAL_REGISTERS
-from tclint.isa.table import Match, Table
+from tclint.isa.table import Table
 from tclint.isa.target import Target, Version
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from tclint.ir.feature_uses import feature_uses, special_registers
 from tclint.ir.nodes import SINK, Function, Immediate, Instruction, Module, Operand
 from tclint.isa.directives import directives
+from tclint.isa.forms import Match
 from tclint.isa.special_registers import SPECIAL_REGISTERS
-from tclint.isa.table import Match
 from tclint.isa.target import Availability, Target, Version
 from tclint.isa.widths import width_of
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from tclint._dataclass import dataclass
 from tclint.isa.features import FeatureSpec
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.isa.target import Target, Version
 
 __all__ = [

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from tclint.isa.forms import Match
 from tclint.isa.notation import TYPE
-from tclint.isa.table import Match
 
 __all__ = ["ADDRESSES", "SPECIAL", "Width", "needed", "width_of"]
 

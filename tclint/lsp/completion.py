@@ -12,9 +12,10 @@ from tclint.findings.rules import manual_reference
 from tclint.findings.spans import Span
 from tclint.inspect.explain import facts, isa
 from tclint.isa.directives import directives
+from tclint.isa.forms import Form
 from tclint.isa.notation import Syntax
 from tclint.isa.special_registers import SPECIAL_REGISTERS
-from tclint.isa.table import Form, table
+from tclint.isa.table import table
 from tclint.isa.target import Target, Version, dotted, parse_version
 from tclint.lsp.statement import Statement, names, statement
 from tclint.lsp.text import Text

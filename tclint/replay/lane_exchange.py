@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import reduce
 from operator import and_, or_, xor
 
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 
 __all__ = [

@@ -27,7 +27,7 @@ from typing import Any
 
 from tclint.analyses.mbarriers import MAX_COUNT, RESPONSE, transaction_unit, transferred
 from tclint.ir.nodes import MAX_SHARED_BYTES, Instruction, Memory, Not, Operand, Pair, Vector
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.replay.abstract_lanes import Lanes, apply, broadcast, collapse
 from tclint.replay.accesses import CTA_STRIDE, OFFSET, Access, LaneAddresses
 from tclint.replay.lane_exchange import (

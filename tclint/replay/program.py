@@ -30,8 +30,8 @@ from tclint.ir.nodes import (
     registers,
 )
 from tclint.isa.callees import ASSERTION
+from tclint.isa.forms import Match, floating
 from tclint.isa.semantics import COMPUTE, bind
-from tclint.isa.table import Match, floating
 from tclint.isa.widths import width_of
 from tclint.replay.abstract_lanes import Lanes, Results
 from tclint.replay.hypotheses import GRID, MEMORY, LaunchWord

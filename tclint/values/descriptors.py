@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tclint._dataclass import dataclass
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.isa.target import Target
 from tclint.values import Bits
 

@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from tclint.ir.nodes import Function, Memory
+from tclint.isa.forms import Match
 from tclint.isa.special_registers import WARP
-from tclint.isa.table import Match
 from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
 

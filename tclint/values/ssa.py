@@ -29,9 +29,9 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
+from tclint.isa.forms import Match, floating
 from tclint.isa.semantics import COMPUTE, widen
 from tclint.isa.special_registers import SPECIAL_REGISTERS
-from tclint.isa.table import Match, floating
 from tclint.values.cta_shape import fixed
 from tclint.values.integers import EVERY, SHORT, as_signed, type_width
 from tclint.values.thread_predicates import ThreadSets, UniformityScope

@@ -6,8 +6,8 @@ from bisect import insort
 from collections.abc import Callable, Container, Sequence
 
 from tclint.ir.cfg import CFG, Edge
+from tclint.isa.forms import floating
 from tclint.isa.semantics import COMPUTE
-from tclint.isa.table import floating
 from tclint.values.integers import EVERY, as_signed, type_width
 from tclint.values.value_table import Node, ValueTable
 

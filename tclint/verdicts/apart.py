@@ -13,7 +13,7 @@ from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import TensorMemory
 from tclint.ir.nodes import Immediate
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Footprint

@@ -15,7 +15,7 @@ from tclint.analyses.bulk_rings import SWIZZLE_SPANS
 from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption
 from tclint.ir.nodes import Instruction
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.values.descriptors import INSTRUCTION, SHARED, Form, shape
 from tclint.verdicts.apart import Range, exact_ranges
 from tclint.verdicts.rings import Rings

@@ -30,8 +30,8 @@ from tclint._dataclass import dataclass
 from tclint.findings.verdicts import Discharge
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Symbol, registers
+from tclint.isa.forms import floating
 from tclint.isa.semantics import COMPUTE, widen
-from tclint.isa.table import floating
 from tclint.values.integers import type_width
 from tclint.verdicts.checker import TENSOR, Graph, Need, Refused, writes_shared
 

@@ -34,7 +34,7 @@ from typing import NamedTuple
 from tclint._dataclass import dataclass
 from tclint.findings.verdicts import Discharge
 from tclint.ir.nodes import Function, Instruction
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.verdicts.checker import OPEN, Graph, Pending, Refused, Transfer
 
 __all__ = [

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import HazardClass
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 
 __all__ = ["events", "uses"]
 

@@ -32,7 +32,8 @@ from tclint.findings.selection import Selected
 from tclint.ir import Module
 from tclint.ir.frontend import analyse
 from tclint.ir.nodes import Use
-from tclint.isa.table import Form, split_opcode, table
+from tclint.isa.forms import Form
+from tclint.isa.table import split_opcode, table
 from tclint.isa.target import Version
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source

@@ -22,8 +22,9 @@ from tclint.executor.errors import Unsupported
 from tclint.executor.formats import REGISTERS, decode, encode, types
 from tclint.executor.lanes import LANES, carry, signed, sources
 from tclint.executor.missing import MISSING
+from tclint.isa.forms import Match
 from tclint.isa.semantics import COMPUTE
-from tclint.isa.table import Match, table
+from tclint.isa.table import table
 
 Array = Any
 

@@ -17,7 +17,8 @@ import pytest
 
 from tclint.executor import descriptors, matrices, warpgroup
 from tclint.executor.errors import Unsupported
-from tclint.isa.table import Match, table
+from tclint.isa.forms import Match
+from tclint.isa.table import table
 from tests.tools.execution import run as run_kernel
 
 Array = Any

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from tclint.executor.errors import Unsupported
 from tclint.executor.tcgen05 import MMA, InstructionDescriptor, Multiplication, Operands
 from tclint.executor.tensor_memory import allowed, cells, copy, fragment, reduction, registers, tiles
-from tclint.isa.table import Match, table
+from tclint.isa.forms import Match
+from tclint.isa.table import table
 from tclint.values.descriptors import Form
 
 Array = NDArray[Any]

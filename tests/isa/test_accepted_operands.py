@@ -9,8 +9,9 @@ import pytest
 from benchmarks.coverage import statement
 from benchmarks.ptxas import OLDEST, Ptxas
 from tclint.ir.operands import HEAD, split_operands
+from tclint.isa.forms import Form, Match
 from tclint.isa.notation import TYPE
-from tclint.isa.table import Form, Match, parse_operand, table
+from tclint.isa.table import parse_operand, table
 from tclint.isa.target import NEWEST
 from tests.tools.ptxas import find_ptxas
 

@@ -11,7 +11,8 @@ import pytest
 
 from benchmarks.coverage import statement
 from tclint.driver.cuda_tools import candidates
-from tclint.isa.table import Match, TableError, _form, table
+from tclint.isa.forms import Match
+from tclint.isa.table import TableError, _form, table
 from tclint.isa.target import Target
 from tests.tools.ptxas import find_ptxas
 

@@ -12,8 +12,9 @@ import pytest
 from benchmarks.coverage import statement
 from benchmarks.ptxas import Ptxas, PtxasMissing, find
 from tclint.ir.operands import split_operands
+from tclint.isa.forms import Match
 from tclint.isa.notation import TYPE
-from tclint.isa.table import Match, split_opcode, table
+from tclint.isa.table import split_opcode, table
 from tclint.isa.target import TOOLKITS, Target
 from tclint.isa.widths import Width, needed, width_of
 

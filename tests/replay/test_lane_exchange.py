@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.dataflow import GaveUp
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.replay.lane_exchange import barrier_result, match_result, reduced
 from tclint.replay.verdict import Replay
 from tests.tools.replay import ALL_ARRIVE, GIVE, changed

@@ -17,7 +17,7 @@ from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls
 from tclint.ir.nodes import Instruction
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 from tclint.values import thread_masks as T
 
 __all__ = ["ANY", "CLUSTER", "CtaBarrier", "SynchronisationPoints", "is_release_fence", "strong"]

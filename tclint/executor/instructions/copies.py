@@ -29,7 +29,7 @@ from tclint.executor.state import LANES, AsyncOperation, Range, Shared, Warp, st
 from tclint.executor.sync import Mbarrier
 from tclint.ir.nodes import Instruction, Not, Operand
 from tclint.ir.nodes import Memory as Address
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 
 __all__: list[str] = []
 

@@ -13,7 +13,7 @@ from tclint.executor.memory import Array
 from tclint.executor.signals import AGAIN, ENDED
 from tclint.executor.state import LANES, Arrival, Warp
 from tclint.ir.nodes import Instruction, Operand
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 
 __all__ = ["together"]
 

@@ -19,7 +19,7 @@ from tclint.executor.signals import AGAIN
 from tclint.executor.state import Allocation, AsyncOperation, Cta, Tensor, Warp, stretches
 from tclint.executor.sync import Mbarrier
 from tclint.ir.nodes import Immediate, Instruction, Operand
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 
 __all__: list[str] = []
 

@@ -14,7 +14,7 @@ from tclint.executor.matrices import WIDTHS, Array, types
 from tclint.executor.memory import Memory, Misaligned
 from tclint.executor.state import Shared, Warp
 from tclint.ir.nodes import Instruction, Operand
-from tclint.isa.table import Match
+from tclint.isa.forms import Match
 
 __all__: list[str] = []
 

@@ -1,0 +1,291 @@
+"""The forms of the ISA table: what the TOML files say of an instruction, and how one matches.
+
+``README.md`` in this folder describes the keys of a form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache, cached_property
+
+from tclint._dataclass import dataclass
+from tclint.isa.notation import OperandSlot, Syntax
+from tclint.isa.special_registers import WARP
+from tclint.isa.target import Availability, Target, Version
+
+__all__ = ["DEFAULT", "Form", "Match", "OperandSpec", "Requirement", "Rule", "floating"]
+
+
+@dataclass(frozen=True, slots=True)
+class OperandSpec:
+    """What an operand accepts: access, kinds, vector length, range of immediates.
+
+    ``kinds`` are the first letters of operand shapes (see :func:`tclint.isa.table.fits`). ``vector`` is an expression
+    over modifier numbers (``""``: no vector, ``"*"``: any length). ``immediates`` are the allowed integers, None for
+    any; ``passed`` are others that ptxas 13.5 accepts.
+    """
+
+    access: str = "read"
+    kinds: str = "rifsn"
+    vector: str = ""
+    immediates: tuple[range, ...] | None = None
+    passed: tuple[range, ...] = ()
+
+
+DEFAULT = OperandSpec()
+"""What an operand without a description accepts."""
+_NUMBER = re.compile(r"\d+")
+_FROM_OPERANDS = frozenset(("integer", "logic", "float", "half", "convert", "compare"))
+"""Families of instructions that compute from their operands alone."""
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """Availability of one modifier, combination of modifiers, or operand of a form."""
+
+    when: frozenset[str]
+    operand: str
+    available: Availability
+    given: str = ""
+    """What the operand must be for it to count (``README.md``); empty if it only must be there."""
+
+    @property
+    def what(self) -> str:
+        """The modifiers or the operand, as a message names them."""
+        words = [" ".join(sorted(self.when))] if self.when else []
+        if self.given:
+            given = _GIVEN_WORDS.get(self.given, self.given.replace("..", " to "))
+            words.append(f"{f'a {given} register' if given.startswith('.') else given} as {self.operand}")
+        return " with ".join(words) or f"operand {self.operand}"
+
+
+_GIVEN_WORDS = {"register": "a register", "_": "the sink _"}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A combination rule: an opcode with all of ``when`` must have one of ``needs`` and none of ``forbids``."""
+
+    when: frozenset[str]
+    needs: frozenset[str]
+    forbids: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Form:
+    """One instruction form. Field meanings: ``README.md`` beside this module."""
+
+    name: str
+    family: str
+    place: tuple[str, int]
+    """Its position in the table: its family (the TOML file), and its index there."""
+    syntax: tuple[Syntax, ...]
+    available: Availability
+    requires: tuple[Requirement, ...]
+    optimized: tuple[Requirement, ...]
+    lowered: tuple[tuple[str, Requirement], ...]
+    """What ``ptxas`` makes of it (``LOWERINGS``), and the modifiers and targets that it does that with."""
+    combinations: tuple[Rule, ...]
+    operands: Mapping[str, OperandSpec]
+    with_: Mapping[str, frozenset[str]]
+    numbers: Mapping[str, Mapping[str, int]]
+    manual: str
+    examples: tuple[str, ...]
+    summary: str
+    event: str
+    group: str
+    flow: str
+    compute: str
+    scope: str
+    scope_when: str
+    issued_by: str
+    completion: str
+    proxy: str
+    space: str
+    memory: tuple[tuple[str, str], ...]
+    async_reads: tuple[str, ...]
+    async_writes: tuple[str, ...]
+    roles: Mapping[str, str]
+    align: Mapping[str, int | str]
+    types: Mapping[str, str]
+    address_lanes: Mapping[str, int]
+    all_lanes_valid: Availability | None
+
+    def number(self, slot: str, binding: Mapping[str, str]) -> int | None:
+        """The number that the modifier in *slot* denotes; None if it is absent or denotes none.
+
+        ``.x16`` denotes 16; a slot ``shape.n`` denotes the n of ``.m64n8k16``.
+        """
+        slot, _, letter = slot.partition(".")
+        spelling = binding.get(slot)
+        if spelling is None:
+            return None
+        if letter:
+            match = re.search(letter + r"(\d+)", spelling)
+            return int(match[1]) if match else None
+        mapped = self.numbers.get(slot)
+        if mapped is not None:
+            return mapped.get(spelling)
+        found = _NUMBER.findall(spelling)
+        return int(found[-1]) if found else None
+
+    def operands_for(
+        self, operands: tuple[OperandSlot, ...], binding: Mapping[str, str]
+    ) -> list[tuple[OperandSlot, bool]]:
+        """The operands of a line that an instruction with these modifiers may have, and whether each may be left out.
+
+        An optional operand with an entry in the key ``with`` is present exactly if one of its modifiers is.
+        """
+        found = []
+        for operand in operands:
+            modifiers = self.with_.get(operand.name) if operand.optional else None
+            if modifiers is None:
+                found.append((operand, operand.optional))
+            elif not modifiers.isdisjoint(binding.values()):
+                found.append((operand, False))
+        return found
+
+    def vector_length(self, spec: OperandSpec, binding: Mapping[str, str]) -> int | None:
+        """The number of registers that a vector operand must have; None if it may not be a vector, or of any length."""
+        if not spec.vector or spec.vector == "*":
+            return None
+        total = 1
+        for sign, factor in re.findall(r"([*/-]?)\s*([\w.]+)", spec.vector):
+            value = int(factor) if factor.isdigit() else self.number(factor, binding)
+            if value is None:
+                return None
+            total = total // value if sign == "/" else total - value if sign == "-" else total * value
+        return total
+
+    def availability(
+        self, modifiers: Iterable[str], operands: Iterable[str] = ()
+    ) -> list[tuple[str, Availability]]:
+        """Each feature that an instruction uses, as ``(what, availability)``; the form itself is first, with ``what``
+        empty. What depends on the value or the type of an operand is omitted (:attr:`valued`)."""
+        have, named = set(modifiers), set(operands)
+        wanted = [("", self.available)]
+        for requirement in self.requires:
+            if requirement.given:
+                continue
+            if requirement.when <= have and (not requirement.operand or requirement.operand in named):
+                wanted.append((requirement.what, requirement.available))
+        return wanted
+
+    @property
+    def from_operands(self) -> bool:
+        """Whether it belongs to a family that computes from its operands alone; others may read a carry or memory."""
+        return self.family in _FROM_OPERANDS
+
+    @cached_property
+    def valued(self) -> tuple[Requirement, ...]:
+        """The requirements that depend on the value or the type of an operand."""
+        return tuple(requirement for requirement in self.requires if requirement.given)
+
+
+@dataclass(frozen=True)
+class Match:
+    """The form that matches an opcode spelling and operand shapes, with its bindings."""
+
+    form: Form
+    syntax: Syntax
+    binding: Mapping[str, str]
+    modifiers: tuple[str, ...]
+    named: Mapping[str, int]
+    """Operand name -> its index in the instruction (both names of a pair share one)."""
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    problem: str = ""
+    """Why the operands do not fit; empty if they do."""
+
+    def number(self, slot: str) -> int | None:
+        return self.form.number(slot, self.binding)
+
+    @cached_property
+    def address_lanes(self) -> int:
+        """The lanes of a warp whose addresses count, from lane 0 on: one for each row that the warp moves together."""
+        rows = next((n for shape, n in self.form.address_lanes.items() if shape in self.modifiers), WARP)
+        return min(rows * (self.number("num") or 1), WARP)
+
+    def checked_lanes(self, target: Target | None) -> int:
+        """The lanes that must hold valid addresses on *target*: on some targets also those whose addresses do not
+        count."""
+        every = self.form.all_lanes_valid
+        return WARP if every is not None and target is not None and every.on(target) else self.address_lanes
+
+    @cached_property
+    def own_shared(self) -> bool:
+        """Whether it names shared memory of the CTA that executes it (4.1.3, 5.1.6)."""
+        return self.space in (".shared", ".shared::cta")
+
+    @cached_property
+    def shared_sides(self) -> tuple[str, ...]:
+        """The roles of a copy's addresses in shared memory. If two memories are named, the destination's is the first."""
+        spaces = [m for m in self.modifiers if m == ".global" or m.startswith(".shared")]
+        if ".global" not in spaces:
+            return "source", "destination"
+        return ("source",) if spaces[0] == ".global" else ("destination",)
+
+    @cached_property
+    def parts(self) -> Mapping[str, tuple[int, int]]:
+        """Role -> the index of the operand that has it, and which half of a pair it is (0 or 1)."""
+        first: dict[int, str] = {}
+        for name, at in self.named.items():
+            first.setdefault(at, name)
+        named = {role: self.named.get(name, -1) for role, name in self.form.roles.items()}
+        return {role: (at, int(self.form.roles[role] != first[at])) for role, at in named.items() if at >= 0}
+
+    @cached_property
+    def space(self) -> str:
+        """The state space accessed: ``.shared::cta``, ``.global``; empty for generic addressing."""
+        space = self.form.space
+        return self.binding.get(space, "") if space and not space.startswith(".") else space
+
+    @cached_property
+    def element(self) -> str:
+        """The type of the scalar, or of an element of the vector: the last type among the modifiers."""
+        return next((m for m in reversed(self.modifiers) if m[1:2] in "busf" and m[2:].isdigit()), ".b32")
+
+    @cached_property
+    def scope(self) -> str:
+        """The convergence scope; ``thread`` if ``.aligned`` decides it and is absent."""
+        form = self.form
+        if form.scope_when and form.scope_when not in self.modifiers:
+            return "thread"
+        return form.scope
+
+    @cached_property
+    def needs(self) -> list[tuple[str, Availability]]:
+        """Each feature that the instruction uses: ``(what, availability)``; ``what`` is empty for the instruction
+        itself."""
+        return self.form.availability(self.modifiers, self.named)
+
+    def missing(self, target: Target, version: Version) -> list[tuple[str, str, Availability]]:
+        """Each feature that *target* or *version* does not have: ``(kind, what, availability)``.
+
+        ``kind`` is ``target`` or ``version``; ``what`` is empty for the instruction itself.
+        """
+        lacking = ((available.lacking(target, version), what, available) for what, available in self.needs)
+        return [lack for lack in lacking if lack[0]]
+
+    def lowered(self, target: Target) -> tuple[str, str] | None:
+        """What ``ptxas`` makes of it on *target* (``LOWERINGS``), and the modifiers that it does that with; None if the
+        target implements it."""
+        have = set(self.modifiers)
+        entries = ((to, when.when) for to, when in self.form.lowered if when.available.on(target))
+        return next(((to, " ".join(sorted(when))) for to, when in entries if when <= have), None)
+
+    def slower(self, target: Target) -> Requirement | None:
+        """What the manual warns that *target* executes slowly, although it is available, with the targets that do not;
+        None if nothing."""
+        have = set(self.modifiers)
+        return next((o for o in self.form.optimized if o.when <= have and not o.available.on(target)), None)
+
+
+_FLOATING = re.compile(r"\.(?:b?f|tf|e\d|ue\d)\d")
+
+
+@cache
+def floating(modifiers: tuple[str, ...]) -> bool:
+    """Whether one of the types among the *modifiers* is a floating-point type."""
+    return any(map(_FLOATING.match, modifiers))
