@@ -27,7 +27,7 @@ MAX_INTERVAL_DEPTH = 16
 MAX_PHIS_PER_INTERVAL = 24
 """Phis that may carry a value whose interval is searched for."""
 MAX_PRECISE_BIT_PASSES = 4
-"""Passes towards the fixpoint after which the bits of a phi that still changes are widened to unknown."""
+"""Passes towards the fixpoint after which the bits of a phi that still changes are widened: its lowest zeros remain."""
 _CLUSTER_INVARIANT_BITS = 0x3FF
 """The low bits of a shared address that ``mapa`` preserves: even the widest swizzle is aligned alike in all CTAs."""
 
@@ -311,7 +311,9 @@ class Bounds:
             memo[value] = assumed.setdefault(value, (EVERY, EVERY))
             zeros, ones = self._phi_bits(value, memo, assumed, widen, depth)
             if (zeros, ones) != assumed[value]:
-                zeros, ones = (0, 0) if widen else (zeros & assumed[value][0], ones & assumed[value][1])
+                zeros, ones = zeros & assumed[value][0], ones & assumed[value][1]
+                if widen:  # carries only go up: the lowest zeros of a sum are stable, as of a pointer that strides
+                    zeros, ones = (zeros ^ (zeros + 1)) >> 1, 0
                 assumed[value] = zeros, ones
             result = assumed[value]
         else:

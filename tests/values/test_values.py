@@ -1746,6 +1746,23 @@ def test_known_bits_of_numbers_that_are_put_together(code: str, may: int, must: 
     assert (~zeros & (1 << 64) - 1, ones) == (may, must)
 
 
+def test_known_bits_of_a_pointer_that_strides_by_the_threads_of_the_cta() -> None:
+    m = of(
+        """
+        mov.u32 %r1, %ntid.x;
+        mov.u32 %r2, %tid.x;
+        shl.b32 %r3, %r1, 2;
+        shl.b32 %r4, %r2, 2;
+        loop: add.s32 %r4, %r4, %r3;
+        setp.lt.s32 %p1, %r4, 1024;
+        @%p1 bra loop;
+        add.s32 %r5, %r4, 2;
+        """
+    )
+    zeros, ones = m.values.known_bits(value(m, "%r5"))
+    assert (zeros & 3, ones & 3) == (1, 2)
+
+
 def test_known_bits_of_a_descriptor_that_a_loop_moves_on() -> None:
     m = of(
         """
