@@ -7,11 +7,11 @@ that follows it (PTX ISA 7.1). A callee accesses its own parameters anywhere.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Symbol, Vector
+from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Symbol, Vector, symbols
 from tclint.isa.widths import width_of
 
 __all__ = ["Access", "Parameters", "access_of", "passed_by", "same_parts"]
@@ -58,7 +58,7 @@ class Parameters:
             if access is not None:
                 self._accesses.setdefault(access[0], []).append(access[1])
             else:
-                named = _symbols(instruction.operands)
+                named = symbols(instruction.operands)
                 self._memory |= own.intersection(named) if instruction.flow == "call" else {*named}
         targets = (t for i in flow for t in function.instructions[i].targets)
         self._ends = sorted({0, *targets, *(i + 1 for i in flow), len(function.instructions)})
@@ -105,16 +105,6 @@ def access_of(site: int, instruction: Instruction) -> tuple[str, Access] | None:
     items = value.items if isinstance(value, Vector) else (value,)
     start = address.base.offset + address.offset
     return address.base.name, Access(site, start, int(match.element[2:]) // 8, stores, items)
-
-
-def _symbols(operands: Iterable[Operand]) -> Iterator[str]:
-    for operand in operands:
-        if isinstance(operand, Symbol):
-            yield operand.name
-        elif isinstance(operand, Vector):
-            yield from _symbols(operand.items)
-        elif isinstance(operand, Memory):
-            yield from _symbols((operand.base, *operand.extras))
 
 
 def passed_by(call: Instruction) -> list[tuple[str, bool]]:

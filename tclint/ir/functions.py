@@ -26,7 +26,6 @@ from tclint.ir.nodes import (
     Memory,
     Module,
     Operand,
-    Pair,
     Register,
     Special,
     Symbol,
@@ -34,6 +33,7 @@ from tclint.ir.nodes import (
     Variable,
     Vector,
     registers,
+    symbols,
 )
 from tclint.ir.operands import (
     HEAD,
@@ -547,7 +547,7 @@ class FunctionBuilder:
         if isinstance(operand, Immediate | Special):
             self.constants[text] = made
         else:
-            self.named = self.named or next(_symbols((operand,)), None) is not None
+            self.named = self.named or next(symbols((operand,)), None) is not None
         return made
 
     def with_vectors(self, key: str, operands: list[Any]) -> str:
@@ -599,8 +599,8 @@ class FunctionBuilder:
             self.names.append((len(self.instructions) - 1, instruction.callee, False))
         if instruction.flow in ("branch", "branch-table", "call"):
             return
-        for symbol in _symbols(instruction.operands):
-            self.names.append((len(self.instructions) - 1, symbol, False))
+        for name in symbols(instruction.operands):
+            self.names.append((len(self.instructions) - 1, name, False))
 
 
 def make_function(
@@ -694,15 +694,3 @@ def _out_of_range(text: str, operand: Immediate) -> str:
         return "a constant is not a normal number of double precision" if abnormal(text) else ""
     too_long = len(text) > 18 and text.strip("-+~U").isalnum() and overflows(text)
     return "a constant has more than 64 bits" if too_long else ""
-
-
-def _symbols(operands: tuple[Operand, ...]) -> Iterator[str]:
-    for operand in operands:
-        if isinstance(operand, Symbol):
-            yield operand.name
-        elif isinstance(operand, Vector):
-            yield from _symbols(operand.items)
-        elif isinstance(operand, Memory):
-            yield from _symbols((operand.base, *operand.extras))
-        elif isinstance(operand, Pair):
-            yield from _symbols((operand.first, operand.second))

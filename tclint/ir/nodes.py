@@ -303,6 +303,19 @@ def specials(operands: Iterable[Operand]) -> Iterator[Special]:
             yield from specials((operand.first, operand.second))
 
 
+def symbols(operands: Iterable[Operand]) -> Iterator[str]:
+    """The names among *operands*, in vectors, pairs and addresses too."""
+    for operand in operands:
+        if isinstance(operand, Symbol):
+            yield operand.name
+        elif isinstance(operand, Vector):
+            yield from symbols(operand.items)
+        elif isinstance(operand, Memory):
+            yield from symbols((operand.base, *operand.extras))
+        elif isinstance(operand, Pair):
+            yield from symbols((operand.first, operand.second))
+
+
 @cache
 def _picker(indices: tuple[int, ...]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
     """A function that returns the elements of a sequence at *indices*, as a tuple."""
