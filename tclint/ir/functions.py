@@ -138,7 +138,7 @@ class FunctionBuilder:
             scope = scope.parent
         return None if scope is None else self.lookup(prefix + (digits.lstrip("0") or "0"))
 
-    def declare(self, text: str, start: int, end: int, module: Module | None = None) -> None:
+    def declare(self, text: str, start: int, end: int) -> None:
         """Add the names of a variable declaration: registers to the scope, everything else to the function."""
         self.scope.last = end - self.base
         if message := misaligned(text):
