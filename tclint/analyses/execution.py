@@ -158,8 +158,8 @@ class ExecutionGuarantee:
     def _counters_to(self, bound: int) -> Iterator[int]:
         """The values that branches back to a loop header compare with *bound*."""
         cfg, values = self.model.cfg, self.model.values
-        for head, loop in cfg.loops.items():
-            for edge in (edge for edge in cfg.predecessors[head] if edge.source in loop):
+        for edges in cfg.back_edges.values():
+            for edge in edges:
                 p = self.model.reachability.edge_predicate(edge)
                 node = () if p is None else values.node(p)
                 if node[:2] == ("compare", "lt") and bound in node[2:4]:

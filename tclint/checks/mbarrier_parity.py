@@ -42,10 +42,9 @@ def _repeats(model: KernelModel, ring: Ring, site: int, each: bool = False) -> b
     waits = ring.uses.get("mbarrier-wait", ())
     for head in cfg.enclosing_loops(block):
         inside = cfg.loops[head]
-        back = [e.source for e in cfg.predecessors[head] if e.source in inside]
         events = [e.site for e in model.events if cfg.block_of[e.site] in inside]
         if any(i not in waits and model.instruction(i).event != "elect" for i in events) and (
-            not each or all(cfg.dominates(block, b) for b in back)
+            not each or cfg.in_every_iteration(block, head)
         ):
             return True
     return False

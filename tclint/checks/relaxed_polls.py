@@ -91,7 +91,7 @@ class _Polls:
         varying = {at for value in deciding for kind, at in model.values.varying_at(value) if kind == "block"}
         return (
             varying.isdisjoint(loop)
-            and all(cfg.dominates(block, e.source) for e in cfg.predecessors[header] if e.source in loop)
+            and cfg.in_every_iteration(block, header)
             and not any(cfg.block_of[i] in loop for i in self._acquiring_polls)
             and all(model.instruction(i).flow for i, _ in model.transitive_users(poll))
         )

@@ -165,10 +165,7 @@ class CFG:
     @cached_property
     def idom(self) -> dict[int, int]:
         """The immediate dominator of every reachable block; that of the entry is itself."""
-        rank = self.rank
-        return _dominators(
-            self.order, rank, lambda b: [e.source for e in self.predecessors[b] if e.source in rank]
-        )
+        return _dominators(self.order, self.rank, self.sources.__getitem__)
 
     @cached_property
     def frontiers(self) -> dict[int, set[int]]:
@@ -284,14 +281,24 @@ class CFG:
         return following
 
     @cached_property
-    def nest(self) -> LoopNest:
-        """The natural loops, and how they are nested."""
+    def back_edges(self) -> dict[int, list[Edge]]:
+        """Loop header -> the edges that return to it from blocks that it dominates."""
         rank = self.rank
-        latches: dict[int, list[int]] = {}
+        found: dict[int, list[Edge]] = {}
         for b in self.order:
             for edge in self.successors[b]:
                 if rank[edge.target] <= rank[b] and self.dominates(edge.target, b):
-                    latches.setdefault(edge.target, []).append(b)
+                    found.setdefault(edge.target, []).append(edge)
+        return found
+
+    def in_every_iteration(self, block: int, header: int) -> bool:
+        """Whether every path around the loop of *header* passes *block*."""
+        return all(self.dominates(block, edge.source) for edge in self.back_edges[header])
+
+    @cached_property
+    def nest(self) -> LoopNest:
+        """The natural loops, and how they are nested."""
+        latches = {header: [edge.source for edge in edges] for header, edges in self.back_edges.items()}
         return LoopNest(self.order, self.sources, latches)
 
     @cached_property
@@ -418,7 +425,9 @@ class CFG:
         return found
 
 
-def _dominators(order: list[int], rank: dict[int, int], before: Callable[[int], list[int]]) -> dict[int, int]:
+def _dominators(
+    order: list[int], rank: dict[int, int], before: Callable[[int], Iterable[int]]
+) -> dict[int, int]:
     """Node -> immediate dominator, by the algorithm of Cooper, Harvey and Kennedy over *order*, whose first node is the
     root."""
     if not order:

@@ -119,9 +119,8 @@ def _parents(
             above[passed] = block
         return block
 
-    for header in reversed(
-        [block for block in order if block in latches]
-    ):  # an inner loop before those around it
+    headers = [block for block in order if block in latches]
+    for header in reversed(headers):  # an inner loop before those around it
         work = list(latches[header])
         while work:
             block = outermost(work.pop())

@@ -178,9 +178,7 @@ class Bounds:
         """
         if head not in self._trip_counts:
             self._trip_counts[head] = None  # the answer to a recursive question of a test in the loop
-            inside = self.cfg.loops.get(head, ())
-            back = [edge for edge in self.cfg.predecessors[head] if edge.source in inside]
-            taken = [self._iterations_before(edge, head) for edge in back]
+            taken = [self._iterations_before(edge, head) for edge in self.cfg.back_edges.get(head, ())]
             known = [n for n in taken if n is not None]
             self._trip_counts[head] = max(known) + 1 if known and len(known) == len(taken) else None
         return self._trip_counts[head]
@@ -312,7 +310,9 @@ class Bounds:
             zeros, ones = self._phi_bits(value, memo, assumed, widen, depth)
             if (zeros, ones) != assumed[value]:
                 zeros, ones = zeros & assumed[value][0], ones & assumed[value][1]
-                if widen:  # carries only go up: the lowest zeros of a sum are stable, as of a pointer that strides
+                if (
+                    widen
+                ):  # carries only go up: the lowest zeros of a sum are stable, as of a pointer that strides
                     zeros, ones = (zeros ^ (zeros + 1)) >> 1, 0
                 assumed[value] = zeros, ones
             result = assumed[value]

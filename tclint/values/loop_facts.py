@@ -272,8 +272,7 @@ class LoopFacts:
             table, cfg = self.table, self.cfg
             found = dict[int, bool]()
             for edge in cfg.leaving.get(head, ()):
-                back = (e.source for e in cfg.predecessors[head] if e.source in cfg.loops[head])
-                if edge.predicate >= 0 and all(cfg.dominates(edge.source, b) for b in back):
+                if edge.predicate >= 0 and cfg.in_every_iteration(edge.source, head):
                     p = table.representative(
                         self.registers.before(edge.predicate, cfg.blocks[edge.source].end - 1)
                     )

@@ -154,9 +154,8 @@ class Rings:
                 continue
             body = cfg.loops.get(node[1], ())
             incoming = list(zip(cfg.sources[node[1]], values.arguments(v), strict=False))
-            latches = [b for b, _ in incoming if b in body]
             initial = {x for b, x in incoming if b not in body}
-            if here not in body or len(initial) != 1 or not all(cfg.dominates(here, b) for b in latches):
+            if here not in body or len(initial) != 1 or not cfg.in_every_iteration(here, node[1]):
                 return False
             work += initial
         return True
