@@ -18,7 +18,7 @@ from tclint.executor import matrices
 from tclint.executor.matrices import WIDTHS, Array, Run
 from tclint.isa.forms import Match
 
-__all__ = ["MMA", "line_size", "lines", "load", "store", "stride"]
+__all__ = ["MMA", "lines", "load", "store"]
 
 
 @cache
@@ -54,21 +54,13 @@ def _described(match: Match) -> tuple[str, str, tuple[int, int, int], bool]:
     return role, matrices.types(match)[0], matrices.shape(match), ".col" in match.modifiers
 
 
-def lines(match: Match) -> int:
-    """How many lines a load or a store moves."""
-    role, _, (m, n, k), columns = _described(match)
-    return {"a": (m, k), "b": (k, n)}.get(role, (m, n))[columns]
-
-
-def stride(match: Match) -> int:
-    """The elements of a line, which is the distance of lines unless an operand gives it."""
-    role, _, (m, n, k), columns = _described(match)
-    return {"a": (m, k), "b": (k, n)}.get(role, (m, n))[not columns]
-
-
-def line_size(match: Match) -> int:
-    """The bytes of a line."""
-    return stride(match) * WIDTHS[_described(match)[1]] // 8
+def lines(match: Match) -> tuple[int, int]:
+    """How many lines a load or a store moves, and the bytes of each: their stride unless an operand gives it."""
+    role, name, (m, n, k), columns = _described(match)
+    rows, length = {"a": (m, k), "b": (k, n)}.get(role, (m, n))
+    if columns:
+        rows, length = length, rows
+    return rows, length * WIDTHS[name] // 8
 
 
 def load(match: Match) -> Run:

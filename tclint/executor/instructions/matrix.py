@@ -19,11 +19,14 @@ __all__: list[str] = []
 _ROW = np.arange(matrices.ROW)
 
 
-@executes(*matrices.MMA, *wmma.MMA)
+_MMA = matrices.MMA | wmma.MMA
+
+
+@executes(*_MMA)
 def _mma(d: Decoder, i: Instruction) -> Op:
     match = i.match
     assert match is not None
-    run = (matrices.MMA | wmma.MMA)[match.form.name](match)
+    run = _MMA[match.form.name](match)
     puts = [d.put(o) for o in parts(i.operands[0])]
     sources = [[d.fetch(o) for o in parts(operand)] for operand in i.operands[1:]]
     stacked = [len(s) > 1 or n < 3 for n, s in enumerate(sources)]

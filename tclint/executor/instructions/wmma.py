@@ -27,9 +27,8 @@ def _load(d: Decoder, i: Instruction) -> Op:
     match = i.match
     assert match is not None
     puts = [d.put(o) for o in parts(i.operands[0])]
-    run, size = wmma.load(match), wmma.line_size(match)
-    lines = _lines(d, i, match, i.operands[1], len(puts))
-    shape = wmma.lines(match), size
+    run, shape = wmma.load(match), wmma.lines(match)
+    lines, size = _lines(d, i, match, i.operands[1], len(puts)), shape[1]
     within = np.arange(size)
 
     def op(w: Warp) -> None:
@@ -52,7 +51,7 @@ def _store(d: Decoder, i: Instruction) -> Op:
     match = i.match
     assert match is not None
     sources = [d.fetch(o) for o in parts(i.operands[1])]
-    run, size = wmma.store(match), wmma.line_size(match)
+    run, (_, size) = wmma.store(match), wmma.lines(match)
     lines = _lines(d, i, match, i.operands[0], len(sources))
     within = np.arange(size)
 
@@ -78,16 +77,16 @@ def _lines(d: Decoder, i: Instruction, match: Match, address: Operand, registers
     where, space, width = d.address(address), match.space, WIDTHS[types(match)[0]]
     given = i.named("stride")
     stride = d.uniform(given) if given is not None else None
-    numbers = np.arange(wmma.lines(match))
-    size = wmma.line_size(match)
+    count, size = wmma.lines(match)
+    numbers = np.arange(count)
     element, aligned = max(1, width // 8), min(size, registers * max(4, width // 8))
 
     def lines(w: Warp) -> list[tuple[Memory, Array, Array]]:
         addresses = where(w)[w.mask]
         if (addresses != addresses[0]).any():
             w.machine.observe("nonuniform", w, "lanes of the warp pass different addresses of a matrix")
-        distance = wmma.stride(match) if stride is None else stride(w)
-        starts = addresses[0] + numbers * (distance * width // 8)
+        distance = size if stride is None else stride(w) * width // 8
+        starts = addresses[0] + numbers * distance
         if (starts % element).any():
             raise Misaligned(f"a matrix of {element}-byte elements at {int(starts[0]):#x}")
         if (starts % aligned).any():
