@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-import numpy as np
-
 from tclint.executor.memory import GENERIC, RANK, SHARED, WINDOW, Global
 from tclint.executor.observations import Deadlock, Received, Wait
-from tclint.executor.state import AsyncOperation, Barrier, Cluster, LaneGroup
+from tclint.executor.state import AsyncOperation, Barrier, Cluster, LaneGroup, membermask
 from tclint.executor.sync import Mbarrier
 
 __all__ = ["deadlock"]
@@ -23,8 +21,8 @@ def deadlock(clusters: Iterable[Cluster], memory: Global, place: Callable[[int],
 
 def _located(split: LaneGroup, wait: Wait) -> Wait:
     """The *wait* of a group of lanes, with the numbers of its threads."""
-    lanes = int(np.packbits(split.mask, bitorder="little").view("<u4")[0])
-    return replace(wait, cta=split.warp.cta.number, warp=split.warp.index, lanes=lanes)
+    warp = split.warp
+    return replace(wait, cta=warp.cta.number, warp=warp.index, lanes=int(membermask(split.mask)))
 
 
 def _wait(split: LaneGroup, memory: Global, place: Callable[[int], str]) -> Wait:

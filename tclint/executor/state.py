@@ -42,6 +42,7 @@ __all__ = [
     "Tensor",
     "Warp",
     "as_dim3",
+    "membermask",
     "stretch",
     "stretches",
 ]
@@ -114,6 +115,12 @@ LANES = 32
 
 
 _NUMBERS = np.arange(LANES)
+
+
+def membermask(lanes: Array) -> Array:
+    """*lanes*, booleans along the last axis, as the integers that instructions name them by: lane 0 is the lowest bit."""
+    words: Array = np.packbits(lanes, axis=-1, bitorder="little").view("<u4")[..., 0]
+    return words
 
 
 class Range(NamedTuple):

@@ -11,23 +11,17 @@ from tclint.executor.code import Op
 from tclint.executor.decode import Decoder, executes, pair
 from tclint.executor.memory import Array
 from tclint.executor.signals import AGAIN, ENDED
-from tclint.executor.state import LANES, Arrival, Warp
+from tclint.executor.state import LANES, Arrival, Warp, membermask
 from tclint.ir.nodes import Instruction, Operand
 from tclint.isa.forms import Match
 
 __all__ = ["together"]
 
 _NUMBERS = np.arange(LANES)
-_BITS = np.uint64(1) << _NUMBERS.astype(np.uint64)
 _NAN = np.uint32(0x7FFFFFFF)
 
 Compute = Callable[..., tuple[Array, ...]]
 """Computes the results of a collective instruction from the warp, its participating lanes and their source values."""
-
-
-def bits(mask: Array) -> int:
-    """The lanes of *mask* as an integer."""
-    return int(_BITS[mask].sum())
 
 
 @cache
@@ -160,7 +154,7 @@ def _vote(d: Decoder, i: Instruction) -> Op:
 
     def vote(w: Warp, mask: Array, source: Array) -> tuple[Array, ...]:
         if mode == ".ballot":
-            return (np.full(LANES, bits(source & mask), np.uint32),)
+            return (np.full(LANES, int(membermask(source & mask)), np.uint32),)
         votes = source[mask]
         every, some = bool(votes.all()), bool(votes.any())
         return (np.full(LANES, {".all": every, ".any": some, ".uni": every or not some}[mode]),)
@@ -175,11 +169,11 @@ def _match(d: Decoder, i: Instruction) -> Op:
 
     def match_any(w: Warp, mask: Array, values: Array) -> tuple[Array, ...]:
         same = (values[:, None] == values) & mask
-        return ((same * _BITS).sum(axis=1).astype(np.uint32),)
+        return (membermask(same),)
 
     def match_all(w: Warp, mask: Array, values: Array) -> tuple[Array, ...]:
         equal = bool((values[mask] == values[mask][0]).all())
-        return np.full(LANES, bits(mask) if equal else 0, np.uint32), np.full(LANES, equal)
+        return np.full(LANES, int(membermask(mask)) if equal else 0, np.uint32), np.full(LANES, equal)
 
     every = i.match.form.name == "match.all"
     puts = [d.put(o) for o in (pair(i.operands[0]) if every else i.operands[:1])]
@@ -191,7 +185,7 @@ def _match(d: Decoder, i: Instruction) -> Op:
 @executes("activemask")
 def _activemask(d: Decoder, i: Instruction) -> Op:
     put = d.put(i.operands[0])
-    return lambda w: put(w, np.full(LANES, bits(w.mask), np.uint32))
+    return lambda w: put(w, np.full(LANES, int(membermask(w.mask)), np.uint32))
 
 
 # ---------------------------------------------------------------- reductions and elections
