@@ -18,7 +18,7 @@ from tclint.executor.memory import Array
 from tclint.executor.tensor_maps import SIZE
 from tclint.executor.tensor_maps import decode as tensor_map
 
-__all__ = ["Compared", "compared", "differences"]
+__all__ = ["Compared", "compared"]
 
 
 class Compared(NamedTuple):
@@ -36,16 +36,16 @@ def compared(file: LaunchFile, found: Mapping[str, Array]) -> Compared:
     Raises :class:`~tclint.executor.launch.LaunchError` for a file that does not fit its buffer.
     """
     if file.recorded is None:
-        return Compared(tuple(differences(file, found)), 0)
+        return Compared(tuple(_unexpected(file, found)), 0)
     pairs = [_recorded(file, name, found[name]) for name in file.expected]
     return Compared(tuple(text for text, _ in pairs if text), sum(maps for _, maps in pairs))
 
 
-def differences(file: LaunchFile, found: Mapping[str, Array]) -> Iterator[str]:
-    """A message for each buffer whose final contents in *found* differ from what *file* expects.
+def _unexpected(file: LaunchFile, found: Mapping[str, Array]) -> Iterator[str]:
+    """A message for each buffer that differs from what a launch file expects.
 
     A value differs if it is off by more than the tolerance of the file, times the expected value if that is larger
-    than 1. Raises :class:`~tclint.executor.launch.LaunchError` for a file that does not fit its buffer.
+    than 1.
     """
     for name, expected in file.expected.items():
         buffer = file.buffers[name]
