@@ -126,15 +126,15 @@ def complete(
         raise CaptureError(_nothing(temporary, wanted, code))
     chosen = recorded[0].parent
     launch = _launch(recorded[0])
-    unread: dict[Path, str] = {}
-    found = find(chosen, launch, dict(environment), unread)
+    unused: dict[Path, str] = {}
+    found = find(chosen, launch, dict(environment), unused)
     launch.pop("objects", None)
     if found:
         (chosen / "kernel.ptx").write_text(found[0], "utf-8")
         launch |= {"ptx": "kernel.ptx", "ptx_origin": found[1]}
     problems = [line.removeprefix("error ") for line in _log(chosen) if line.startswith("error ")]
     if not found:
-        final = {folder / path.name if path.parent == chosen else path: why for path, why in unread.items()}
+        final = {folder / path.name if path.parent == chosen else path: why for path, why in unused.items()}
         problems.append(not_found(final))
     launch["problems"] = problems
     try:

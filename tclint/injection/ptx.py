@@ -15,7 +15,7 @@ from typing import Any
 
 from tclint._read import size_words
 from tclint.driver.inputs import read_sources
-from tclint.syntax.source import SourceError
+from tclint.syntax.source import SourceError, unreadable
 
 __all__ = ["find", "not_found"]
 
@@ -29,33 +29,33 @@ _MAX_OBJECT = 1 << 30
 
 
 def find(
-    folder: Path, launch: dict[str, Any], environment: dict[str, str], unread: dict[Path, str]
+    folder: Path, launch: dict[str, Any], environment: dict[str, str], unused: dict[Path, str]
 ) -> tuple[str, str] | None:
     """The PTX of the kernel of *launch*, recorded in *folder*, and where it was found; None if only SASS was.
 
-    *environment* is that of the program, for the caches of compilers. Files that may contain it and cannot be read are
-    added to *unread*, with the reason.
+    *environment* is that of the program, for the caches of compilers. Files that may contain it and cannot be used are
+    added to *unused*, with the reason.
     """
     kernel, capability = launch["kernel"], launch.get("capability", [0, 0])
     entry = re.compile(rf"\.entry\s+{re.escape(kernel)}\s*[(\s]")
     image = folder / launch["image"] if "image" in launch else None
     for path, origin in _images(image, launch):
-        if text := _best(_modules(path, unread), entry, capability):
+        if text := _best(_modules(path, unused), entry, capability):
             return text, origin
     cubins = [p for p in (image, folder / launch["cubin"] if "cubin" in launch else None) if p is not None]
-    if found := _beside_cubin(cubins, kernel, environment):
+    if found := _beside_cubin(cubins, environment, unused):
         return found
-    if found := _kept(entry, environment, unread):
+    if found := _kept(entry, environment, unused):
         return found
-    for path in _objects(launch, unread):
-        if text := _best(_modules(path, unread), entry, capability):
+    for path in _objects(launch, unused):
+        if text := _best(_modules(path, unused), entry, capability):
             return text, str(path)
     return None
 
 
-def not_found(unread: dict[Path, str]) -> str:
-    """The problem that the PTX was not found, with the files that are *unread*."""
-    return "; ".join((_NO_PTX, *(f"{path} {why}" for path, why in unread.items())))
+def not_found(unused: dict[Path, str]) -> str:
+    """The problem that the PTX was not found, with the files that are *unused*."""
+    return "; ".join((_NO_PTX, *(f"{path} {why}" for path, why in unused.items())))
 
 
 def _images(image: Path | None, launch: dict[str, Any]) -> Iterator[tuple[Path, str]]:
@@ -66,15 +66,15 @@ def _images(image: Path | None, launch: dict[str, Any]) -> Iterator[tuple[Path, 
         yield Path(given).with_suffix(".ptx"), str(Path(given).with_suffix(".ptx"))
 
 
-def _modules(path: Path, unread: dict[Path, str]) -> list[str]:
-    """The PTX modules in a file; those before the first that cannot be read, which is added to *unread*."""
+def _modules(path: Path, unused: dict[Path, str]) -> list[str]:
+    """The PTX modules in a file; those before the first that cannot be read, which is added to *unused*."""
     found: list[str] = []
     try:
         for source in read_sources(str(path), str(path)):
             found.append(source.text)
     except SourceError as error:
-        if path.is_file():
-            unread[path] = str(error)
+        if os.path.isfile(path):
+            unused[path] = str(error)
     return found
 
 
@@ -93,19 +93,24 @@ def _best(modules: Iterable[str], entry: re.Pattern[str], capability: list[int])
     return max(found, default=(0, False, None))[2]
 
 
-def _beside_cubin(cubins: list[Path], kernel: str, environment: dict[str, str]) -> tuple[str, str] | None:
+def _beside_cubin(
+    cubins: list[Path], environment: dict[str, str], unused: dict[Path, str]
+) -> tuple[str, str] | None:
     """The PTX beside a cubin with the same contents, in the caches of Triton and Inductor."""
     digests = {path.stat().st_size: sha256(path.read_bytes()).digest() for path in cubins if path.is_file()}
     for root in _caches(environment):
-        for path in glob(os.path.join(root, "**", "*.cubin"), recursive=True):
+        for path in map(Path, glob(os.path.join(root, "**", "*.cubin"), recursive=True)):
             try:
-                wanted = digests.get(os.path.getsize(path))
-                if wanted is None or sha256(Path(path).read_bytes()).digest() != wanted:
+                wanted = digests.get(path.stat().st_size)
+                if wanted is None or sha256(path.read_bytes()).digest() != wanted:
                     continue
-                beside = Path(path).with_suffix(".ptx")
-                return beside.read_text("utf-8"), str(beside)
-            except (OSError, UnicodeDecodeError):
+            except OSError as error:
+                if os.path.isfile(path):
+                    unused[path] = str(unreadable(error))
                 continue
+            beside = path.with_suffix(".ptx")
+            if modules := _modules(beside, unused):
+                return modules[0], str(beside)
     return None
 
 
@@ -125,7 +130,7 @@ def _user() -> str:
 
 
 def _kept(
-    entry: re.Pattern[str], environment: dict[str, str], unread: dict[Path, str]
+    entry: re.Pattern[str], environment: dict[str, str], unused: dict[Path, str]
 ) -> tuple[str, str] | None:
     """The only PTX with the kernel among the files that CuTe DSL (CUTE_DSL_KEEP_PTX) and nvcc --keep leave."""
     here = environment.get("PWD", os.getcwd())
@@ -133,16 +138,18 @@ def _kept(
     found: dict[str, str] = {}
     for folder in folders:
         for path in sorted(glob(os.path.join(folder, "*.ptx"))):
-            for text in _modules(Path(path), unread):
+            for text in _modules(Path(path), unused):
                 if entry.search(text):
                     found.setdefault(text, path)
     if len(found) != 1:
+        reason = f"has one of {len(found)} different PTX modules with the kernel"
+        unused.update((Path(path), reason) for path in found.values())
         return None
     ((text, path),) = found.items()
     return text, f"{path}, by the name of the kernel alone"
 
 
-def _objects(launch: dict[str, Any], unread: dict[Path, str]) -> Iterator[Path]:
+def _objects(launch: dict[str, Any], unused: dict[Path, str]) -> Iterator[Path]:
     """The mapped files that contain device code, and the name with which a program of nvcc registers the kernel."""
     kernel = launch["kernel"].encode()
     for name in launch.get("objects", ()):
@@ -154,7 +161,7 @@ def _objects(launch: dict[str, Any], unread: dict[Path, str]) -> Iterator[Path]:
                 if file.read(4) != b"\x7fELF":
                     continue
                 if path.stat().st_size > _MAX_OBJECT:
-                    unread[path] = f"has more than {size_words(_MAX_OBJECT)}"
+                    unused[path] = f"has more than {size_words(_MAX_OBJECT)}"
                     continue
                 with mmap(file.fileno(), 0, access=ACCESS_READ) as data:
                     wanted = data.find(b".nv_fatbin") >= 0 and data.find(kernel) >= 0

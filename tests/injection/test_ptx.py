@@ -16,7 +16,7 @@ HERE: dict[str, Any] = {"kernel": "double", "capability": [9, 0]}
 def found(
     folder: Path,
     environment: dict[str, str] | None = None,
-    unread: dict[Path, str] | None = None,
+    unused: dict[Path, str] | None = None,
     **launch: Any,
 ) -> tuple[str, str] | None:
     elsewhere = {
@@ -24,7 +24,7 @@ def found(
         "PWD": str(folder / "program"),
         "TORCHINDUCTOR_CACHE_DIR": "/none",
     }
-    return find(folder, {**HERE, **launch}, elsewhere | (environment or {}), {} if unread is None else unread)
+    return find(folder, {**HERE, **launch}, elsewhere | (environment or {}), {} if unused is None else unused)
 
 
 def test_an_image_that_is_ptx_is_taken(tmp_path: Path) -> None:
@@ -55,6 +55,21 @@ def test_ptx_beside_an_equal_cubin_in_the_cache_of_triton_is_taken(tmp_path: Pat
     assert (text, origin) == (DOUBLE, str(cache / "double.ptx"))
 
 
+def test_ptx_beside_an_equal_cubin_that_is_damaged_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cubin").write_bytes(b"\x7fELF one")
+    (tmp_path / "double.cubin").write_bytes(b"\x7fELF one")
+    beside = tmp_path / "double.ptx"
+    beside.write_bytes(DOUBLE.encode() + b"\0\xff")
+    unused: dict[Path, str] = {}
+    cache = {"TRITON_CACHE_DIR": str(tmp_path)}
+    assert found(tmp_path, cache, unused, cubin="cubin") is None
+    assert not_found(unused).endswith(f"; {beside} {unused[beside]}")
+    beside.unlink()
+    unused.clear()
+    assert found(tmp_path, cache, unused, cubin="cubin") is None
+    assert not unused
+
+
 def test_kept_ptx_is_taken_if_only_one_file_has_the_kernel(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.mkdir()
@@ -63,7 +78,11 @@ def test_kept_ptx_is_taken_if_only_one_file_has_the_kernel(tmp_path: Path) -> No
     text, origin = found(tmp_path) or ("", "")
     assert (text, origin) == (DOUBLE, f"{program / 'a.ptx'}, by the name of the kernel alone")
     (program / "b.ptx").write_text(DOUBLE.replace("add.f32", "mul.f32"))
-    assert found(tmp_path) is None
+    unused: dict[Path, str] = {}
+    assert found(tmp_path, unused=unused) is None
+    assert unused == dict.fromkeys(
+        (program / "a.ptx", program / "b.ptx"), "has one of 2 different PTX modules with the kernel"
+    )
 
 
 def test_files_that_may_contain_the_ptx_and_are_not_read_are_named(
@@ -74,10 +93,10 @@ def test_files_that_may_contain_the_ptx_and_are_not_read_are_named(
     large, weights = tmp_path / "large.so", tmp_path / "weights"
     large.write_bytes(b"\x7fELF" + bytes(1 << 10))
     weights.write_bytes(bytes(1 << 11))
-    unread: dict[Path, str] = {}
+    unused: dict[Path, str] = {}
     objects = [str(tmp_path / "gone.so"), str(large), str(weights)]
-    assert found(tmp_path, unread=unread, image="image", objects=objects) is None
-    text = not_found(unread)
+    assert found(tmp_path, unused=unused, image="image", objects=objects) is None
+    text = not_found(unused)
     assert text.startswith("only SASS of the kernel was found")
     assert f"{tmp_path / 'image'} is a damaged gzip file" in text
     assert text.endswith(f"; {large} has more than 1 KiB")
