@@ -9,13 +9,14 @@ to bytes of its own. Without a barrier between the two, that is a race, wherever
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations, islice
+from itertools import combinations
 
+from tclint.analyses.data_indices import from_outside
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict
 from tclint.analyses.plausibility import synchronises_lanes
-from tclint.analyses.role_paths import follow
+from tclint.analyses.role_paths import dominated_by, follow
 from tclint.analyses.same_in_warps import SameInWarps
 from tclint.analyses.since_barrier import WritesSince, plain
 from tclint.ir.cfg import Edge
@@ -26,10 +27,6 @@ from tclint.values.shared_memory import Access
 
 __all__ = ["AlikeInWarps", "Lookup", "lookups"]
 
-_OUTSIDE = (".global", ".const")
-"""The memories that may hold the same data for all warps."""
-_POINTER = 8
-"""The size in bytes of a parameter that may be a pointer, which a generic load takes for one to global memory."""
 _TWO_WARPS = 64
 MAX_STARTS = 8
 """Starts of an address that are compared: a loop that a compiler unrolls starts where its remainder loop ends."""
@@ -54,8 +51,7 @@ class AlikeInWarps(SameInWarps):
         values = self.model.values
         if values.uniformity(address) is UniformityScope.WARP:
             return [address]
-        pointers = (values.node(v) for v in (() if space else values.subexpressions(address)))
-        if space in _OUTSIDE or any(node[::2] == ("parameter", _POINTER) for node in pointers):
+        if from_outside(values, space, address):
             return []
         return super().loaded(space, address)
 
@@ -83,7 +79,8 @@ def lookups(model: KernelModel) -> Iterator[Lookup]:
         before = found.setdefault(variable, []) if variable is not None else []
         if variable is None or any(cfg.dominates(other, block) for other in before):
             continue
-        for conflict in search.conflict(read, variable):
+        conflict = search.conflict(read, variable)
+        if conflict is not None:
             before.append(block)
             yield conflict
 
@@ -141,30 +138,28 @@ class _Search:
         found = {v for o in origins if (v := variable(o)) is not None}
         return found.pop() if len(found) == 1 else None
 
-    def conflict(self, read: Access, variable: Variable) -> Iterator[Lookup]:
+    def conflict(self, read: Access, variable: Variable) -> Lookup | None:
         """The conflict of *read* with one of the stores to its *variable*, if there is one."""
         stores = self._stores.get(variable)
         if not stores or not self._by_all_warps(read):
-            return
+            return None
         before = [store for store in stores if self.model.reaches(store.site, read.site)]
         if not all(map(self._of_one_warp, before)):
-            return
-        pairs: list[tuple[Access, Access]] = []
-        if all(self._unordered(store, read) for store in before):
-            pairs = [(store, read) for store in before]
-        elif all(self._repeated(store, read) for store in before):
-            pairs = [(read, store) for store in before]
-        for first, second in pairs:
-            if not self._may_meet(first if second is read else second, read):
+            return None
+        early = all(self._unordered(store, read) for store in before)
+        if not early and not all(self._repeated(store, read) for store in before):
+            return None
+        for store in before:
+            if not self._may_meet(store, read) or (early and store.site not in self._together):
                 continue
-            if first is read or first.site in self._together:
-                view = self.model.views.context_in_iteration(first.site)
-                answer = follow(self.model, first.site, view, (second.site,), self._since.ends, likely=True)
-                if answer.witness is not None:
-                    doubt = self._since.synchronised_elsewhere(first.site, answer.witness)
-                    doubt = doubt or synchronises_lanes(self.model, answer.witness, first.site)
-                    yield Lookup(first, second, answer.witness, doubt)
-                    return
+            first, second = (store, read) if early else (read, store)
+            view = self.model.views.context_in_iteration(first.site)
+            answer = follow(self.model, first.site, view, (second.site,), self._since.ends, likely=True)
+            if answer.witness is not None:
+                doubt = self._since.synchronised_elsewhere(first.site, answer.witness)
+                doubt = doubt or synchronises_lanes(self.model, answer.witness, first.site)
+                return Lookup(first, second, answer.witness, doubt)
+        return None
 
     def _may_meet(self, store: Access, read: Access) -> bool:
         """Whether the least address that *read* may have is not after all that *store* writes."""
@@ -191,13 +186,11 @@ class _Search:
             if all(map(alike, deciding(user))):
                 takers |= model.views.context_of(user).threads
         threads = model.views.context_of(read.site).threads & T.whole(takers, 32)
-        return len(list(islice(T.by_warp(threads), 2))) == 2
+        return threads != 0 and not T.one_warp(threads)
 
     def _unordered(self, store: Access, read: Access) -> bool:
         """Whether no barrier orders *store* before *read*, at least when *read* executes for the first time."""
-        cfg, block_of = self.model.cfg, self.model.cfg.block_of
-        first, second = block_of[read.site], block_of[store.site]
-        if cfg.dominates(first, second) and (first != second or read.site < store.site):
+        if dominated_by(self.model, read.site, store.site):
             return True
         ordered = self.model.reached_from([store.site], self._since.ends, [read.site])
         return not any(self.model.reaches(wait, read.site) for wait in ordered)
@@ -205,12 +198,10 @@ class _Search:
     def _repeated(self, store: Access, read: Access) -> bool:
         """Whether *store* writes to the same bytes again in a loop around both, and no barrier orders that after *read*."""
         model, cfg, values = self.model, self.model.cfg, self.model.values
-        around = [
-            loop for loop in cfg.loops.values() if {cfg.block_of[store.site], cfg.block_of[read.site]} <= loop
-        ]
+        around = cfg.enclosing_loops(cfg.block_of[store.site], cfg.block_of[read.site])
         if not around or not model.reached_from([read.site], [store.site], self._since.ends):
             return False
-        loop = max(around, key=len)
+        loop = max(map(cfg.loops.__getitem__, around), key=len)
         blocks = (
             at if kind == "block" else cfg.block_of[at]
             for start in self._starts(store.address)
@@ -223,7 +214,7 @@ class _Search:
         if store not in self._by_one_warp:
             threads = self.model.views.context_of(store.site).threads
             self._by_one_warp[store] = not store.later and (
-                len(list(islice(T.by_warp(threads), 2))) < 2 or self._apart(store, threads)
+                not threads or T.one_warp(threads) != 0 or self._apart(store, threads)
             )
         return self._by_one_warp[store]
 

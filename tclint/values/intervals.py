@@ -312,7 +312,9 @@ class Bounds:
             zeros, ones = self._phi_bits(value, memo, assumed, widen, depth)
             if (zeros, ones) != assumed[value]:
                 zeros, ones = zeros & assumed[value][0], ones & assumed[value][1]
-                if widen:  # carries only go up: the lowest zeros of a sum are stable, as of a pointer that strides
+                if (
+                    widen
+                ):  # carries only go up: the lowest zeros of a sum are stable, as of a pointer that strides
                     zeros, ones = (zeros ^ (zeros + 1)) >> 1, 0
                 assumed[value] = zeros, ones
             result = assumed[value]
