@@ -14,7 +14,7 @@ from itertools import combinations
 from tclint.analyses.data_indices import from_outside
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.model import KernelModel
-from tclint.analyses.overlaps import Conflict
+from tclint.analyses.overlaps import OVERLAP, Conflict
 from tclint.analyses.plausibility import synchronises_lanes
 from tclint.analyses.role_paths import dominated_by, follow
 from tclint.analyses.same_in_warps import SameInWarps
@@ -202,12 +202,13 @@ class _Search:
         if not around or not model.reached_from([read.site], [store.site], self._since.ends):
             return False
         loop = max(map(cfg.loops.__getitem__, around), key=len)
+        starts = self._starts(store.site, store.address)
         blocks = (
             at if kind == "block" else cfg.block_of[at]
-            for start in self._starts(store.address)
+            for start in starts
             for kind, at in values.varying_at(start)
         )
-        return loop.isdisjoint(blocks)
+        return bool(starts) and loop.isdisjoint(blocks)
 
     def _of_one_warp(self, store: Access) -> bool:
         """Whether one warp alone executes *store*, or each warp stores to bytes of its own."""
@@ -221,7 +222,7 @@ class _Search:
     def _apart(self, store: Access, threads: int) -> bool:
         """Whether the *threads* of each warp store to other bytes than those of the others, in all iterations alike."""
         memory, values = self._since.memory, self.model.values
-        starts = self._starts(store.address)
+        starts = self._starts(store.site, store.address)
         for start in starts:
             if values.uniformity(memory.split(start)[0]) is not UniformityScope.CTA:
                 return False
@@ -230,20 +231,24 @@ class _Search:
                 return False
         return bool(starts)
 
-    def _starts(self, address: int, within: frozenset[int] = frozenset()) -> list[int]:
+    def _starts(self, site: int, address: int, within: frozenset[int] = frozenset()) -> list[int]:
         """The values of *address* with each counter at its start, if it advances alike in all warps; none if it may not.
 
-        Counters *within* which this one is are at their starts elsewhere.
+        Counters *within* which this one is are at their starts elsewhere. None either if there are more than
+        ``MAX_STARTS``: then it is open what the store at *site* conflicts with.
         """
         values = self.model.values
         terms, constant = values.linear(address)
         found = [values.constant(constant)]
         for term, factor in terms:
-            own = self._starts_of(term, within) if values.node(term)[0] == "phi" else [term]
+            own = self._starts_of(site, term, within) if values.node(term)[0] == "phi" else [term]
             found = [values.add(total, values.times(start, factor)) for total in found for start in own]
-        return found if len(found) <= MAX_STARTS else []
+            if len(found) > MAX_STARTS:
+                self.model.ledger.drop(OVERLAP, site, f"more than {MAX_STARTS} starts of an address")
+                return []
+        return found
 
-    def _starts_of(self, phi: int, within: frozenset[int]) -> list[int]:
+    def _starts_of(self, site: int, phi: int, within: frozenset[int]) -> list[int]:
         """Where a counter starts; none if it may advance differently in different warps."""
         values, found, own = self.model.values, list[int](), within | {phi}
         if values.uniformity(phi) is UniformityScope.CTA:
@@ -252,7 +257,7 @@ class _Search:
             terms, constant = values.linear(argument)
             steps = [term for term, factor in terms if term not in own or factor != 1]
             if len(steps) == len(terms):
-                starts = self._starts(argument, own)
+                starts = self._starts(site, argument, own)
                 if not starts:
                     return []
                 found += starts
