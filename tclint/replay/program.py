@@ -770,11 +770,10 @@ class Program:
         conditions = {
             header: {
                 condition
-                for block in body & self.branching
-                if any(edge.target not in body for edge in cfg.successors[block])
-                and (condition := self._condition(cfg.blocks[block].end - 1)) is not None
+                for block in self.branching.intersection(edge.source for edge in ends)
+                if (condition := self._condition(cfg.blocks[block].end - 1)) is not None
             }
-            for header, body in cfg.loops.items()
+            for header, ends in cfg.leaving.items()
         }
         words = self._words_of(set().union(*conditions.values()))
         return {
@@ -814,8 +813,8 @@ class Program:
     def waiting_loops(self) -> list[int]:
         """The headers of loops in which threads wait for an mbarrier."""
         cfg = self.model.cfg
-        waits = {cfg.block_of[i] for i in self.model.sites("mbarrier-wait")}
-        return [header for header, body in cfg.loops.items() if not body.isdisjoint(waits)]
+        waiting = cfg.nest.having(cfg.block_of[i] for i in self.model.sites("mbarrier-wait"))
+        return [header for header in cfg.loops if header in waiting]
 
     @cached_property
     def loop_tests(self) -> dict[int, Comparison]:
