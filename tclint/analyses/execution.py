@@ -310,7 +310,7 @@ class ExecutionGuarantee:
 
 
 def _is_cta_index(node: Node) -> bool:
-    return node[0] == "special" and node[1].startswith("%ctaid")
+    return bool(node[0] == "special" and node[1].startswith("%ctaid"))
 
 
 @dataclass(frozen=True, slots=True)
