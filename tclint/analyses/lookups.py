@@ -101,6 +101,7 @@ class _Search:
         self._since, results = model.solution(WritesSince)
         self._alike = model.fact(AlikeInWarps)
         self._stores: dict[Variable | None, list[Access]] = {}
+        """Variable of shared memory -> the stores to it. With one to an unknown variable, None, no read is judged."""
         for site in model.shared.writers:
             for access in model.shared.accesses(site) if model.cfg.block_of[site] in model.cfg.rank else ():
                 # A generic address without a variable of shared memory is one of other memory.
@@ -133,7 +134,7 @@ class _Search:
                 yield from accesses
 
     def variable(self, address: int) -> Variable | None:
-        """The only variable that *address* is reckoned from; None: none, or one of several."""
+        """The variable of which *address* is an offset; None if there is none, or more than one."""
         variable, origins = self.model.values.variable, self.model.shared.origins(address)
         found = {v for o in origins if (v := variable(o)) is not None}
         return found.pop() if len(found) == 1 else None

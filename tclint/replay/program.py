@@ -625,18 +625,17 @@ class Program:
         return self._arrays[site]
 
     def _indexed_by_thread(self, site: int) -> tuple[str, int] | None:
-        values, (address, *others) = self.model.values, [a.address for a in self.model.shared.accesses(site)]
-        nodes = [(t, values.node(t)) for t, factor in values.linear(address)[0] if factor == 1]
-        names = [node[1] for _, node in nodes if node[0] == "symbol"]
-        if (
-            others
-            or len(names) != 1
-            or any(values.node(v)[0] == "phi" for v in values.subexpressions(address))
-        ):
+        values, accesses = self.model.values, self.model.shared.accesses(site)
+        if len(accesses) != 1:
             return None
-        variables = self.model.function.variables, self.model.module.variables
-        size = next((v[names[0]].size for v in variables if names[0] in v), 0)
-        return (names[0], size) if size else None
+        address = accesses[0].address
+        symbols = [
+            t for t, factor in values.linear(address)[0] if factor == 1 and values.node(t)[0] == "symbol"
+        ]
+        if len(symbols) != 1 or any(values.node(v)[0] == "phi" for v in values.subexpressions(address)):
+            return None
+        size = self.model.size(symbols[0])
+        return (values.node(symbols[0])[1], size) if size else None
 
     def leaves_array(self, site: int) -> bool:
         """Whether each iteration of a loop whose trip count the launch decides moves the address of an access.
