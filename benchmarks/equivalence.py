@@ -816,7 +816,7 @@ def observed_after_a_barrier(change: Change) -> Proof | None:
     if site is None or any(i.match is None or i.flow == "call" for i in instructions):
         return None
     match = instructions[site].match
-    if match is None or match.space not in (".shared", ".shared::cta"):
+    if match is None or not match.own_shared:
         return None
     waits = [at for at, i in enumerate(instructions) if i.event == "mbarrier-wait"]
     if not in_other_intervals(change.kernel.function, change.cfg, site, waits):

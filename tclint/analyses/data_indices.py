@@ -15,11 +15,11 @@ from __future__ import annotations
 from tclint.analyses.model import KernelModel
 from tclint.analyses.since_barrier import ReadsSince, SharedByBound, WritesSince
 from tclint.isa.special_registers import SPECIAL_REGISTERS
-from tclint.values import UniformityScope
+from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
-__all__ = ["DataReadsSince", "DataWritesSince", "SharedByData"]
+__all__ = ["DataReadsSince", "DataWritesSince", "SharedByData", "from_outside"]
 
 _COMPUTED = frozenset("const sum op select compare logic not part pack parameter phi symbol".split())
 """The kinds of expressions that an index may be computed with, besides loads and special registers."""
@@ -28,6 +28,14 @@ _SPACES = (".global", ".const")
 _POINTER = 8
 """The size in bytes of a parameter that may be a pointer, which a generic load takes for one to global memory."""
 _LANES = T.full(32)
+
+
+def from_outside(values: Values, space: str, address: int) -> bool:
+    """Whether a load from *space* is from memory that threads of the CTA do not exchange indices through."""
+    return space in _SPACES or (
+        not space
+        and any(values.node(v)[::2] == ("parameter", _POINTER) for v in values.subexpressions(address))
+    )
 
 
 class SharedByData(SharedByBound):
@@ -71,7 +79,7 @@ class SharedByData(SharedByBound):
         for v in values.subexpressions(value, until=self._is_load):
             node = values.node(v)
             if self._is_load(v):
-                if not self._from_outside(node[2], node[3]):
+                if not from_outside(values, node[2], node[3]):
                     return False
                 loaded = True
             elif node[0] == "special":
@@ -80,14 +88,6 @@ class SharedByData(SharedByBound):
             elif node[0] not in _COMPUTED:
                 return False
         return loaded
-
-    def _from_outside(self, space: str, address: int) -> bool:
-        """Whether a load is from memory that threads of the CTA do not exchange indices through."""
-        values = self.values
-        return space in _SPACES or (
-            not space
-            and any(values.node(v)[::2] == ("parameter", _POINTER) for v in values.subexpressions(address))
-        )
 
     def _is_load(self, value: int) -> bool:
         return bool(self.values.node(value)[0] == "load")

@@ -268,42 +268,28 @@ class ExecutionGuarantee:
         if kind != "compare" or rest[0] != "lt":
             return False
         position, bound = rest[1:3] if truth else (rest[2], rest[1])
-        return (
-            self._uniform(bound)
-            and any(values.node(v)[0] in ("parameter", "load") for v in values.subexpressions(bound))
-            and all(
-                self._uniform(v) or values.node(v)[0] in _POSITION_NODES
-                for v in self._down_to_uniform(position)
-            )
-            and (
-                any(map(self._is_origin, filter(self._uniform, self._down_to_uniform(position))))
-                or self._is_rest(bound)
-            )
-        )
-
-    def _is_rest(self, bound: int) -> bool:
-        """Whether *bound* is what the grid has left from the tile of the CTA on."""
-        values = self.model.values
-        nodes = (values.node(v) for v in values.subexpressions(bound))
-        return any(node[0] == "special" and node[1].startswith("%ctaid") for node in nodes)
+        if not self._uniform(bound):
+            return False
+        limits = [values.node(v) for v in values.subexpressions(bound)]
+        if not any(node[0] in ("parameter", "load") for node in limits):
+            return False
+        parts = list(values.subexpressions(position, until=self._uniform))
+        uniform = list(filter(self._uniform, parts))
+        if any(values.node(v)[0] not in _POSITION_NODES for v in set(parts).difference(uniform)):
+            return False
+        # Or the bound is what the grid has left from the tile of the CTA on.
+        return any(map(self._is_origin, uniform)) or any(map(_is_cta_index, limits))
 
     def _uniform(self, value: int) -> bool:
         """Whether *value* is the same in all threads: in those of a warp, and in all warps."""
         scope = self.model.values.uniformity(value)
         return scope is UniformityScope.CTA or (scope is UniformityScope.WARP and self._same.holds(value))
 
-    def _down_to_uniform(self, value: int) -> Iterator[int]:
-        """The subexpressions of *value* that are in no CTA-uniform one."""
-        return self.model.values.subexpressions(value, until=self._uniform)
-
     def _is_origin(self, value: int) -> bool:
         """Whether a CTA-uniform part of a position may be that of the first thread: a tile that the CTA has to do."""
         values = self.model.values
-        nodes = [values.node(v) for v in values.subexpressions(value)]
-        return any(
-            node[0] in ("phi", "load") or (node[0] == "special" and node[1].startswith("%ctaid"))
-            for node in nodes
-        )
+        nodes = (values.node(v) for v in values.subexpressions(value))
+        return any(node[0] in ("phi", "load") or _is_cta_index(node) for node in nodes)
 
     def _from_waits(self, value: int) -> bool:
         """Whether *value* is computed from the results of mbarrier waits, and otherwise from constants alone."""
@@ -321,6 +307,10 @@ class ExecutionGuarantee:
             seen |= fresh
             work += fresh
         return True
+
+
+def _is_cta_index(node: Node) -> bool:
+    return bool(node[0] == "special" and node[1].startswith("%ctaid"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,14 @@ to bytes of its own. Without a barrier between the two, that is a race, wherever
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations, islice
+from itertools import combinations
 
+from tclint.analyses.data_indices import from_outside
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.model import KernelModel
-from tclint.analyses.overlaps import Conflict
+from tclint.analyses.overlaps import OVERLAP, Conflict
 from tclint.analyses.plausibility import synchronises_lanes
-from tclint.analyses.role_paths import follow
+from tclint.analyses.role_paths import dominated_by, follow
 from tclint.analyses.same_in_warps import SameInWarps
 from tclint.analyses.since_barrier import WritesSince, plain
 from tclint.ir.cfg import Edge
@@ -26,10 +27,6 @@ from tclint.values.shared_memory import Access
 
 __all__ = ["AlikeInWarps", "Lookup", "lookups"]
 
-_OUTSIDE = (".global", ".const")
-"""The memories that may hold the same data for all warps."""
-_POINTER = 8
-"""The size in bytes of a parameter that may be a pointer, which a generic load takes for one to global memory."""
 _TWO_WARPS = 64
 MAX_STARTS = 8
 """Starts of an address that are compared: a loop that a compiler unrolls starts where its remainder loop ends."""
@@ -54,8 +51,7 @@ class AlikeInWarps(SameInWarps):
         values = self.model.values
         if values.uniformity(address) is UniformityScope.WARP:
             return [address]
-        pointers = (values.node(v) for v in (() if space else values.subexpressions(address)))
-        if space in _OUTSIDE or any(node[::2] == ("parameter", _POINTER) for node in pointers):
+        if from_outside(values, space, address):
             return []
         return super().loaded(space, address)
 
@@ -83,7 +79,8 @@ def lookups(model: KernelModel) -> Iterator[Lookup]:
         before = found.setdefault(variable, []) if variable is not None else []
         if variable is None or any(cfg.dominates(other, block) for other in before):
             continue
-        for conflict in search.conflict(read, variable):
+        conflict = search.conflict(read, variable)
+        if conflict is not None:
             before.append(block)
             yield conflict
 
@@ -104,6 +101,7 @@ class _Search:
         self._since, results = model.solution(WritesSince)
         self._alike = model.fact(AlikeInWarps)
         self._stores: dict[Variable | None, list[Access]] = {}
+        """Variable of shared memory -> the stores to it. With one to an unknown variable, None, no read is judged."""
         for site in model.shared.writers:
             for access in model.shared.accesses(site) if model.cfg.block_of[site] in model.cfg.rank else ():
                 # A generic address without a variable of shared memory is one of other memory.
@@ -136,35 +134,33 @@ class _Search:
                 yield from accesses
 
     def variable(self, address: int) -> Variable | None:
-        """The only variable that *address* is reckoned from; None: none, or one of several."""
+        """The variable of which *address* is an offset; None if there is none, or more than one."""
         variable, origins = self.model.values.variable, self.model.shared.origins(address)
         found = {v for o in origins if (v := variable(o)) is not None}
         return found.pop() if len(found) == 1 else None
 
-    def conflict(self, read: Access, variable: Variable) -> Iterator[Lookup]:
+    def conflict(self, read: Access, variable: Variable) -> Lookup | None:
         """The conflict of *read* with one of the stores to its *variable*, if there is one."""
         stores = self._stores.get(variable)
         if not stores or not self._by_all_warps(read):
-            return
+            return None
         before = [store for store in stores if self.model.reaches(store.site, read.site)]
         if not all(map(self._of_one_warp, before)):
-            return
-        pairs: list[tuple[Access, Access]] = []
-        if all(self._unordered(store, read) for store in before):
-            pairs = [(store, read) for store in before]
-        elif all(self._repeated(store, read) for store in before):
-            pairs = [(read, store) for store in before]
-        for first, second in pairs:
-            if not self._may_meet(first if second is read else second, read):
+            return None
+        early = all(self._unordered(store, read) for store in before)
+        if not early and not all(self._repeated(store, read) for store in before):
+            return None
+        for store in before:
+            if not self._may_meet(store, read) or (early and store.site not in self._together):
                 continue
-            if first is read or first.site in self._together:
-                view = self.model.views.context_in_iteration(first.site)
-                answer = follow(self.model, first.site, view, (second.site,), self._since.ends, likely=True)
-                if answer.witness is not None:
-                    doubt = self._since.synchronised_elsewhere(first.site, answer.witness)
-                    doubt = doubt or synchronises_lanes(self.model, answer.witness, first.site)
-                    yield Lookup(first, second, answer.witness, doubt)
-                    return
+            first, second = (store, read) if early else (read, store)
+            view = self.model.views.context_in_iteration(first.site)
+            answer = follow(self.model, first.site, view, (second.site,), self._since.ends, likely=True)
+            if answer.witness is not None:
+                doubt = self._since.synchronised_elsewhere(first.site, answer.witness)
+                doubt = doubt or synchronises_lanes(self.model, answer.witness, first.site)
+                return Lookup(first, second, answer.witness, doubt)
+        return None
 
     def _may_meet(self, store: Access, read: Access) -> bool:
         """Whether the least address that *read* may have is not after all that *store* writes."""
@@ -191,13 +187,11 @@ class _Search:
             if all(map(alike, deciding(user))):
                 takers |= model.views.context_of(user).threads
         threads = model.views.context_of(read.site).threads & T.whole(takers, 32)
-        return len(list(islice(T.by_warp(threads), 2))) == 2
+        return threads != 0 and not T.one_warp(threads)
 
     def _unordered(self, store: Access, read: Access) -> bool:
         """Whether no barrier orders *store* before *read*, at least when *read* executes for the first time."""
-        cfg, block_of = self.model.cfg, self.model.cfg.block_of
-        first, second = block_of[read.site], block_of[store.site]
-        if cfg.dominates(first, second) and (first != second or read.site < store.site):
+        if dominated_by(self.model, read.site, store.site):
             return True
         ordered = self.model.reached_from([store.site], self._since.ends, [read.site])
         return not any(self.model.reaches(wait, read.site) for wait in ordered)
@@ -205,32 +199,31 @@ class _Search:
     def _repeated(self, store: Access, read: Access) -> bool:
         """Whether *store* writes to the same bytes again in a loop around both, and no barrier orders that after *read*."""
         model, cfg, values = self.model, self.model.cfg, self.model.values
-        around = [
-            loop for loop in cfg.loops.values() if {cfg.block_of[store.site], cfg.block_of[read.site]} <= loop
-        ]
+        around = cfg.enclosing_loops(cfg.block_of[store.site], cfg.block_of[read.site])
         if not around or not model.reached_from([read.site], [store.site], self._since.ends):
             return False
-        loop = max(around, key=len)
+        loop = max(map(cfg.loops.__getitem__, around), key=len)
+        starts = self._starts(store.site, store.address)
         blocks = (
             at if kind == "block" else cfg.block_of[at]
-            for start in self._starts(store.address)
+            for start in starts
             for kind, at in values.varying_at(start)
         )
-        return loop.isdisjoint(blocks)
+        return bool(starts) and loop.isdisjoint(blocks)
 
     def _of_one_warp(self, store: Access) -> bool:
         """Whether one warp alone executes *store*, or each warp stores to bytes of its own."""
         if store not in self._by_one_warp:
             threads = self.model.views.context_of(store.site).threads
             self._by_one_warp[store] = not store.later and (
-                len(list(islice(T.by_warp(threads), 2))) < 2 or self._apart(store, threads)
+                not threads or T.one_warp(threads) != 0 or self._apart(store, threads)
             )
         return self._by_one_warp[store]
 
     def _apart(self, store: Access, threads: int) -> bool:
         """Whether the *threads* of each warp store to other bytes than those of the others, in all iterations alike."""
         memory, values = self._since.memory, self.model.values
-        starts = self._starts(store.address)
+        starts = self._starts(store.site, store.address)
         for start in starts:
             if values.uniformity(memory.split(start)[0]) is not UniformityScope.CTA:
                 return False
@@ -239,20 +232,24 @@ class _Search:
                 return False
         return bool(starts)
 
-    def _starts(self, address: int, within: frozenset[int] = frozenset()) -> list[int]:
+    def _starts(self, site: int, address: int, within: frozenset[int] = frozenset()) -> list[int]:
         """The values of *address* with each counter at its start, if it advances alike in all warps; none if it may not.
 
-        Counters *within* which this one is are at their starts elsewhere.
+        Counters *within* which this one is are at their starts elsewhere. None either if there are more than
+        ``MAX_STARTS``: then it is open what the store at *site* conflicts with.
         """
         values = self.model.values
         terms, constant = values.linear(address)
         found = [values.constant(constant)]
         for term, factor in terms:
-            own = self._starts_of(term, within) if values.node(term)[0] == "phi" else [term]
+            own = self._starts_of(site, term, within) if values.node(term)[0] == "phi" else [term]
             found = [values.add(total, values.times(start, factor)) for total in found for start in own]
-        return found if len(found) <= MAX_STARTS else []
+            if len(found) > MAX_STARTS:
+                self.model.ledger.drop(OVERLAP, site, f"more than {MAX_STARTS} starts of an address")
+                return []
+        return found
 
-    def _starts_of(self, phi: int, within: frozenset[int]) -> list[int]:
+    def _starts_of(self, site: int, phi: int, within: frozenset[int]) -> list[int]:
         """Where a counter starts; none if it may advance differently in different warps."""
         values, found, own = self.model.values, list[int](), within | {phi}
         if values.uniformity(phi) is UniformityScope.CTA:
@@ -261,7 +258,7 @@ class _Search:
             terms, constant = values.linear(argument)
             steps = [term for term, factor in terms if term not in own or factor != 1]
             if len(steps) == len(terms):
-                starts = self._starts(argument, own)
+                starts = self._starts(site, argument, own)
                 if not starts:
                     return []
                 found += starts

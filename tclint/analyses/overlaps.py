@@ -391,11 +391,8 @@ class OverlapSearch:
     def _iteration(self, leaving: Edge) -> tuple[Edge, ...]:
         """The shortest path around the loop that *leaving* leaves, from the source of that edge; () if none."""
         cfg, exiting = self.model.cfg, leaving.source
-        loop = min(
-            (loop for loop in cfg.loops.values() if exiting in loop and leaving.target not in loop),
-            key=lambda loop: len(loop),
-            default=frozenset[int](),
-        )
+        around = map(cfg.loops.__getitem__, cfg.nest.around(exiting))
+        loop = next((loop for loop in around if leaving.target not in loop), frozenset[int]())
         paths: dict[int, tuple[Edge, ...]] = {}
         work = [exiting]
         for block in work:

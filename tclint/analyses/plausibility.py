@@ -359,10 +359,7 @@ def _terms(model: KernelModel, site: int) -> set[int]:
 def _counted(model: KernelModel, head: int) -> bool:
     """Whether the text determines an exit condition of the loop with this head, and thus bounds its trip count."""
     cfg, values = model.cfg, model.values
-    loop = cfg.loops[head]
-    ends = (
-        model.reachability.edge_predicate(e) for b in loop for e in cfg.successors[b] if e.target not in loop
-    )
+    ends = map(model.reachability.edge_predicate, cfg.leaving[head])
     return any(
         p is not None and all(values.node(v)[0] not in _RUNTIME for v in values.subexpressions(p))
         for p in ends

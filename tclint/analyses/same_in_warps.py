@@ -76,18 +76,11 @@ class SameInWarps:
 
     def _merged(self, phi: int, block: int) -> list[int] | None:
         """A phi is the same if its arguments are, and the branches that select one of them."""
-        cfg, values = self.model.cfg, self.model.values
-        arguments = values.arguments(phi)
+        arguments = self.model.values.arguments(phi)
         if not arguments:
             return None
-        own = {(e.source, e.target) for e in cfg.control_dependences(block)}
-        edges = {
-            edge
-            for last in cfg.predecessors[block]
-            for edge in (last, *cfg.control_dependences(last.source))
-            if edge is last or (edge.source, edge.target) not in own
-        }
-        predicates = (self.model.reachability.edge_predicate(e) for e in edges if self.decides(block, e))
+        edges = (edge for edge in self.model.cfg.selecting(block) if self.decides(block, edge))
+        predicates = map(self.model.reachability.edge_predicate, edges)
         return [*arguments, *(p for p in predicates if p is not None)]
 
     def _result(self, site: int) -> list[int] | None:

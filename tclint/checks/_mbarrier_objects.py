@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from functools import cached_property
 
 from tclint._dataclass import dataclass
@@ -21,6 +20,7 @@ class _Index:
         self._model = model
         self._sites = sites
         self._unknown = frozenset(i for i, named in sites.items() if named is None)
+        self._found: dict[MbarrierLocation, frozenset[int]] = {}
         self._near: dict[int, dict[int, set[int]]] = {}
         """Base -> offset in sizes of an mbarrier, rounded down -> the instructions that may name a location there."""
         for i, named in sites.items():
@@ -28,8 +28,13 @@ class _Index:
                 slots = self._near.setdefault(place.base, {})
                 slots.setdefault(place.offset // SIZE, set()).add(i)
 
-    def naming(self, place: MbarrierLocation) -> list[int]:
-        """The instructions that may name *place*, in their order."""
+    def naming(self, place: MbarrierLocation) -> frozenset[int]:
+        """The instructions that may name *place*."""
+        if place not in self._found:
+            self._found[place] = frozenset(self._naming(place))
+        return self._found[place]
+
+    def _naming(self, place: MbarrierLocation) -> set[int]:
         slot = place.offset // SIZE
         found = set(self._unknown)
         for base, slots in self._near.items():
@@ -39,7 +44,7 @@ class _Index:
                 continue
             near = (i for k in (slot - 1, slot, slot + 1) for i in slots.get(k, ()))
             found.update(i for i in near if self._names(i, place))
-        return sorted(found)
+        return found
 
     def _names(self, site: int, place: MbarrierLocation) -> bool:
         return any(same(self._model, place, other) is not False for other in self._sites[site] or ())
@@ -50,8 +55,6 @@ class MbarrierObjects:
     """The mbarriers of a kernel: where they are initialised, used and invalidated."""
 
     model: KernelModel
-    _makers: dict[MbarrierLocation, frozenset[int]] = field(default_factory=dict)
-    _indices: dict[int, _Index] = field(default_factory=dict)
 
     @cached_property
     def addresses(self) -> MbarrierAddresses:
@@ -89,19 +92,21 @@ class MbarrierObjects:
         """The mbarriers that each use may name; None if unknown."""
         return {i: self.addresses.locations(i) for i in self.uses}
 
-    def may_name(
-        self, sites: dict[int, frozenset[MbarrierLocation] | None], place: MbarrierLocation
-    ) -> list[int]:
-        """Those of *sites*, which do not change, that may name *place*, in their order."""
-        if id(sites) not in self._indices:
-            self._indices[id(sites)] = _Index(self.model, sites)
-        return self._indices[id(sites)].naming(place)
+    @cached_property
+    def _by_inits(self) -> _Index:
+        return _Index(self.model, self.inits)
+
+    @cached_property
+    def _by_invals(self) -> _Index:
+        return _Index(self.model, self.invals)
 
     def makers(self, place: MbarrierLocation) -> frozenset[int]:
-        """The inits that may have initialised the mbarrier at *place*."""
-        if place not in self._makers:
-            self._makers[place] = frozenset(self.may_name(self.inits, place))
-        return self._makers[place]
+        """The inits that may initialise the mbarrier at *place*."""
+        return self._by_inits.naming(place)
+
+    def enders(self, place: MbarrierLocation) -> frozenset[int]:
+        """The invals that may end the mbarrier at *place*."""
+        return self._by_invals.naming(place)
 
     def neighbours(self, place: MbarrierLocation | None) -> list[int]:
         """The inits, nearest to *place* in memory first: neighbouring mbarriers are usually initialised together."""

@@ -219,23 +219,18 @@ def _polled_by_peers(model: KernelModel, found: list[Remote]) -> frozenset[int]:
     values, points = model.values, model.fact(HappensBefore).points
     written = points.release_points.intersection(r.site for r in found if r.kind == "access")
     polls = points.polls(Scope.CTAS) if written else ()
-    polled = [values.linear(home(values, own).address) for i in polls for own in _words(model, i)]
 
-    def may_be_polled(address: int) -> bool:
-        terms, offset = values.linear(home(values, address).address)
+    def words(site: int) -> Iterator[int]:
+        """The addresses of what *site* accesses in shared memory, each in the CTA itself."""
+        return (home(values, access.address).address for access in model.shared.accesses(site))
+
+    polled = [values.linear(word) for i in polls for word in words(i)]
+
+    def may_be_polled(word: int) -> bool:
+        terms, offset = values.linear(word)
         return any(terms != others or offset == other for others, other in polled)
 
-    return frozenset(i for i in written if any(map(may_be_polled, _words(model, i))))
-
-
-def _words(model: KernelModel, site: int) -> Iterator[int]:
-    """The addresses in shared memory that *site* accesses."""
-    instruction = model.instruction(site)
-    match = instruction.match
-    if match is not None and (not match.space or match.space.startswith(".shared")):
-        for name in {name for _, name in match.form.memory}:
-            if (operand := instruction.named(name)) is not None:
-                yield model.values.operand(operand, site)
+    return frozenset(i for i in written if any(map(may_be_polled, words(i))))
 
 
 def _awaited(model: KernelModel, site: int, path: Path) -> bool:

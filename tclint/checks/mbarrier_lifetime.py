@@ -35,7 +35,7 @@ def _ended(known: MbarrierObjects) -> Iterator[Hit]:
     for place, sites in ended_at.items():
         for ended in sites:
             to, view = used.get(place, []), model.views.context_of(ended)
-            made = known.may_name(known.inits, place)
+            made = known.makers(place)
             if not any(model.reaches(ended, i) for i in made):
                 # It is never initialised again, so a use that follows it is wrong in any thread.
                 to = [i for i in to if not model.reaches(i, ended)]

@@ -285,7 +285,7 @@ def _remade(known: MbarrierObjects) -> Iterator[tuple[MbarrierLocation, int, int
     for place, sites in known.unambiguous(known.inits).items():
         if len(sites) == 1 and model.cfg.block_of[sites[0]] not in model.cfg.in_cycle:
             continue
-        ends = known.may_name(known.invals, place)
+        ends = known.enders(place)
         for first in sites:
             path = role_paths.follow(model, first, model.views.context_of(first), sites, ends).witness
             if path is not None:
@@ -362,7 +362,7 @@ def _accessed_while_live(known: MbarrierObjects, made: int, access: Access) -> H
     places = known.inits[made]
     if not places:
         return None
-    ends = {i for place in places for i in known.may_name(known.invals, place)}
+    ends = frozenset().union(*map(known.enders, places))
     if role_paths.follow(model, made, model.views.context_of(made), (site,), ends).witness is None:
         return None
     verb = "writes" if access.writes else "reads"

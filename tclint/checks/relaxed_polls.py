@@ -81,7 +81,7 @@ class _Polls:
         """
         model, cfg = self.model, self.model.cfg
         instruction, block = model.instruction(poll), cfg.block_of[poll]
-        header = min(cfg.enclosing_loops(block), key=lambda head: len(cfg.loops[head]), default=-1)
+        header = next(cfg.nest.around(block), -1)
         if header < 0:
             return False
         loop = cfg.loops[header]

@@ -401,7 +401,7 @@ def _rejoining(model: KernelModel, site: int, path: Path, role: str) -> Iterator
     """
     cfg = model.cfg
     block = cfg.block_of[site]
-    around = [loop for loop in cfg.loops.values() if block in loop]
+    around = [cfg.loops[header] for header in cfg.nest.around(block)]
     deciding = {
         edge
         for edge in cfg.control_dependences(block)

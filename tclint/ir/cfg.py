@@ -402,6 +402,18 @@ class CFG:
                 work.append(edge.source)
         return found
 
+    def selecting(self, block: int) -> list[Edge]:
+        """The edges that decide by which edge *block* is entered: its incoming edges, and those on which the source of
+        one is control-dependent, but not *block* itself.
+        """
+        own = {(edge.source, edge.target) for edge in self.control_dependences(block)}
+        found: dict[Edge, None] = {}
+        for last in self.predecessors[block]:
+            before = self.control_dependences(last.source)
+            found.update(dict.fromkeys(edge for edge in before if (edge.source, edge.target) not in own))
+            found[last] = None
+        return list(found)
+
     @cached_property
     def _dependence(self) -> dict[int, list[Edge]]:
         """Block -> the edges on which it is directly control-dependent (Ferrante, Ottenstein and Warren).

@@ -3,10 +3,10 @@
 A bound is a statement about the launches that were replayed, and about nothing else. A replay observes of the class
 *mbarrier* that a wait ends, that no phase gets more arrivals than it counts, that no wait may miss its phase, and that
 an mbarrier is initialised when it is used, the last for one order of the threads only. A wait for a state instead of a
-parity may come too late in another order, so no kernel with one is bounded. A replay does
-not execute ``mbarrier.inval``: the caller knows which of them follow all other operations. It does not observe any other
-class as a whole: of the accesses between two events it follows only the outermost ones, and a strong load acquires
-everything (:mod:`~tclint.replay.machine`), so it may miss a race.
+parity may come too late in another order, so no kernel with one is bounded. A replay does not execute
+``mbarrier.inval``: the caller knows which of them follow all other operations. It does not observe any other class as a
+whole: of the accesses between two events it follows only the outermost ones, and a strong load acquires everything
+(:mod:`~tclint.replay.machine`), so it may miss a race.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ class Bounds(NamedTuple):
 def mbarriers(model: KernelModel, last: Collection[int] = ()) -> Bounds:
     """The launches in which the mbarriers of a kernel are used as they must be.
 
-    *last* are the ``mbarrier.inval`` that follow all operations of threads on the mbarrier that they end. All launches that were replayed ended without a fault, and together they executed each operation on an mbarrier. One
-    that a budget, or an unknown value, kept from its end leaves the class unknown.
+    All launches that were replayed ended without a fault, and together they executed each operation on an mbarrier. One
+    that a budget, or an unknown value, kept from its end leaves the class unknown. *last* are the ``mbarrier.inval`` that
+    follow all operations of threads on the mbarrier that they end.
     """
     why = tuple(_open(model, last))
     if why:

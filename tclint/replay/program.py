@@ -625,18 +625,17 @@ class Program:
         return self._arrays[site]
 
     def _indexed_by_thread(self, site: int) -> tuple[str, int] | None:
-        values, (address, *others) = self.model.values, [a.address for a in self.model.shared.accesses(site)]
-        nodes = [(t, values.node(t)) for t, factor in values.linear(address)[0] if factor == 1]
-        names = [node[1] for _, node in nodes if node[0] == "symbol"]
-        if (
-            others
-            or len(names) != 1
-            or any(values.node(v)[0] == "phi" for v in values.subexpressions(address))
-        ):
+        values, accesses = self.model.values, self.model.shared.accesses(site)
+        if len(accesses) != 1:
             return None
-        variables = self.model.function.variables, self.model.module.variables
-        size = next((v[names[0]].size for v in variables if names[0] in v), 0)
-        return (names[0], size) if size else None
+        address = accesses[0].address
+        symbols = [
+            t for t, factor in values.linear(address)[0] if factor == 1 and values.node(t)[0] == "symbol"
+        ]
+        if len(symbols) != 1 or any(values.node(v)[0] == "phi" for v in values.subexpressions(address)):
+            return None
+        size = self.model.size(symbols[0])
+        return (values.node(symbols[0])[1], size) if size else None
 
     def leaves_array(self, site: int) -> bool:
         """Whether each iteration of a loop whose trip count the launch decides moves the address of an access.
@@ -770,11 +769,10 @@ class Program:
         conditions = {
             header: {
                 condition
-                for block in body & self.branching
-                if any(edge.target not in body for edge in cfg.successors[block])
-                and (condition := self._condition(cfg.blocks[block].end - 1)) is not None
+                for block in self.branching.intersection(edge.source for edge in ends)
+                if (condition := self._condition(cfg.blocks[block].end - 1)) is not None
             }
-            for header, body in cfg.loops.items()
+            for header, ends in cfg.leaving.items()
         }
         words = self._words_of(set().union(*conditions.values()))
         return {
@@ -814,8 +812,8 @@ class Program:
     def waiting_loops(self) -> list[int]:
         """The headers of loops in which threads wait for an mbarrier."""
         cfg = self.model.cfg
-        waits = {cfg.block_of[i] for i in self.model.sites("mbarrier-wait")}
-        return [header for header, body in cfg.loops.items() if not body.isdisjoint(waits)]
+        waiting = cfg.nest.having(cfg.block_of[i] for i in self.model.sites("mbarrier-wait"))
+        return [header for header in cfg.loops if header in waiting]
 
     @cached_property
     def loop_tests(self) -> dict[int, Comparison]:

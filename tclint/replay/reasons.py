@@ -19,7 +19,9 @@ class Reason(str, Enum):
     NO_CLUSTER_SHAPE = "the kernel does not state how many CTAs a cluster has"
     """The shape of its CTA is open as well, or no shape of a cluster initialises the mbarriers that it names."""
     NO_CTA_SHAPE = "the kernel does not state how its threads are arranged"
-    """It uses more than one dimension of the thread index, so a number of threads is not enough."""
+    """It uses more than one dimension of the thread index, so a number of threads is not enough; or CTAs of the usual sizes
+    have more threads than its arrays in shared memory have room for.
+    """
 
     # A budget is exhausted.
     TOO_LONG = "the replay takes too long"

@@ -289,11 +289,5 @@ class Uniformity:
     def _controlling_predicates(self, block: int) -> list[tuple[int, int]]:
         """``(register, instruction)`` of the branches that decide by which edge *block* is entered."""
         cfg = self.cfg
-        own = {(e.source, e.target) for e in cfg.control_dependences(block)}
-        found: dict[tuple[int, int], None] = {}
-        for edge in cfg.predecessors[block]:
-            candidates = [*cfg.control_dependences(edge.source), edge]
-            for c in candidates:
-                if c.predicate >= 0 and ((c.source, c.target) not in own or c is edge):
-                    found[c.predicate, cfg.blocks[c.source].end - 1] = None
-        return list(found)
+        edges = (edge for edge in cfg.selecting(block) if edge.predicate >= 0)
+        return list(dict.fromkeys((edge.predicate, cfg.blocks[edge.source].end - 1) for edge in edges))

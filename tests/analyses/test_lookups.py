@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.analyses.lookups import lookups
+from tclint.analyses.overlaps import OVERLAP
 from tclint.findings.scales import Confidence, Method
 from tests.tools.support import analysed, kernel, lint, module
 
@@ -161,6 +162,47 @@ round:
     assert not found(loop.format(base="table", after="bar.sync 0;", advance=""))
     # The next iteration may fill another part.
     assert not found(loop.format(base="%r1", after="", advance="xor.b32 %r1, %r1, 2048;"))
+
+
+@pytest.mark.parametrize(
+    ("advance", "expected"), [("", [LATE]), ("add.u32 %r2, %r2, %r9;", []), ("add.u32 %r2, %r2, %r8;", [])]
+)
+def test_a_thread_may_append_while_other_warps_read_what_it_has_stored_before(
+    advance: str, expected: list[tuple[bool, bool]]
+) -> None:
+    """The launch or data decide how far the next element is from this one."""
+    body = f"""
+    setp.ne.u32 %p5, %r0, 0;
+    mov.u32 %r2, %r1;
+round:
+    @%p5 bra stored;
+    st.shared.u32 [%r2], %r8;
+stored:
+    bar.sync 0;
+    {looked_up()}
+    {advance}
+    add.u32 %r9, %r9, -1;
+    setp.ne.u32 %p3, %r9, 0;
+    @%p3 bra round;
+    """
+    assert found(body) == expected
+
+
+def test_more_starts_of_an_address_than_are_compared_leave_the_question_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which of two tables is filled depends on the launch."""
+    chosen = "setp.eq.u32 %p2, %r9, 0;\n@%p2 bra chosen;\nadd.u32 %r7, %r7, 2048;\nchosen:"
+    body = f"mad.lo.u32 %r7, %r0, 4, %r1;\n{chosen}\nst.shared.u32 [%r7], %r8;\n{looked_up()}"
+    checked = analysed(module(kernel(f"{START}\n{body}\nret;", directives=".maxntid 128"), header=HEADER))
+    assert list(lookups(checked))
+    assert not checked.ledger.unanswered
+    monkeypatch.setattr("tclint.analyses.lookups.MAX_STARTS", 1)
+    checked = analysed(module(kernel(f"{START}\n{body}\nret;", directives=".maxntid 128"), header=HEADER))
+    assert not list(lookups(checked))
+    assert [(left.question, left.why) for left in checked.ledger.unanswered] == [
+        (OVERLAP, "more than 1 starts of an address")
+    ]
 
 
 @pytest.mark.parametrize("directives", [".maxntid 32", ".reqntid 32"])

@@ -225,6 +225,36 @@ def phase(name: str, n: int) -> str:
 
 
 @pytest.mark.parametrize(
+    ("column", "relation", "confidence"),
+    [
+        ("mad.lo.u32 %r14, %r13, 8, %r9;", "eq", "low"),
+        ("mad.lo.u32 %r14, %r13, 8, %r9;", "ne", "high"),  # the signal of each iteration is for its columns
+        ("mov.u32 %r14, %r9;", "eq", "high"),  # the columns are those of all iterations
+    ],
+)
+def test_a_signal_of_one_iteration_may_not_be_for_the_columns_of_another(
+    column: str, relation: str, confidence: str
+) -> None:
+    """The last block is read when the columns of the first ones are released."""
+    body = f"""
+    mov.u32 %r13, 0;
+next:
+    {column}
+    {LOAD.replace("[%r9]", "[%r14]")}
+    setp.{relation}.u32 %p6, %r13, 3;
+    @!%p6 bra held;
+    {ARRIVE.format("other")}
+held:
+    {LD_DONE}
+    {USE}
+    add.u32 %r13, %r13, 1;
+    setp.lt.u32 %p5, %r13, 4;
+    @%p5 bra next;
+    """
+    assert releases(f"{phase('other', 1)}\n{OVERWRITES}", body) == [confidence]
+
+
+@pytest.mark.parametrize(
     ("between", "confidence"),
     [
         ("", "high"),

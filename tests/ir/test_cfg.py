@@ -92,6 +92,24 @@ def test_the_innermost_loop_around_blocks() -> None:
     assert cfg.innermost(b, end) == frozenset()
 
 
+def test_a_join_is_entered_as_the_branches_before_it_decide_and_not_those_that_decide_whether_it_is_reached() -> (
+    None
+):
+    cfg = graph(
+        "@%p1 bra END;\n@%p2 bra OTHER;\nmov.u32 %r1, 0;\nbra JOIN;\n"
+        "OTHER: mov.u32 %r1, 1;\nJOIN: mov.u32 %r2, 0;\nEND: ret;"
+    )
+    outer, inner, one, other, join, end = range(6)
+    assert {e.source for e in cfg.control_dependences(join)} == {outer}
+    assert [(e.source, e.target) for e in cfg.selecting(join)] == [
+        (inner, one),
+        (one, join),
+        (inner, other),
+        (other, join),
+    ]
+    assert outer in {e.source for e in cfg.selecting(end)}
+
+
 def test_a_branch_table_has_a_case_for_each_entry() -> None:
     cfg = graph("ts: .branchtargets A, B, A;\n@%p1 brx.idx %r1, ts;\nmov.u32 %r2, 0;\nA: ret;\nB: ret;")
     p1 = register(cfg.function, "%p1")

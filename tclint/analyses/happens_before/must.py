@@ -130,15 +130,12 @@ class MustOrder:
     def _iterates_uniformly(self, site: int) -> bool:
         """Whether all threads of the CTA iterate the loops around *site* equally often."""
         cfg, values = self.model.cfg, self.model.values
-        loops = [cfg.loops[head] for head in cfg.enclosing_loops(cfg.block_of[site])]
         return all(
             edge.predicate < 0
             or values.uniformity(values.before(edge.predicate, cfg.blocks[edge.source].end - 1))
             is UniformityScope.CTA
-            for loop in loops
-            for block in loop
-            for edge in cfg.successors[block]
-            if edge.target not in loop
+            for head in cfg.nest.around(cfg.block_of[site])
+            for edge in cfg.leaving[head]
         )
 
     def _complete(self, first: int, barrier: int) -> bool:
