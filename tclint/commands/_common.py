@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
@@ -15,6 +15,8 @@ from tclint.commands import FAILURE
 
 if TYPE_CHECKING:
     from tclint.syntax.source import SourceError
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 STDIN = "-"
 STDIN_NAME = "<stdin>"
@@ -69,6 +71,20 @@ verbose_option = click.option(
     is_flag=True,
     help="Print to stderr what was reused of earlier runs, and why results were not kept.",
 )
+
+
+def seconds_option(text: str, default: float = 60.0) -> Callable[[F], F]:
+    """``--seconds``, whose help is *text*."""
+    return click.option(
+        "--seconds", type=click.FloatRange(min=0.1), default=default, show_default=True, help=text
+    )
+
+
+def decorated(function: F, decorators: Sequence[Callable[[Any], Any]]) -> F:
+    """*function* with the *decorators* in the order in which they would be above it."""
+    for decorator in reversed(decorators):
+        function = decorator(function)
+    return function
 
 
 def refuse_unused(stdin_filename: str | None, paths: Sequence[str]) -> None:

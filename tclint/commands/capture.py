@@ -7,7 +7,7 @@ import re
 import click
 
 from tclint.commands import CLEAN, FAILURE
-from tclint.commands._common import write, write_notes
+from tclint.commands._common import seconds_option, write, write_notes
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -45,12 +45,9 @@ class _Bytes(click.ParamType[int]):
     show_default=True,
     help="Record at most this much memory; K, M and G are units.",
 )
-@click.option(
-    "--seconds",
-    type=click.FloatRange(min=0.1),
+@seconds_option(
+    "A launch that takes longer hangs: it is recorded without results, and the program is ended.",
     default=10.0,
-    show_default=True,
-    help="A launch that takes longer hangs: it is recorded without results, and the program is ended.",
 )
 @click.option(
     "--output", default="tclint.capture", show_default=True, metavar="FOLDER", help="Folder to create."

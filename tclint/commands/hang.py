@@ -15,6 +15,7 @@ from tclint.commands._common import (
     color_option,
     max_input_option,
     need_numpy,
+    seconds_option,
     use_color,
     write,
 )
@@ -58,13 +59,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Launch file, or folder of tclint capture: the shape of the CTAs, and without --at and --from the positions.",
 )
-@click.option(
-    "--seconds",
-    type=click.FloatRange(min=0.1),
-    default=60.0,
-    show_default=True,
-    help="Time limit for each execution of a launch.",
-)
+@seconds_option("Time limit for each execution of a launch.")
 @click.option(
     "--output-format",
     type=Choice(("text", "json")),

@@ -6,30 +6,19 @@ from typing import Any
 
 import click
 
-from tclint.commands._common import color_option, usage
+from tclint.commands._common import usage
 from tclint.commands._reports import (
     Output,
     known_findings,
-    max_findings_option,
-    output_file_option,
-    output_format_option,
-    outputs_option,
-    quiet_option,
+    output_options,
     refuse_unmatched,
-    statistics_option,
     write_reports,
 )
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PART...")
-@output_format_option
-@outputs_option
-@output_file_option
-@color_option
-@statistics_option
-@max_findings_option
-@quiet_option
+@output_options
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 although there are findings.")
 def command(paths: tuple[str, ...], exit_zero: bool, **given: Any) -> int:
     """Make the report of one run from the reports of its parts.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tclint.commands._common import Choice, at, max_input_option, need_numpy, write
+from tclint.commands._common import Choice, at, max_input_option, need_numpy, seconds_option, write
 
 
 @click.command()
@@ -23,13 +23,7 @@ from tclint.commands._common import Choice, at, max_input_option, need_numpy, wr
     help="When asynchronous operations complete: eager, lazy (as late as the ISA allows) or random:SEED; several"
     " separated by commas.",
 )
-@click.option(
-    "--seconds",
-    type=click.FloatRange(min=0.1),
-    default=60.0,
-    show_default=True,
-    help="Time limit of each launch.",
-)
+@seconds_option("Time limit of each launch.")
 @click.option(
     "--number",
     type=click.IntRange(min=0),
