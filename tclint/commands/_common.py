@@ -14,6 +14,7 @@ from tclint._read import MAX_BYTES
 from tclint.commands import FAILURE
 
 if TYPE_CHECKING:
+    from tclint.recording import Recording
     from tclint.syntax.source import SourceError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -111,6 +112,24 @@ def need_numpy() -> None:
 
     if find_spec("numpy") is None:
         raise click.ClickException("executing a kernel needs numpy: pip install 'tclint-ptx[run]'")
+
+
+def source_of(path: str, command: str) -> tuple[str, Recording | None]:
+    """The file with the PTX for *command*, and the launch if *path* is the folder of a recorded one. Raises
+    ClickException."""
+    if not os.path.isdir(path):
+        return path, None
+    from tclint.recording import RecordingError, read_recording
+
+    try:
+        found = read_recording(path)
+    except RecordingError as error:
+        raise click.ClickException(str(error)) from None
+    if found.ptx is None:
+        raise click.ClickException(
+            f"{path}: contains no PTX of {found.kernel}: tclint {command} KERNEL.ptx --launch {path}"
+        )
+    return str(found.ptx), found
 
 
 def use_color(choice: str, stream: TextIO | None = None) -> bool:

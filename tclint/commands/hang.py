@@ -16,6 +16,7 @@ from tclint.commands._common import (
     max_input_option,
     need_numpy,
     seconds_option,
+    source_of,
     use_color,
     write,
 )
@@ -148,19 +149,7 @@ def _source(path: str, limit: int) -> tuple[Source, Recording | None]:
     from tclint.driver.inputs import read_sources
     from tclint.syntax.source import SourceError
 
-    recorded = None
-    if path != STDIN and Path(path).is_dir():
-        from tclint.recording import RecordingError, read_recording
-
-        try:
-            recorded = read_recording(path)
-        except RecordingError as error:
-            raise click.ClickException(str(error)) from None
-        if recorded.ptx is None:
-            raise click.ClickException(
-                f"{path}: contains no PTX of {recorded.kernel}: tclint hang KERNEL.ptx --launch {path}"
-            )
-    name = path if recorded is None else str(recorded.ptx)
+    name, recorded = (path, None) if path == STDIN else source_of(path, "hang")
     sources = list(read_sources(name, STDIN_NAME if name == STDIN else name, limit))
     if len(sources) > 1:
         members = ", ".join(str(source.member) for source in sources)
