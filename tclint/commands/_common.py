@@ -15,7 +15,7 @@ from tclint.commands import FAILURE
 
 if TYPE_CHECKING:
     from tclint.recording import Recording
-    from tclint.syntax.source import SourceError
+    from tclint.syntax.source import Source, SourceError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -112,6 +112,18 @@ def need_numpy() -> None:
 
     if find_spec("numpy") is None:
         raise click.ClickException("executing a kernel needs numpy: pip install 'tclint-ptx[run]'")
+
+
+def only_source(path: str, limit: int) -> Source:
+    """The only module of *path*, of up to *limit* bytes. Raises SourceError."""
+    from tclint.driver.inputs import read_sources
+    from tclint.syntax.source import SourceError
+
+    sources = list(read_sources(path, STDIN_NAME if path == STDIN else path, limit))
+    if len(sources) > 1:
+        members = ", ".join(str(source.member) for source in sources)
+        raise SourceError(f"contains several modules ({members}); extract one with cuobjdump -xptx")
+    return sources[0]
 
 
 def source_of(path: str, command: str) -> tuple[str, Recording | None]:

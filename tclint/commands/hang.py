@@ -15,6 +15,7 @@ from tclint.commands._common import (
     color_option,
     max_input_option,
     need_numpy,
+    only_source,
     seconds_option,
     source_of,
     use_color,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from tclint.inspect.hang.machine_code import LineTable
     from tclint.inspect.hang.positions import Position
     from tclint.ir.nodes import Module
-    from tclint.recording import Recording
     from tclint.syntax.source import Source
 
 
@@ -100,7 +100,8 @@ def command(
 
     try:
         positions = _positions(places, listing, path)
-        source, recorded = _source(path, limit)
+        name, recorded = (path, None) if path == STDIN else source_of(path, "hang")
+        source = only_source(name, limit)
         if recorded is not None:
             entry, launch = entry or recorded.kernel, launch or path
         module, problems = analyse(source)
@@ -140,21 +141,6 @@ def _positions(places: tuple[str, ...], listing: str | None, path: str) -> list[
         except OSError as error:
             raise click.ClickException(f"{listing}: {error.strerror}") from None
     return merged(found)
-
-
-def _source(path: str, limit: int) -> tuple[Source, Recording | None]:
-    """The only module of *path*, which may have *limit* bytes, and the launch if it is the folder of one. Raises
-    SourceError."""
-    from tclint.commands._common import STDIN_NAME
-    from tclint.driver.inputs import read_sources
-    from tclint.syntax.source import SourceError
-
-    name, recorded = (path, None) if path == STDIN else source_of(path, "hang")
-    sources = list(read_sources(name, STDIN_NAME if name == STDIN else name, limit))
-    if len(sources) > 1:
-        members = ", ".join(str(source.member) for source in sources)
-        raise SourceError(f"contains several modules ({members}); extract one with cuobjdump -xptx")
-    return sources[0], recorded
 
 
 def _table(source: Source, module: Module, sass: Path | None) -> LineTable:
