@@ -70,7 +70,7 @@ def command(program: tuple[str, ...], kernel: str, nth: int, limit: int, seconds
     try:
         found = record(program, Path(output), Wanted(kernel, nth, limit, seconds))
     except CaptureError as error:
-        raise click.ClickException(printable(str(error))) from None
+        raise click.ClickException(str(error)) from None
     launch = found.launch
     buffers = [b for b in launch["buffers"] if "before" in b]
     size = sum(b["size"] for b in buffers) / 2**20

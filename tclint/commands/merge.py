@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,9 @@ from tclint.commands._reports import (
     refuse_unmatched,
     write_reports,
 )
+
+if TYPE_CHECKING:
+    from tclint.driver.parts import Part
 
 
 @click.command()
@@ -51,20 +54,19 @@ def command(paths: tuple[str, ...], exit_zero: bool, **given: Any) -> int:
     return exit_code(shown, config.failing, summary.unmet)
 
 
-def _read(paths: tuple[str, ...]) -> Any:
+def _read(paths: tuple[str, ...]) -> Part:
     """The run that the files at *paths* are the parts of. Raises UsageError."""
     from tclint.driver import parts
-    from tclint.report.formats._style import printable
 
-    found: dict[str, parts.Part] = {}
+    found: dict[str, Part] = {}
     for path in paths:
         if path in found:
-            raise usage(f"{printable(path)} is given twice")
+            raise usage(f"{path} is given twice")
         try:
             found[path] = parts.read(path)
         except parts.PartError as error:
-            raise usage(f"{printable(path)} {error}") from None
+            raise usage(f"{path} {error}") from None
     try:
         return parts.whole(found)
     except parts.PartError as error:
-        raise usage(printable(str(error))) from None
+        raise usage(error) from None
