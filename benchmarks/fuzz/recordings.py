@@ -90,7 +90,10 @@ def seeds() -> list[bytes]:
 
 def read(data: bytes, folder: Path) -> str:
     """Executes the launch of a folder with *data*, and checks the kernel with it, if it is not refused."""
-    from tclint.commands._run import Options, RunError, render_json, render_text, run, source_of
+    import click
+
+    from tclint.commands._common import source_of
+    from tclint.commands._run import Options, RunError, render_json, render_text, run
     from tclint.linting.check import check_source
     from tclint.recording import read_recording
     from tclint.syntax.source import Source, SourceError
@@ -98,12 +101,12 @@ def read(data: bytes, folder: Path) -> str:
     _write(data, folder)
     ends = []
     try:
-        ptx, recorded = source_of(str(folder))
-        result = run(Source.read(ptx), Options(recorded, seconds=_SECONDS))
+        ptx, _ = source_of(str(folder), "run")
+        result = run(Source.read(ptx), Options(folder, seconds=_SECONDS))
         json.loads(render_json(result).encode())
         render_text(result)
         ends.append("executed")
-    except (RunError, SourceError) as error:
+    except (click.ClickException, RunError, SourceError) as error:
         str(error)
         ends.append("not executed")
     try:

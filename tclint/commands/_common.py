@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
@@ -14,7 +14,10 @@ from tclint._read import MAX_BYTES
 from tclint.commands import FAILURE
 
 if TYPE_CHECKING:
-    from tclint.syntax.source import SourceError
+    from tclint.recording import Recording
+    from tclint.syntax.source import Source, SourceError
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 STDIN = "-"
 STDIN_NAME = "<stdin>"
@@ -71,6 +74,20 @@ verbose_option = click.option(
 )
 
 
+def seconds_option(text: str, default: float = 60.0) -> Callable[[F], F]:
+    """``--seconds``, whose help is *text*."""
+    return click.option(
+        "--seconds", type=click.FloatRange(min=0.1), default=default, show_default=True, help=text
+    )
+
+
+def decorated(function: F, decorators: Sequence[Callable[[Any], Any]]) -> F:
+    """*function* with the *decorators* in the order in which they would be above it."""
+    for decorator in reversed(decorators):
+        function = decorator(function)
+    return function
+
+
 def refuse_unused(stdin_filename: str | None, paths: Sequence[str]) -> None:
     if stdin_filename is not None and STDIN not in paths:
         raise click.UsageError("--stdin-filename requires '-' among the paths.")
@@ -95,6 +112,36 @@ def need_numpy() -> None:
 
     if find_spec("numpy") is None:
         raise click.ClickException("executing a kernel needs numpy: pip install 'tclint-ptx[run]'")
+
+
+def only_source(path: str, limit: int) -> Source:
+    """The only module of *path*, of up to *limit* bytes. Raises SourceError."""
+    from tclint.driver.inputs import read_sources
+    from tclint.syntax.source import SourceError
+
+    sources = list(read_sources(path, STDIN_NAME if path == STDIN else path, limit))
+    if len(sources) > 1:
+        members = ", ".join(str(source.member) for source in sources)
+        raise SourceError(f"contains several modules ({members}); extract one with cuobjdump -xptx")
+    return sources[0]
+
+
+def source_of(path: str, command: str) -> tuple[str, Recording | None]:
+    """The file with the PTX for *command*, and the launch if *path* is the folder of a recorded one. Raises
+    ClickException."""
+    if not os.path.isdir(path):
+        return path, None
+    from tclint.recording import RecordingError, read_recording
+
+    try:
+        found = read_recording(path)
+    except RecordingError as error:
+        raise click.ClickException(str(error)) from None
+    if found.ptx is None:
+        raise click.ClickException(
+            f"{path}: contains no PTX of {found.kernel}: tclint {command} KERNEL.ptx --launch {path}"
+        )
+    return str(found.ptx), found
 
 
 def use_color(choice: str, stream: TextIO | None = None) -> bool:

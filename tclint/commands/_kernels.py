@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import click
 
 from tclint.commands._common import (
     STDIN_NAME,
     Choice,
+    F,
     color_option,
+    decorated,
     max_input_option,
     no_function,
     refuse_unused,
@@ -19,8 +21,6 @@ from tclint.commands._common import (
 
 if TYPE_CHECKING:
     from tclint.driver.one import Input
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Shown(Protocol):
@@ -41,7 +41,7 @@ S = TypeVar("S", bound=Shown)
 
 def kernel_options(schema: str) -> Callable[[F], F]:
     """The argument and the options of such a command, whose JSON *schema* describes."""
-    decorators: tuple[Callable[[F], F], ...] = (
+    decorators = (
         click.argument("paths", nargs=-1, required=True, metavar="KERNEL..."),
         click.option(
             "--entry",
@@ -61,12 +61,7 @@ def kernel_options(schema: str) -> Callable[[F], F]:
         max_input_option,
     )
 
-    def decorated(function: F) -> F:
-        for decorator in reversed(decorators):
-            function = decorator(function)
-        return function
-
-    return decorated
+    return lambda function: decorated(function, decorators)
 
 
 def shown_of(

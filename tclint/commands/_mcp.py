@@ -25,6 +25,7 @@ from pydantic import Field
 
 from tclint._read import read_file, size_words
 from tclint._version import __version__
+from tclint.report.formats._style import shortened
 
 __all__ = ["Tools", "serve"]
 
@@ -187,7 +188,7 @@ class Tools:
             document = json.loads(output)
         except ValueError:
             words = " ".join(errors.decode(errors="replace").split()).rpartition("Error: ")[2]
-            raise ToolError(words[:_MAX_MESSAGE] or "no result") from None
+            raise ToolError(shortened(words, _MAX_MESSAGE) or "no result") from None
         if not isinstance(document, dict):
             document = {"rules": document}
         content = TextContent(type="text", text=json.dumps(document))
@@ -207,6 +208,8 @@ class Tools:
                 await self._ended(process, outputs, deadline)
             finally:
                 _kill(process)
+            if process.returncode < 0:
+                raise ToolError(f"no result: signal {-process.returncode} ended tclint")
             return read_file(outputs[0], _MAX_OUTPUT), read_file(outputs[1], _MAX_OUTPUT)
         except OSError as error:
             raise ToolError(f"tclint cannot be run: {error.strerror or error}") from None
@@ -215,11 +218,14 @@ class Tools:
 
     async def _ended(self, process: subprocess.Popen[bytes], outputs: Iterable[str], deadline: float) -> None:
         """Waits for the end of a process. Raises ToolError at a limit."""
-        while process.poll() is None:
-            if monotonic() > deadline:
-                raise ToolError(f"stopped after {self._seconds:g} s, the limit of --seconds")
+        while True:
+            running = process.poll() is None
             if sum(map(os.path.getsize, outputs)) > _MAX_OUTPUT:
                 raise ToolError(f"stopped: the result has more than {size_words(_MAX_OUTPUT)}")
+            if not running:
+                return
+            if monotonic() > deadline:
+                raise ToolError(f"stopped after {self._seconds:g} s, the limit of --seconds")
             await asyncio.sleep(_POLL_SECONDS)
 
 

@@ -11,6 +11,9 @@ import click
 from tclint._dataclass import dataclass
 from tclint.commands._common import (
     Choice,
+    F,
+    color_option,
+    decorated,
     no_function,
     usage,
     use_color,
@@ -34,34 +37,43 @@ _FOR_PEOPLE = ("text", "concise")
 _OF_PARTS = frozenset(("json", "sarif"))
 """The formats that tclint merge reads."""
 
-output_format_option = click.option(
-    "--output-format",
-    type=Choice(formats()),
-    default="text",
-    show_default=True,
-    help="Format of the findings on standard output.",
-)
-outputs_option = click.option(
-    "--output",
-    "outputs",
-    multiple=True,
-    metavar="FORMAT=FILE",
-    help="Also write a report to a file, such as sarif=tclint.sarif; may be repeated.",
-)
-output_file_option = click.option(
-    "-o",
-    "--output-file",
-    metavar="FILE",
-    help="Write the findings to a file instead of standard output.",
-)
-statistics_option = click.option("--statistics", is_flag=True, help="Show counts per rule only.")
-max_findings_option = click.option(
-    "--max-findings",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Show the first N findings, and count the others.",
-)
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show the findings and nothing else.")
+
+def output_options(function: F) -> F:
+    """The options whose values are an :class:`Output`."""
+    return decorated(
+        function,
+        (
+            click.option(
+                "--output-format",
+                type=Choice(formats()),
+                default="text",
+                show_default=True,
+                help="Format of the findings on standard output.",
+            ),
+            click.option(
+                "--output",
+                "outputs",
+                multiple=True,
+                metavar="FORMAT=FILE",
+                help="Also write a report to a file, such as sarif=tclint.sarif; may be repeated.",
+            ),
+            click.option(
+                "-o",
+                "--output-file",
+                metavar="FILE",
+                help="Write the findings to a file instead of standard output.",
+            ),
+            color_option,
+            click.option("--statistics", is_flag=True, help="Show counts per rule only."),
+            click.option(
+                "--max-findings",
+                type=click.IntRange(min=0),
+                metavar="N",
+                help="Show the first N findings, and count the others.",
+            ),
+            click.option("-q", "--quiet", is_flag=True, help="Show the findings and nothing else."),
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from tclint.executor.schedule import schedule
 from tclint.executor.trace import Trace
 from tclint.executor.unwritten import Outcome, observe_unwritten
 from tclint.ir.nodes import Memory, Module, Symbol
-from tclint.recording import Recording, RecordingError, read_recording
+from tclint.recording import Recording
 from tclint.report.formats._style import printable
 from tclint.syntax.source import Source
 
-__all__ = ["Invocation", "Options", "RunError", "render_json", "render_text", "run", "source_of"]
+__all__ = ["Invocation", "Options", "RunError", "render_json", "render_text", "run"]
 
 
 class RunError(Exception):
@@ -113,20 +113,6 @@ def _read(path: Path, options: Options) -> LaunchFile:
     if file.recorded is not None and not options.type:
         raise RunError("--tolerance needs --type, the type of the values in a recorded launch")
     return replace(file, element_type=options.type, tolerance=options.tolerance)
-
-
-def source_of(path: str) -> tuple[str, Path | None]:
-    """The PTX to execute, and the launch, if *path* is the folder of a recorded launch. Raises :class:`RunError`."""
-    folder = Path(path)
-    if not folder.is_dir():
-        return path, None
-    try:
-        found = read_recording(folder)
-    except RecordingError as error:
-        raise RunError(str(error)) from None
-    if found.ptx is None:
-        raise RunError(f"{path}: contains no PTX of {found.kernel}: tclint run KERNEL.ptx --launch {path}")
-    return str(found.ptx), folder
 
 
 def _given(

@@ -73,7 +73,7 @@ def command(
     chosen = files(paths, stdin_filename or STDIN_NAME, Exclusions(config))
     for name, _ in chosen:
         if name != STDIN and not os.path.exists(name):
-            raise click.ClickException(f"{printable(name)}: no such file or directory; nothing was written")
+            raise click.ClickException(f"{name}: no such file or directory; nothing was written")
     notes: list[str] = []
     made = reports(read(chosen, config.max_bytes), config, notes.append)
     found = [item.report for item in shown_on(sys.stderr, made, len(chosen))]

@@ -42,11 +42,11 @@ def command(clear: bool, add: tuple[str, ...], only_folder: bool) -> int:
         return CLEAN
     for folder in add:
         if not os.path.isdir(folder):
-            raise click.UsageError(f"--add: {printable(folder)} is not a folder.")
+            raise click.UsageError(f"--add: {folder} is not a folder.")
         added, problem = found.add(folder)
         write(f"Added {count(added, 'file')} of {printable(folder)}.\n")
         if problem:
-            raise click.ClickException(printable(problem))
+            raise click.ClickException(problem)
     if add:
         return CLEAN
     content = found.content()

@@ -7,7 +7,7 @@ import re
 import click
 
 from tclint.commands import CLEAN, FAILURE
-from tclint.commands._common import write, write_notes
+from tclint.commands._common import seconds_option, write, write_notes
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -45,12 +45,9 @@ class _Bytes(click.ParamType[int]):
     show_default=True,
     help="Record at most this much memory; K, M and G are units.",
 )
-@click.option(
-    "--seconds",
-    type=click.FloatRange(min=0.1),
+@seconds_option(
+    "A launch that takes longer hangs: it is recorded without results, and the program is ended.",
     default=10.0,
-    show_default=True,
-    help="A launch that takes longer hangs: it is recorded without results, and the program is ended.",
 )
 @click.option(
     "--output", default="tclint.capture", show_default=True, metavar="FOLDER", help="Folder to create."
@@ -73,7 +70,7 @@ def command(program: tuple[str, ...], kernel: str, nth: int, limit: int, seconds
     try:
         found = record(program, Path(output), Wanted(kernel, nth, limit, seconds))
     except CaptureError as error:
-        raise click.ClickException(printable(str(error))) from None
+        raise click.ClickException(str(error)) from None
     launch = found.launch
     buffers = [b for b in launch["buffers"] if "before" in b]
     size = sum(b["size"] for b in buffers) / 2**20

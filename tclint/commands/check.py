@@ -15,7 +15,6 @@ from tclint.commands._common import (
     STDIN,
     STDIN_NAME,
     Choice,
-    color_option,
     need_numpy,
     refuse_unused,
     stdin_filename_option,
@@ -27,13 +26,8 @@ from tclint.commands._common import (
 from tclint.commands._reports import (
     Output,
     known_findings,
-    max_findings_option,
-    output_file_option,
-    output_format_option,
-    outputs_option,
-    quiet_option,
+    output_options,
     refuse_unmatched,
-    statistics_option,
     write_reports,
 )
 from tclint.commands._settings import SettingsCommand, resolve
@@ -71,9 +65,7 @@ class _Check(SettingsCommand):
 @click.command(cls=_Check)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @stdin_filename_option
-@output_format_option
-@outputs_option
-@output_file_option
+@output_options
 @click.option(
     "--locate",
     type=Choice(("auto", "ptx", "source")),
@@ -106,10 +98,6 @@ class _Check(SettingsCommand):
     is_flag=True,
     help="Add to the statement of each finding a comment that suppresses it.",
 )
-@color_option
-@statistics_option
-@max_findings_option
-@quiet_option
 @click.option(
     "--timings",
     is_flag=True,

@@ -5,7 +5,16 @@ from __future__ import annotations
 import click
 
 from tclint.commands import CLEAN, FAILURE
-from tclint.commands._common import STDIN, STDIN_NAME, Choice, at, max_input_option, write, write_notes
+from tclint.commands._common import (
+    STDIN,
+    STDIN_NAME,
+    Choice,
+    at,
+    max_input_option,
+    only_source,
+    write,
+    write_notes,
+)
 
 
 @click.command()
@@ -21,7 +30,6 @@ def command(stage: str, file: str, dot: bool, entry: str | None, limit: int) -> 
 
     Exit code: 0 shown, 2 usage error, or a FILE that could not be analysed or only in part; its errors are in the output.
     """
-    from tclint.driver.inputs import read_sources
     from tclint.inspect import dump as stages
     from tclint.ir.frontend import analyse
     from tclint.report.formats._style import printable
@@ -29,14 +37,11 @@ def command(stage: str, file: str, dot: bool, entry: str | None, limit: int) -> 
 
     name = STDIN_NAME if file == STDIN else file
     try:
-        sources = list(read_sources(file, name, limit))
-        if len(sources) > 1:
-            members = ", ".join(str(source.member) for source in sources)
-            raise SourceError(f"contains several modules ({members}); extract one with cuobjdump -xptx")
-        text: str = getattr(stages, stage)(sources[0], dot=dot, entry=entry)
+        source = only_source(file, limit)
+        text: str = getattr(stages, stage)(source, dot=dot, entry=entry)
     except SourceError as error:
         raise click.ClickException(at(name, error)) from None
     write(printable(text if text.endswith("\n") else text + "\n"))
-    _, problems = analyse(sources[0])
+    _, problems = analyse(source)
     write_notes([f"error: {at(name, SourceError(problem.message, problem.line))}" for problem in problems])
     return FAILURE if problems else CLEAN

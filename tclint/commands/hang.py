@@ -15,6 +15,9 @@ from tclint.commands._common import (
     color_option,
     max_input_option,
     need_numpy,
+    only_source,
+    seconds_option,
+    source_of,
     use_color,
     write,
 )
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from tclint.inspect.hang.machine_code import LineTable
     from tclint.inspect.hang.positions import Position
     from tclint.ir.nodes import Module
-    from tclint.recording import Recording
     from tclint.syntax.source import Source
 
 
@@ -58,13 +60,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Launch file, or folder of tclint capture: the shape of the CTAs, and without --at and --from the positions.",
 )
-@click.option(
-    "--seconds",
-    type=click.FloatRange(min=0.1),
-    default=60.0,
-    show_default=True,
-    help="Time limit for each execution of a launch.",
-)
+@seconds_option("Time limit for each execution of a launch.")
 @click.option(
     "--output-format",
     type=Choice(("text", "json")),
@@ -104,7 +100,8 @@ def command(
 
     try:
         positions = _positions(places, listing, path)
-        source, recorded = _source(path, limit)
+        name, recorded = (path, None) if path == STDIN else source_of(path, "hang")
+        source = only_source(name, limit)
         if recorded is not None:
             entry, launch = entry or recorded.kernel, launch or path
         module, problems = analyse(source)
@@ -144,33 +141,6 @@ def _positions(places: tuple[str, ...], listing: str | None, path: str) -> list[
         except OSError as error:
             raise click.ClickException(f"{listing}: {error.strerror}") from None
     return merged(found)
-
-
-def _source(path: str, limit: int) -> tuple[Source, Recording | None]:
-    """The only module of *path*, which may have *limit* bytes, and the launch if it is the folder of one. Raises
-    SourceError."""
-    from tclint.commands._common import STDIN_NAME
-    from tclint.driver.inputs import read_sources
-    from tclint.syntax.source import SourceError
-
-    recorded = None
-    if path != STDIN and Path(path).is_dir():
-        from tclint.recording import RecordingError, read_recording
-
-        try:
-            recorded = read_recording(path)
-        except RecordingError as error:
-            raise click.ClickException(str(error)) from None
-        if recorded.ptx is None:
-            raise click.ClickException(
-                f"{path}: contains no PTX of {recorded.kernel}: tclint hang KERNEL.ptx --launch {path}"
-            )
-    name = path if recorded is None else str(recorded.ptx)
-    sources = list(read_sources(name, STDIN_NAME if name == STDIN else name, limit))
-    if len(sources) > 1:
-        members = ", ".join(str(source.member) for source in sources)
-        raise SourceError(f"contains several modules ({members}); extract one with cuobjdump -xptx")
-    return sources[0], recorded
 
 
 def _table(source: Source, module: Module, sass: Path | None) -> LineTable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tclint.commands._common import max_input_option
+from tclint.commands._common import max_input_option, seconds_option
 
 
 @click.command()
@@ -16,13 +16,7 @@ from tclint.commands._common import max_input_option
     type=click.Path(exists=True, file_okay=False),
     help="Folder below which calls may name files; may be repeated. Without one, calls pass text only.",
 )
-@click.option(
-    "--seconds",
-    type=click.FloatRange(min=0.1),
-    default=60.0,
-    show_default=True,
-    help="Time limit of each call.",
-)
+@seconds_option("Time limit of each call.")
 @max_input_option
 def command(roots: tuple[str, ...], seconds: float, limit: int) -> None:
     """Start the server of the Model Context Protocol for agents.

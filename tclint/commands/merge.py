@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tclint.commands._common import color_option, usage
+from tclint.commands._common import usage
 from tclint.commands._reports import (
     Output,
     known_findings,
-    max_findings_option,
-    output_file_option,
-    output_format_option,
-    outputs_option,
-    quiet_option,
+    output_options,
     refuse_unmatched,
-    statistics_option,
     write_reports,
 )
+
+if TYPE_CHECKING:
+    from tclint.driver.parts import Part
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PART...")
-@output_format_option
-@outputs_option
-@output_file_option
-@color_option
-@statistics_option
-@max_findings_option
-@quiet_option
+@output_options
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 although there are findings.")
 def command(paths: tuple[str, ...], exit_zero: bool, **given: Any) -> int:
     """Make the report of one run from the reports of its parts.
@@ -62,20 +54,19 @@ def command(paths: tuple[str, ...], exit_zero: bool, **given: Any) -> int:
     return exit_code(shown, config.failing, summary.unmet)
 
 
-def _read(paths: tuple[str, ...]) -> Any:
+def _read(paths: tuple[str, ...]) -> Part:
     """The run that the files at *paths* are the parts of. Raises UsageError."""
     from tclint.driver import parts
-    from tclint.report.formats._style import printable
 
-    found: dict[str, parts.Part] = {}
+    found: dict[str, Part] = {}
     for path in paths:
         if path in found:
-            raise usage(f"{printable(path)} is given twice")
+            raise usage(f"{path} is given twice")
         try:
             found[path] = parts.read(path)
         except parts.PartError as error:
-            raise usage(f"{printable(path)} {error}") from None
+            raise usage(f"{path} {error}") from None
     try:
         return parts.whole(found)
     except parts.PartError as error:
-        raise usage(printable(str(error))) from None
+        raise usage(error) from None

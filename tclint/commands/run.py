@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tclint.commands._common import Choice, at, max_input_option, need_numpy, write
+from tclint.commands._common import Choice, at, max_input_option, need_numpy, seconds_option, source_of, write
 
 
 @click.command()
@@ -23,13 +23,7 @@ from tclint.commands._common import Choice, at, max_input_option, need_numpy, wr
     help="When asynchronous operations complete: eager, lazy (as late as the ISA allows) or random:SEED; several"
     " separated by commas.",
 )
-@click.option(
-    "--seconds",
-    type=click.FloatRange(min=0.1),
-    default=60.0,
-    show_default=True,
-    help="Time limit of each launch.",
-)
+@seconds_option("Time limit of each launch.")
 @click.option(
     "--number",
     type=click.IntRange(min=0),
@@ -88,16 +82,17 @@ def command(
     from tclint.syntax.source import Source, SourceError
 
     need_numpy()
-    from tclint.commands._run import Options, RunError, render_json, render_text, run, source_of
+    from tclint.commands._run import Options, RunError, render_json, render_text, run
     from tclint.executor.launch import TYPES
 
     if element_type and element_type not in TYPES:
         raise click.UsageError(f"--type takes one of {', '.join(TYPES)}.")
     try:
-        ptx, recorded = source_of(path)
+        ptx, recorded = source_of(path, "run")
         source = Source.read(ptx, limit)
+        folder = None if recorded is None else recorded.path
         options = Options(
-            Path(launch) if launch else recorded, entry, schedule, seconds, number, Path(trace) if trace else None,
+            Path(launch) if launch else folder, entry, schedule, seconds, number, Path(trace) if trace else None,
             tolerance, element_type or "",
         )  # fmt: skip
         result = run(source, options)

@@ -130,7 +130,6 @@ def _chosen(bodies: list[Function], report: FileReport, config: Config) -> Funct
 
     If there are several candidates, the only one with findings. Raises ClickException if none can be chosen.
     """
-    from tclint.report.formats._style import printable
     from tclint.report.summary import count
 
     if not bodies:
@@ -148,6 +147,4 @@ def _chosen(bodies: list[Function], report: FileReport, config: Config) -> Funct
     if len(found) == 1:
         return found[0]
     names = "".join(f"\n  {name}" + (f" ({count(n, 'finding')})" if n else "") for name, n in times.items())
-    raise click.UsageError(
-        printable(f"{report.path} has {len(wanted)} kernels; choose one with --entry:{names}")
-    )
+    raise click.UsageError(f"{report.path} has {len(wanted)} kernels; choose one with --entry:{names}")

@@ -22,6 +22,7 @@ from pygls.exceptions import (
     JsonRpcServerNotInitialized,
 )
 from pygls.protocol import LanguageServerProtocol, lsp_method
+from pygls.uris import from_fs_path, to_fs_path
 
 __all__ = ["MAX_BODY", "Messages", "Protocol", "log_plainly"]
 
@@ -104,6 +105,8 @@ class Protocol(LanguageServerProtocol):
             message = {key: value for key, value in message.items() if key != "id"}
         try:
             structured = super().structure_message(message)
+            if isinstance(structured, types.InitializeRequest):
+                _refuse_root(structured.params)
         except Exception as error:
             raise JsonRpcInvalidParams() from error
         if "id" in message and not hasattr(structured, "id"):
@@ -116,6 +119,15 @@ class Protocol(LanguageServerProtocol):
         if error is not None and isinstance(error.data, dict):
             error.data.pop("traceback", None)  # for the log, if it is wanted
         super()._send_response(msg_id, result, error)
+
+
+def _refuse_root(params: types.InitializeParams) -> None:
+    """Raises ValueError for a root of which pygls makes no path."""
+    uri = params.root_uri
+    if uri is None and params.root_path is not None:
+        uri = from_fs_path(params.root_path)
+    if uri is not None:
+        to_fs_path(uri)
 
 
 class Messages:

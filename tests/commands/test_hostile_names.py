@@ -68,6 +68,10 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
         ("show", f"absent{HOSTILE}"),
         ("explain", HOSTILE),
         ("cache", HOSTILE),
+        ("cache", "--add", HOSTILE),
+        ("merge", f"absent{HOSTILE}"),
+        ("merge", HOSTILE, HOSTILE),
+        ("baseline", f"absent{HOSTILE}"),
     ],
 )
 def test_no_name_reaches_the_terminal_as_a_control_sequence(run: Run, arguments: tuple[str, ...]) -> None:

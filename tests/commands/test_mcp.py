@@ -22,6 +22,7 @@ pytest.importorskip("mcp.server.mcpserver", reason="the server needs mcp")
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.server.mcpserver.exceptions import ToolError
 
+from tclint.commands import _mcp
 from tclint.commands._mcp import Tools
 
 KERNEL = (ROOT / "fixtures" / "wgmma_unwaited.ptx").read_text(encoding="utf-8")
@@ -138,6 +139,28 @@ def test_what_a_stopped_call_has_started_is_killed(tmp_path: Path, then: str, re
         connection.settimeout(10)
         assert connection.recv(1) == b""
         connection.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("print('x' * (33 << 20))", "stopped: the result has more than 32 MiB"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "no result: signal 9 ended tclint"),
+    ],
+)  # fmt: skip
+def test_a_call_that_ends_by_itself_without_a_usable_result_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, reason: str
+) -> None:
+    monkeypatch.setattr(_mcp, "_POLL_SECONDS", 2)
+    with pytest.raises(ToolError, match=reason):
+        asyncio.run(Tools((), 60, 1)._executed([sys.executable, "-c", code], str(tmp_path)))
+
+
+def test_an_error_that_is_too_long_is_marked_as_shortened(root: Path) -> None:
+    (result,) = calls(root, ("explain", {"rules": ["x" * 9000]}))
+    assert len(words(result)) < 2100
+    assert "…" in words(result)
 
 
 def test_arguments_are_values_and_never_options(root: Path) -> None:

@@ -41,6 +41,10 @@ def hover(line: object, character: object = 0, uri: object = URI) -> dict[str, o
     return request("textDocument/hover", {"textDocument": {"uri": uri}, "position": position})
 
 
+def initialize(**root: object) -> dict[str, object]:
+    return request("initialize", {"capabilities": {}, "processId": None, **root})
+
+
 def framed(body: bytes) -> bytes:
     return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 
@@ -80,6 +84,8 @@ MALFORMED: list[tuple[object, int | None, int]] = [
     ({"jsonrpc": "1.0", "id": 1, "method": "textDocument/hover"}, 1, -32600),
     ({"id": 1}, 1, -32600),
     (request("textDocument/didClose", {"textDocument": {"uri": URI}}), 1, -32600),
+    (initialize(rootUri="file://["), 1, -32602),
+    (initialize(rootUri=None, rootPath="//server"), 1, -32602),
     ([INITIALIZE], None, -32600),
     (b"7", None, -32600),
     (b"null", None, -32600),
@@ -137,6 +143,12 @@ def test_header_names_ignore_case_and_a_request_before_initialize_is_refused() -
     early, late = sent(hover(0)), sent(hover(0))
     found, _ = answers(early + b"content-type: x\r\ncontent-LENGTH:%d\n\n%s" % (len(body), body) + late)
     assert [each.get("error", {}).get("code", CANCELLED) for each in found] == [-32002, CANCELLED]
+
+
+def test_initialize_may_be_repeated_after_a_root_that_is_not_a_uri() -> None:
+    found, log = answers(sent(initialize(rootUri="file://["), INITIALIZE, hover(0)))
+    assert [each.get("error", {}).get("code", CANCELLED) for each in found] == [-32602, CANCELLED]
+    assert log == ""
 
 
 def test_a_message_that_is_too_large_is_skipped_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
