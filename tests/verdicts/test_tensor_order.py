@@ -11,10 +11,9 @@ from tclint.verdicts import tensor_space, verdicts
 from tclint.verdicts.checker import Refused
 from tclint.verdicts.epochs import check
 from tclint.verdicts.tensor_order import TensorOrder
-from tests.tools.support import kernel, last_kernel
+from tests.tools.support import HEADER, kernel, last_kernel, loop
 
 ALL = frozenset(Assumption)
-BLACKWELL = ".version 8.6\n.target sm_100a\n.address_size 64\n"
 START = """mov.u32 %r1, %tid.x;
 ld.param.u32 %r9, [number];
 setp.lt.u32 %p1, %r1, 32;
@@ -31,15 +30,9 @@ BEGIN, END = f"{ALLOC}\n{BARRIER}\n{ADDRESS}", f"{BARRIER}\n{DEALLOC}"
 
 def tensor(body: str, assume: frozenset[Assumption] = ALL, size: str = ".reqntid 256") -> Verdict:
     text = kernel(f"{START}\n{body}\nret;", directives=size)
-    model = last_kernel(".shared .align 4 .b32 slot;", text, header=BLACKWELL)
+    model = last_kernel(".shared .align 4 .b32 slot;", text, header=HEADER)
     (found,) = verdicts(model, assume=assume, only=[HazardClass.TENSOR_MEMORY])
     return found
-
-
-def loop(body: str) -> str:
-    return (
-        f"mov.b32 %r10, 0;\ntop:\n{body}\nadd.s32 %r10, %r10, 1;\nsetp.lt.s32 %p5, %r10, %r9;\n@%p5 bra top;"
-    )
 
 
 PROVED = {
@@ -129,7 +122,7 @@ def test_the_reason_names_what_an_mbarrier_signals() -> None:
 
 def prover(body: str) -> TensorOrder:
     text = kernel(f"{START}\n{body}\nret;", directives=".reqntid 256")
-    model = last_kernel(".shared .align 4 .b32 slot;", text, header=BLACKWELL)
+    model = last_kernel(".shared .align 4 .b32 slot;", text, header=HEADER)
     return TensorOrder(model, ALL)
 
 
