@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks import ptxas
+from benchmarks.gpu import stand_alone
 from benchmarks.hangs.plants import PLANTS, Plant
 from benchmarks.hardware import assemble
 
@@ -138,6 +138,5 @@ def prepare(folder: Path) -> dict[str, Any]:
                 (folder / f"{name}.lines.cubin").write_bytes(code)
                 plan["jobs"][name]["debugged"] = f"{name}.lines.cubin"
     (folder / "jobs.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
-    for name in ("launcher.py", "run.sh"):
-        shutil.copyfile(Path(__file__).parent / name, folder / name)
+    stand_alone(folder, *(Path(__file__).parent / name for name in ("launcher.py", "run.sh")))
     return plan

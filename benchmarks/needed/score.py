@@ -36,10 +36,9 @@ _KINDS = (
 def collect(answer: Path) -> dict[str, Any]:
     """The record of an answer of ``launcher.py``, without what tclint says. Raises OSError and ValueError."""
     found = json.loads(answer.read_text(encoding="utf-8"))
-    gpu, driver = found["gpu"].split(", ")
     keys = ("kernel", "line", "what", "launches", "wrong")
     jobs = [{key: job.get(key) for key in keys} | {"hang": bool(job.get("hang"))} for job in found["jobs"]]
-    return {"gpu": gpu, "driver": driver, "ptxas": found["ptxas"], "jobs": jobs}
+    return {key: found[key] for key in ("gpu", "driver", "ptxas")} | {"jobs": jobs}
 
 
 def is_wrong(job: Mapping[str, Any]) -> bool:

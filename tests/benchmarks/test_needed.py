@@ -84,7 +84,8 @@ def test_an_answer_becomes_a_record(tmp_path: Path, capsys: pytest.CaptureFixtur
         {"kernel": "copies_all", "line": 54, "what": "deleted", "hang": True, "cubin": "y"},
     ]
     path = tmp_path / "needed.json"
-    path.write_text(json.dumps({"gpu": "NVIDIA H100, 580", "ptxas": "13.3", "launches": 100, "jobs": jobs}))
+    found = {"gpu": "NVIDIA H100", "driver": "580", "ptxas": "13.3", "launches": 100, "jobs": jobs}
+    path.write_text(json.dumps(found), encoding="utf-8")
     assert main(["collect", str(path)]) == 0
     assert (
         "1 of 1 changes are convicted, of 1 instructions. Of these, 0 have a note" in capsys.readouterr().out
