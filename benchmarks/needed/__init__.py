@@ -22,7 +22,7 @@ from benchmarks import ptxas
 from benchmarks.gpu import stand_alone
 from benchmarks.hardware import assemble
 
-__all__ = ["KERNELS", "Change", "changes", "kernels", "prepare", "settings"]
+__all__ = ["KERNELS", "LAUNCHES", "Change", "changes", "kernels", "prepare", "settings"]
 
 KERNELS = Path(__file__).resolve().parent / "kernels"
 ENTRY = "k"
