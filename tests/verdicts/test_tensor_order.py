@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
 from tclint.verdicts import tensor_space, verdicts
 from tclint.verdicts.checker import Refused
@@ -28,10 +29,13 @@ LOAD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r3}, [%r2];\ntcgen05.wait::ld.sy
 BEGIN, END = f"{ALLOC}\n{BARRIER}\n{ADDRESS}", f"{BARRIER}\n{DEALLOC}"
 
 
-def tensor(body: str, assume: frozenset[Assumption] = ALL, size: str = ".reqntid 256") -> Verdict:
+def model_of(body: str, size: str = ".reqntid 256") -> KernelModel:
     text = kernel(f"{START}\n{body}\nret;", directives=size)
-    model = last_kernel(".shared .align 4 .b32 slot;", text, header=HEADER)
-    (found,) = verdicts(model, assume=assume, only=[HazardClass.TENSOR_MEMORY])
+    return last_kernel(".shared .align 4 .b32 slot;", text, header=HEADER)
+
+
+def tensor(body: str, assume: frozenset[Assumption] = ALL, size: str = ".reqntid 256") -> Verdict:
+    (found,) = verdicts(model_of(body, size), assume=assume, only=[HazardClass.TENSOR_MEMORY])
     return found
 
 
@@ -120,16 +124,10 @@ def test_the_reason_names_what_an_mbarrier_signals() -> None:
     assert first.what.startswith("an mbarrier signals its completion")
 
 
-def prover(body: str) -> TensorOrder:
-    text = kernel(f"{START}\n{body}\nret;", directives=".reqntid 256")
-    model = last_kernel(".shared .align 4 .b32 slot;", text, header=HEADER)
-    return TensorOrder(model, ALL)
-
-
 @pytest.mark.parametrize("discharge", list(Discharge))
 @pytest.mark.parametrize("name", ["freed without a barrier", "a load pending at the barrier"])
 def test_no_claim_orders_what_may_race(name: str, discharge: Discharge) -> None:
-    of = prover(UNKNOWN[name])
+    of = TensorOrder(model_of(UNKNOWN[name]), ALL)
     walk = of.walk()
     assert walk is not None
     for b in of.order:
