@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks import ptxas
+from benchmarks.gpu import stand_alone
 from benchmarks.hangs.plants import PLANTS, Plant
 from benchmarks.hardware import assemble
 
@@ -101,6 +101,12 @@ def threads_of(text: str) -> int:
     return int(found[1])
 
 
+def ctas_of(text: str) -> int:
+    """The CTAs of the launch of a kernel: one cluster."""
+    found = re.search(r"\.reqnctapercluster (\d+)", text)
+    return int(found[1]) if found else 1
+
+
 def jobs() -> Iterator[tuple[str, str, str]]:
     """Name, kernel and text of everything that is launched: the kernels as they are, then the planted ones."""
     for kernel in kernels():
@@ -115,7 +121,6 @@ def prepare(folder: Path) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     plan: dict[str, Any] = {"ptxas": tool.release, "n": ITERATIONS, "jobs": {}, "refused": {}}
     for name, kernel, text in jobs():
-        cluster = re.search(r"\.reqnctapercluster (\d+)", text)
         cubins = []
         for build, ptx in (("plain", text), ("marked", marked(text))):
             code, said = assemble(tool, ptx.encode())
@@ -128,7 +133,7 @@ def prepare(folder: Path) -> dict[str, Any]:
             plan["jobs"][name] = {
                 "entry": kernel,
                 "cubins": cubins,
-                "grid": int(cluster[1]) if cluster else 1,
+                "grid": ctas_of(text),
                 "block": threads_of(text),
                 "planted": name != kernel,
             }
@@ -138,6 +143,5 @@ def prepare(folder: Path) -> dict[str, Any]:
                 (folder / f"{name}.lines.cubin").write_bytes(code)
                 plan["jobs"][name]["debugged"] = f"{name}.lines.cubin"
     (folder / "jobs.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
-    for name in ("launcher.py", "run.sh"):
-        shutil.copyfile(Path(__file__).parent / name, folder / name)
+    stand_alone(folder, *(Path(__file__).parent / name for name in ("launcher.py", "run.sh")))
     return plan

@@ -20,6 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu import Driver, machine, pointers
+
 SECONDS = 3
 """A launch that takes longer is a hang; the kernels take microseconds."""
 LIMIT = 45.0
@@ -31,36 +33,12 @@ DATA = 1 << 18
 _NOT_READY = 600
 
 
-class Driver:
-    """The driver's library. A call that fails raises RuntimeError."""
-
-    def __init__(self) -> None:
-        self.library = ctypes.CDLL("libcuda.so.1")
-
-    def __call__(self, name: str, *arguments: Any) -> None:
-        code = getattr(self.library, name)(*arguments)
-        if code:
-            text = ctypes.c_char_p()
-            self.library.cuGetErrorName(code, ctypes.byref(text))
-            raise RuntimeError(f"{name}: {(text.value or b'').decode() or code}")
-
-
 def launch(
     cubin: str, entry: str, grid: int, block: int, n: int, with_marks: bool, seconds: float
 ) -> dict[str, Any]:
     """Launches one kernel and watches it: its outcome, and the mark of each thread."""
     cuda = Driver()
-    device, context, module, function = (
-        ctypes.c_int(),
-        ctypes.c_void_p(),
-        ctypes.c_void_p(),
-        ctypes.c_void_p(),
-    )
-    cuda("cuInit", 0)
-    cuda("cuDeviceGet", ctypes.byref(device), 0)
-    cuda("cuCtxCreate_v2", ctypes.byref(context), 0, device)
-    cuda("cuModuleLoadData", ctypes.byref(module), Path(cubin).read_bytes())
-    cuda("cuModuleGetFunction", ctypes.byref(function), module, entry.encode())
+    function = cuda.load(Path(cubin), entry)
     data, pinned, mapped = ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_uint64()
     cuda("cuMemAlloc_v2", ctypes.byref(data), ctypes.c_size_t(DATA))
     cuda("cuMemsetD8_v2", data, ctypes.c_ubyte(0), ctypes.c_size_t(DATA))
@@ -68,20 +46,15 @@ def launch(
     ctypes.memset(pinned, 0, 4 * grid * block)
     cuda("cuMemHostGetDevicePointer_v2", ctypes.byref(mapped), pinned, 0)
     values = [data, ctypes.c_uint32(n), *([mapped] if with_marks else [])]
-    parameters = (ctypes.c_void_p * len(values))(
-        *(ctypes.cast(ctypes.byref(v), ctypes.c_void_p) for v in values)
-    )
     stream = ctypes.c_void_p()
     cuda("cuStreamCreate", ctypes.byref(stream), 1)
     cuda("cuCtxSynchronize")
-    cuda("cuLaunchKernel", function, grid, 1, 1, block, 1, 1, 0, stream, parameters, None)
+    cuda("cuLaunchKernel", function, grid, 1, 1, block, 1, 1, 0, stream, pointers(values), None)
     until = time.monotonic() + seconds
     while (code := cuda.library.cuStreamQuery(stream)) == _NOT_READY and time.monotonic() < until:
         time.sleep(0.005)
     marks = list((ctypes.c_uint32 * (grid * block)).from_address(pinned.value or 0)) if with_marks else []
-    text = ctypes.c_char_p()
-    cuda.library.cuGetErrorName(code, ctypes.byref(text))
-    outcome = {0: "completed", _NOT_READY: "hang"}.get(code, (text.value or b"").decode())
+    outcome = {0: "completed", _NOT_READY: "hang"}.get(code) or cuda.error(code)
     return {"outcome": outcome, "marks": marks}
 
 
@@ -169,18 +142,6 @@ def both(job: dict[str, Any], n: int) -> dict[str, Any]:
         return {"outcome": plain["outcome"]}
     other = watched(job, n, 1)
     return {"outcome": plain["outcome"], "marked": other["outcome"], "marks": other["marks"]}
-
-
-def machine() -> dict[str, str]:
-    try:
-        said = subprocess.run(
-            ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
-            check=True, capture_output=True, text=True, timeout=60,
-        ).stdout  # fmt: skip
-    except (OSError, subprocess.SubprocessError) as error:
-        return {"gpu": "unknown", "driver": str(error)}
-    name, driver = said.splitlines()[0].split(", ")
-    return {"gpu": name, "driver": driver}
 
 
 def main() -> None:

@@ -95,8 +95,7 @@ def launched(plant: Plant, n: int) -> Explanation | None:
     text = hangs.planted(plant)
     source = Source.from_bytes(text.encode(), f"{plant.kernel}.ptx")
     module, _ = analyse(source)
-    cluster = re.search(r"\.reqnctapercluster (\d+)", text)
-    grid, block = (int(cluster[1]) if cluster else 1, 1, 1), (hangs.threads_of(text), 1, 1)
+    grid, block = (hangs.ctas_of(text), 1, 1), (hangs.threads_of(text), 1, 1)
     launch = Launch(plant.kernel, grid, block, None, 0, (Pointer("data"), n.to_bytes(4, "little")))
     file = LaunchFile(Path(plant.job), None, {"data": Buffer("u8", (hangs.DATA,), 0)}, {}, (launch,))
     try:

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import ptxas
+from benchmarks.gpu import stand_alone
 from benchmarks.hardware import assemble
 
-__all__ = ["KERNELS", "Change", "changes", "kernels", "prepare", "settings"]
+__all__ = ["KERNELS", "LAUNCHES", "Change", "changes", "kernels", "prepare", "settings"]
 
 KERNELS = Path(__file__).resolve().parent / "kernels"
 ENTRY = "k"
@@ -97,5 +97,5 @@ def prepare(folder: Path) -> dict[str, Any]:
             launch = {key: int(value) for key, value in settings(text).items() if key != "fences"}
             plan["jobs"].append({"kernel": name, "line": line, "what": what, "cubin": cubin, **launch})
     (folder / "jobs.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
-    shutil.copyfile(Path(__file__).parent / "launcher.py", folder / "launcher.py")
+    stand_alone(folder, Path(__file__).parent / "launcher.py")
     return plan

@@ -37,16 +37,17 @@ def main(arguments: list[str] | None = None) -> int:
         )
         return 0
     if options.command == "collect":
-        data = score.collect(options.answer)
+        data, skipped = score.collect(options.answer)
     elif (known := results.records().get("needed")) is not None:
-        data = known["data"]
+        data, skipped = known["data"], known["skipped"]
     else:
         print("no needed.json: prepare, launch and collect first", file=sys.stderr)
         return 1
     score.judge(data)
     print(*score.section(data), sep="\n")
+    print(*skipped, sep="\n", file=sys.stderr)
     if options.record:
-        results.save("needed", data, {"ptxas": data["ptxas"], "driver": data["driver"]})
+        results.save("needed", data, {"ptxas": data["ptxas"], "driver": data["driver"]}, skipped)
     return 0
 
 

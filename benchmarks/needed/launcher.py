@@ -3,7 +3,7 @@
     python3 launcher.py ANSWER [SECONDS]    # all jobs that begin within so many seconds; ANSWER is a file
     python3 launcher.py --one JOB LAUNCHES
 
-Needs the driver's library and nothing else.
+Needs the driver's library, and what is in the folder.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu import Driver, machine, pointers
+
 HERE = Path(__file__).resolve().parent
 WORK = 80 << 20
 """Bytes of memory for a kernel, which are zero before each launch."""
@@ -28,33 +30,14 @@ LIMIT = 15.0
 AT_ONCE = 3
 
 
-class Driver:
-    """The driver's library. A call that fails raises RuntimeError."""
-
-    def __init__(self) -> None:
-        self.library = ctypes.CDLL("libcuda.so.1")
-
-    def __call__(self, name: str, *arguments: Any) -> None:
-        code = getattr(self.library, name)(*arguments)
-        if code:
-            raise RuntimeError(f"{name}: {code}")
-
-
 def one(job: dict[str, Any], launches: int) -> dict[str, Any]:
     """Launches a job: how often, how many launches are wrong, and the most mistakes in one."""
     cuda = Driver()
-    device, context, module, function = (
-        ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(),
-    )  # fmt: skip
-    cuda("cuInit", 0)
-    cuda("cuDeviceGet", ctypes.byref(device), 0)
-    cuda("cuCtxCreate_v2", ctypes.byref(context), 0, device)
-    cuda("cuModuleLoadData", ctypes.byref(module), (HERE / job["cubin"]).read_bytes())
-    cuda("cuModuleGetFunction", ctypes.byref(function), module, b"k")
+    function = cuda.load(HERE / job["cubin"], "k")
     out, work, n = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint32(job["n"])
     cuda("cuMemAlloc_v2", ctypes.byref(out), ctypes.c_size_t(4096))
     cuda("cuMemAlloc_v2", ctypes.byref(work), ctypes.c_size_t(WORK))
-    values = (ctypes.c_void_p * 3)(*(ctypes.cast(ctypes.byref(v), ctypes.c_void_p) for v in (out, work, n)))
+    values = pointers((out, work, n))
     found = (ctypes.c_uint32 * 2)()
     began, done, wrong, most = time.monotonic(), 0, 0, 0
     while done < launches and time.monotonic() - began < LONGEST:
@@ -86,16 +69,12 @@ def main() -> None:
     if sys.argv[1] == "--one":
         try:
             result = one(json.loads(sys.argv[2]), int(sys.argv[3]))
-        except RuntimeError as error:
+        except (RuntimeError, OSError) as error:
             result = {"error": str(error)}
         print(json.dumps(result), flush=True)
         os._exit(0)
-    plan = json.loads((HERE / "jobs.json").read_text(encoding="utf-8"))
+    plan = machine() | json.loads((HERE / "jobs.json").read_text(encoding="utf-8"))
     until = time.monotonic() + float(sys.argv[2] if len(sys.argv) > 2 else 600)
-    gpu = subprocess.run(
-        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
-        check=False, capture_output=True, text=True,
-    ).stdout.strip()  # fmt: skip
 
     def run(job: dict[str, Any]) -> None:
         late = time.monotonic() > until
@@ -104,7 +83,7 @@ def main() -> None:
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(run, plan["jobs"]))
-    Path(sys.argv[1]).write_text(json.dumps({"gpu": gpu, **plan}) + "\n", encoding="utf-8")
+    Path(sys.argv[1]).write_text(json.dumps(plan) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

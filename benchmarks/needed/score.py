@@ -33,13 +33,30 @@ _KINDS = (
 )  # fmt: skip
 
 
-def collect(answer: Path) -> dict[str, Any]:
-    """The record of an answer of ``launcher.py``, without what tclint says. Raises OSError and ValueError."""
+def collect(answer: Path) -> tuple[dict[str, Any], list[str]]:
+    """The record of an answer of ``launcher.py``, without what tclint says; and what was not launched to the end.
+
+    A change shows nothing unless the kernel as it is was launched to the end, too. Raises OSError and ValueError.
+    """
     found = json.loads(answer.read_text(encoding="utf-8"))
-    gpu, driver = found["gpu"].split(", ")
-    keys = ("kernel", "line", "what", "launches", "wrong")
-    jobs = [{key: job.get(key) for key in keys} | {"hang": bool(job.get("hang"))} for job in found["jobs"]]
-    return {"gpu": gpu, "driver": driver, "ptxas": found["ptxas"], "jobs": jobs}
+    data: dict[str, Any] = {key: found[key] for key in ("gpu", "driver", "ptxas")} | {"jobs": []}
+    originals = {job["kernel"]: _trouble(job) for job in found["jobs"] if not job["line"]}
+    skipped = []
+    for job in found["jobs"]:
+        if trouble := _trouble(job) or originals[job["kernel"]]:
+            skipped.append(f"{job['kernel']}, line {job['line']} {job['what']}".rstrip() + f": {trouble}")
+        else:
+            left = {key: job.get(key) for key in ("kernel", "line", "what", "launches", "wrong")}
+            data["jobs"].append(left | {"hang": bool(job.get("hang"))})
+    return data, skipped
+
+
+def _trouble(job: Mapping[str, Any]) -> str:
+    """Why a job shows neither mistakes nor their absence; "" if it shows one of them."""
+    if "error" in job:
+        return str(job["error"])
+    done = job.get("hang") or job["wrong"] or job["launches"] == needed.LAUNCHES
+    return "" if done else f"{job['launches']} launches took too long"
 
 
 def is_wrong(job: Mapping[str, Any]) -> bool:
@@ -71,7 +88,7 @@ def section(data: Mapping[str, Any]) -> Iterator[str]:
     places = {(job["kernel"], job["line"]) for job in convicted}
     yield (
         f"{len(originals)} kernels with {len({(j['kernel'], j['line']) for j in changes})} such instructions, on an"
-        f" {data['gpu']} (driver {data['driver']}, cubins by ptxas {data['ptxas']}), 100 launches of each change:"
+        f" {data['gpu']} (driver {data['driver']}, cubins by ptxas {data['ptxas']}), {needed.LAUNCHES} launches of each change:"
         f" {len(convicted)} of {len(changes)} changes are convicted, of {len(places)} instructions. Of these, {len(wrong)}"
         " have a note that contradicts it."
     )

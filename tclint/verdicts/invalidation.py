@@ -13,6 +13,7 @@ from functools import cached_property
 
 from tclint.analyses.mbarrier_addresses import MbarrierAddresses
 from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import dominated_by
 from tclint.findings.verdicts import Assumption
 from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.shared_order import barriers_of_all
@@ -42,7 +43,7 @@ class Invalidations:
             and self._alone(site)
             and not self._named_again(site, site)
             and any(
-                self._follows(barrier, site) and not self._named_again(barrier, site)
+                dominated_by(self.model, barrier, site) and not self._named_again(barrier, site)
                 for barrier in self._barriers
             )
         )
@@ -69,11 +70,6 @@ class Invalidations:
             and self.addresses.same(init, site) is True
             and context(init).threads == context(site).threads
         )
-
-    def _follows(self, barrier: int, site: int) -> bool:
-        """Whether every path to *site* passes *barrier*."""
-        first, then = self.cfg.block_of[barrier], self.cfg.block_of[site]
-        return barrier < site if first == then else self.cfg.dominates(first, then)
 
     def _named_again(self, start: int, site: int) -> bool:
         """Whether a path leads from *start* to an operation that may name the mbarrier of *site*, other than *site* itself if

@@ -83,12 +83,39 @@ def test_an_answer_becomes_a_record(tmp_path: Path, capsys: pytest.CaptureFixtur
         {"kernel": "copies_all", "line": 0, "what": "", "launches": 100, "wrong": 0, "cubin": "x"},
         {"kernel": "copies_all", "line": 54, "what": "deleted", "hang": True, "cubin": "y"},
     ]
-    path = tmp_path / "needed.json"
-    path.write_text(json.dumps({"gpu": "NVIDIA H100, 580", "ptxas": "13.3", "launches": 100, "jobs": jobs}))
-    assert main(["collect", str(path)]) == 0
+    assert main(["collect", answer(tmp_path, jobs)]) == 0
     assert (
         "1 of 1 changes are convicted, of 1 instructions. Of these, 0 have a note" in capsys.readouterr().out
     )
+
+
+def test_what_was_not_launched_to_the_end_is_named_and_not_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs: list[dict[str, Any]] = [
+        {"kernel": "copies_all", "line": 0, "what": "", "launches": 100, "wrong": 0},
+        {"kernel": "copies_all", "line": 54, "what": "deleted", "error": "not started"},
+        {"kernel": "copies_all", "line": 55, "what": "deleted", "launches": 7, "wrong": 0},
+        {"kernel": "copies_two", "line": 0, "what": "", "error": "cuCtxSynchronize: 700"},
+        {"kernel": "copies_two", "line": 50, "what": "deleted", "launches": 100, "wrong": 5},
+    ]
+    assert main(["collect", answer(tmp_path, jobs)]) == 0
+    said = capsys.readouterr()
+    assert "0 of 0 changes are convicted" in said.out
+    assert said.err.splitlines() == [
+        "copies_all, line 54 deleted: not started",
+        "copies_all, line 55 deleted: 7 launches took too long",
+        "copies_two, line 0: cuCtxSynchronize: 700",
+        "copies_two, line 50 deleted: cuCtxSynchronize: 700",
+    ]
+
+
+def answer(folder: Path, jobs: list[dict[str, Any]]) -> str:
+    """The file that the launcher writes when *jobs* have been launched."""
+    path = folder / "needed.json"
+    found = {"gpu": "NVIDIA H100", "driver": "580", "ptxas": "13.3", "launches": 100, "jobs": jobs}
+    path.write_text(json.dumps(found), encoding="utf-8")
+    return str(path)
 
 
 @pytest.mark.parametrize("name", ["copies_three", "pass-fence.acq_rel.gpu", "own_part-fence.proxy.async"])

@@ -74,11 +74,7 @@ ret;"""
     [
         (
             HazardClass.TENSOR_MEMORY,
-            module(
-                ".shared .align 4 .b32 slot;",
-                kernel(TENSOR),
-                header=".version 8.6\n.target sm_100a\n.address_size 64\n",
-            ),
+            module(".shared .align 4 .b32 slot;", kernel(TENSOR)),
         ),
         (
             HazardClass.REGISTER_POOL,

@@ -29,7 +29,7 @@ def recorded(folder: Path, text: str, name: str, **changes: Any) -> str:
     values = [DATA.to_bytes(8, "little"), hangs.ITERATIONS.to_bytes(4, "little")]
     shape = {"block": [hangs.threads_of(text), 1, 1], "end": "unfinished"}
     return str(
-        write_recording(folder, text, name, values, {DATA: (bytes(1 << 18), None)}, **(shape | changes))
+        write_recording(folder, text, name, values, {DATA: (bytes(hangs.DATA), None)}, **(shape | changes))
     )
 
 

@@ -44,6 +44,11 @@ def kernel(
     return f".visible .entry {name}({parameters})\n{directives}\n{{\n{registers}{body}\n}}\n"
 
 
+def loop(body: str, bound: str = "%r9", first: str = "0", step: str = "1") -> str:
+    """A loop that executes *body* for each counter from *first* up to *bound*, at least once."""
+    return f"mov.b32 %r10, {first};\ntop:\n{body}\nadd.s32 %r10, %r10, {step};\nsetp.lt.s32 %p5, %r10, {bound};\n@%p5 bra top;"
+
+
 def before_the_wait(use: str, name: str = "k") -> str:
     """A kernel with a wgmma, committed, and *use* before it is waited for."""
     return kernel(

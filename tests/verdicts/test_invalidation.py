@@ -8,8 +8,9 @@ from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
 from tclint.linting.check import check_source
 from tclint.replay.sync import Mbarrier
 from tclint.syntax.source import Source
+from tclint.verdicts import invalidation
 from tclint.verdicts.invalidation import Invalidations
-from tests.tools.support import HOPPER, kernel, module
+from tests.tools.support import HOPPER, kernel, loop, module
 
 ALL = frozenset(Assumption)
 INIT = "@%p1 mbarrier.init.shared::cta.b64 [m], 128;"
@@ -39,15 +40,11 @@ def bounded(body: str, assume: frozenset[Assumption] = ALL) -> Verdict:
     return found
 
 
-def loop(body: str) -> str:
-    return f"mov.b32 %r10, 0;\ntop:\n{body}\nadd.s32 %r10, %r10, 1;\nsetp.lt.s32 %p5, %r10, 3;\n@%p5 bra top;"
-
-
 BOUNDED = {
     "after the last use": f"{BEGIN}\n{BARRIER}\n{INVAL}",
     "after a copy that is waited for": f"{INIT}\n{BARRIER}\n@%p1 {EXPECT}\n@%p1 {COPY}\n{USE}\n{BARRIER}\n{INVAL}",
     "before another lifetime": f"{BEGIN}\n{BARRIER}\n{INVAL}\n{INIT}\n{BARRIER}\n{PHASE.format(2)}\n{BARRIER}\n{INVAL}",
-    "in a loop that initialises": loop(f"{BARRIER}\n{BEGIN}\n{BARRIER}\n{INVAL}"),
+    "in a loop that initialises": loop(f"{BARRIER}\n{BEGIN}\n{BARRIER}\n{INVAL}", "3"),
     "before a use of another mbarrier": (
         f"{BEGIN}\n{BARRIER}\n{INVAL}\n{INIT.replace('[m]', '[other]')}\n{BARRIER}\n"
         + PHASE.format(2).replace("[m]", "[other]")
@@ -60,7 +57,7 @@ UNKNOWN = {
     "by another thread after a barrier of some": f"{BEGIN}\nsetp.lt.u32 %p4, %r1, 64;\n@%p4 bar.sync 1, 64;\n{INVAL}",
     "by all threads": f"{BEGIN}\n{BARRIER}\nmbarrier.inval.shared::cta.b64 [m];",
     "twice": f"{BEGIN}\n{BARRIER}\n{INVAL}\n{INVAL}",
-    "in each iteration": f"{BEGIN}\n{loop(f'{BARRIER}{chr(10)}{INVAL}')}",
+    "in each iteration": f"{BEGIN}\n{loop(f'{BARRIER}{chr(10)}{INVAL}', '3')}",
     "by a thread that did not initialise": f"{BEGIN}\n{BARRIER}\n{INVAL.replace('%p1', '%p4')}".replace(
         "bar.sync 0;", "bar.sync 0;\nsetp.eq.u32 %p4, %r1, 1;"
     ),
@@ -100,7 +97,7 @@ def test_a_reason_names_the_copy_that_may_signal_later() -> None:
 
 RULES = {
     "_alone": (Invalidations, True, "by all threads"),
-    "_follows": (Invalidations, True, "with a barrier after it alone"),
+    "dominated_by": (invalidation, True, "with a barrier after it alone"),
     "_named_again": (Invalidations, False, "in each iteration"),
     "settled": (Mbarrier, True, "a lifetime that ends with a pending copy"),
 }

@@ -7,7 +7,7 @@ import pytest
 from tclint.findings.verdicts import HazardClass, Status, Verdict
 from tclint.verdicts import verdicts
 from tclint.verdicts.lanes import Lanes
-from tests.tools.support import kernel, last_kernel
+from tests.tools.support import kernel, last_kernel, loop
 
 SHARED = ".shared .align 16 .b8 one[4096];"
 START = """ld.param.u64 %rd1, [pointer];
@@ -46,12 +46,6 @@ def shared(body: str) -> Verdict:
     model = last_kernel(SHARED, kernel(f"{START}\n{body}\nret;"))
     (found,) = verdicts(model, only=[HazardClass.SHARED_MEMORY])
     return found
-
-
-def loop(body: str) -> str:
-    return (
-        f"mov.b32 %r10, 0;\ntop:\n{body}\nadd.s32 %r10, %r10, 1;\nsetp.lt.s32 %p5, %r10, %r9;\n@%p5 bra top;"
-    )
 
 
 PROVED = {

@@ -9,9 +9,8 @@ from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status,
 from tclint.verdicts import verdicts
 from tclint.verdicts.proxies import Proxies
 from tclint.verdicts.proxy_checker import Fences
-from tests.tools.support import HOPPER, built, kernel, module
+from tests.tools.support import HEADER, built, kernel, module
 
-BLACKWELL = HOPPER.replace("8.0", "8.6").replace("sm_90a", "sm_100a")
 SHARED = (
     ".shared .align 1024 .b8 tile[8192];\n.shared .align 1024 .b8 other[8192];\n.shared .align 8 .b64 full;"
 )
@@ -52,7 +51,7 @@ def proxies(
 ) -> Verdict:
     text = kernel(f"{START}\n{body}\nret;")
     text = text[: text.index("(")] + f"({PARAMETERS})" + text[text.index(")") + 1 :]
-    made = built(module(shared, PLAIN, text, header=BLACKWELL))
+    made = built(module(shared, PLAIN, text, header=HEADER))
     assert not made.errors, made.errors
     model = KernelModel(made.functions[-1], made)
     assert not any(use.match is None or use.match.problem for use in model.function.uses)

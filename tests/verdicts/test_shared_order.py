@@ -13,7 +13,7 @@ from tclint.verdicts.across_threads import AcrossThreads
 from tclint.verdicts.checker import Pending, Refused
 from tclint.verdicts.epochs import Certificate, Pair, Walk, check
 from tclint.verdicts.shared_order import SharedOrder
-from tests.tools.support import kernel, last_kernel
+from tests.tools.support import kernel, last_kernel, loop
 
 ALL = frozenset(Assumption)
 SHARED = """.shared .align 16 .b8 one[4096];
@@ -49,10 +49,6 @@ def shared(body: str, assume: frozenset[Assumption] = ALL, size: str = ".reqntid
     model = last_kernel(SHARED, kernel(f"{START}\n{body}\nret;", directives=size))
     (found,) = verdicts(model, assume=assume, only=[HazardClass.SHARED_MEMORY])
     return found
-
-
-def loop(body: str, bound: str = "%r9", first: str = "0", step: str = "1") -> str:
-    return f"mov.b32 %r10, {first};\ntop:\n{body}\nadd.s32 %r10, %r10, {step};\nsetp.lt.s32 %p5, %r10, {bound};\n@%p5 bra top;"
 
 
 def skipped(condition: str, body: str, label: str = "over") -> str:

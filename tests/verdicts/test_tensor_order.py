@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
 from tclint.verdicts import tensor_space, verdicts
 from tclint.verdicts.checker import Refused
 from tclint.verdicts.epochs import check
 from tclint.verdicts.tensor_order import TensorOrder
-from tests.tools.support import kernel, last_kernel
+from tests.tools.support import HEADER, kernel, last_kernel, loop
 
 ALL = frozenset(Assumption)
-BLACKWELL = ".version 8.6\n.target sm_100a\n.address_size 64\n"
 START = """mov.u32 %r1, %tid.x;
 ld.param.u32 %r9, [number];
 setp.lt.u32 %p1, %r1, 32;
@@ -29,17 +29,14 @@ LOAD = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r3}, [%r2];\ntcgen05.wait::ld.sy
 BEGIN, END = f"{ALLOC}\n{BARRIER}\n{ADDRESS}", f"{BARRIER}\n{DEALLOC}"
 
 
-def tensor(body: str, assume: frozenset[Assumption] = ALL, size: str = ".reqntid 256") -> Verdict:
+def model_of(body: str, size: str = ".reqntid 256") -> KernelModel:
     text = kernel(f"{START}\n{body}\nret;", directives=size)
-    model = last_kernel(".shared .align 4 .b32 slot;", text, header=BLACKWELL)
-    (found,) = verdicts(model, assume=assume, only=[HazardClass.TENSOR_MEMORY])
+    return last_kernel(".shared .align 4 .b32 slot;", text, header=HEADER)
+
+
+def tensor(body: str, assume: frozenset[Assumption] = ALL, size: str = ".reqntid 256") -> Verdict:
+    (found,) = verdicts(model_of(body, size), assume=assume, only=[HazardClass.TENSOR_MEMORY])
     return found
-
-
-def loop(body: str) -> str:
-    return (
-        f"mov.b32 %r10, 0;\ntop:\n{body}\nadd.s32 %r10, %r10, 1;\nsetp.lt.s32 %p5, %r10, %r9;\n@%p5 bra top;"
-    )
 
 
 PROVED = {
@@ -127,16 +124,10 @@ def test_the_reason_names_what_an_mbarrier_signals() -> None:
     assert first.what.startswith("an mbarrier signals its completion")
 
 
-def prover(body: str) -> TensorOrder:
-    text = kernel(f"{START}\n{body}\nret;", directives=".reqntid 256")
-    model = last_kernel(".shared .align 4 .b32 slot;", text, header=BLACKWELL)
-    return TensorOrder(model, ALL)
-
-
 @pytest.mark.parametrize("discharge", list(Discharge))
 @pytest.mark.parametrize("name", ["freed without a barrier", "a load pending at the barrier"])
 def test_no_claim_orders_what_may_race(name: str, discharge: Discharge) -> None:
-    of = prover(UNKNOWN[name])
+    of = TensorOrder(model_of(UNKNOWN[name]), ALL)
     walk = of.walk()
     assert walk is not None
     for b in of.order:

@@ -129,7 +129,8 @@ def explain(
 ) -> Explanation:
     """Explains a hang of *function* whose threads are at *positions*, in CTAs of *shape* if that is known.
 
-    *table* has the lines of offsets, and *launch* is the execution that has the positions. Raises PositionError, also if the kernel has no wait, and LimitExceeded.
+    *table* has the lines of offsets, and *launch* is the execution that has the positions. Raises PositionError, also if
+    the kernel has no wait, and LimitExceeded.
     """
     body = inline(function, inlinable(module))
     model = KernelModel(body, module)
