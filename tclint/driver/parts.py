@@ -18,7 +18,7 @@ from tclint._dataclass import dataclass
 from tclint._read import read_file
 from tclint._version import __version__
 from tclint.cache import record
-from tclint.config.config import Config, Selection, settings
+from tclint.config.config import Config, Selection, Setting, settings
 from tclint.findings.finding import FileReport
 from tclint.findings.rules import Rule
 from tclint.findings.selection import SettingsError
@@ -152,12 +152,13 @@ def whole(parts: Mapping[str, Part]) -> Part:
     """The run that *parts*, by the files that have them, are parts of. Raises PartError if they are not all of one run."""
     (first_name, first), *others = parts.items()
     owners = {first.number: first_name}
+    mine = _settings(first.config)
     for name, part in others:
         if (part.parts, part.names) != (first.parts, first.names):
             raise PartError(f"{first_name} and {name} are parts of runs over different files")
         if (part.arguments, part.locate) != (first.arguments, first.locate):
             raise PartError(f"{first_name} and {name} are of runs with different arguments")
-        mine, its = _settings(first.config), _settings(part.config)
+        its = _settings(part.config)
         if differing := sorted(key for key in mine.keys() | its.keys() if mine.get(key) != its.get(key)):
             raise PartError(
                 f"{first_name} and {name} were checked with different settings: {', '.join(differing)}"
@@ -183,13 +184,18 @@ def whole(parts: Mapping[str, Part]) -> Part:
     return replace(first, reports=tuple(sorted(reports, key=lambda report: position[report.path])))
 
 
+def _declared() -> Iterator[Setting]:
+    """The settings that a part has. What selects rules is not among them: the rules that were selected are."""
+    left_out = {*_UNIMPORTANT, *Selection.__slots__}
+    return (setting for setting in settings() if setting.name not in left_out)
+
+
 def _settings(config: Config) -> dict[str, Any]:
     """The settings that differ from the default, as a file has them."""
     found = {
         setting.key: setting.kind.write(getattr(config, setting.name))
-        for setting in settings()
-        if setting.name not in _UNIMPORTANT | set(Selection.__slots__)
-        and getattr(config, setting.name) != setting.default
+        for setting in _declared()
+        if getattr(config, setting.name) != setting.default
     }
     if config.rules is not None:
         found["rules"] = sorted(config.rules)
@@ -198,7 +204,7 @@ def _settings(config: Config) -> dict[str, Any]:
 
 def _config(values: Mapping[str, Any]) -> Config:
     """The Config of which *values* are the :func:`_settings`."""
-    declared = {setting.key: setting for setting in settings() if setting.name not in Selection.__slots__}
+    declared = {setting.key: setting for setting in _declared()}
     made = {
         declared[key].name: declared[key].kind.read(value) for key, value in values.items() if key != "rules"
     }

@@ -448,6 +448,7 @@ def _dominators(
     idom: dict[int, int] = {root: root}
     # The nearest predecessor comes first: each other one then ends higher in the tree, and no part of it is passed twice.
     preds = {b: sorted(before(b), key=rank.__getitem__, reverse=True) for b in order}
+    retreating = [(b, p) for b in order for p in preds[b] if rank[p] >= rank[b]]
     changed = True
     while changed:
         changed = False
@@ -469,10 +470,8 @@ def _dominators(
                 idom[b] = new
                 changed = True
         # A predecessor that the block itself dominates changes nothing: with no other ones that follow it, one pass is enough.
-        ranges = _preorder(order, idom)
-        if all(
-            ranges[b][0] <= ranges[p][0] < ranges[b][1] for b in order for p in preds[b] if rank[p] >= rank[b]
-        ):
+        ranges = _preorder(order, idom) if retreating else {}
+        if all(ranges[b][0] <= ranges[p][0] < ranges[b][1] for b, p in retreating):
             break
     return idom
 
