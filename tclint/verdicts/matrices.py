@@ -32,8 +32,8 @@ _TARGETS = frozenset((100, 101, 103, 110))
 _WGMMA = re.compile(r"\.m(\d+)n(\d+)k\d+")
 _HALF = 2
 """The bytes of an element of a matrix that ``wgmma`` may transpose."""
-_ATOM_32 = 1
-"""The swizzling mode that descriptors of ``wgmma``, whose mode has two bits, do not have."""
+_ATOMS_32 = 1
+"""The swizzling mode of atoms with half as many lines, for MN-major matrices of ``tcgen05`` alone."""
 _ELEMENT = {".kind::f16": 2, ".kind::tf32": 4, ".kind::f8f6f4": 1, ".kind::i8": 1, ".kind::mxf8f6f4": 1}
 """The bytes of an element in shared memory; a kind that is missing has none of whole bytes."""
 _COPIED = {".128x256b": (128, 32), ".4x256b": (4, 32), ".128x128b": (128, 16), ".64x128b": (64, 16), ".32x128b": (32, 16)}  # fmt: skip
@@ -167,20 +167,21 @@ class Matrices:
         leading, stride, mode, absolute, base = (SHARED[n].read(bits) for n in names)
         if leading is None or stride is None or mode not in SWIZZLE_SPANS or absolute != 0 or base != 0:
             return None
-        if mode == _ATOM_32 and self.model.instruction(site).group == "wgmma":
+        if mode == _ATOMS_32 and (not mn_major or self.model.instruction(site).group == "wgmma"):
             return None
-        width = SWIZZLE_SPANS[mode]
+        width, lines = SWIZZLE_SPANS[mode], _LINES // 2 if mode == _ATOMS_32 else _LINES
         along, across = (rows * size, along_k // size) if mn_major else (along_k, rows)
         if mn_major and mode == 0:
             leading, stride = stride, leading
-        atoms, groups = -(-along // width), -(-across // _LINES)
-        span = (atoms - 1) * leading + (groups - 1) * stride + _LINES * width
+        atoms, groups = -(-along // width), -(-across // lines)
+        steps = (atoms - 1) * leading, (groups - 1) * stride
+        span = sum(steps) + lines * width
         start = self.model.shared.start(descriptor)
         if mode == 0:
             return (start, span), frozenset()
         inside = self._inside(start, width)
-        if inside is None or inside + min(along, width) > width:
-            return None  # lines would overlap the next ones
+        if inside is None or inside + min(along, width) > width or any(step % width for step in steps):
+            return None  # what is swizzled together would be of two lines
         return (self.values.add(start, self.values.constant(-inside)), span), frozenset((Assumption.ALIGNED,))
 
     def _inside(self, start: int, width: int) -> int | None:

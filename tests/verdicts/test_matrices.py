@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
+from tclint.executor.descriptors import Generation, Major, intervals
 from tclint.findings.verdicts import Assumption, Discharge, Status, Verdict
-from tclint.verdicts.matrices import Matrices
+from tclint.verdicts.matrices import Matrices, Range
 from tests.tools.copies import COMMIT, copies, copy, wait
-from tests.tools.support import HEADER, HOPPER
+from tests.tools.support import HEADER, HOPPER, analysed, kernel, module
 from tests.verdicts.test_copies import ring
 
 LINES_128, LINES_64, LINES_32, NO_SWIZZLE, ATOMS_32 = (
@@ -180,3 +183,57 @@ def test_an_address_that_is_one_of_several_is_compared_as_each_of_them(use: str,
 def test_a_descriptor_whose_rows_are_guessed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Matrices, "_of_wgmma", lambda *arguments: (8, 32, False, 2))
     assert pending("%r4, 4096", wgmma()).status is Status.PROVED
+
+
+KINDS = {".kind::f16": (16, 16), ".kind::tf32": (32, 8), ".kind::f8f6f4": (8, 32)}
+"""The bits of an element, and the elements of a row along K."""
+A_AND_B = {"wgmma": (64, 64), "tcgen05": (128, 64)}
+
+
+def random_descriptor(rng: random.Random, generation: Generation) -> int:
+    modes, constant = ((0, 2, 4, 6), 0) if generation == "wgmma" else ((0, 1, 2, 4, 6), 1)
+    start = rng.choice((rng.randrange(256), rng.randrange(32) * 8))
+    leading, stride = rng.choice((1, 8, 64, 128)), rng.choice((8, 16, 32, 64, 130))
+    return start | leading << 16 | stride << 32 | constant << 46 | rng.choice(modes) << 61
+
+
+def operation(generation: Generation, kind: str, major: Major, a: int, b: int) -> str:
+    """A kernel with one operation on two constant descriptors, both matrices of which are K-major or not."""
+    transposed = int(major == "MN")
+    setup = f"mov.b64 %rd5, {a:#x};\nmov.b64 %rd6, {b:#x};"
+    if generation == "wgmma":
+        accumulators = ", ".join(f"%f{n}" for n in range(32))
+        use = f"wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {{{accumulators}}}, %rd5, %rd6, 1, 1, 1, {transposed}, {transposed};"
+        return module("", kernel(f"{setup}\n{use}\nret;"), header=HOPPER)
+    idesc = 1 << 4 | transposed << 15 | transposed << 16 | 64 // 8 << 17 | 128 // 16 << 24
+    use = f"mov.u32 %r6, {idesc};\ntcgen05.mma.cta_group::1{kind} [%r7], %rd5, %rd6, %r6, %p1;"
+    return module("", kernel(f"{setup}\n{use}\nret;"), header=HEADER)
+
+
+def spans(text: str) -> list[Range] | None:
+    """The ranges that a proof takes the one operation of a kernel to read; None if they are unknown."""
+    model = analysed(text)
+    (site,) = model.sites("issue")
+    read = Matrices(model).read(site)
+    return None if read is None else [(model.values.constant_of(a) or 0, size) for a, size in read[0]]
+
+
+@pytest.mark.parametrize("major", ["K", "MN"])
+@pytest.mark.parametrize(
+    ("generation", "kind"), [("wgmma", ".kind::f16"), *(("tcgen05", kind) for kind in KINDS)]
+)
+def test_the_executor_reads_no_byte_outside_the_range_of_a_matrix(
+    generation: Generation, kind: str, major: Major
+) -> None:
+    rng = random.Random(f"{generation} {kind} {major}")
+    bits, columns = KINDS[kind]
+    compared = 0
+    for _ in range(120):
+        given = random_descriptor(rng, generation), random_descriptor(rng, generation)
+        found = spans(operation(generation, kind, major, *given))
+        for descriptor, rows, (start, size) in zip(given, A_AND_B[generation], found or (), strict=False):
+            occupied = intervals(descriptor, rows, columns, bits, major, generation)
+            assert start <= occupied[0][0], (hex(descriptor), rows)
+            assert occupied[-1][1] <= start + size, (hex(descriptor), rows)
+            compared += 1
+    assert compared > 20
