@@ -26,7 +26,7 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import process_time
@@ -315,6 +315,8 @@ def _container(data: bytes, folder: Path) -> str:
         return "refused"
     finally:
         inputs._run, cuda_tools.candidates = run, candidates
+    if not found:
+        raise AssertionError("nothing was read, and no error says so")
     if sum(len(source.data) for source in found) > LIMIT:
         raise AssertionError("more than the limit")
     return "accepted"
@@ -357,6 +359,8 @@ _INITIALIZE = {
     "capabilities": {"textDocument": {"diagnostic": {}}, "workspace": {"configuration": False}},
 }  # fmt: skip
 _INTERNAL = -32603
+_ANSWER_SECONDS = 20
+"""After which a request counts as not answered."""
 
 
 class _Client:
@@ -369,6 +373,7 @@ class _Client:
         self.left = _MOST_MESSAGES
         self.sent: list[dict[str, Any]] = []
         self.errors: list[str] = []
+        self.wrote = asyncio.Event()
         self.server.protocol.set_writer(self, include_headers=False)
         self.server.report_server_error = self._note  # type: ignore[method-assign]
 
@@ -377,6 +382,7 @@ class _Client:
 
     def write(self, data: bytes) -> None:
         self.sent.append(json.loads(data))
+        self.wrote.set()
 
     def close(self) -> None: ...
 
@@ -393,13 +399,15 @@ class _Client:
     async def handle(self, message: Any) -> None:
         """Has a message handled, and waits for the answer if it is a request."""
         self.server.protocol.handle_message(message)
-        number = message.get("id") if isinstance(message, dict) and "method" in message else None
-        for _ in range(3000 if number is not None else 1):
-            if any(sent.get("id", "") == number and "method" not in sent for sent in self.sent):
-                break
-            if any(sent.get("id", "") is None for sent in self.sent):
-                break
-            await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
+        if _asks(message):
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._answer(message["id"]), _ANSWER_SECONDS)
+
+    async def _answer(self, number: object) -> None:
+        while not any(sent.get("id", "") in (number, None) and "method" not in sent for sent in self.sent):
+            self.wrote.clear()
+            await self.wrote.wait()
 
 
 def _message(data: bytes, folder: Path) -> str:
@@ -414,7 +422,7 @@ def _message(data: bytes, folder: Path) -> str:
 
 _LOOP = asyncio.new_event_loop()
 _CLIENTS: list[_Client] = []
-_MOST_MESSAGES = 50
+_MOST_MESSAGES = 400
 """Messages that one server gets, with the state that those before left."""
 
 
@@ -433,18 +441,22 @@ async def _client() -> _Client:
     return client
 
 
+def _asks(message: Any) -> bool:
+    """Whether *message* is a request with an id that JSON-RPC allows, which must be answered."""
+    number = message.get("id") if isinstance(message, dict) and "method" in message else None
+    return isinstance(number, int | str) and not isinstance(number, bool)
+
+
 async def _answered(message: Any) -> str:
     client = await _client()
     await client.handle(message)
     if client.errors:
         client.left = 0
     answers = [sent for sent in client.sent if "method" not in sent]
-    number = message.get("id") if isinstance(message, dict) else None
-    asked = isinstance(number, int | str) and not isinstance(number, bool) and "method" in message
     internal = [a["error"]["message"] for a in answers if a.get("error", {}).get("code") == _INTERNAL]
     if internal or client.errors:
         raise AssertionError(f"internal: {(client.errors or internal)[0]}")
-    if asked and [answer["id"] for answer in answers] != [number]:
+    if _asks(message) and [answer["id"] for answer in answers] != [message["id"]]:
         raise AssertionError(f"{len(answers)} answers")
     return "an error" if any("error" in answer for answer in answers) else "handled"
 
