@@ -528,7 +528,7 @@ class Session:
 
 
 def session(name: str, runs: int, seed: int) -> Session:
-    """Fuzz a surface."""
+    """Fuzz a surface, until an interrupt at most."""
     surface, rng, coverage = SURFACES[name], random.Random(f"{seed}:{name}"), Coverage()
     pool = [data for data in surface.seeds() if data]
     found, seeds = Session(), len(pool)
@@ -536,7 +536,7 @@ def session(name: str, runs: int, seed: int) -> Session:
         surface.read(pool[0], Path(folder))  # imports what runs need, untraced
     began, step = process_time(), 1
     signal.signal(signal.SIGALRM, _stop)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, suppress(KeyboardInterrupt):
         for number in range(runs):
             # Half of the inputs come from the seeds: much that reaches new lines is refused soon, and so is what it becomes.
             chosen = pool if rng.randrange(2) else pool[:seeds]
@@ -549,9 +549,10 @@ def session(name: str, runs: int, seed: int) -> Session:
             elif coverage.reached > before and len(pool) < _MAX_POOL:
                 pool.append(data)
             found.runs += 1
-            if found.runs == step or found.runs == runs:
+            if found.runs == step:
                 found.growth[found.runs] = coverage.reached
                 step *= 2
+    found.growth[found.runs] = coverage.reached
     found.seconds = process_time() - began
     return found
 

@@ -449,6 +449,21 @@ def test_sessions_of_surfaces_add_up_in_the_record(home: Path, monkeypatch: pyte
         surfaces.main(["config", "--runs", "5", "--seed", "2", "--record"])
 
 
+def test_an_interrupt_ends_a_session_that_is_recorded(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "PARTS", {"surfaces": surfaces.__name__})
+    left = iter(range(8))
+
+    def read(data: bytes, folder: Path) -> str:
+        if next(left) == 7:
+            raise KeyboardInterrupt
+        return "read"
+
+    monkeypatch.setitem(surfaces.SURFACES, "config", surfaces.Surface(lambda: [b"a = 1"], read))
+    assert surfaces.main(["config", "--runs", "50", "--record"]) == 0
+    (found,) = json.loads((home / "records" / "surfaces.json").read_text())["data"]
+    assert (found["runs"], found["ends"], max(map(int, found["growth"]))) == (6, {"read": 6}, 6)
+
+
 def test_a_failure_of_a_surface_is_on_the_page(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "PARTS", {"surfaces": surfaces.__name__})
     answers = iter(["read", "read"])
