@@ -9,6 +9,7 @@ exists in every shape for which the shared arrays have room.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain, product
 
 from tclint.analyses.data_indices import DataReadsSince, DataWritesSince, SharedByData
@@ -68,7 +69,8 @@ def reused_without_barrier(model: KernelModel) -> Iterator[Hit]:
         doubts = ((*each, _doubt(*each)) for each in alike)
         first = next(doubts)
         shaped, meeting, doubt = next((each for each in chain((first,), doubts) if not each[2]), first)
-        yield _hit(model, shaped, meeting, len({m.use.site for _, m in alike})).doubted(doubt.why)
+        hit = _hit(model, shaped, meeting, len({m.use.site for _, m in alike})).doubted(doubt.why)
+        yield replace(hit, pairs=tuple(each.sites for _, each in alike))
 
 
 def _decided_by_size(model: KernelModel) -> bool:
