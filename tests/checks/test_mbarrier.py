@@ -31,6 +31,8 @@ WAIT = f"wait: {ASK}\n@!%p1 bra wait;"
 READ = "ld.shared.u32 %r3, [tile];\nst.global.u32 [%rd0], %r3;"
 MAP = "xor.b32 %r4, %r5, 1;\nmapa.shared::cluster.u32 %r6, %r2, %r4;"
 FIRST = "setp.ne.u32 %p3, %r5, 0;\n@%p3 bra on;\nmapa.shared::cluster.u32 %r6, %r2, 0;"
+LANE_RANK = "setp.gt.u32 %p3, %r0, 1;\n@%p3 bra on;\nmapa.shared::cluster.u32 %r6, %r2, %r0;"
+"""Each thread that continues maps the mbarrier to the CTA with its own index as the rank."""
 LANES = """
     shl.b32 %r3, %r0, 3;
     add.u32 %r3, %r3, %r1;
@@ -808,6 +810,12 @@ GENERIC_PEER = f"{RANK}\nxor.b32 %r4, %r5, 1;\nmov.u64 %rd7, full;\ncvta.shared.
         (f"{RANK}\nmapa.shared::cluster.u32 %r6, %r2, %r5;\nmbarrier.arrive.shared::cta.b64 _, [%r6];", 0),
         (f"{RANK}\n{MAP}\nmbarrier.arrive.shared::cta.b64 _, [%r6];", 1),
         (f"{RANK}\n{MAP}\nmbarrier.arrive.shared::cluster.b64 _, [%r6];", 0),
+        (f"{LANE_RANK}\nmbarrier.arrive.shared::cta.b64 _, [%r6];\non:", 1),
+        (f"{LANE_RANK}\nmbarrier.arrive.shared::cluster.b64 _, [%r6];\non:", 0),
+        (
+            f"{RANK}\n{LANE_RANK.replace('gt.u32 %p3, %r0, 1', 'ne.u32 %p3, %r0, %r5')}\nmbarrier.arrive.shared::cta.b64 _, [%r6];\non:",
+            0,
+        ),
         ("mapa.shared::cluster.u32 %r6, %r2, %r9;\nmbarrier.arrive.shared::cta.b64 _, [%r6];", 0),
         (f"{GENERIC_PEER}\nmbarrier.arrive.release.cluster.b64 _, [%rd9];", 0),
         (f"{GENERIC_PEER}\nmbarrier.arrive_drop.release.cluster.b64 _, [%rd9], 2;", 0),
