@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
 
+import tclint.replay.instructions  # noqa: F401  registers the functions for steps
 from tclint.dataflow import GaveUp
 from tclint.replay import hypotheses
 from tclint.replay.accesses import OFFSET
@@ -344,7 +345,7 @@ def _observed_run(
     """The result of a replay; None: it was given up before a fault."""
     run = ReplayRun(
         stuck or [],
-        list(races(machine.accesses, machine.ordered_in_time, machine.program)),
+        list(races(machine.accesses, machine.operations.ordered_in_time, machine.program)),
         overrun,
         finished,
         machine.late,

@@ -33,7 +33,7 @@ from tclint.replay.warp_overlaps import WarpOverlaps
 __all__ = ["Race", "races"]
 
 OrderedInTime = Callable[[Clock, Agent, int], bool]
-"""Whether a point with a clock follows an event of an agent in every run (``Machine.ordered_in_time``)."""
+"""Whether a point with a clock follows an event of an agent in every run (``Operations.ordered_in_time``)."""
 _LEAST = 16
 """The least number of bytes of a bulk copy (9.7.9.25.4.1)."""
 

@@ -330,7 +330,7 @@ class ThreadGroupScheduler(ABC):
         test = self.program.loop_tests.get(group.block)
         if not self.limits.extrapolates or test is None or words.issubset(self.limits.irreducible):
             return
-        a, b = (gather(self._operand(group, o), (0,)) for o in (test.a, test.b))
+        a, b = (gather(self.operand(group, o), (0,)) for o in (test.a, test.b))
         if not isinstance(a, int) or not isinstance(b, int):
             return
         distance = min(a - b & (1 << test.bits) - 1, b - a & (1 << test.bits) - 1)
@@ -405,7 +405,7 @@ class ThreadGroupScheduler(ABC):
         guard: Lanes = 1 if branch.guard < 0 else group.registers[branch.guard]
         if guard is None:
             guard = self._non_trapping_value(block)
-        case = -1 if branch.selector is None else self._operand(group, branch.selector)
+        case = -1 if branch.selector is None else self.operand(group, branch.selector)
         taken, other, negated = branch.taken, branch.other, branch.negated
         if isinstance(guard, int) and isinstance(case, int):
             return taken.get(case, -1) if guard ^ negated else other
@@ -555,11 +555,12 @@ class ThreadGroupScheduler(ABC):
 
     # ------------------------------------------------------------ operands
 
-    def _operand(self, group: ThreadGroup, operand: Operand | None) -> Lanes:
+    def operand(self, group: ThreadGroup, operand: Operand | None) -> Lanes:
+        """The value of an operand in the threads of a group."""
         if isinstance(operand, int):
             return group.registers[operand]
         if isinstance(operand, Memory):
-            base, offset = self._operand(group, operand.base), operand.offset
+            base, offset = self.operand(group, operand.base), operand.offset
             if not offset or base is None:
                 return base
             if isinstance(base, int):
@@ -575,11 +576,13 @@ class ThreadGroupScheduler(ABC):
             return apply(lambda p: 1 - p, [group.registers[operand.register]])
         return None
 
-    def _role(self, group: ThreadGroup, step: Step, name: str, default: Lanes = None) -> Lanes:
+    def role(self, group: ThreadGroup, step: Step, name: str, default: Lanes = None) -> Lanes:
+        """The value of the operand that plays a role in an instruction; *default* if there is none."""
         operand = step.instruction.role(name)
-        return default if operand is None else self._operand(group, operand)
+        return default if operand is None else self.operand(group, operand)
 
-    def _set(self, group: ThreadGroup, register: int, value: Lanes, where: Lanes = 1) -> None:
+    def assign(self, group: ThreadGroup, register: int, value: Lanes, where: Lanes = 1) -> None:
+        """Writes a register in the threads *where* the instruction is executed."""
         if where != 1:
             value = select(where, value, group.registers[register], len(group.threads))
         group.registers[register] = value

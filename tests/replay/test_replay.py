@@ -2117,7 +2117,7 @@ def test_the_copies_of_a_phase_are_complete_together() -> None:
     made = analysed(code)
     machine = Machine(Program(made), Launch(made, LaunchValues(8, 8), (160,)), Limits(50_000))
     assert machine.run() == []
-    assert len(machine.copy_counts) == 3
+    assert len(machine.operations.copy_counts) == 3
     assert replay(code).run is None
     assert "race" in what(replay(changed(WAIT, "", code)).run)
 
@@ -3128,14 +3128,6 @@ def test_threads_that_could_not_wait_for_each_other() -> None:
         before=".shared .b64 first;\n.shared .b64 second;\n.shared .b64 third;",
     )
     assert what(Replay(short).run) == {"stuck"}
-
-
-def test_each_event_that_is_followed_can_be_executed() -> None:
-    from tclint.replay.machine import Machine
-    from tclint.replay.program import _FOLLOWED
-
-    for what in (*_FOLLOWED, "shuffle", "vote", "elect", "clc-query"):
-        assert hasattr(Machine, "_on_" + what.replace("-", "_")), what
 
 
 def test_only_what_synchronisation_depends_on_is_executed() -> None:
