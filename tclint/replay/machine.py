@@ -28,10 +28,11 @@ from tclint.replay.abstract_lanes import Lanes, broadcast
 from tclint.replay.accesses import OFFSET, Access, LaneAddresses
 from tclint.replay.launch import Launch
 from tclint.replay.operations import Operations
-from tclint.replay.program import Program, Step
+from tclint.replay.program import Program
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import Limits, ThreadGroupScheduler, UninitialisedMbarrier, Unresolved
 from tclint.replay.shared_bytes import SharedBytes
+from tclint.replay.steps import Step
 from tclint.replay.sync import Barrier, Mbarrier, PhaseOverlap, ReleasedWaiter
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 from tclint.replay.vector_clocks import Agent, Clock
@@ -265,7 +266,7 @@ class Machine(ThreadGroupScheduler):
 
         Empty if threads poll global memory, which may order them and is not followed.
         """
-        if not self.phase_overlaps or self._split_waiters is not None or self.program.polls:
+        if not self.phase_overlaps or self._split_waiters is not None or self.program.loops.polls:
             return []
         return list(self.phase_overlaps.values())
 

@@ -6,11 +6,12 @@ import pytest
 
 import tclint.replay.instructions  # noqa: F401  registers the functions for steps
 from tclint.replay.machine import DATA, SYNCHRONISATION, executes, executes_data
-from tclint.replay.program import _EXCHANGES, _FOLLOWED
+from tclint.replay.program import _FOLLOWED
+from tclint.replay.steps import EXCHANGES
 
 
 def test_each_event_that_is_followed_can_be_executed() -> None:
-    assert SYNCHRONISATION.keys() == {*_FOLLOWED, *_EXCHANGES, "elect", "activemask", "clc-query"}
+    assert SYNCHRONISATION.keys() == {*_FOLLOWED, *EXCHANGES, "elect", "activemask", "clc-query"}
 
 
 def test_no_kind_of_step_is_both_data_and_synchronisation() -> None:

@@ -1231,7 +1231,7 @@ def test_no_verdict_rests_on_iterations_that_were_only_extrapolated(monkeypatch:
 
     def foresee(self: Machine, group: ThreadGroup, header: int) -> None:
         if self.limits.extrapolates and self._iterations[header] > 2:
-            raise TooManyIterations(self.program.bounds[header], 2)
+            raise TooManyIterations(self.program.loops.bounds[header], 2)
 
     monkeypatch.setattr(Machine, "_extrapolate_trip_count", foresee)
     code = changed("_, [%r29], 2048;", "_, [%r29], %r1;").replace(
@@ -1712,7 +1712,11 @@ fill:
 """
     found = model(changed("    mbarrier.arrive", fill + "    mbarrier.arrive", SLOTS), directives="")
     program = Program(found)
-    assert [program.array(i) for i in found.shared.writers] == [("given", 1024), ("taken", 1024), None]
+    assert [program.accesses.array(i) for i in found.shared.writers] == [
+        ("given", 1024),
+        ("taken", 1024),
+        None,
+    ]
 
 
 def test_a_cta_with_more_threads_than_its_arrays_have_slots_shows_nothing() -> None:
@@ -3148,7 +3152,7 @@ again:
     """,
         before=".shared .b64 m;",
     )
-    steps = [made.instruction(step.site).opcode for steps in Program(made).blocks for step in steps]
+    steps = [made.instruction(step.site).opcode for steps in Program(made).plans.blocks for step in steps]
     assert steps == [
         "ld.param.u32", "mov.u32", "mbarrier.init.shared::cta.b64", "mbarrier.arrive.shared::cta.b64", "add.u32", "setp.lt.u32",
     ]  # fmt: skip
@@ -3168,7 +3172,7 @@ def test_fences_count_where_something_is_relaxed(wait: str, fences: int) -> None
     """,
         before=".shared .b64 m;",
     )
-    steps = [step.what for steps in Program(made).blocks for step in steps]
+    steps = [step.what for steps in Program(made).plans.blocks for step in steps]
     assert steps.count("memory-fence") == fences
 
 
@@ -3191,7 +3195,7 @@ over:
     """,
         before=".shared .b64 m; .shared .align 8 .b32 stored[2];",
     )
-    steps = [made.instruction(step.site).opcode for steps in Program(made).blocks for step in steps]
+    steps = [made.instruction(step.site).opcode for steps in Program(made).plans.blocks for step in steps]
     assert steps == [
         "mbarrier.init.shared::cta.b64", "mov.u32", "mov.u32", "st.shared.v2.u32", "ld.shared.u32", "setp.eq.u32", "mbarrier.arrive.shared::cta.b64",
     ]  # fmt: skip

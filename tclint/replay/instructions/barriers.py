@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Sequence
 from tclint.replay.abstract_lanes import Lanes, broadcast
 from tclint.replay.lane_exchange import barrier_result
 from tclint.replay.machine import Machine, executes
-from tclint.replay.program import Step
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import Unresolved
+from tclint.replay.steps import Step
 from tclint.replay.sync import Arrival, Barrier, BarrierArrival
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 from tclint.replay.vector_clocks import join_warps, select_warps

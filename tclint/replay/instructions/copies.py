@@ -10,9 +10,9 @@ from tclint.replay.accesses import CTA_STRIDE, OFFSET
 from tclint.replay.instructions.mbarriers import ALL_CTAS, by_operands, ranks, transaction_bytes
 from tclint.replay.instructions.memory import items, outermost
 from tclint.replay.machine import Machine, executes
-from tclint.replay.program import BULK, Step
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import Unresolved
+from tclint.replay.steps import BULK, Step
 from tclint.replay.sync import Transfer
 from tclint.replay.thread_groups import ThreadGroup
 from tclint.replay.vector_clocks import Clock, event

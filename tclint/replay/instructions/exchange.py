@@ -8,9 +8,9 @@ from tclint.ir.nodes import Pair
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 from tclint.replay.lane_exchange import elected_lanes, match_result, reduced, shuffle_sources, vote_result
 from tclint.replay.machine import Machine, executes
-from tclint.replay.program import Step
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import Unresolved
+from tclint.replay.steps import Step
 from tclint.replay.sync import Barrier
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 
@@ -66,9 +66,9 @@ def _shuffle(
     inside: Lanes = None
     if where == 1 and None not in lanes and (isinstance(source, tuple) or isinstance(destination, Pair)):
         key = match.modifiers, group.threads, *lanes
-        if key not in machine.program.shuffles:
-            machine.program.shuffles[key] = shuffle_sources(match, group.threads, lanes)
-        inside, froms = machine.program.shuffles[key]
+        if key not in machine.program.plans.shuffles:
+            machine.program.plans.shuffles[key] = shuffle_sources(match, group.threads, lanes)
+        inside, froms = machine.program.plans.shuffles[key]
         if isinstance(source, tuple):
             value = collapse([None if p is None else source[p] for p in froms])
     if isinstance(destination, Pair):

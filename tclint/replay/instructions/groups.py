@@ -9,7 +9,7 @@ from tclint.replay.instructions.copies import copy, copy_out
 from tclint.replay.instructions.matrix import multiply, warpgroups
 from tclint.replay.instructions.mbarriers import by_operands, ctas_of, signalled
 from tclint.replay.machine import Machine, Overrun, executes
-from tclint.replay.program import BULK, Step
+from tclint.replay.steps import BULK, Step
 from tclint.replay.sync import Transfer
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 from tclint.replay.vector_clocks import join, join_warps

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from tclint.ir.nodes import Memory
 from tclint.replay.instructions.tensor import record_tensor
 from tclint.replay.machine import Machine
-from tclint.replay.program import Step
+from tclint.replay.steps import Step
 from tclint.replay.thread_groups import ThreadGroup
 from tclint.replay.vector_clocks import Agent, Clock
 

@@ -12,9 +12,9 @@ from tclint.ir.nodes import MAX_SHARED_BYTES, Instruction
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 from tclint.replay.accesses import CTA_STRIDE, OFFSET
 from tclint.replay.machine import Machine, check_pending, executes
-from tclint.replay.program import CP_ASYNC, Step
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import TooManyMbarriers, UninitialisedMbarrier, Unresolved
+from tclint.replay.steps import CP_ASYNC, Step
 from tclint.replay.sync import Mbarrier, ReleasedWaiter
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 from tclint.replay.vector_clocks import WarpClocks, join, join_warps, leq, map_warps
@@ -34,7 +34,7 @@ def _mbarrier_init(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:
     address, count = machine.role(group, step, "mbarrier"), machine.role(group, step, "count")
-    many = machine.program.mbarrier_count_words(step.site)
+    many = machine.program.operands.ring_words(step.site)
     for at, number in by_operands(step, positions, address, count):
         beyond = not 0 <= at - group.cta * CTA_STRIDE < MAX_SHARED_BYTES
         if many and (beyond or (at in machine.mbarriers and machine.mbarriers[at].site != step.site)):
@@ -253,10 +253,10 @@ def transaction_bytes(machine: Machine, group: ThreadGroup, step: Step, role: st
 
     No kernel is made for a launch with more bytes than an mbarrier counts.
     """
-    if machine.program.makes_up_bytes(step.site, role):
+    if machine.program.operands.makes_up_bytes(step.site, role):
         return 0, True
     bytes_ = machine.role(group, step, role, 0)
-    if machine.program.depends_on_launch(step.site, role) and any(
+    if machine.program.operands.from_launch(step.site, role) and any(
         b is not None and b > MAX_COUNT for b in broadcast(bytes_, len(group.threads))
     ):
         machine.oversized = True

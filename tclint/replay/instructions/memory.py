@@ -11,7 +11,7 @@ from tclint.ir.nodes import Memory, Operand, Vector
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 from tclint.replay.accesses import CTA_STRIDE, LaneAddresses
 from tclint.replay.machine import Machine, executes_data
-from tclint.replay.program import CP_ASYNC, Step
+from tclint.replay.steps import CP_ASYNC, Step
 from tclint.replay.thread_groups import ThreadGroup, positions_of
 from tclint.replay.vector_clocks import Clock, join_warps
 
@@ -36,8 +36,10 @@ def _load(machine: Machine, group: ThreadGroup, step: Step, where: Lanes) -> Non
             if value is None and size == RESPONSE and None not in at:
                 value = 0  # the response has not arrived
         elif machine.launch.provides(match.space, operand) and match.element[1] != "f":
-            base, offset = machine.program.word(step)
-            value = machine.launch.load(base, offset + i * size, size, machine.program.buffer(step))
+            base, offset = machine.program.inputs.word(step.site)
+            value = machine.launch.load(
+                base, offset + i * size, size, machine.program.inputs.buffer(step.site)
+            )
             if step.site in machine.program.atomic_counters and _single_thread(where, len(group.threads)):
                 taken = machine.counter_reads.get(step.site, 0)
                 machine.counter_reads[step.site] = taken + 1
@@ -45,7 +47,7 @@ def _load(machine: Machine, group: ThreadGroup, step: Step, where: Lanes) -> Non
         if isinstance(item, int):
             machine.assign(group, item, value, where)
     if own:
-        if machine.program.is_strong(step.site):
+        if machine.program.accesses.is_strong(step.site):
             group.clock = join_warps(group.clock, machine.epochs.all_events())
         _plain_access(machine, group, step, where)
 
@@ -78,7 +80,7 @@ def _plain_access(machine: Machine, group: ThreadGroup, step: Step, where: Lanes
 
     Without mbarriers, only the first one of some threads counts if later ones may be beyond the array.
     """
-    if not machine.program.has_mbarriers and machine.program.leaves_array(step.site):
+    if not machine.program.has_mbarriers and machine.program.accesses.leaves_array(step.site):
         key = step.site, group.threads
         if key in machine.begun_arrays:
             return
@@ -123,7 +125,7 @@ def _positions_by_clock(
     If the address depends on the launch, only the first: another launch may spread the others elsewhere.
     """
     size, observed = len(group.threads), group.clock
-    steady = isinstance(address, int) or machine.program.launch_independent(step.site)
+    steady = isinstance(address, int) or machine.program.accesses.launch_independent(step.site)
     found: dict[Clock, list[int]] = {}
     if where == 1 and steady:
         if isinstance(observed, int):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tclint.ir.nodes import Pair, Vector
 from tclint.replay.abstract_lanes import Lanes, apply
 from tclint.replay.machine import Machine, executes_data
-from tclint.replay.program import Step
+from tclint.replay.steps import Step
 from tclint.replay.thread_groups import ThreadGroup
 
 __all__: list[str] = []
@@ -26,7 +26,7 @@ def _constant(machine: Machine, group: ThreadGroup, step: Step, where: Lanes) ->
 
 @executes_data("compute")
 def _compute(machine: Machine, group: ThreadGroup, step: Step, where: Lanes) -> None:
-    destination, sources, results = machine.program.plan(step)
+    destination, sources, results = machine.program.plans.plan(step)
     held = [machine.operand(group, o) for o in sources]
     found = results[held[0] if len(held) == 1 else tuple(held)]
     if isinstance(destination, int):

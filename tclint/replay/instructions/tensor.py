@@ -7,7 +7,7 @@ from itertools import repeat
 
 from tclint.replay.abstract_lanes import Lanes
 from tclint.replay.machine import Machine, executes, executes_data
-from tclint.replay.program import Step
+from tclint.replay.steps import Step
 from tclint.replay.thread_groups import ThreadGroup
 from tclint.replay.vector_clocks import Agent, Clock
 
