@@ -1226,7 +1226,7 @@ def test_no_verdict_rests_on_iterations_that_were_only_extrapolated(monkeypatch:
 
     def foresee(self: Machine, group: ThreadGroup, header: int) -> None:
         if self.limits.extrapolates and self._iterations[header] > 2:
-            raise TooManyIterations(self.program.bounds[header], 2)
+            raise TooManyIterations(self.program.loops.bounds[header], 2)
 
     monkeypatch.setattr(Machine, "_extrapolate_trip_count", foresee)
     code = changed("_, [%r29], 2048;", "_, [%r29], %r1;").replace(
@@ -1707,7 +1707,11 @@ fill:
 """
     found = model(changed("    mbarrier.arrive", fill + "    mbarrier.arrive", SLOTS), directives="")
     program = Program(found)
-    assert [program.array(i) for i in found.shared.writers] == [("given", 1024), ("taken", 1024), None]
+    assert [program.accesses.array(i) for i in found.shared.writers] == [
+        ("given", 1024),
+        ("taken", 1024),
+        None,
+    ]
 
 
 def test_a_cta_with_more_threads_than_its_arrays_have_slots_shows_nothing() -> None:
@@ -2112,7 +2116,7 @@ def test_the_copies_of_a_phase_are_complete_together() -> None:
     made = analysed(code)
     machine = Machine(Program(made), Launch(made, LaunchValues(8, 8), (160,)), Limits(50_000))
     assert machine.run() == []
-    assert len(machine.copy_counts) == 3
+    assert len(machine.operations.copy_counts) == 3
     assert replay(code).run is None
     assert "race" in what(replay(changed(WAIT, "", code)).run)
 
@@ -3125,14 +3129,6 @@ def test_threads_that_could_not_wait_for_each_other() -> None:
     assert what(Replay(short).run) == {"stuck"}
 
 
-def test_each_event_that_is_followed_can_be_executed() -> None:
-    from tclint.replay.machine import Machine
-    from tclint.replay.program import _FOLLOWED
-
-    for what in (*_FOLLOWED, "shuffle", "vote", "elect", "clc-query"):
-        assert hasattr(Machine, "_on_" + what.replace("-", "_")), what
-
-
 def test_only_what_synchronisation_depends_on_is_executed() -> None:
     made = model(
         """
@@ -3151,7 +3147,7 @@ again:
     """,
         before=".shared .b64 m;",
     )
-    steps = [made.instruction(step.site).opcode for steps in Program(made).blocks for step in steps]
+    steps = [made.instruction(step.site).opcode for steps in Program(made).plans.blocks for step in steps]
     assert steps == [
         "ld.param.u32", "mov.u32", "mbarrier.init.shared::cta.b64", "mbarrier.arrive.shared::cta.b64", "add.u32", "setp.lt.u32",
     ]  # fmt: skip
@@ -3171,7 +3167,7 @@ def test_fences_count_where_something_is_relaxed(wait: str, fences: int) -> None
     """,
         before=".shared .b64 m;",
     )
-    steps = [step.what for steps in Program(made).blocks for step in steps]
+    steps = [step.what for steps in Program(made).plans.blocks for step in steps]
     assert steps.count("memory-fence") == fences
 
 
@@ -3194,7 +3190,7 @@ over:
     """,
         before=".shared .b64 m; .shared .align 8 .b32 stored[2];",
     )
-    steps = [made.instruction(step.site).opcode for steps in Program(made).blocks for step in steps]
+    steps = [made.instruction(step.site).opcode for steps in Program(made).plans.blocks for step in steps]
     assert steps == [
         "mbarrier.init.shared::cta.b64", "mov.u32", "mov.u32", "st.shared.v2.u32", "ld.shared.u32", "setp.eq.u32", "mbarrier.arrive.shared::cta.b64",
     ]  # fmt: skip
