@@ -149,7 +149,9 @@ BOTH:
 
 
 @pytest.mark.parametrize(("number", "copy"), [(7, "2048"), (8, "%rd2]")])
-def test_a_finding_is_confirmed_by_any_conflict_with_its_cause(tmp_path: Path, number: int, copy: str) -> None:
+def test_a_finding_is_confirmed_by_any_conflict_with_its_cause(
+    tmp_path: Path, number: int, copy: str
+) -> None:
     launch = tmp_path / "kernel.launch.toml"
     launch.write_text(
         f"""
