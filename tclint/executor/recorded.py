@@ -8,12 +8,16 @@ import numpy as np
 
 from tclint.executor import launch
 from tclint.executor.launch import Buffer, Launch, LaunchError, LaunchFile, translate_maps
-from tclint.executor.tensor_maps import INTERLEAVES, TYPES, TensorMap
+from tclint.executor.tensor_maps import INTERLEAVES, TensorMap
 from tclint.recording import RecordedMap, Recording, RecordingError, read_recording
 
 __all__ = ["read"]
 
-_TYPES = tuple(TYPES)
+_TYPES = (
+    "u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "f32.ftz", "tf32", "tf32.ftz",
+    "b4x16", "b4x16_p64", "b6x16_p32",
+)  # fmt: skip
+"""In the order of CUDA's enumeration, which is not that of the ISA."""
 _SWIZZLES = (
     (0, "16B"),
     (32, "16B"),

@@ -194,9 +194,10 @@ class FunctionBuilder:
             )
         self.function.registers.extend(Register(f"{name}.{letter}", kind) for letter in "xyzw"[:length])
 
-    def taken(self, name: str) -> bool:
-        """Whether the current scope declares *name*, by itself or as an element of a range of registers (5.4.1)."""
-        scope = self.scope
+    def taken(self, name: str, scope: Scope | None = None) -> bool:
+        """Whether *scope*, by default the current one, declares *name*, by itself or as an element of a range of registers
+        (5.4.1)."""
+        scope = scope or self.scope
         prefix = name.rstrip("0123456789")
         return name in scope.variables or bool(containing(scope.ranges, prefix, name[len(prefix) :]))
 
@@ -377,6 +378,26 @@ class FunctionBuilder:
         self.targets[index] = [-1] * len(names)
         for slot, name in enumerate(names):
             scope.pending.setdefault(name, []).append((index, slot))
+
+    @property
+    def scopes(self) -> list[Scope]:
+        """All scopes, in the order of the text."""
+        return list(dict.fromkeys(scope for _, scope in self.scope_starts))
+
+    def branch_late(self, instruction: Instruction) -> bool:
+        """Resolve the target of a new *instruction* after its scopes were left; False if no label is certain to be it."""
+        self.targets.clear()
+        self.scope.pending.clear()
+        if instruction.flow != "branch":
+            return True
+        operand = instruction.operands[-1] if instruction.operands else None
+        scope: Scope | None = self.scope if isinstance(operand, Symbol) else None
+        while isinstance(operand, Symbol) and scope is not None:
+            if (at := scope.labels.get(operand.name)) is not None:
+                instruction.targets = (at,)
+                return not scope.ranges or not self.taken(operand.name, scope)
+            scope = scope.parent
+        return False
 
     def location(self, node: Node) -> None:
         found = positions(self.text[node.start_byte : node.end_byte])

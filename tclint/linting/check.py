@@ -15,7 +15,7 @@ from tclint.checks import Hit, Mark, kernel_checks, module_checks
 from tclint.dataflow import Unanswered
 from tclint.dataflow.solver import MAX_VISITS_PER_BLOCK, LimitExceeded
 from tclint.findings.edits import resolve
-from tclint.findings.finding import BlockedWait, FileReport, Finding, Fingerprints, OpenQuestion, Step
+from tclint.findings.finding import BlockedWait, FileReport, Finding, Fingerprints, OpenQuestion, Pair, Step
 from tclint.findings.moved import Former, former
 from tclint.findings.places import source_location
 from tclint.findings.rules import all_rules
@@ -379,6 +379,7 @@ def as_findings(
                     for party in hit.deadlock
                 ),
                 count=hit.count,
+                pairs=_pairs(hit, owner),
                 doubt=hit.doubt,
                 help=hit.help,
                 help_source=source_help(rule.id, entry, source.data),
@@ -402,6 +403,12 @@ def _step(module: Module, mark: Mark, owner: Function | None) -> Step:
         source_location(module, where.location(mark.site)),
         mark.object,
     )
+
+
+def _pairs(hit: Hit, owner: Function | None) -> tuple[Pair, ...]:
+    if owner is None or len(hit.pairs) < 2:
+        return ()
+    return tuple(Pair(span(owner, first), span(owner, second)) for first, second in sorted(set(hit.pairs)))
 
 
 def _span(hit: Hit, function: Function | None) -> Span:
