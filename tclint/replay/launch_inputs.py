@@ -1,4 +1,4 @@
-"""What a launch brings: the words of parameters and memory that values of the kernel are computed from."""
+"""The words of a launch, in parameters and in memory, that values of the kernel are computed from."""
 
 from __future__ import annotations
 
