@@ -436,14 +436,7 @@ class FunctionBuilder:
         guard = -1
         if guard_name:
             register = known.get(guard_name)
-            if register is None:
-                register = self.lookup(guard_name)
-            if register is None:
-                register = self.predicate(guard_name)
-            if register is None:
-                self.names.append((len(self.instructions), guard_name, True))
-            else:
-                guard = register
+            guard = self._guard(guard_name) if register is None else register
         operands: list[Any] = [*map(known.get, parts)]
         if None in operands:
             key = ""
@@ -474,16 +467,8 @@ class FunctionBuilder:
         index = len(instructions)
         use.sites.append(index)
         instruction = Instruction(
-            opcode,
-            use.match,
-            guard,
-            negated,
-            tuple(operands),
-            reads,
-            writes,
-            start - self.base,
-            end - self.base,
-        )
+            opcode, use.match, guard, negated, tuple(operands), reads, writes, start - self.base, end - self.base
+        )  # fmt: skip
         instructions.append(instruction)
         if use.flow:
             self.flow(index, instruction)
@@ -494,6 +479,16 @@ class FunctionBuilder:
             error = BuildError("overflow", start - self.base, end - self.base, self.overflow)
             self.function.errors.append(error)
             self.overflow = ""
+
+    def _guard(self, name: str) -> int:
+        """The register of a guard that no instruction in this scope has named so far; -1: it is not declared."""
+        register = self.lookup(name)
+        if register is None:
+            register = self.predicate(name)
+        if register is None:
+            self.names.append((len(self.instructions), name, True))
+            return -1
+        return register
 
     def predicate(self, name: str) -> int | None:
         """A register without a definition for the special register *name*, which guards an instruction; None if it is not a

@@ -313,7 +313,7 @@ def shape(operand: Operand) -> str:
     if isinstance(operand, Symbol):
         return "s"
     if isinstance(operand, Memory):
-        return f"m{1 + len(operand.extras)}" if operand.extras else "m"
+        return "+".join(("m", *map(shape, operand.extras)))
     if isinstance(operand, Vector):
         return f"v{len(operand.items)}"
     if isinstance(operand, Not):

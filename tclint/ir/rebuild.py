@@ -317,23 +317,7 @@ def _edited(
         del sites[bisect_left(sites, first) : bisect_left(sites, end)]
     tail = instructions[end:]
     shift = len(nodes) - (end - first)
-    moved = [
-        use._replace(start=use.start + delta, end=use.end + delta) if use.start >= old_high else use
-        for use in function.features
-    ]
-    unlocated = [
-        (call, at + delta, end + delta) if at >= old_high else (call, at, end)
-        for call, at, end in function.unlocated
-    ]
-    new = replace(
-        function,
-        end=function.end + delta,
-        instructions=instructions[:first],
-        features=moved,
-        unlocated=unlocated,
-        errors=[],
-        damaged=False,
-    )
+    new = _shifted(function, instructions[:first], old_high, delta)
     if shift and not _renumber(new, builder, tail, first, end, nodes):
         return None
     builder.names = [
@@ -357,17 +341,40 @@ def _edited(
     new.uses = sorted((use for use in builder.uses.values() if use.sites), key=lambda use: use.sites[0])
     new.instructions += tail
     if delta:
-        for instruction in tail:
-            instruction.start += delta
-            instruction.end += delta
-        for scope in _scopes(builder):
-            if scope.last >= old_high:
-                scope.last += delta
-        builder.scope_starts = [
-            (offset + delta if offset >= old_high else offset, scope)
-            for offset, scope in builder.scope_starts
-        ]
+        _shift_rest(builder, tail, old_high, delta)
     return new
+
+
+def _shifted(function: Function, before: list[Instruction], high: int, delta: int) -> Function:
+    """A copy of a function with the instructions *before* an edit, and what is from *high* on shifted by *delta* bytes."""
+    return replace(
+        function,
+        end=function.end + delta,
+        instructions=before,
+        features=[
+            use._replace(start=use.start + delta, end=use.end + delta) if use.start >= high else use
+            for use in function.features
+        ],
+        unlocated=[
+            (call, at + delta, end + delta) if at >= high else (call, at, end)
+            for call, at, end in function.unlocated
+        ],
+        errors=[],
+        damaged=False,
+    )
+
+
+def _shift_rest(builder: FunctionBuilder, tail: list[Instruction], high: int, delta: int) -> None:
+    """Shifts the instructions after an edit, which are the *tail*, and the scopes from *high* on by *delta* bytes."""
+    for instruction in tail:
+        instruction.start += delta
+        instruction.end += delta
+    for scope in _scopes(builder):
+        if scope.last >= high:
+            scope.last += delta
+    builder.scope_starts = [
+        (offset + delta if offset >= high else offset, scope) for offset, scope in builder.scope_starts
+    ]
 
 
 def _branched(builder: FunctionBuilder, instruction: Instruction) -> bool:
