@@ -64,7 +64,7 @@ class _Client:
         from tclint.lsp.requests import make_server
 
         # Two fifths of the time would go into texts for a log that is off.
-        json_rpc.traceback = SimpleNamespace(format_exc=str)  # type: ignore[attr-defined]
+        vars(json_rpc)["traceback"] = SimpleNamespace(format_exc=str)
         self.server = make_server()
         self.left = _MOST_MESSAGES
         self.sent: list[dict[str, Any]] = []

@@ -476,6 +476,9 @@ def _in_peer(model: KernelModel, site: int) -> bool:
     if found is None or _depends_on_rank(model, site):
         return False
     _, rank = found
+    threads = model.views.context_of(site).threads
+    if any(plane & threads not in (0, threads) for plane in values.bit_slices(rank) or ()):
+        return True  # threads of one CTA map to different CTAs
     terms, constant = values.linear(rank)
     if not terms or (constant and [values.node(t) for t, _ in terms] == [("special", "%cluster_ctarank")]):
         return True

@@ -3,13 +3,14 @@
 A deallocation is reported in five cases: an operation of its own thread may be pending; no wait before it is for the
 commit of an operation of another warp; another warp uses the memory and ends without signalling; the freeing warp waits
 for nothing since a barrier after which others start to use the memory; or it waits for nothing since it issued a copy
-that an MMA of another warp waits for. In the last three cases, any wait, and any signal of the other warp, counts as
-one for the accesses in question, which under-reports.
+that an MMA of another warp waits for, or a commit that a load of another warp waits for. In the last three cases, any
+wait, and any signal of the other warp, counts as one for the accesses in question, which under-reports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.model import KernelModel
@@ -37,7 +38,8 @@ def freed_in_use(model: KernelModel) -> Iterator[Hit]:
         _never_observed(model, frees)
         or _ends_without_signal(model, frees)
         or _no_wait_since_barrier(model, frees)
-        or _no_wait_since_copy(model, frees)
+        or _no_wait_since(model, frees, _COPY)
+        or _no_wait_since(model, frees, _COMMIT)
     )
     if hit is not None:
         yield hit
@@ -224,34 +226,50 @@ def _no_wait_since_barrier(model: KernelModel, frees: list[int]) -> Hit | None:
     return None
 
 
-def _no_wait_since_copy(model: KernelModel, frees: list[int]) -> Hit | None:
-    """The hit for a deallocation by a warp that has not waited since its last copy for an MMA of another warp.
+class _Start(NamedTuple):
+    """A kind of operation that lets other warps start to use tensor memory."""
 
-    That MMA waits for the copy, so it may execute after the deallocation.
+    event: str
+    group: str
+    noun: str
+    effect: str
+    users: Callable[[KernelModel], Iterable[int]]
+    """The accesses of other warps that may wait for it."""
+
+
+_COPY = _Start(
+    "issue",
+    "mbarrier",
+    "copy",
+    "copies an operand of the multiplication",
+    lambda model: model.sites("issue", "tcgen05"),
+)
+_COMMIT = _Start("commit", "tcgen05", "commit", "announces the result", lambda model: _used_loads(model))
+
+
+def _no_wait_since(model: KernelModel, frees: list[int], kind: _Start) -> Hit | None:
+    """The hit for a deallocation by a warp that has not waited since its last *kind* for an access of another warp.
+
+    That access waits for the operation, so it may execute after the deallocation.
     """
     ends = model.fact(HappensBefore).points.acquire_points(Scope.WARPS)
     for free in frees if not model.reachability.unresolved_dispatchers else ():
         warp = T.whole(model.views.context_of(free).threads, 32)
-        for copy in last(model, model.sites("issue", "mbarrier"), ends, (free,)):
-            use = None if _waits_elsewhere(model, warp, copy, free) else _fed(model, frees, copy)
-            path = None if use is None else path_avoiding(model, copy, warp, (free,), ends).witness
+        for start in last(model, model.sites(kind.event, kind.group), ends, (free,)):
+            use = None if _waits_elsewhere(model, warp, start, free) else _started(model, frees, start, kind)
+            path = None if use is None else path_avoiding(model, start, warp, (free,), ends).witness
             if use is None or path is None or not warp & path.threads:
                 continue
-            role = warps_of(model, _others(model, frees, use))
+            role, name = warps_of(model, _others(model, frees, use)), model.name(use)
+            freeing = model.describe_threads(model.views.context_of(free).threads)
             return TM006.hit(
                 site=free,
                 message=f"frees tensor memory that {role} may still be using: "
-                f"this warp has not waited since the copy that their {model.name(use)} waits for",
+                f"this warp has not waited since the {kind.noun} that their {name} waits for",
                 steps=(
-                    Mark(
-                        copy,
-                        "copies an operand of the multiplication",
-                        role=model.describe_threads(path.threads),
-                    ),
-                    Mark(use, f"{model.name(use)} of another warp, after a wait for the copy", role=role),
-                    Mark(
-                        free, "freed here", role=model.describe_threads(model.views.context_of(free).threads)
-                    ),
+                    Mark(start, kind.effect, role=model.describe_threads(path.threads)),
+                    Mark(use, f"{name} of another warp, after a wait for the {kind.noun}", role=role),
+                    Mark(free, "freed here", role=freeing),
                 ),
                 help=_remedy(model, free),
                 about=frozenset((free,)),
@@ -260,22 +278,22 @@ def _no_wait_since_copy(model: KernelModel, frees: list[int]) -> Hit | None:
     return None
 
 
-def _waits_elsewhere(model: KernelModel, warp: int, copy: int, free: int) -> bool:
-    """Whether a lane of *warp* waits, before *free*, on a path that *copy* does not follow.
+def _waits_elsewhere(model: KernelModel, warp: int, start: int, free: int) -> bool:
+    """Whether a lane of *warp* waits, before *free*, on a path that *start* does not follow.
 
-    It may then wait on behalf of the lanes that copy.
+    It may then wait on behalf of the lanes that execute *start*.
     """
     return any(
-        model.views.context_of(w).threads & warp and model.reaches(w, free) and not model.reaches(w, copy)
+        model.views.context_of(w).threads & warp and model.reaches(w, free) and not model.reaches(w, start)
         for w in model.fact(HappensBefore).points.acquire_points(Scope.WARPS)
     )
 
 
-def _fed(model: KernelModel, frees: list[int], copy: int) -> int | None:
-    """An MMA of another warp that a wait for *copy* dominates; None if there is none."""
+def _started(model: KernelModel, frees: list[int], start: int, kind: _Start) -> int | None:
+    """An access of another warp that a wait for *start* dominates; None if there is none."""
     order = model.fact(HappensBefore)
-    waits = [wait for _, wait in order.synchronised_pairs((copy,), order.points.acquire_points(Scope.WARPS))]
-    for use in model.sites("issue", "tcgen05"):
+    waits = [wait for _, wait in order.synchronised_pairs((start,), order.points.acquire_points(Scope.WARPS))]
+    for use in kind.users(model):
         others = _others(model, frees, use)
         theirs = [w for w in waits if model.views.context_of(w).threads & others]
         if others and _may_use(model, use, frees) and any(dominated_by(model, w, use) for w in theirs):

@@ -31,6 +31,8 @@ WAIT = f"wait: {ASK}\n@!%p1 bra wait;"
 READ = "ld.shared.u32 %r3, [tile];\nst.global.u32 [%rd0], %r3;"
 MAP = "xor.b32 %r4, %r5, 1;\nmapa.shared::cluster.u32 %r6, %r2, %r4;"
 FIRST = "setp.ne.u32 %p3, %r5, 0;\n@%p3 bra on;\nmapa.shared::cluster.u32 %r6, %r2, 0;"
+LANE_RANK = "setp.gt.u32 %p3, %r0, 1;\n@%p3 bra on;\nmapa.shared::cluster.u32 %r6, %r2, %r0;"
+"""Each thread that continues maps the mbarrier to the CTA with its own index as the rank."""
 LANES = """
     shl.b32 %r3, %r0, 3;
     add.u32 %r3, %r3, %r1;
@@ -808,6 +810,12 @@ GENERIC_PEER = f"{RANK}\nxor.b32 %r4, %r5, 1;\nmov.u64 %rd7, full;\ncvta.shared.
         (f"{RANK}\nmapa.shared::cluster.u32 %r6, %r2, %r5;\nmbarrier.arrive.shared::cta.b64 _, [%r6];", 0),
         (f"{RANK}\n{MAP}\nmbarrier.arrive.shared::cta.b64 _, [%r6];", 1),
         (f"{RANK}\n{MAP}\nmbarrier.arrive.shared::cluster.b64 _, [%r6];", 0),
+        (f"{LANE_RANK}\nmbarrier.arrive.shared::cta.b64 _, [%r6];\non:", 1),
+        (f"{LANE_RANK}\nmbarrier.arrive.shared::cluster.b64 _, [%r6];\non:", 0),
+        (
+            f"{RANK}\n{LANE_RANK.replace('gt.u32 %p3, %r0, 1', 'ne.u32 %p3, %r0, %r5')}\nmbarrier.arrive.shared::cta.b64 _, [%r6];\non:",
+            0,
+        ),
         ("mapa.shared::cluster.u32 %r6, %r2, %r9;\nmbarrier.arrive.shared::cta.b64 _, [%r6];", 0),
         (f"{GENERIC_PEER}\nmbarrier.arrive.release.cluster.b64 _, [%rd9];", 0),
         (f"{GENERIC_PEER}\nmbarrier.arrive_drop.release.cluster.b64 _, [%rd9], 2;", 0),
@@ -1090,3 +1098,35 @@ def test_a_store_that_only_the_arrival_of_copies_publishes(
     done: mov.u32 %r5, 0;
     """
     assert [hit.severity for hit in found(body, "MB013")] == ([severity] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("fence", "reads", "severity"),
+    [
+        ("", "[%r3+-128]", Severity.INFO),
+        ("fence.proxy.async.shared::cta;", "[%r3+-128]", Severity.INFO),
+        ("fence.acq_rel.cta;", "[%r3+-128]", None),
+        ("", "[%r3+3968]", None),
+    ],
+)
+def test_a_store_that_only_complete_tx_publishes(fence: str, reads: str, severity: Severity | None) -> None:
+    """CUTLASS publishes a stored tile index so on sm_120."""
+    body = f"""
+    @!%p0 mbarrier.init.shared::cta.b64 [full], 1;
+    @!%p0 mbarrier.arrive.expect_tx.shared.b64 _, [full], 128;
+    {SIGNAL}
+    mov.u32 %r3, tile;
+    mad.lo.u32 %r3, %r0, 4, %r3;
+    setp.lt.u32 %p5, %r0, 32;
+    @!%p5 bra reads;
+    st.shared.u32 [%r3], %r0;
+    {fence}
+    mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [full], 4;
+    bra done;
+    reads: {WAIT}
+    ld.shared.u32 %r4, {reads};
+    done: mov.u32 %r5, 0;
+    """
+    hits = found(body, "MB013")
+    assert [hit.severity for hit in hits] == ([severity] if severity else [])
+    assert all("complete_tx is relaxed" in hit.message for hit in hits)

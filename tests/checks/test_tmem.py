@@ -371,6 +371,59 @@ def test_a_warp_that_frees_what_its_last_copy_is_multiplied_into(
     ] * found
 
 
+RESULT = """
+    @!%p1 bra reading;
+    setp.ne.u32 %p5, %r0, 0;
+    @%p5 bra idle;
+multiply:
+    mbarrier.try_wait.parity.shared::cta.b64 %p6, [empty], %r1;
+    @!%p6 bra multiply;
+    tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd0, %rd1, %r7, %p0;
+    tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [done];
+    xor.b32 %r1, %r1, 1;
+    sub.s32 %r8, %r8, 1;
+    setp.gt.s32 %p7, %r8, 0;
+    @%p7 bra multiply;
+    {}
+    bra.uni free;
+idle:
+    {}
+    bra.uni free;
+reading:
+    mbarrier.try_wait.parity.shared::cta.b64 %p6, [done], %r1;
+    @!%p6 bra reading;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r20}}, [%r9];
+    tcgen05.wait::ld.sync.aligned;
+    add.u32 %r21, %r20, 1;
+    mbarrier.arrive.shared::cta.b64 _, [empty];
+    xor.b32 %r1, %r1, 1;
+    sub.s32 %r8, %r8, 1;
+    setp.gt.s32 %p7, %r8, 0;
+    @%p7 bra reading;
+free:
+    {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("following", "others", "before", "found"),
+    [
+        ("", "", "", True),
+        (LAST, "", "", False),
+        ("", "", BAR, False),
+        # Another lane of the warp that frees waits for the last load.
+        ("", LAST, "", False),
+    ],
+)
+def test_a_warp_that_frees_what_its_last_commit_announces(
+    following: str, others: str, before: str, found: bool
+) -> None:
+    """It has waited for the load of the previous result, and no wait covers that of the last one."""
+    body = lines(LOADER, ALLOC, READ, RESULT.format(following, others, before), FREE)
+    messages = [f.message for f in by_rule(lint(text(body)), "TM006")]
+    assert any("since the commit that their tcgen05.ld waits for" in m for m in messages) == found
+
+
 def pair(between: str) -> str:
     return lines(ALLOC, READ, LOAD, between, FREE).replace("cta_group::1", "cta_group::2")
 
