@@ -180,7 +180,8 @@ class _Polls:
     def relaxed_signals(self) -> Iterator[tuple[int, int]]:
         """The writes that set a flag without releasing anything, each with a poll of the flag that acquires."""
         polls = [(i, self._origins(i, "read")) for i in self._acquiring_polls]
-        for signal in self._strong_writes if polls else ():
+        spins = self.model.fact(HappensBefore).points.spin_loads
+        for signal in (i for i in self._strong_writes if i not in spins) if polls else ():
             match = self.model.instruction(signal).match
             if match is None or not _RELEASE.isdisjoint(strong(match)) or ".relaxed" not in strong(match):
                 continue
