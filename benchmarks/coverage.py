@@ -35,8 +35,7 @@ def shape(operand: str, registers: frozenset[str] = frozenset()) -> str:
     if "|" in operand:
         return "|".join(shape(part.strip(), registers) for part in operand.split("|"))
     if operand.startswith("["):
-        parts = len(split_operands(operand[1:-1]))
-        return "m" if parts == 1 else f"m{parts}"
+        return "+".join(("m", *(shape(part, registers) for part in split_operands(operand[1:-1])[1:])))
     if operand.startswith("{"):
         return f"v{len(split_operands(operand[1:-1]))}"
     if operand == "_":

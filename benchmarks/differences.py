@@ -2,7 +2,7 @@
 
     python -m benchmarks.differences FILE... [--each N]
 
-Each fault of ``benchmarks/faults.py`` that touches synchronisation is planted N times at most in each kernel, and the kernel
+Each fault of ``benchmarks/faults/`` that touches synchronisation is planted N times at most in each kernel, and the kernel
 is compared with itself as it was. *Exact* is a report of this fault, at its line, and of nothing else; *found* is one
 of it beside others.
 """

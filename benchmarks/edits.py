@@ -1,4 +1,7 @@
-"""Edits such as people make in a kernel, one kind after the other; a seed makes the same ones again."""
+"""Edits such as people make in a kernel, drawn at random; a seed makes the same ones again.
+
+A third of them change what follows what: control flow, or synchronisation.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,20 @@ import re
 from collections.abc import Callable, Iterator
 from random import Random
 
-__all__ = ["KINDS", "edits"]
+__all__ = ["KINDS", "ORDERING", "edits"]
 
 Edit = tuple[int, int, bytes]
 """The bytes from, to, and what takes their place."""
 _STATEMENT = re.compile(rb"^[ \t]*(?:@!?%\w+[ \t]+)?[a-z][\w.:]*[ \t][^\n]*;[ \t]*$", re.MULTILINE)
 _NUMBER = re.compile(rb"(?<![\w%$.])\d{1,4}(?![\w.])")
 _REGISTER = re.compile(rb"%[a-z]+\d+")
+_BRANCH = re.compile(rb"^[ \t]*(?:@!?%\w+[ \t]+)?bra(?:\.uni)?[ \t]+([\w$]+);[ \t]*$", re.MULTILINE)
+_PREDICATE = re.compile(rb"@!?(%\w+)")
+_SYNCHRONISES = re.compile(
+    rb"^[ \t]*(?:@!?%\w+[ \t]+)?(?:bar|barrier|fence|membar|mbarrier|wgmma\.(?:fence|commit|wait)\w*"
+    rb"|cp\.async(?:\.bulk)?\.(?:commit|wait)\w*|tcgen05\.(?:fence|commit|wait))[.\w:]*[ \t]*[^\n;]*;[ \t]*$",
+    re.MULTILINE,
+)
 
 
 def _statement(data: bytes, random: Random) -> tuple[int, int]:
@@ -88,6 +98,42 @@ def _break(data: bytes, random: Random) -> Edit:
     return at, at, random.choice((b"{", b"}", b";", b"[", b'"', b"/*", b"%", b".", b"(", b":", b"\n", b"q"))
 
 
+def _near(data: bytes, random: Random, what: re.Pattern[bytes]) -> re.Match[bytes] | None:
+    """The first match after a random position, or any match where none is after it."""
+    return what.search(data, random.randrange(len(data) or 1)) or what.search(data)
+
+
+def _control_flow(data: bytes, random: Random) -> Edit:
+    """A branch is deleted, gets another target, or is inserted before another instruction."""
+    branch, other = (_near(data, random, _BRANCH) for _ in range(2))
+    if branch is None or other is None:
+        return 0, 0, b""
+    match random.choice(("delete", "retarget", "insert")):
+        case "delete":
+            return branch.start(), min(branch.end() + 1, len(data)), b""
+        case "retarget":
+            return (*branch.span(1), other[1])
+    guard = _near(data, random, _PREDICATE)
+    at, _ = _statement(data, random)
+    return at, at, (b"@" + guard[1] + b" " if guard else b"") + b"bra " + branch[1] + b";\n"
+
+
+def _synchronisation(data: bytes, random: Random) -> Edit:
+    """A barrier, fence, commit, wait or arrival is deleted, or copied to another line."""
+    found = _near(data, random, _SYNCHRONISES)
+    if found is None:
+        return 0, 0, b""
+    if random.random() < 0.5:
+        return found.start(), min(found.end() + 1, len(data)), b""
+    at, _ = _statement(data, random)
+    return at, at, found[0] + b"\n"
+
+
+ORDERING: dict[str, Callable[[bytes, Random], Edit]] = {
+    "control flow": _control_flow,
+    "synchronisation": _synchronisation,
+}
+"""The kinds that are a third of the edits."""
 KINDS: dict[str, Callable[[bytes, Random], Edit]] = {
     "comment": _comment,
     "blank": _blank,
@@ -98,14 +144,15 @@ KINDS: dict[str, Callable[[bytes, Random], Edit]] = {
     "insert a line": _insert,
     "delete a line": _remove,
     "break anything": _break,
+    **ORDERING,
 }
 
 
 def edits(data: bytes, random: Random) -> Iterator[tuple[str, bytes]]:
     """States of a text without end, each with the kind of the edit that made it. About half of them are undone next."""
-    kinds = list(KINDS)
+    others = [kind for kind in KINDS if kind not in ORDERING]
     while True:
-        kind = random.choice(kinds)
+        kind = random.choice([*ORDERING] if random.random() < 1 / 3 else others)
         start, end, text = KINDS[kind](data, random)
         new = data[:start] + text + data[end:]
         yield kind, new

@@ -323,6 +323,8 @@ def main() -> None:
     else:
         for folder in folders:
             chosen.update(choose(folder, wanted, options.each, options.seed))
+    if not chosen:
+        sys.exit(f"no fault can be planted: no kernel in {', '.join(map(str, folders))} has a place for one")
     done: list[dict[str, Any]] = []
     with options.output.open("w") if options.output else nullcontext() as stream:
         for record in run(chosen, assembler if name else None):

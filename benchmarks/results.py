@@ -53,6 +53,7 @@ PARTS: dict[str, str] = {
     "peers": "benchmarks.peers",
     "speed": "benchmarks.speed",
     "fuzz": "benchmarks.fuzz.__main__",
+    "surfaces": "benchmarks.fuzz.surfaces",
 }
 """Name of each part's record, and its module, in the order of the page."""
 

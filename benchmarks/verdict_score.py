@@ -48,10 +48,13 @@ def read(cases: Sequence[Case]) -> dict[str, Any]:
 
 
 def record(kind: str, hazard: str, row: Mapping[str, Any], versions: Mapping[str, str]) -> None:
-    """Puts a *row* about a class into the record; *kind* is ``shares``, ``mutants`` or ``oracles``. Other rows stay."""
+    """Puts a *row* about a class into the record; *kind* is ``shares``, ``mutants``, ``oracles``; or ``rules``, of ``provers``.
+
+    Other rows stay.
+    """
     path = results.RECORDS / "verdicts.json"
     known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    data = {"shares": {}, "mutants": {}, "oracles": {}, **known.get("data", {})}
+    data = {"shares": {}, "mutants": {}, "oracles": {}, "rules": {}, **known.get("data", {})}
     data[kind][hazard] = row
     kept = {
         name: version for name, version in known.get("versions", {}).items() if name in ("ptxas", "nvdisasm")
@@ -86,7 +89,20 @@ def section(data: Any) -> list[str]:
     for kind in ("mutants", "oracles"):
         for hazard, row in data[kind].items():
             lines += [f"- `{hazard}`, {number}: {reason}" for reason, number in row["harmless"].items()]
+    for row in data.get("rules", {}).values():
+        lines += _rules(row)
     return lines
+
+
+def _rules(row: Mapping[str, Any]) -> list[str]:
+    """What happens if a rule of the provers and checkers always holds."""
+    left = [*row["harmless"], *row["unread"]]
+    caught = row["rules"] - len(left)
+    first = f"Of {row['rules']} rules of the provers and checkers that are made to hold always, one after the other,"
+    lines = ["", f"{first} {caught} make a test fail (`python -m benchmarks.prover_rules --record`)."]
+    named = [f"- `{rule}`: {reason}" for rule, reason in row["harmless"].items()]
+    named += [f"- `{rule}`: not read" for rule in row["unread"]]
+    return [*lines, *(["", "The others:", "", *named] if named else [])]
 
 
 def _judged(row: Mapping[str, Any]) -> tuple[int, int]:

@@ -7,7 +7,7 @@ kernel. It is created under another name and renamed when it is complete.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import prod
 from operator import le
@@ -38,7 +38,8 @@ MAP_SIZE = 128
 _BITS = (8, 16, 32, 32, 64, 64, 16, 32, 64, 16, 32, 32, 32, 4, 8, 8)
 """Bits of an element in shared memory, in the order of CUDA's enumeration; the last two types are padded there."""
 
-_MAP_ALIGNMENT = 64
+_MEANINGFUL = 64
+"""The first bytes of a tensor map, which describe it."""
 _KNOWN_FORMAT = [9, 0]
 """The compute capability on which the bytes of tensor maps were compared with their arguments."""
 _MAP_TYPES = (0, 1, 2, 3, 4, 5, 6, 7, 10, 8, 9)
@@ -107,7 +108,7 @@ def decode_map(data: bytes) -> RecordedMap | None:
 
     Programs such as those of CuTe DSL write the bytes themselves: the first 64, as the others have no meaning.
     """
-    word = int.from_bytes(data[:_MAP_ALIGNMENT], "little")
+    word = int.from_bytes(data[:_MEANINGFUL], "little")
 
     def field(at: int, bits: int) -> int:
         return word >> at & (1 << bits) - 1
@@ -168,6 +169,8 @@ class Recording:
     ptx: Path | None
     end: str
     """``done``, ``unfinished`` for a kernel that hung, or the name of the error with which the launch failed."""
+    decodes_maps: bool = False
+    """Whether the tensor maps that the program made without the driver are known too."""
 
     def require_kernel(self, name: str, sizes: Sequence[int] | None) -> None:
         """Raises :class:`RecordingError` unless the parameters have these *sizes*.
@@ -184,10 +187,44 @@ class Recording:
                 f"{self.kernel} has parameters of {recorded or 0} bytes; in {name}, of {given or 0} bytes",
             )
 
+    def map_of(self, data: bytes) -> RecordedMap | None:
+        """The tensor map that these bytes of a parameter or of memory are; None if they are none that is known.
+
+        One that the program made without the driver is that of a tensor in a recorded allocation.
+        """
+        for recorded in self.maps:
+            if recorded.data == data:
+                return recorded
+        found = decode_map(data) if self.decodes_maps and len(data) == MAP_SIZE else None
+        return found if found is not None and self._allocation(found.address, 1) is not None else None
+
     def map_at(self, parameter: int, offset: int) -> RecordedMap | None:
-        """The tensor map that begins at this offset of a parameter; None if there is none."""
-        data = self.values[parameter][offset : offset + MAP_SIZE] if parameter < len(self.layout) else b""
-        return next((found for found in self.maps if found.data == data), None)
+        """The tensor map that begins at this offset of a parameter; None if none that is known does."""
+        data = self.values[parameter] if parameter < len(self.layout) else b""
+        return self.map_of(data[offset : offset + MAP_SIZE])
+
+    def map_in(self, address: int) -> RecordedMap | None:
+        """The tensor map at this address of memory before the launch; None if none that is known is there."""
+        found = self._allocation(address, MAP_SIZE)
+        if found is None or found.before is None:
+            return None
+        try:
+            with found.before.open("rb") as file:
+                file.seek(address - found.address)
+                return self.map_of(file.read(MAP_SIZE))
+        except OSError as error:
+            _fail(self.path, f"{found.before.name} cannot be read: {error.strerror}")
+
+    def variable(self, name: str) -> int:
+        """The address of a variable of the module; 0 if it was not recorded."""
+        return next((a.address for a in self.allocations if a.variable == name), 0)
+
+    def _allocation(self, address: int, size: int) -> Allocation | None:
+        """The allocation with these bytes; None if they are not in one."""
+        inside = (
+            a for a in self.allocations if a.address <= address and address + size <= a.address + a.size
+        )
+        return next(inside, None)
 
     @property
     def values(self) -> tuple[bytes, ...]:
@@ -246,8 +283,6 @@ class _Reader:
         for (address, size), (following, _) in pairwise(ordered):
             if address + size > following:
                 _fail(self.path, f"buffers: those at {address:#x} and {following:#x} overlap")
-        if self.found.get("capability") == _KNOWN_FORMAT:
-            maps += tuple(_unseen_maps(data, layout, maps, allocations))
         ptx = self.found.get("ptx")
         return Recording(
             self.path, self._take(self.found, "kernel", lambda v: isinstance(v, str)),
@@ -255,7 +290,7 @@ class _Reader:
             self._three("cluster", _CLUSTER, MAX_CLUSTER_CTAS) if "cluster" in self.found else None,
             self._take(self.found, "shared", lambda v: _is_count(v) and v <= MAX_SHARED_BYTES), data, layout, maps, allocations,
             self._file(ptx, None) if ptx is not None else None,
-            self._take(self.found, "end", lambda v: isinstance(v, str)),
+            self._take(self.found, "end", lambda v: isinstance(v, str)), self.found.get("capability") == _KNOWN_FORMAT,
         )  # fmt: skip
 
     def _take(self, table: dict[str, Any], key: str, valid: Callable[[Any], bool]) -> Any:
@@ -328,24 +363,6 @@ class _Reader:
             count("channels") if im2col else 0, count("pixels") if im2col else 0,
             count("interleave"), count("swizzle"), count("fill"),
         )  # fmt: skip
-
-
-def _unseen_maps(
-    data: bytes,
-    layout: Iterable[tuple[int, ...]],
-    maps: Iterable[RecordedMap],
-    allocations: Sequence[Allocation],
-) -> Iterator[RecordedMap]:
-    """The tensor maps in the parameters that the program made without the driver."""
-    known = {found.data for found in maps}
-    for at, size in layout:
-        for start in range(at, at + size - MAP_SIZE + 1, _MAP_ALIGNMENT):
-            found = decode_map(data[start : start + MAP_SIZE])
-            if found is None or found.data in known:
-                continue
-            if any(a.address <= found.address < a.address + a.size for a in allocations):
-                known.add(found.data)
-                yield found
 
 
 def _is_table(value: Any) -> bool:

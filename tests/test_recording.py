@@ -221,5 +221,26 @@ def test_a_tensor_map_that_the_program_made_is_found_in_the_parameters(
     values = [given, bytes(8)]
     folder = write_recording(tmp_path / "map", KERNEL, "with_map", values, memory, capability=capability)
     found = read_recording(folder)
-    assert [recorded.address for recorded in found.maps] == [start] * count
-    assert (found.map_at(0, 64) is not None) == bool(count)
+    maps = [found.map_at(0, at) for at in range(0, 192, 64)]
+    assert [recorded.address for recorded in maps if recorded is not None] == [start] * count
+    assert (maps[1] is not None) == bool(count)
+    assert found.map_at(2, 0) is None
+
+
+def test_a_tensor_map_in_memory_is_found_by_its_address(tmp_path: Path) -> None:
+    encoded = bytes.fromhex(list(ENCODED)[1]) + bytes(64)
+    start = int.from_bytes(encoded[:8], "little")
+    at, held = 0x302000000, bytes(64) + encoded
+    memory = {start: (bytes(256), None), at: (held, None)}
+    folder = write_recording(
+        tmp_path / "map", KERNEL, "with_map", [bytes(192), bytes(8)], memory, capability=[9, 0]
+    )
+    found = read_recording(folder)
+    maps = [found.map_in(address) for address in (at, at + 64, at + 128, at - 64, 0)]
+    assert [None if recorded is None else recorded.address for recorded in maps] == [
+        None,
+        start,
+        None,
+        None,
+        None,
+    ]

@@ -1,12 +1,12 @@
 """Fuzz what tclint reads besides kernels: settings, baselines, launches, containers and messages of an editor.
 
-    python -m benchmarks.fuzz.surfaces [NAME...] [--runs 20000] [--seed 1] [--keep FOLDER]
+    python -m benchmarks.fuzz.surfaces [NAME...] [--runs 20000] [--seed 1] [--keep FOLDER] [--record]
 
 A run takes a good input, or one that reached new lines, changes it by bytes, tokens and odd values, and reads it in this
 process. It fails when anything but the error for users leaves the reader, when it takes longer than a minute, or when a
 request of an editor gets no answer, several, or one about an internal error. The lines of tclint that any run reached are
 counted, so the growth of coverage shows when more runs stop paying. A run depends on the seed and on the runs before it.
-Exit 1 if anything failed.
+``--record`` adds the runs to those that were recorded before. Exit 1 if anything failed.
 """
 
 from __future__ import annotations
@@ -26,20 +26,32 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from time import process_time
-from types import CodeType, FrameType
+from types import CodeType, FrameType, SimpleNamespace
 from typing import Any
 
+from benchmarks import results
 from benchmarks.fuzz import recordings
 from benchmarks.fuzz.oracle import Hang
 from benchmarks.fuzz.text import BYTES, TOKENS
 from tclint.driver import cuda_tools, inputs
 from tclint.syntax.source import SourceError
 
-__all__ = ["SURFACES", "Coverage", "Surface", "main", "session"]
+__all__ = ["ABOUT", "COMMAND", "SURFACES", "TITLE", "Coverage", "Surface", "main", "section", "session"]
+
+PART = "surfaces"
+TITLE = "Fuzzing of everything else that is read"
+COMMAND = "python -m benchmarks.fuzz.surfaces --runs 100000 --record"
+SLICE = "python -m benchmarks.fuzz.surfaces --runs 100"
+ABOUT = """\
+What tclint reads besides kernels is changed at random, by bytes, tokens, odd values and nodes of JSON, and read in one
+process. A run fails when anything but the error for users leaves a reader, when memory or time run out, when a container
+is read without a module and without an error, or when a request of an editor gets no answer, several, or one about an
+internal error. Inputs that reach new lines of tclint are changed further."""
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60
@@ -51,6 +63,12 @@ LIMIT = 2**20
 _MAX_POOL = 2000
 """Inputs that are kept because they reached new lines."""
 _MAX_INPUT = 20_000
+WANTED = 100_000
+"""The goal, in inputs of each kind that a stranger can send."""
+WANTED_TOGETHER = 1_000_000
+"""The goal for these and the kernels that :mod:`benchmarks.fuzz` changed."""
+_COLUMNS = (16, 256, 4096, 32768)
+"""Numbers of runs after which the page has the lines that were reached."""
 _TOKEN = re.compile(rb'"(?:[^"\\\n]|\\.)*"|[\w.+-]+|[^\s\w]')
 _ODD = (
     b"null", b"true", b"-1", b"0", b"1e999", b"NaN", b"18446744073709551616", b"9" * 5000, b'""', b'"\\u0000"', b'"\\ud800"',
@@ -60,8 +78,13 @@ _ODD = (
 """Values at the edge of what JSON and TOML can say, and of what tclint expects."""
 
 
+@lru_cache(maxsize=64)
+def _tokens(data: bytes) -> list[tuple[int, int]]:
+    return [match.span() for match in _TOKEN.finditer(data)]
+
+
 def _odd_value(rng: random.Random, data: bytes) -> bytes:
-    spans = [match.span() for match in _TOKEN.finditer(data)]
+    spans = _tokens(data)
     if not spans:
         return data + rng.choice(_ODD)
     start, end = rng.choice(spans)
@@ -134,15 +157,27 @@ def mutated(rng: random.Random, pool: list[bytes]) -> bytes:
     return data[:_MAX_INPUT]
 
 
+_ALL_TRACED = 1024
+"""Runs of a session that are all traced."""
+_TRACED = 8
+"""Of those that follow, every so many: tracing takes as long as reading."""
+
+
 class Coverage:
-    """The lines of tclint that were reached, traced until each line of a function was."""
+    """The lines of tclint that traced runs reached; a function is traced until each of its lines was."""
 
     def __init__(self) -> None:
         self.reached = 0
+        self._runs = 0
         self._left: dict[CodeType, set[int]] = {}
 
     @contextmanager
     def traced(self) -> Iterator[None]:
+        """Counts what is reached inside, if this is one of the runs that are traced."""
+        self._runs += 1
+        if self._runs > _ALL_TRACED and self._runs % _TRACED:
+            yield
+            return
         threading.settrace(self._enter)
         sys.settrace(self._enter)
         try:
@@ -315,6 +350,8 @@ def _container(data: bytes, folder: Path) -> str:
         return "refused"
     finally:
         inputs._run, cuda_tools.candidates = run, candidates
+    if not found:
+        raise AssertionError("nothing was read, and no error says so")
     if sum(len(source.data) for source in found) > LIMIT:
         raise AssertionError("more than the limit")
     return "accepted"
@@ -357,18 +394,25 @@ _INITIALIZE = {
     "capabilities": {"textDocument": {"diagnostic": {}}, "workspace": {"configuration": False}},
 }  # fmt: skip
 _INTERNAL = -32603
+_ANSWER_SECONDS = 20
+"""After which a request counts as not answered."""
 
 
 class _Client:
     """A server in this process, with an open document, and what it writes."""
 
     def __init__(self) -> None:
+        from pygls.protocol import json_rpc
+
         from tclint.lsp.requests import make_server
 
+        # Two fifths of the time would go into texts for a log that is off.
+        vars(json_rpc)["traceback"] = SimpleNamespace(format_exc=str)
         self.server = make_server()
         self.left = _MOST_MESSAGES
         self.sent: list[dict[str, Any]] = []
         self.errors: list[str] = []
+        self.wrote = asyncio.Event()
         self.server.protocol.set_writer(self, include_headers=False)
         self.server.report_server_error = self._note  # type: ignore[method-assign]
 
@@ -377,6 +421,7 @@ class _Client:
 
     def write(self, data: bytes) -> None:
         self.sent.append(json.loads(data))
+        self.wrote.set()
 
     def close(self) -> None: ...
 
@@ -393,13 +438,15 @@ class _Client:
     async def handle(self, message: Any) -> None:
         """Has a message handled, and waits for the answer if it is a request."""
         self.server.protocol.handle_message(message)
-        number = message.get("id") if isinstance(message, dict) and "method" in message else None
-        for _ in range(3000 if number is not None else 1):
-            if any(sent.get("id", "") == number and "method" not in sent for sent in self.sent):
-                break
-            if any(sent.get("id", "") is None for sent in self.sent):
-                break
-            await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
+        if _asks(message):
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._answer(message["id"]), _ANSWER_SECONDS)
+
+    async def _answer(self, number: object) -> None:
+        while not any(sent.get("id", "") in (number, None) and "method" not in sent for sent in self.sent):
+            self.wrote.clear()
+            await self.wrote.wait()
 
 
 def _message(data: bytes, folder: Path) -> str:
@@ -414,7 +461,7 @@ def _message(data: bytes, folder: Path) -> str:
 
 _LOOP = asyncio.new_event_loop()
 _CLIENTS: list[_Client] = []
-_MOST_MESSAGES = 50
+_MOST_MESSAGES = 400
 """Messages that one server gets, with the state that those before left."""
 
 
@@ -433,18 +480,22 @@ async def _client() -> _Client:
     return client
 
 
+def _asks(message: Any) -> bool:
+    """Whether *message* is a request with an id that JSON-RPC allows, which must be answered."""
+    number = message.get("id") if isinstance(message, dict) and "method" in message else None
+    return isinstance(number, int | str) and not isinstance(number, bool)
+
+
 async def _answered(message: Any) -> str:
     client = await _client()
     await client.handle(message)
     if client.errors:
         client.left = 0
     answers = [sent for sent in client.sent if "method" not in sent]
-    number = message.get("id") if isinstance(message, dict) else None
-    asked = isinstance(number, int | str) and not isinstance(number, bool) and "method" in message
     internal = [a["error"]["message"] for a in answers if a.get("error", {}).get("code") == _INTERNAL]
     if internal or client.errors:
         raise AssertionError(f"internal: {(client.errors or internal)[0]}")
-    if asked and [answer["id"] for answer in answers] != [number]:
+    if _asks(message) and [answer["id"] for answer in answers] != [message["id"]]:
         raise AssertionError(f"{len(answers)} answers")
     return "an error" if any("error" in answer for answer in answers) else "handled"
 
@@ -477,7 +528,7 @@ class Session:
 
 
 def session(name: str, runs: int, seed: int) -> Session:
-    """Fuzz a surface."""
+    """Fuzz a surface, until an interrupt at most."""
     surface, rng, coverage = SURFACES[name], random.Random(f"{seed}:{name}"), Coverage()
     pool = [data for data in surface.seeds() if data]
     found, seeds = Session(), len(pool)
@@ -485,7 +536,7 @@ def session(name: str, runs: int, seed: int) -> Session:
         surface.read(pool[0], Path(folder))  # imports what runs need, untraced
     began, step = process_time(), 1
     signal.signal(signal.SIGALRM, _stop)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, suppress(KeyboardInterrupt):
         for number in range(runs):
             # Half of the inputs come from the seeds: much that reaches new lines is refused soon, and so is what it becomes.
             chosen = pool if rng.randrange(2) else pool[:seeds]
@@ -498,9 +549,10 @@ def session(name: str, runs: int, seed: int) -> Session:
             elif coverage.reached > before and len(pool) < _MAX_POOL:
                 pool.append(data)
             found.runs += 1
-            if found.runs == step or found.runs == runs:
+            if found.runs == step:
                 found.growth[found.runs] = coverage.reached
                 step *= 2
+    found.growth[found.runs] = coverage.reached
     found.seconds = process_time() - began
     return found
 
@@ -535,6 +587,73 @@ def _stop(signum: int, frame: FrameType | None) -> None:
     raise Hang
 
 
+# ---------------------------------------------------------------- the record
+
+
+def _recorded() -> list[dict[str, Any]]:
+    sessions: list[dict[str, Any]] = results.records().get(PART, {"data": []})["data"]
+    return sessions
+
+
+def section(data: Any) -> Iterator[str]:
+    """What all recorded runs together say."""
+    kernels = results.records().get("fuzz", {"data": {"sessions": []}})["data"]["sessions"]
+    kinds: dict[str, list[dict[str, Any]]] = {"kernel": kernels}
+    for found in data:
+        kinds.setdefault(found["name"], []).append(found)
+    runs = {kind: sum(found["runs"] for found in sessions) for kind, sessions in kinds.items()}
+    together = sum(runs.values())
+    verdict = "met" if together >= WANTED_TOGETHER else "**missed**"
+    yield (
+        f"{together:,} inputs with the kernels of the part before (goal: {WANTED_TOGETHER:,}, {verdict}; {WANTED:,} of each"
+        " kind, and as many recorded launches as time allowed)."
+    )
+    yield ""
+    rows = []
+    for kind, sessions in kinds.items():
+        ends, failures = _added(sessions, "ends"), _added(sessions, "failures")
+        said = ", ".join(f"{number:,} {end}" for end, number in ends.most_common())
+        rows.append((kind, f"{runs[kind]:,}", f"{failures.total():,}", said))
+    yield from results.table(["kind", "inputs", "failures", "how they ended"], rows)
+    yield from results.table(
+        ["kind", "failure", "inputs"],
+        [
+            (kind, f"`{what}`", times)
+            for kind, sessions in kinds.items()
+            if kind != "kernel"
+            for what, times in _added(sessions, "failures").most_common()
+        ],
+    )
+    yield (
+        f"Lines of tclint that were reached after so many inputs of a session; {_ALL_TRACED:,} are traced, and every"
+        f" {_TRACED}th of those that follow:"
+    )
+    yield ""
+    yield from results.table(
+        ["kind", "seed", "tclint", "inputs", *(f"after {count:,}" for count in _COLUMNS), "at the end"],
+        [
+            (
+                found["name"], found["seed"], found["tclint"], f"{found['runs']:,}",
+                *(f"{found['growth'].get(str(count), 0):,}" for count in _COLUMNS), f"{max(found['growth'].values()):,}",
+            )
+            for found in data
+        ],
+    )  # fmt: skip
+
+
+def _added(sessions: list[dict[str, Any]], key: str) -> Counter[str]:
+    return sum((Counter(found[key]) for found in sessions), Counter[str]())
+
+
+def _record(name: str, seed: int, found: Session) -> None:
+    about = {"name": name, "seed": seed, "tclint": results.commit(), "runs": found.runs}
+    counts = {
+        "seconds": round(found.seconds, 1), "ends": dict(found.ends.most_common()),
+        "failures": dict(found.failures.most_common()), "growth": {str(runs): lines for runs, lines in found.growth.items()},
+    }  # fmt: skip
+    results.save(PART, sorted([*_recorded(), about | counts], key=lambda session: str(session["name"])))
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Fuzz the surfaces that are named, and print what came of it; the exit status."""
     parser = argparse.ArgumentParser(
@@ -546,16 +665,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=20_000, help="of each (20000)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="where an input of each failure is written")
+    parser.add_argument("--record", action="store_true", help="add what came of it to the record")
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - SURFACES.keys():
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    names = options.names or list(SURFACES)
+    if options.record and any(f["seed"] == options.seed and f["name"] in names for f in _recorded()):
+        parser.error(f"runs of seed {options.seed} are recorded: counting them twice would be wrong")
     logging.disable(logging.CRITICAL)
     if sys.platform == "linux":
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     failed = False
-    for name in options.names or SURFACES:
+    for name in names:
         found = session(name, options.runs, options.seed)
         ends = ", ".join(f"{number:,} {end}" for end, number in found.ends.most_common())
         growth = ", ".join(f"{lines:,} after {runs:,}" for runs, lines in list(found.growth.items())[-8:])
@@ -564,6 +687,8 @@ def main(arguments: list[str] | None = None) -> int:
             flush=True,
         )
         print(f"{name}: lines reached: {growth}", flush=True)
+        if options.record:
+            _record(name, options.seed, found)
         for number, (what, times) in enumerate(found.failures.most_common()):
             failed = True
             print(f"{name}: {times} x {what}: {found.examples[what][:200]!r}", flush=True)

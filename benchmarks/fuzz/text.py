@@ -9,7 +9,8 @@ from collections.abc import Callable
 __all__ = ["BYTES", "TOKENS", "Change"]
 
 Change = Callable[[random.Random, bytes], bytes]
-_STATEMENT = re.compile(rb"[^;{}\n]*;")
+_STATEMENT = re.compile(rb"[^;{}\n]*(;|)")
+"""A statement if it ends with the semicolon; what has none is matched so that a long line is read once."""
 _TOKEN = re.compile(rb"[%$\w.:]+|[^\s\w]")
 _OPERAND = re.compile(rb"%\w+|\b\d+\b")
 
@@ -61,8 +62,12 @@ def _spans(pattern: re.Pattern[bytes], data: bytes) -> list[tuple[int, int]]:
     return [match.span() for match in pattern.finditer(data)]
 
 
+def _statements(data: bytes) -> list[tuple[int, int]]:
+    return [match.span() for match in _STATEMENT.finditer(data) if match[1]]
+
+
 def _drop_statement(rng: random.Random, data: bytes) -> bytes:
-    spans = _spans(_STATEMENT, data)
+    spans = _statements(data)
     if not spans:
         return data
     start, end = rng.choice(spans)
@@ -70,7 +75,7 @@ def _drop_statement(rng: random.Random, data: bytes) -> bytes:
 
 
 def _move_statement(rng: random.Random, data: bytes) -> bytes:
-    spans = _spans(_STATEMENT, data)
+    spans = _statements(data)
     if len(spans) < 2:
         return data
     (start, end), (_, place) = sorted(rng.sample(spans, 2))
@@ -78,7 +83,7 @@ def _move_statement(rng: random.Random, data: bytes) -> bytes:
 
 
 def _repeat_statement(rng: random.Random, data: bytes) -> bytes:
-    spans = _spans(_STATEMENT, data)
+    spans = _statements(data)
     if not spans:
         return data
     (start, end), (_, place) = rng.choice(spans), rng.choice(spans)

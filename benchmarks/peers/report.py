@@ -190,7 +190,7 @@ def _faults(mutants: Sequence[Data], each: int) -> list[str]:
     files = len({m["file"] for m in mutants})
     head = ["family", "planted", *(NAMES[n] for n in names)]
     lines = [
-        f"{len(mutants)} faults in {files} files, at most {each} of each operator of `benchmarks/faults.py`, the same for all.",
+        f"{len(mutants)} faults in {files} files, at most {each} of each operator of `benchmarks/faults/`, the same for all.",
         "tclint has found one if a new error or warning is of a rule about it and at its place, the others if they say anything",
         f"that they did not say of the original; by that measure tclint would have at least {sum(map(_says, mutants))}. Not every",
         "change is a fault that shows: a second wait may do the work of the one that was deleted.",

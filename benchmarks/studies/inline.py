@@ -92,11 +92,13 @@ def taken(strings: Sequence[Asm]) -> list[bool]:
 
 
 def reported(report: FileReport, span: Span) -> bool:
-    """Whether there is a finding that is shown, or a problem, in the string at *span*."""
+    """Whether there is a problem in the string at *span*, or a finding that is shown and not about its statement (IA)."""
     assert report.source is not None
     first, last = report.source.position(span.start).line, report.source.position(span.end).line
     return any(
-        span.start <= finding.span.start < span.end and not Selected().hidden(report, finding)
+        span.start <= finding.span.start < span.end
+        and not finding.rule.id.startswith("IA")
+        and not Selected().hidden(report, finding)
         for finding in report.findings
     ) or any(first <= problem.line <= last for problem in report.problems)
 

@@ -493,18 +493,21 @@ class MbarrierAddresses:
         bounds = self.model.values.interval(value)
         return bounds is not None and self._counts(value, bounds)
 
-    def _counts(self, value: int, bounds: tuple[int, int]) -> bool:
+    def _counts(self, value: int, bounds: tuple[int, int], joined: frozenset[int] = frozenset()) -> bool:
         """Whether *value* is a loop counter, which reaches both of its *bounds*, or a mask of one, or of a plain value.
 
-        A loop that packs a stage and a phase into one value need not reach all combinations of its bits.
+        A loop that packs a stage and a phase into one value need not reach all combinations of its bits. Nor is it known
+        what a phi of a cycle with several entries reaches; *joined* are the phis that *value* is an argument of.
         """
         values = self.model.values
         node = values.node(value)
+        if value in joined:
+            return False
         if node[0] == "phi":
             # At a join, not at a loop header, every incoming value must be one.
             incoming = () if node[1] in self.model.cfg.loops else values.arguments(value)
             parts = [(a, values.interval(a)) for a in incoming if values.constant_of(a) is None]
-            return all(ends is not None and self._counts(a, ends) for a, ends in parts)
+            return all(ends is not None and self._counts(a, ends, joined | {value}) for a, ends in parts)
         if node[:2] == ("op", "mask"):
             varying = [
                 t for t, _ in values.linear(node[2])[0] if values.node(t)[0] in ("phi", "select", "op")

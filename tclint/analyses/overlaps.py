@@ -91,6 +91,11 @@ class Conflict:
     doubt: Doubt = NO_DOUBT
     """Why launches may never take the path, by :attr:`OverlapSearch.doubt`."""
 
+    @property
+    def sites(self) -> tuple[int, int]:
+        """The instructions of the operation and of the use."""
+        return self.operation.site, self.use.site
+
 
 @dataclass(frozen=True)
 class OverlapSearch:

@@ -281,10 +281,10 @@ def _iterated(loop: Container[int], head: int, edges: Iterable[Edge]) -> bool:
 
 
 def leaves_iteration(model: KernelModel, path: Path, start: int) -> Doubt:
-    """The doubt about a *path* that leaves the loop of *start* in the same iteration, in which a branch admitted *start*.
+    """The doubt about a *path* that leaves the loop of *start* in an iteration in which a condition admitted *start*.
 
-    A prefetch for the next iteration is executed only if there is one: the branch may test the exit condition of the
-    loop in another form, in which case the path is infeasible.
+    A prefetch for the next iteration is executed only if there is one: a branch or the guard of *start* may test the exit
+    condition of the loop in another form, such as a mask that an earlier iteration clears. Then the path is infeasible.
     """
     cfg = model.cfg
     block = cfg.block_of[start]
@@ -293,10 +293,13 @@ def leaves_iteration(model: KernelModel, path: Path, start: int) -> Doubt:
     if not loop or leaving is None or any(edge.target in cfg.loops for edge in path.edges[:leaving]):
         return NO_DOUBT
     source = path.edges[leaving].source
-    conditional = any(
-        edge.source in loop and edge.source != source for edge in cfg.control_dependences(block)
+    _, guard, _ = model.guarded_block(start)
+    if guard >= 0 and any(kind == "block" and at in loop for kind, at in model.values.varying_at(guard)):
+        return Doubt(_NEXT_ITERATION)
+    branches = (
+        edge for edge in cfg.control_dependences(block) if edge.source in loop and edge.source != source
     )
-    return Doubt(_NEXT_ITERATION) if conditional and not cfg.dominates(block, source) else NO_DOUBT
+    return Doubt(_NEXT_ITERATION) if any(branches) and not cfg.dominates(block, source) else NO_DOUBT
 
 
 def has_unused_result(model: KernelModel, path: Path, read: int, end: int) -> Doubt:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
+from tclint.analyses.extents import Extents
 from tclint.analyses.fact_set import FactSet
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.model import KernelModel
@@ -52,6 +53,8 @@ _MAX_COMMITS = 4
 
 LANES = 128
 """Lanes of tensor memory (9.7.16.1)."""
+_SIGN = 1 << 15
+"""The sign bit of an offset in columns: the lower half of an address selects the column (9.7.16.1.1)."""
 
 _COLUMNS = {
     ".32x32b": 1, ".16x64b": 2, ".16x128b": 4, ".16x256b": 8, ".16x32bx2": 1,
@@ -423,11 +426,14 @@ class Tcgen05(FactSet[tuple[int, int]]):
         return TmemLocation(word, distance, size, column, values.known_bits(distance)[1] >> 16 & 0xFFFF)
 
     def _columns(self, address: int) -> int:
-        """*address* without the terms that affect only its upper half, which selects the lane (9.7.16.1.1)."""
+        """*address* without the terms that affect only its upper half, which selects the lane (9.7.16.1.1).
+
+        A constant with the highest bit of the lower half set subtracts columns.
+        """
         values = self.model.values
         terms, constant = values.linear(address)
         columns = tuple((t, f) for t, f in terms if ~values.known_bits(values.times(t, f))[0] & 0xFFFF)
-        return values.total(columns, constant & 0xFFFF)
+        return values.total(columns, (constant + _SIGN & 0xFFFF) - _SIGN)
 
     def meet(self, a: ColumnRange | None, b: ColumnRange | None, threads: int = 0) -> bool:
         """Whether two ranges provably share a column (and start in the same lane).
@@ -450,7 +456,8 @@ class Tcgen05(FactSet[tuple[int, int]]):
     def apart(self, a: int, role_a: str, b: int, role_b: str) -> bool:
         """Whether the columns of an operand of *a* and of one of *b* provably differ, whatever their lanes.
 
-        It suffices that they differ where both instructions execute for the first time.
+        It suffices that they differ where both instructions execute for the first time, or over all their threads and
+        iterations.
         """
         sizes = self.exact_width(a, role_a), self.exact_width(b, role_b)
         here, there = self.range(a, role_a), self.range(b, role_b)
@@ -459,11 +466,20 @@ class Tcgen05(FactSet[tuple[int, int]]):
         (low, high), (other_low, other_high) = self._bounds(here.start), self._bounds(there.start)
         if high + here.columns <= other_low or other_high + there.columns <= low:
             return True
+        if self._extents_apart(a, here, b, there):
+            return True
         first = self.at_first(a, role_a) or here, self.at_first(b, role_b) or there
         return any(
             self.model.values.disjoint(one.start, one.columns, two.start, two.columns) is True
             for one, two in ((here, there), first)
         )
+
+    def _extents_apart(self, a: int, here: ColumnRange, b: int, there: ColumnRange) -> bool:
+        """Whether the columns that *a* covers in any thread and iteration differ from those of *b*."""
+        extents, views = self.model.fact(Extents), self.model.views
+        mine = extents.reach(here.start, here.columns, views.context_of(a).threads)
+        other = extents.reach(there.start, there.columns, views.context_of(b).threads)
+        return mine is not None and other is not None and not mine.meets(other)
 
     def _bounds(self, address: int) -> tuple[int, int]:
         """The least and the greatest column that *address* may select, by its known bits (9.7.16.1.1)."""

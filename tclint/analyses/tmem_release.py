@@ -18,8 +18,10 @@ from functools import cached_property
 
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import follow
 from tclint.analyses.tcgen05 import TensorMemory
 from tclint.analyses.tcgen05_sync import ThreadSync
+from tclint.dataflow import Infeasible
 from tclint.values import thread_masks as T
 
 __all__ = ["TmemRelease"]
@@ -187,9 +189,21 @@ class TmemRelease:
         if key not in self._ahead_of:
             own = self._own_signals(site)
             alike = [i for i, waits in own.items() if not direct.isdisjoint(waits)]
-            first = self.model.reached_from((-1,), own.keys() - alike, alike)
+            reached = self.model.reached_from((-1,), own.keys() - alike, alike)
+            first = (i for i in sorted(reached) if own[i] and self._may_precede(i, alike))
             self._ahead_of[key] = frozenset[int]().union(*(own[i] for i in first))
         return self._ahead_of[key]
+
+    def _may_precede(self, signal: int, others: Collection[int]) -> bool:
+        """Whether a thread may give *signal* first and one of *others* later.
+
+        A path on which it gives *signal* alone may be that of other lanes, or of a launch in which it gives none of them.
+        """
+        model = self.model
+        if not model.reached_from((signal,), others, ()):
+            return False
+        view = model.views.context_of(signal)
+        return not isinstance(follow(model, -1, view, (signal,), others), Infeasible)
 
     @cached_property
     def _signals(self) -> list[int]:

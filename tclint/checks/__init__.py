@@ -85,6 +85,9 @@ class Hit:
     function: Function | None = None
     steps: tuple[Mark, ...] = ()
     count: int = 1
+    pairs: tuple[tuple[int, int], ...] = ()
+    """The conflicts with this cause: the operation or access in each, and what conflicts with it. Empty if the hit shows
+    them all."""
     help: str = ""
     fixes: tuple[Repair, ...] = ()
     """Edits that remove the defect, the best one first; empty if no edit is certain to do so."""

@@ -185,6 +185,8 @@ class OperandTypes:
                 if problem := self._address(match, cast("Memory", operand)):
                     yield i, problem
         elif not isinstance(first, int | Vector | Pair):
+            if _constants_fit(column, width):
+                return
             for i, operand in zip(use.sites, column, strict=True):
                 if problem := self._value(match, at, operand, width):
                     yield i, problem
@@ -284,6 +286,14 @@ class OperandTypes:
         if space and variable is not None and variable.space in _SPACES and variable.space != space:
             return f"an address in {variable.space}, but must be in {space}"
         return ""
+
+
+def _constants_fit(column: tuple[Operand, ...], width: Width | None) -> bool:
+    """Whether all operands of a column are constants that an operand of *width* may be."""
+    if {*map(type, column)} != {Immediate}:
+        return False
+    kinds = {constant.kind for constant in cast("tuple[Immediate, ...]", column)}
+    return width is None or all(map(width.takes_constant, kinds))
 
 
 def _space(match: Match) -> str:

@@ -10,6 +10,7 @@ not *proven* and has a lower confidence.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property, partial, reduce
 from operator import and_
 from typing import Any, NamedTuple
@@ -46,7 +47,8 @@ def read_before_others_wrote(model: KernelModel) -> Iterator[Hit]:
     )
     for alike in grouped(found).values():
         first = next((each for each in alike if each[1].proven), alike[0])
-        yield _hit(model, *first, len({meeting.use.site for meeting, _ in alike}))
+        hit = _hit(model, *first, len({meeting.use.site for meeting, _ in alike}))
+        yield replace(hit, pairs=tuple(meeting.sites for meeting, _ in alike))
 
 
 def _wanted(model: KernelModel, access: Access) -> bool:

@@ -7,6 +7,7 @@ ends when the sources have been read. Other threads may overwrite the source onl
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from tclint.analyses.bulk import KNOWN, KNOWN_TO_WARP, BulkReads, BulkWrites
@@ -65,8 +66,10 @@ def sources_in_flight(model: KernelModel) -> Iterator[Hit]:
         for meeting in meetings
     )
     for (rule, *_), alike in grouped(found).items():
-        sites = {meeting.operation.site for meeting in alike}
-        yield (_unordered if rule == BK003 else _in_flight)(model, groups, alike[0], sites)
+        hit = (_unordered if rule == BK003 else _in_flight)(
+            model, groups, alike[0], {meeting.operation.site for meeting in alike}
+        )
+        yield replace(hit, pairs=tuple(meeting.sites for meeting in alike))
 
 
 def _cause(model: KernelModel, groups: Groups, meeting: Conflict) -> tuple[int, int]:

@@ -128,5 +128,6 @@ def _hit(model: KernelModel, filled: Filled, read: Access, idle: int | None) -> 
         ),
         help=remedy,
         count=len({a.site for a in filled.reads}),
+        pairs=tuple((each, read.site) for each in filled.copies),
         about=frozenset(filled.waits),
     )

@@ -68,8 +68,7 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
     for (rule, _, _), alike in grouped((_cause(model, conflict), conflict) for conflict in found).items():
         doubts = [_doubt(model, rule, conflict) for conflict in alike]
         at = next((k for k, each in enumerate(doubts) if not each), 0)
-        sites = {conflict.operation.site for conflict in alike}
-        yield _hit(model, groups, rule, alike[at], sites).doubted(doubts[at].why)
+        yield _hit(model, groups, rule, alike[at], alike).doubted(doubts[at].why)
     yield from _never_complete(model, groups, {conflict.operation.site for conflict in found})
 
 
@@ -149,9 +148,12 @@ def _waits(model: KernelModel, conflict: Conflict) -> list[int]:
     ]
 
 
-def _hit(model: KernelModel, groups: CopyGroups, rule: RuleId, conflict: Conflict, alike: set[int]) -> Hit:
+def _hit(
+    model: KernelModel, groups: CopyGroups, rule: RuleId, conflict: Conflict, alike: Collection[Conflict]
+) -> Hit:
     copy, use, age = conflict.operation.site, conflict.use.site, conflict.path.state
-    flight = PendingReason.of(model, groups, conflict.path, copy, age, alike)
+    copies = {each.operation.site for each in alike}
+    flight = PendingReason.of(model, groups, conflict.path, copy, age, copies)
     remedy = flight.remedy + (", or use cp.async.wait_all" if age == OVERDUE else "")
     if rule == CA003:
         what = "writes other data to shared memory that an earlier, unordered cp.async may still write"
@@ -165,7 +167,8 @@ def _hit(model: KernelModel, groups: CopyGroups, rule: RuleId, conflict: Conflic
         site=use,
         message=message,
         steps=(Mark(copy, "starts to write these bytes"), *flight.steps, Mark(use, step)),
-        count=len(alike),
+        count=len(copies),
+        pairs=tuple(each.sites for each in alike),
         help=remedy,
         fixes=flight.fixes,
         confidence=model.confidence(conflict.path, copy)
@@ -232,6 +235,7 @@ def copies_without_barrier(model: KernelModel) -> Iterator[Hit]:
                 ),
             ),
             count=len({each.operation.site for each in alike}),
+            pairs=tuple(each.sites for each in alike),
             help="add a barrier of these threads (bar.sync, __syncthreads()) between the wait and this instruction",
             fixes=barrier_between(model, wait, use),
             confidence=model.confidence(conflict.path, copy)

@@ -20,6 +20,8 @@ MB013 = RuleId("MB013")
 
 _WIDER = (".cluster", ".gpu", ".sys", ".gl")
 """Scopes that include the other CTAs of the cluster."""
+_SIGNAL = {"mbarrier-complete": "completes bytes of a phase"}
+"""What a signal other than an arrival does, by its event."""
 
 
 def _modifiers(model: KernelModel, site: int) -> Collection[str]:
@@ -109,13 +111,14 @@ def _too_narrow(site: int, count: int, store: int | None) -> Hit:
 
 @check(MB013, needs="mbarrier", analyses=(HappensBefore,))
 def relaxed(model: KernelModel) -> Iterator[Hit]:
-    """Report relaxed arrivals and waits by which threads pass data in shared memory, and arrivals of copies alone."""
+    """Report relaxed signals and waits by which threads pass data in shared memory, and arrivals of copies alone."""
     waits, arrivals = model.sites("mbarrier-wait"), model.sites("mbarrier-arrive")
-    weak = {i for i in (*waits, *arrivals) if ".relaxed" in _modifiers(model, i)}
+    completes = model.sites("mbarrier-complete")
+    weak = {i for i in (*waits, *arrivals, *completes) if ".relaxed" in _modifiers(model, i)}
     weak.update(model.sites("mbarrier-arrive", "cp.async"))
     if not weak:
         return
-    signals = [*arrivals, *model.sites("issue", "mbarrier")]
+    signals = [*arrivals, *completes, *model.sites("issue", "mbarrier")]
     order = model.fact(HappensBefore)
     for signal, wait in order.synchronised_pairs(signals, frozenset(waits), of_copies=True):
         if weak.isdisjoint((signal, wait)):
@@ -162,7 +165,7 @@ def _own(model: KernelModel, store: Access, load: Access) -> bool:
 def _stored(model: KernelModel, wait: int, arrival: int, weak: Collection[int]) -> Hit | None:
     """The finding about bytes written before *arrival* and read after *wait*, one of which is relaxed; or None."""
     ends, order = _orders(model), model.fact(HappensBefore)
-    copies = model.sites("mbarrier-arrive", "cp.async")
+    unreleasing = {*model.sites("mbarrier-arrive", "cp.async"), *model.sites("mbarrier-complete")}
     loads = list(_accesses(model, False))
     for store in _accesses(model, True):
         view = model.views.context_of(store.site)
@@ -179,7 +182,7 @@ def _stored(model: KernelModel, wait: int, arrival: int, weak: Collection[int]) 
             if not _own(model, store, load)
             and _overlap(model, store, load)
             and order.unsynchronised_path(load.site, observers) is not None
-            and not (arrival in copies and _released(model, store.site, load.site, weak))
+            and not (arrival in unreleasing and _released(model, store.site, load.site, weak))
         ]
         others = [i for i in model.sites("mbarrier-wait") if i not in weak]
         path = (
@@ -225,10 +228,23 @@ def _copied(model: KernelModel, wait: int, copy: int) -> Hit | None:
 def _unordered(model: KernelModel, site: int, store: int, arrival: int | None, wait: int, load: int) -> Hit:
     steps = (
         Mark(store, "writes the bytes" if arrival is not None else "starts to write the bytes"),
-        *((Mark(arrival, "arrives"),) if arrival is not None else ()),
+        *(
+            (Mark(arrival, _SIGNAL.get(model.instruction(arrival).event, "arrives")),)
+            if arrival is not None
+            else ()
+        ),
         Mark(wait, "waits"),
         Mark(load, "reads the bytes"),
     )
+    if model.instruction(site).event == "mbarrier-complete":
+        return MB013.hit(
+            site=site,
+            message="mbarrier.complete_tx is relaxed and no fence precedes it, so it does not order the shared memory that a"
+            " store has written and that is read after the wait",
+            steps=steps,
+            help="add fence.acq_rel.cta between the store and mbarrier.complete_tx",
+            about=frozenset((site,)),
+        ).unshown(Severity.WARNING)
     if model.instruction(site).group == "cp.async":
         return MB013.hit(
             site=site,

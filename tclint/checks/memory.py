@@ -37,7 +37,7 @@ def wrong_kind_of_address(model: KernelModel) -> Iterator[Hit]:
         if use.match is not None
         and not use.match.problem
         and (names := _addresses(use.match))
-        and (wanted := _wanted(use.match.space))
+        and (wanted := _wanted(use.match))
     ]
     converted = any(_made_generic(use.match) for use in model.function.uses)
     if not converted and all(wanted == _OFFSET for _, _, wanted in uses):
@@ -73,9 +73,11 @@ def _addresses(match: Match) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _wanted(space: str) -> str:
-    """The kind of address that an instruction with the state space *space* takes; empty if neither."""
-    return _GENERIC if not space else _OFFSET if space.startswith(".shared") else ""
+def _wanted(match: Match) -> str:
+    """The kind of address that an instruction takes; empty if neither, or if it takes both."""
+    if not match.space:
+        return _GENERIC
+    return _OFFSET if match.spelled_space.startswith(".shared") else ""
 
 
 def _made_generic(match: Match | None) -> bool:

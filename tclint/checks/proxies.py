@@ -138,8 +138,8 @@ def unfenced_writes(model: KernelModel) -> Iterator[Hit]:
         return
     found = [_Clash.of(model, meeting) for meeting in _meetings(model, Unfenced, writes=False)]
     found += _across_roles(model, Unfenced, uses, writes=False)
-    for clash, count in _folded(model, found):
-        yield _hit(model, clash, count)
+    for clash, pairs in _folded(model, found):
+        yield _hit(model, clash, pairs)
 
 
 def _across_roles(
@@ -325,23 +325,25 @@ def _mild(model: KernelModel, clash: _Clash) -> bool:
     return match.scope == "warp" or bool(clash.since & WIDE) or clash.partly_fenced
 
 
-def _folded(model: KernelModel, found: Iterable[_Clash]) -> Iterator[tuple[_Clash, int]]:
-    """One clash for each missing fence, with the number of operations that it affects; the most severe first."""
-    groups: list[tuple[_Clash, set[int], set[int], set[int]]] = []
+def _folded(
+    model: KernelModel, found: Iterable[_Clash]
+) -> Iterator[tuple[_Clash, tuple[tuple[int, int], ...]]]:
+    """One clash for each missing fence, with the accesses and operations that it affects; the most severe first."""
+    groups: list[tuple[_Clash, set[int], set[int], list[tuple[int, int]]]] = []
     block_of = model.cfg.block_of
     for clash in sorted(found, key=lambda clash: _mild(model, clash)):
         first, last = block_of[clash.first.site], block_of[clash.last.site]
-        for _, writing, using, uses in groups:  # noqa: B007
+        for _, writing, using, pairs in groups:  # noqa: B007
             if first in writing or last in using:
                 break
         else:
-            writing, using, uses = set[int](), set[int](), set[int]()
-            groups.append((clash, writing, using, uses))
+            writing, using, pairs = set[int](), set[int](), []
+            groups.append((clash, writing, using, pairs))
         writing.add(first)
         using.add(last)
-        uses.add(clash.last.site)
-    for clash, _, _, uses in groups:
-        yield clash, len(uses)
+        pairs.append((clash.first.site, clash.last.site))
+    for clash, _, _, pairs in groups:
+        yield clash, tuple(pairs)
 
 
 def _between(model: KernelModel, clash: _Clash, complete: int = -1) -> Iterator[Mark]:
@@ -384,7 +386,7 @@ def _steps(
     )
 
 
-def _hit(model: KernelModel, clash: _Clash, count: int) -> Hit:
+def _hit(model: KernelModel, clash: _Clash, pairs: tuple[tuple[int, int], ...]) -> Hit:
     write, use = clash.first.site, clash.last.site
     operation, writer = called(model, use), called(model, write)
     return PR001.hit(
@@ -392,7 +394,8 @@ def _hit(model: KernelModel, clash: _Clash, count: int) -> Hit:
         message=f"{operation} reads shared memory through the async proxy that {writer} wrote through the generic "
         "proxy, and no proxy fence orders the two",
         steps=_steps(model, clash, f"{writer} writes it", f"{operation} reads it"),
-        count=count,
+        count=len({use for _, use in pairs}),
+        pairs=pairs,
         help=f"execute {_FENCE} in every thread that writes, after its writes and before the synchronisation with"
         " the thread that issues the operation",
         fixes=_fenced(model, clash),
@@ -425,7 +428,7 @@ def unfenced_copies(model: KernelModel) -> Iterator[Hit]:
         partial(_wanted, model, False),
         lambda copy, use, route: route.path.state == LANDED and _meet(model, copy, use, route),
     )
-    for clash, count in _folded(model, (_Clash.of(model, meeting) for meeting in meetings)):
+    for clash, pairs in _folded(model, (_Clash.of(model, meeting) for meeting in meetings)):
         operation = called(model, clash.last.site)
         waits = [
             place
@@ -438,7 +441,8 @@ def unfenced_copies(model: KernelModel) -> Iterator[Hit]:
             message=f"{operation} reads shared memory through the async proxy that cp.async wrote through the generic"
             " proxy, and no proxy fence orders the two",
             steps=_steps(model, clash, "cp.async starts to write it", f"{operation} reads it", complete),
-            count=count,
+            count=len({use for _, use in pairs}),
+            pairs=pairs,
             help=f"execute {_FENCE} in every thread that copies, after its wait for the copies and before the"
             " synchronisation with the thread that issues the operation",
             fixes=_fenced(model, clash, clash.passed[complete]) if waits else (),
@@ -572,14 +576,15 @@ def unfenced_reads(model: KernelModel) -> Iterator[Hit]:
     found = [_Clash.of(model, meeting) for meeting in _meetings(model, UnfencedReads, writes=True)]
     found += _answered_again(model)
     found += _across_roles(model, UnfencedReads, model.sites("clc-request"), writes=True)
-    for clash, count in _folded(model, found):
+    for clash, pairs in _folded(model, found):
         operation, reader = called(model, clash.last.site), called(model, clash.first.site)
         yield PR004.hit(
             site=clash.last.site,
             message=f"{operation} writes shared memory through the async proxy that {reader} read through the generic"
             " proxy, and no proxy fence orders the two",
             steps=_steps(model, clash, f"{reader} reads it", f"{operation} starts to overwrite it"),
-            count=count,
+            count=len({use for _, use in pairs}),
+            pairs=pairs,
             help=f"execute {_FENCE} in every thread that reads, after its loads and before the synchronisation with"
             " the thread that issues the operation",
             fixes=_fenced(model, clash),

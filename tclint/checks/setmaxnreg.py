@@ -19,10 +19,8 @@ from tclint.analyses.setmaxnreg import (
     requested,
 )
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.findings.edits import Repair, without_word
-from tclint.findings.finding import Edit
+from tclint.findings.edits import DirectiveEdit, Repair, without_word
 from tclint.findings.scales import Confidence, Severity
-from tclint.findings.spans import Span
 from tclint.ir.nodes import Instruction
 from tclint.values import thread_masks as T
 
@@ -64,12 +62,10 @@ def no_entry_count(model: KernelModel) -> Iterator[Hit]:
 
 def _bounded(model: KernelModel, threads: str | None) -> tuple[Repair, ...]:
     """``.minnctapersm 1`` after the directive *threads*; empty if the kernel does not state that directive itself."""
-    function = model.function
-    stated = next((d for d in function.stated if d.name == threads), None)
+    stated = next((d for d in model.function.stated if d.name == threads), None)
     if stated is None:
         return ()
-    at = function.start + stated.end
-    return (Repair("add .minnctapersm 1", (Edit(Span(at, at), " .minnctapersm 1"),)),)
+    return (Repair("add .minnctapersm 1", (DirectiveEdit(stated.name, " .minnctapersm 1"),)),)
 
 
 @check(CV008, needs="setmaxnreg", analyses=(RegisterCounts,))

@@ -68,11 +68,11 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
         _writes,
         partial(_overlaps, model, 128),
     )
-    for conflict, uses, _ in _folded(model, conflicts):
+    for conflict, alike in _folded(model, conflicts):
         operation, age = conflict.operation.site, conflict.path.state
         flight = PendingReason.of(model, groups, conflict.path, operation, age)
         yield replace(
-            _hit(WG011, model, conflict, uses, "wgmma.mma_async", flight),
+            _hit(WG011, model, conflict, alike, "wgmma.mma_async", flight),
             about=frozenset((operation if flight.wait is None else flight.wait,)),
             missing_before=age >= 0 and flight.wait is None,
         )
@@ -98,7 +98,7 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
         _writes,
         partial(_overlaps, model, 1024),
     )
-    for conflict, uses, alike in _folded(model, conflicts):
+    for conflict, alike in _folded(model, conflicts):
         name = model.name(conflict.operation.site)
         committed = any(status != ISSUED for _, status in conflict.path.state)
         why = (
@@ -109,22 +109,27 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
         remedy = (
             "commit it to an mbarrier and wait for that mbarrier (mbarrier.try_wait) before this instruction"
         )
-        hit = _hit(TC012, model, conflict, uses, name, PendingReason(why, remedy, (), None))
+        hit = _hit(TC012, model, conflict, alike, name, PendingReason(why, remedy, (), None))
         yield replace(hit, about=tmem.pending_causes((m.operation.site, m.path) for m in alike))
 
 
-def _folded(model: KernelModel, conflicts: OverlapSearch) -> Iterator[tuple[Conflict, int, list[Conflict]]]:
-    """The first conflict of each block that writes, the number of its writing instructions, and all its conflicts.
+def _folded(model: KernelModel, conflicts: OverlapSearch) -> Iterator[tuple[Conflict, list[Conflict]]]:
+    """The first conflict of each block that writes, and all its conflicts.
 
     A missing wait causes a conflict at every write of a block, so these are reported together.
     """
     block_of = model.cfg.block_of
     for alike in grouped((block_of[conflict.use.site], conflict) for conflict in conflicts).values():
-        yield alike[0], len({conflict.use.site for conflict in alike}), alike
+        yield alike[0], alike
 
 
 def _hit(
-    rule: RuleId, model: KernelModel, conflict: Conflict, count: int, name: str, flight: PendingReason
+    rule: RuleId,
+    model: KernelModel,
+    conflict: Conflict,
+    alike: list[Conflict],
+    name: str,
+    flight: PendingReason,
 ) -> Hit:
     site, use = conflict.operation.site, conflict.use.site
     verb = "starts to overwrite" if conflict.use.later else "overwrites"
@@ -138,7 +143,8 @@ def _hit(
             *flight.steps,
             Mark(use, f"{verb} the same bytes", role=role),
         ),
-        count=count,
+        count=len({each.use.site for each in alike}),
+        pairs=tuple(each.sites for each in alike),
         help=flight.remedy,
         fixes=flight.fixes,
         confidence=model.confidence(conflict.path, site)

@@ -9,6 +9,7 @@ exists in every shape for which the shared arrays have room.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain, product
 
 from tclint.analyses.data_indices import DataReadsSince, DataWritesSince, SharedByData
@@ -68,7 +69,8 @@ def reused_without_barrier(model: KernelModel) -> Iterator[Hit]:
         doubts = ((*each, _doubt(*each)) for each in alike)
         first = next(doubts)
         shaped, meeting, doubt = next((each for each in chain((first,), doubts) if not each[2]), first)
-        yield _hit(model, shaped, meeting, len({m.use.site for _, m in alike})).doubted(doubt.why)
+        hit = _hit(model, shaped, meeting, len({m.use.site for _, m in alike})).doubted(doubt.why)
+        yield replace(hit, pairs=tuple(each.sites for _, each in alike))
 
 
 def _decided_by_size(model: KernelModel) -> bool:
@@ -274,8 +276,14 @@ def _written_back(model: KernelModel, read: Access, write: Access, route: Route)
 
 
 def _same_value(model: KernelModel, first: Access, second: Access, route: Route) -> int:
-    """All threads if both stores write the same CTA-uniform values, so their order does not matter; otherwise 0."""
+    """All threads if both stores write the same values, so their order does not matter; otherwise 0.
+
+    The values are CTA-uniform, or both stores copy from where the address that they write says.
+    """
     values = model.values
+    source = _source_of_copy(model, first)
+    if source is not None and source == _source_of_copy(model, second):
+        return T.full(values.threads)
     one, two = ([values.operand(item, a.site) for item in _stored(model, a.site)] for a in (first, second))
     before, after = map(route.before, one), map(route.after, two)
     same = (
@@ -284,6 +292,26 @@ def _same_value(model: KernelModel, first: Access, second: Access, route: Route)
         and all(values.uniformity(v) is UniformityScope.CTA for v in one)
     )
     return T.full(values.threads) if same else 0
+
+
+def _source_of_copy(model: KernelModel, store: Access) -> int | None:
+    """The distance of what *store* copies from the address that it writes, the same in all threads; None if unknown.
+
+    Two stores at one distance write the same values to the same address: loads of one address agree.
+    """
+    values, distances = model.values, set[int]()
+    match = model.instruction(store.site).match
+    for place, item in enumerate(_stored(model, store.site)):
+        node = values.node(values.operand(item, store.site))
+        load = model.instruction(node[1]).match if node[0] == "load" else None
+        if match is None or load is None or load.element != match.element or load.space == ".shared":
+            return None
+        apart = values.add(node[3], values.times(store.address, -1))
+        distances.add(values.add(apart, values.constant((node[4] - place) * int(match.element[2:]) // 8)))
+    distance = next(iter(distances)) if len(distances) == 1 else None
+    if distance is None or values.varying_at(distance):
+        return None
+    return distance if values.uniformity(distance) is UniformityScope.CTA else None
 
 
 def _stored(model: KernelModel, site: int) -> tuple[Operand, ...]:

@@ -126,6 +126,7 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
                 *_started(model, candidate),
             ),
             count=len(paths),
+            pairs=tuple((start, end) for start, _ in paths),
             help=candidate.help,
             fixes=wait_in_block(model, candidate.what, {s for s, _ in paths})
             if candidate.what

@@ -10,7 +10,7 @@ of the model records which questions are left open.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TypeVar
 
 from tclint._dataclass import dataclass
@@ -182,8 +182,9 @@ def _report(
                     first_read.setdefault(accumulators, use)
                     alike = [s for s, d in groups.results.items() if d == accumulators]
                     reported.update(alike)
-                    count = len({u for u, _ in uses})
-                    yield _finding(model, groups, results, found, use, register, writing, count, alike)
+                    hit = _finding(model, groups, results, found, use, register, writing, alike)
+                    pairs = tuple((s, u) for s in sites for u, _ in uses_of[s])
+                    yield replace(hit, count=len({u for u, _ in uses}), pairs=pairs)
                     break
 
 
@@ -195,7 +196,6 @@ def _finding(
     use: int,
     register: int,
     writing: bool,
-    count: int,
     alike: list[int],
 ) -> Hit:
     """The hit for the access to *register* at *use*; the missing synchronisation decides its rule.
@@ -234,7 +234,6 @@ def _finding(
             *flight.steps,
             Mark(use, f"{verb} {name}"),
         ),
-        count=count,
         help=remedy,
         fixes=flight.fixes,
         confidence=model.confidence(path, site),

@@ -8,8 +8,9 @@ severity.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
+from itertools import chain
 from time import perf_counter
 
 from tclint._dataclass import dataclass
@@ -40,7 +41,8 @@ class _Case:
     """A finding to confirm."""
 
     finding: Finding
-    claim: Claim
+    claims: tuple[Claim, ...]
+    """What the finding shows, and the other conflicts with the same cause, each of which demonstrates it as well."""
     spent: float = 0.0
     """Seconds of its budget that are used."""
     reached: bool = False
@@ -48,6 +50,11 @@ class _Case:
     numbers: dict[tuple[str, int, int], Basis] = field(default_factory=dict)
     """The first launch with each observation that counts only if launches with other integers have it too."""
     verdict: Confirmation | None = None
+
+    @property
+    def sites(self) -> frozenset[int]:
+        """The instructions that the finding is about."""
+        return frozenset().union(*(claim.sites for claim in self.claims))
 
 
 def confirm(report: FileReport, launches: LaunchFile | None = None, budget: float = BUDGET) -> FileReport:
@@ -135,25 +142,28 @@ class _Entry:
         starts: dict[int, list[int]] = {}
         for site, instruction in enumerate(self.function.instructions):
             starts.setdefault(self.function.start + instruction.start, []).append(site)
-        self.cases = {n: _Case(f, self._claim(f, starts)) for n, f in self.findings.items()}
+        self.cases = {n: _Case(f, tuple(self._claims(f, starts))) for n, f in self.findings.items()}
         for candidate in candidates(self.source, self.module, self.function, self.launches):
             if not self._try(candidate):
                 break
         return {n: _with_verdict(case.finding, self._verdict(case)) for n, case in self.cases.items()}
 
-    def _claim(self, finding: Finding, starts: Mapping[int, list[int]]) -> Claim:
+    def _claims(self, finding: Finding, starts: Mapping[int, list[int]]) -> Iterator[Claim]:
         """What a finding is about, given the instructions that start at each byte."""
-        spans = [finding.span, *(s.span for s in finding.steps)]
-        sites = frozenset(site for span in spans for site in starts.get(span.start, ()))
+        shown = [finding.span, *(step.span for step in finding.steps)]
+        for use, spans in ((finding.span, shown), *((p.second, [p.first, p.second]) for p in finding.pairs)):
+            site = starts.get(use.start, [-1])[0]
+            yield self._claim(
+                finding.rule.id, site, frozenset(s for at in spans for s in starts.get(at.start, ()))
+            )
+
+    def _claim(self, rule: str, site: int, sites: frozenset[int]) -> Claim:
         instructions = self.function.instructions
         accesses = frozenset(
-            site
-            for site in sites
-            if not instructions[site].flow and instructions[site].event in ("", "issue")
+            s for s in sites if not instructions[s].flow and instructions[s].event in ("", "issue")
         )
-        site = starts.get(finding.span.start, [-1])[0]
         return Claim(
-            finding.rule.id,
+            rule,
             site,
             sites,
             accesses,
@@ -177,7 +187,11 @@ class _Entry:
         if late.end == "unsupported":
             return False
         for case in fresh:
-            for schedule in (Schedule("targeted", case.claim.sites), Schedule("eager"), Schedule("random:1")):
+            for schedule in (
+                Schedule("targeted", case.claims[0].sites),
+                Schedule("eager"),
+                Schedule("random:1"),
+            ):
                 if case.reached and case.verdict is None and case.spent < self.budget:
                     self._execute(candidate, schedule, [case])
         return bool(self._open())
@@ -186,7 +200,7 @@ class _Entry:
         """Execute a launch once, and match the result with all open findings; *cases* share its cost."""
         began = perf_counter()
         seconds = self.budget * _EXECUTION_SHARE
-        watched = frozenset().union(*(c.claim.sites for c in cases))
+        watched = frozenset().union(*(c.sites for c in cases))
         result = candidate.run(schedule, seconds=seconds, watched=watched)
         took = (perf_counter() - began) / len(cases)
         self.last = result
@@ -195,7 +209,7 @@ class _Entry:
             self.failure = f"under {candidate.name}, {result.reason}"
         for case in cases:
             case.spent += took
-            case.reached |= bool(case.claim.sites & result.reached)
+            case.reached |= bool(case.sites & result.reached)
             for other in self.cases.values():
                 if other.verdict is None:
                     self._match(other, result, candidate.basis)
@@ -203,7 +217,8 @@ class _Entry:
 
     def _match(self, case: _Case, result: Execution, basis: Basis) -> None:
         """Confirm a finding if the execution demonstrates it, together with an earlier one if it needs two."""
-        for observation, twice in demonstrations(case.claim, result, basis):
+        found = (demonstrations(claim, result, basis) for claim in case.claims)
+        for observation, twice in chain.from_iterable(found):
             key = observation.kind, observation.site, observation.other
             first = case.numbers.setdefault(key, basis)
             if twice and first is basis:

@@ -35,7 +35,7 @@ from tclint.recording import Recording
 
 __all__ = [
     "TYPES", "Argument", "Buffer", "Expectation", "Launch", "LaunchError", "LaunchFile", "MapSpec", "MapValue", "Metadata", "Pointer",
-    "fits", "geometry", "load_array", "read", "translate_maps", "triton_beside", "triton_launch",
+    "fits", "geometry", "load_array", "read", "triton_beside", "triton_launch",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -177,8 +177,8 @@ class LaunchFile:
     """The launch of a program that this is; None for a file that someone wrote."""
     element_type: str = ""
     """A key of :data:`TYPES`, as which the results of a recorded launch are compared; empty for bytes."""
-    encoded: Mapping[bytes, bytes] = field(default_factory=dict)
-    """The 128 bytes of a tensor map as the driver wrote them -> as the executor reads them."""
+    recorded_map: Callable[[bytes], TensorMap | None] | None = None
+    """The tensor map that 128 bytes in the format of the GPU are, if any; None without a recorded launch."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -197,7 +197,7 @@ class LaunchFile:
     def _array(self, name: str, index: int, number: int) -> Array:
         buffer = self.buffers[name]
         if buffer.file:
-            return self.translated(np.array(_opened(buffer, self.path, name), order="C"))
+            return np.array(_opened(buffer, self.path, name), order="C")
         if buffer.values is None:
             return np.full(buffer.size, _POISON, np.uint8).view(buffer.dtype).reshape(buffer.shape)
         if isinstance(buffer.values, tuple):
@@ -208,10 +208,6 @@ class LaunchFile:
                 return _stored(buffer.type, generator.integers(int(low), int(high) + 1, buffer.shape))
             return _stored(buffer.type, generator.uniform(low, high, buffer.shape))
         return np.full(buffer.shape, _stored(buffer.type, np.array(buffer.values)))
-
-    def translated(self, data: Array) -> Array:
-        """*data*, with the tensor maps in it as the executor reads them."""
-        return translate_maps(data, self.encoded)
 
     def parameters(self, launch: Launch, addresses: Mapping[str, int]) -> tuple[bytes, ...]:
         """The bytes of each parameter, given the *addresses* of the allocations in :attr:`sizes`."""
@@ -242,17 +238,6 @@ def _stored(type: str, numbers: Array) -> Array:
     """*numbers* converted to the representation of a buffer of *type*."""
     with np.errstate(over="ignore"):
         return encode(type, numbers.astype(np.float64)) if type in _FORMATS else numbers.astype(TYPES[type])
-
-
-def translate_maps(data: Array, encoded: Mapping[bytes, bytes]) -> Array:
-    """*data*, in which each tensor map as the driver wrote it is replaced: :attr:`LaunchFile.encoded`."""
-    rows = data.reshape(-1).view(np.uint8)
-    words = rows[: len(rows) // SIZE * SIZE].view(np.uint64)[::8]  # maps are aligned to 64 bytes
-    for theirs, ours in encoded.items():
-        for at in np.flatnonzero(words == np.frombuffer(theirs[:8], np.uint64)).tolist():
-            if rows[64 * at : 64 * at + SIZE].tobytes() == theirs:
-                rows[64 * at : 64 * at + SIZE] = np.frombuffer(ours, np.uint8)
-    return data
 
 
 def _opened(buffer: Buffer, path: Path, name: str) -> Array:

@@ -10,11 +10,14 @@ rank 0 has address 0.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from tclint.executor.tensor_maps import TensorMap
 
 __all__ = [
     "GENERIC", "LOCAL", "PARAM", "RANK", "RESERVED", "SHARED", "UNSIGNED", "WINDOW", "Array", "Fault", "Global", "Memory",
@@ -113,6 +116,8 @@ class Global(Memory):
         fixed = addresses or {}
         self.earlier: Array | None = None
         """The bytes that the previous grid changed, while a grid executes that may start before that one ends."""
+        self.recorded_map: Callable[[bytes], TensorMap | None] | None = None
+        """The tensor map that 128 bytes in the format of a GPU are, if any, in any memory of a recorded launch."""
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.offsets: dict[str, int] = {}

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
-import numpy as np
-
 from tclint.executor import launch
-from tclint.executor.launch import Buffer, Launch, LaunchError, LaunchFile, translate_maps
-from tclint.executor.tensor_maps import INTERLEAVES, TYPES, TensorMap
+from tclint.executor.errors import Unsupported
+from tclint.executor.launch import Buffer, Launch, LaunchError, LaunchFile
+from tclint.executor.tensor_maps import INTERLEAVES, TensorMap
 from tclint.recording import RecordedMap, Recording, RecordingError, read_recording
 
 __all__ = ["read"]
 
-_TYPES = tuple(TYPES)
+_TYPES = (
+    "u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "f32.ftz", "tf32", "tf32.ftz",
+    "b4x16", "b4x16_p64", "b6x16_p32",
+)  # fmt: skip
+"""In the order of CUDA's enumeration, which is not that of the ISA."""
 _SWIZZLES = (
     (0, "16B"),
     (32, "16B"),
@@ -45,27 +50,26 @@ def _recorded(path: Path) -> LaunchFile:
         buffers[name] = Buffer("u8", (allocation.size,), file=allocation.before, address=allocation.address)
         if found.end == "done" and not allocation.problem:
             expected[name] = allocation.after or allocation.before
-    encoded = _encoded(found)
-    parameters = (np.frombuffer(value, np.uint8).copy() for value in found.values)
-    values = tuple(translate_maps(value, encoded).tobytes() for value in parameters)
-    step = Launch(found.kernel, found.grid, found.block, found.cluster, found.shared, values)
+    step = Launch(found.kernel, found.grid, found.block, found.cluster, found.shared, found.values)
     wanted = {name: file for name, file in expected.items() if file is not None}
-    return LaunchFile(path, found.ptx, buffers, {}, (step,), wanted, recorded=found, encoded=encoded)
+    return LaunchFile(
+        path, found.ptx, buffers, {}, (step,), wanted, recorded=found, recorded_map=_maps(found)
+    )
 
 
-def _encoded(found: Recording) -> dict[bytes, bytes]:
-    """The maps that the executor can read: the driver's bytes, and those of the executor.
+def _maps(found: Recording) -> Callable[[bytes], TensorMap | None]:
+    """The tensor map that 128 bytes of the launch are; None if they are none. It raises :class:`Unsupported` for a map
+    that cannot be executed."""
 
-    Raises :class:`LaunchError` for any other map that is passed in a parameter.
-    """
-    encoded = {}
-    for recorded in found.maps:
+    @cache
+    def read_map(data: bytes) -> TensorMap | None:
+        recorded = found.map_of(data)
         try:
-            encoded[recorded.data] = _tensor_map(recorded).encode()
+            return None if recorded is None else _tensor_map(recorded)
         except ValueError as error:
-            if any(recorded.data in value for value in found.values):
-                raise LaunchError(f"{found.path}: a tensor map that cannot be executed: {error}") from None
-    return encoded
+            raise Unsupported(f"a tensor map that cannot be executed: {error}") from None
+
+    return read_map
 
 
 def _tensor_map(recorded: RecordedMap) -> TensorMap:

@@ -243,6 +243,7 @@ def execute_file(
     fixed = {name: buffer.address for name, buffer in file.buffers.items() if buffer.address is not None}
     others = {name: size for name, size in file.sizes.items() if name not in arrays}
     memories = Memories(module, arrays, others, fixed)
+    memories.memory.recorded_map = file.recorded_map
     addresses = {name: memories.memory.address(name) for name in file.sizes}
     for name in file.sizes:
         if name in file.maps:

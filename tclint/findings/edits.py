@@ -21,8 +21,8 @@ from tclint.isa.target import INTRODUCED, RENAMED, TOOLKITS, Target, Version, do
 from tclint.syntax.source import Source
 
 __all__ = [
-    "InstructionEdit", "Repair", "after", "before", "inverted", "joined", "opcode", "operand", "removed", "resolve",
-    "retarget", "reversion", "without", "without_word",
+    "DirectiveEdit", "InstructionEdit", "Repair", "after", "before", "inverted", "joined", "opcode", "operand",
+    "removed", "resolve", "retarget", "reversion", "without", "without_word",
 ]  # fmt: skip
 
 # Patterns are kept as text, to be compiled for the first fix: a run without findings needs none.
@@ -62,13 +62,20 @@ class InstructionEdit(NamedTuple):
     function: Function | None = None
 
 
+class DirectiveEdit(NamedTuple):
+    """The insertion of ``text`` after the first directive ``name`` of the hit's function."""
+
+    name: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Repair:
     """A fix as a check describes it; see :class:`tclint.findings.finding.Fix`."""
 
     message: str
-    changes: tuple[InstructionEdit | Edit, ...]
-    """Text that is not an instruction is changed by an :class:`Edit` of its bytes."""
+    changes: tuple[InstructionEdit | DirectiveEdit | Edit, ...]
+    """Other text is changed by an :class:`Edit` of its bytes, which holds for one state of the text only."""
     safe: bool = False
     respelled: bool = False
     """Whether it only spells instructions in another form: what is executed stays the same."""
@@ -267,10 +274,10 @@ def resolve(
         made: list[Edit] = []
         safe = repair.safe and (repair.respelled or not note)
         for change in repair.changes:
-            edit = _trimmed(source, change) if isinstance(change, Edit) else _made(source, function, change)
+            edit = _made(source, function, change)
             if edit is None:
                 break
-            if not isinstance(change, Edit):
+            if isinstance(change, InstructionEdit):
                 owner = change.function or function
                 # An edit in an inlined function also affects its other callers.
                 safe &= owner is not None and owner.start <= edit.span.start <= owner.end
@@ -283,11 +290,17 @@ def resolve(
     return tuple(found)
 
 
-def _trimmed(source: Source, edit: Edit) -> Edit:
-    return edit if edit.text else Edit(_alone(source.data, edit.span), "")
-
-
-def _made(source: Source, function: Function | None, change: InstructionEdit) -> Edit | None:
+def _made(
+    source: Source, function: Function | None, change: InstructionEdit | DirectiveEdit | Edit
+) -> Edit | None:
+    if isinstance(change, Edit):
+        return change if change.text else Edit(_alone(source.data, change.span), "")
+    if isinstance(change, DirectiveEdit):
+        stated = next((d for d in function.stated if d.name == change.name), None) if function else None
+        if function is None or stated is None:
+            return None
+        at = function.start + stated.end
+        return Edit(Span(at, at), change.text)
     owner = change.function or function
     if owner is None:
         return None

@@ -51,6 +51,15 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Pair:
+    """The two instructions of a conflict."""
+
+    first: Span
+    """The operation or access whose bytes or registers the other one uses."""
+    second: Span
+
+
+@dataclass(frozen=True, slots=True)
 class BlockedWait:
     """One party of a deadlock: threads that wait indefinitely."""
 
@@ -160,6 +169,8 @@ class Finding:
     """If it is a deadlock, its parties: each one waits for an operation of the next ones, and the last for the first."""
     count: int = 1
     """The number of uses that share this cause; ``span`` is the first."""
+    pairs: tuple[Pair, ...] = ()
+    """The conflicts that share this cause, including the one that is shown; empty if that is the only one."""
     doubt: str = ""
     """Why the finding may be wrong or harmless; empty if no reason is known."""
     help: str = ""

@@ -302,7 +302,7 @@ def _spaces(ins: Instruction) -> Iterator[tuple[str, Memory]]:
     """The addresses of an instruction that must be in shared memory of the CTA or in local memory, each with the space."""
     match = ins.match
     assert match is not None
-    if match.space not in _CONVERSIONS:
+    if match.spelled_space not in _CONVERSIONS:
         return
     accessed = dict.fromkeys(name for _, name in match.form.memory)
     # A copy to global memory names the space of its source only.

@@ -104,20 +104,7 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
                     module.prototypes.append(replace(inner, start=start + inner.start, end=start + inner.end))
                     first.setdefault(inner.name, start + inner.start)
         elif kind == "variable_declaration":
-            declaration = text[start:end]
-            if message := misaligned(declaration):
-                module.errors.append(BuildError("alignment", start, end, message))
-            external = ".extern" in declaration
-            for _, _, name, _, variable in declared(declaration):
-                if not external:
-                    header.define(name, start, end)
-                first.setdefault(name, start)
-                module.variables[name] = variable
-                if variable.initial:
-                    from tclint.ir.initial_values import faults  # few modules have one
-
-                    for fault in faults(variable, module, first):
-                        module.features.append(FeatureUse(feature(fault), start, end))
+            _declare(module, header, first, text[start:end], start, end)
         elif kind == "directive":
             module.sections |= text.startswith("@@", start)
             if message := unknown_directive(text[start:end]):
@@ -151,6 +138,25 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
         if message := _not_aliased(module, *(_name(node, field, text) for field in ("name", "aliasee"))):
             module.errors.append(BuildError("misplaced", node.start_byte, node.end_byte, message))
     return module
+
+
+def _declare(
+    module: Module, header: _Header, first: dict[str, int], declaration: str, start: int, end: int
+) -> None:
+    """Adds the variables of a declaration of the module, which is the text from *start* to *end*."""
+    if message := misaligned(declaration):
+        module.errors.append(BuildError("alignment", start, end, message))
+    external = ".extern" in declaration
+    for _, _, name, _, variable in declared(declaration):
+        if not external:
+            header.define(name, start, end)
+        first.setdefault(name, start)
+        module.variables[name] = variable
+        if variable.initial:
+            from tclint.ir.initial_values import faults  # few modules have one
+
+            for fault in faults(variable, module, first):
+                module.features.append(FeatureUse(feature(fault), start, end))
 
 
 def _name(node: Node, field: str, text: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from tclint.ir.nodes import DECIMAL, FeatureUse
-from tclint.ir.operands import abnormal, clean, overflows
+from tclint.ir.operands import abnormal, clean, only_short_integers, overflows
 from tclint.isa.features import feature, used
 from tclint.isa.target import Version
 
@@ -47,6 +47,8 @@ def note(
     """
     start, end = span
     for part, spelled in _parts(kind, text[start:end]):
+        if part == "initial" and only_short_integers(spelled):
+            continue
         for spec in used(part, spelled, version or (0, 0)):
             found.append(FeatureUse(spec, start - base, end - base))
         long = part.endswith(_DECLARING) and max(map(len, spelled.replace(",", " ").split()), default=0)

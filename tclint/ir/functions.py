@@ -194,9 +194,10 @@ class FunctionBuilder:
             )
         self.function.registers.extend(Register(f"{name}.{letter}", kind) for letter in "xyzw"[:length])
 
-    def taken(self, name: str) -> bool:
-        """Whether the current scope declares *name*, by itself or as an element of a range of registers (5.4.1)."""
-        scope = self.scope
+    def taken(self, name: str, scope: Scope | None = None) -> bool:
+        """Whether *scope*, by default the current one, declares *name*, by itself or as an element of a range of registers
+        (5.4.1)."""
+        scope = scope or self.scope
         prefix = name.rstrip("0123456789")
         return name in scope.variables or bool(containing(scope.ranges, prefix, name[len(prefix) :]))
 
@@ -378,6 +379,26 @@ class FunctionBuilder:
         for slot, name in enumerate(names):
             scope.pending.setdefault(name, []).append((index, slot))
 
+    @property
+    def scopes(self) -> list[Scope]:
+        """All scopes, in the order of the text."""
+        return list(dict.fromkeys(scope for _, scope in self.scope_starts))
+
+    def branch_late(self, instruction: Instruction) -> bool:
+        """Resolve the target of a new *instruction* after its scopes were left; False if no label is certain to be it."""
+        self.targets.clear()
+        self.scope.pending.clear()
+        if instruction.flow != "branch":
+            return True
+        operand = instruction.operands[-1] if instruction.operands else None
+        scope: Scope | None = self.scope if isinstance(operand, Symbol) else None
+        while isinstance(operand, Symbol) and scope is not None:
+            if (at := scope.labels.get(operand.name)) is not None:
+                instruction.targets = (at,)
+                return not scope.ranges or not self.taken(operand.name, scope)
+            scope = scope.parent
+        return False
+
     def location(self, node: Node) -> None:
         found = positions(self.text[node.start_byte : node.end_byte])
         if found is None:
@@ -434,14 +455,7 @@ class FunctionBuilder:
         guard = -1
         if guard_name:
             register = known.get(guard_name)
-            if register is None:
-                register = self.lookup(guard_name)
-            if register is None:
-                register = self.predicate(guard_name)
-            if register is None:
-                self.names.append((len(self.instructions), guard_name, True))
-            else:
-                guard = register
+            guard = self._guard(guard_name) if register is None else register
         operands: list[Any] = [*map(known.get, parts)]
         if None in operands:
             key = ""
@@ -472,16 +486,8 @@ class FunctionBuilder:
         index = len(instructions)
         use.sites.append(index)
         instruction = Instruction(
-            opcode,
-            use.match,
-            guard,
-            negated,
-            tuple(operands),
-            reads,
-            writes,
-            start - self.base,
-            end - self.base,
-        )
+            opcode, use.match, guard, negated, tuple(operands), reads, writes, start - self.base, end - self.base
+        )  # fmt: skip
         instructions.append(instruction)
         if use.flow:
             self.flow(index, instruction)
@@ -492,6 +498,16 @@ class FunctionBuilder:
             error = BuildError("overflow", start - self.base, end - self.base, self.overflow)
             self.function.errors.append(error)
             self.overflow = ""
+
+    def _guard(self, name: str) -> int:
+        """The register of a guard that no instruction in this scope has named so far; -1: it is not declared."""
+        register = self.lookup(name)
+        if register is None:
+            register = self.predicate(name)
+        if register is None:
+            self.names.append((len(self.instructions), name, True))
+            return -1
+        return register
 
     def predicate(self, name: str) -> int | None:
         """A register without a definition for the special register *name*, which guards an instruction; None if it is not a

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from tclint.ir.nodes import DECIMAL, Module, Variable
+from tclint.ir.operands import only_short_integers
 
 __all__ = ["faults"]
 
@@ -23,6 +24,8 @@ def faults(variable: Variable, module: Module, first: Mapping[str, int]) -> Iter
     *first* are the functions and variables that are declared before.
     """
     text, type_ = variable.initial, variable.type
+    if type_[1:2] != "f" and only_short_integers(text):
+        return
     if type_[1:2] in "us" and _FLOATS.search(text):
         yield "floating-point initial value of an integer"
     elif type_[1:2] == "f" and _INTEGERS.search(text):

@@ -35,6 +35,7 @@ __all__ = [
     "abnormal",
     "clean",
     "integer",
+    "only_short_integers",
     "overflows",
     "parse_operand",
     "quoted",
@@ -126,6 +127,23 @@ def overflows(text: str) -> bool:
             return True
         value = (value * base + int(digit, base)) & LARGEST
     return False
+
+
+_KIND_OF_BYTE = bytes(
+    0x30 if chr(byte) in "0123456789" else 0x20 if chr(byte) in " \t\r\n{},;" else 0x78 for byte in range(256)
+)
+"""Byte -> `0` for a digit, a blank for what separates constants, `x` for everything else."""
+_LONG_DIGITS = b"0" * 17
+"""The fewest digits of a constant that may have more than 64 bits."""
+
+
+def only_short_integers(initial: str) -> bool:
+    """Whether an initial value consists of decimal integers below 64 bits: no name, no floating-point constant.
+
+    Libraries define tables of a megabyte, and this costs a hundredth of a regular expression that looks at each number.
+    """
+    kinds = initial.encode("latin-1").translate(_KIND_OF_BYTE)
+    return b"x" not in kinds and _LONG_DIGITS not in kinds
 
 
 def quoted(name: str) -> str:
@@ -295,7 +313,7 @@ def shape(operand: Operand) -> str:
     if isinstance(operand, Symbol):
         return "s"
     if isinstance(operand, Memory):
-        return f"m{1 + len(operand.extras)}" if operand.extras else "m"
+        return "+".join(("m", *map(shape, operand.extras)))
     if isinstance(operand, Vector):
         return f"v{len(operand.items)}"
     if isinstance(operand, Not):

@@ -1,8 +1,8 @@
 """Incremental building: the module of an edited text reuses what the edit left unchanged.
 
 A function whose text is the same is reused as a whole. In the edited function, only the statements around the edit are
-rebuilt if nothing else depends on them; if the edit involves labels, branches, declarations or blocks, the whole function
-is rebuilt. The result always equals the module that :func:`tclint.ir.build.build` builds from scratch; only the
+rebuilt if nothing else depends on them; if the edit involves labels, tables of branches, calls, declarations or blocks,
+the whole function is rebuilt. The result always equals the module that :func:`tclint.ir.build.build` builds from scratch; only the
 instructions may be older objects with moved spans.
 """
 
@@ -26,6 +26,12 @@ __all__ = ["Builds", "same_program"]
 
 MAX_WINDOW_EXTENSIONS = 4
 """Attempts to extend the edited part to whole statements; if it still grows, the function is rebuilt."""
+_ONE_WORD = frozenset(("label", "loc_directive", "comment"))
+"""Statements that no word precedes."""
+_ENDS = frozenset(" \t\r\n;{}:")
+"""The last characters of what may precede a statement."""
+_ELSEWHERE = frozenset(("branch-table", "call"))
+"""Control flow that other statements and other functions describe; if it is edited, the function is rebuilt."""
 
 
 class Builds:
@@ -123,7 +129,7 @@ class _Step:
             and high < end
             and end - start == function.end - function.start + self.change.delta
             and function.damaged == broken
-            and (found := self._statements(node)) is not None
+            and (found := self._statements(node, function, builder)) is not None
         ):
             new = _edited(function, builder, text, self.change, *found)
             if new is not None:
@@ -134,7 +140,21 @@ class _Step:
             self.replaced[builder.text] = made
         return self.fresh(node, text, module, isa)
 
-    def _statements(self, node: Node) -> tuple[int, int, list[Node]] | None:
+    def _cut(self, child: Node, function: Function, text: str) -> bool:
+        """Whether the edit may have deleted the beginning of a node of the old tree: what is left has the same extent as a
+        node that begins after the edit. *text* is the old one."""
+        start, old_end = self.change.start, self.change.old_end
+        if not (child.start_byte == start == self.change.new_end < old_end):
+            return False
+        if child.type == "instruction":
+            old, at = function.instructions, old_end - function.start
+            index = bisect_left(old, at, key=lambda i: i.start)
+            return index == len(old) or old[index].start != at
+        return child.type not in _ONE_WORD or text[old_end - 1] not in _ENDS
+
+    def _statements(
+        self, node: Node, function: Function, builder: FunctionBuilder
+    ) -> tuple[int, int, list[Node]] | None:
         """The byte range of the whole statements around the edit, and the instructions in it after the edit.
 
         None if the range contains anything but instructions and comments, before or after the edit.
@@ -150,7 +170,8 @@ class _Step:
                     return None
                 around.append(list(_touched(block, low, high)))
             # A node that only touches the edit, both before and after it, has the same text.
-            beside = {_extent(c) for c in around[0]} & {_extent(c) for c in around[1]}
+            whole = (c for c in around[0] if not self._cut(c, function, builder.text))
+            beside = {_extent(c) for c in whole} & {_extent(c) for c in around[1]}
             beside = {extent for extent in beside if extent[2] <= low or extent[1] >= high}
             around = [[child for child in found if _extent(child) not in beside] for found in around]
             every = [child for found in around for child in found]
@@ -218,7 +239,7 @@ def _edited(
     instructions = function.instructions
     first = bisect_left(instructions, low - start, key=lambda i: i.start)
     end = bisect_left(instructions, old_high, lo=first, key=lambda i: i.start)
-    if any(i.flow for i in instructions[first:end]):
+    if any(i.flow in _ELSEWHERE for i in instructions[first:end]):
         return None
     at = bisect_right(builder.scope_starts, low - start, key=lambda pair: pair[0]) - 1
     scope = innermost = builder.scope_starts[at][1]
@@ -236,24 +257,8 @@ def _edited(
         del sites[bisect_left(sites, first) : bisect_left(sites, end)]
     tail = instructions[end:]
     shift = len(nodes) - (end - first)
-    moved = [
-        use._replace(start=use.start + delta, end=use.end + delta) if use.start >= old_high else use
-        for use in function.features
-    ]
-    unlocated = [
-        (call, at + delta, end + delta) if at >= old_high else (call, at, end)
-        for call, at, end in function.unlocated
-    ]
-    new = replace(
-        function,
-        end=function.end + delta,
-        instructions=instructions[:first],
-        features=moved,
-        unlocated=unlocated,
-        errors=[],
-        damaged=False,
-    )
-    if shift and not _renumber(new, builder, tail, first, end, shift):
+    new = _shifted(function, instructions[:first], old_high, delta)
+    if shift and not _renumber(new, builder, tail, first, end, nodes):
         return None
     builder.names = [
         (i if i < first else i + shift, name, guard)
@@ -266,9 +271,9 @@ def _edited(
     for node in nodes:
         builder.instruction(node.start_byte, node.end_byte)
     fresh = new.instructions[first:]
-    if new.errors or new.damaged or any(i.flow for i in fresh) or len(new.registers) != known:
+    if new.errors or new.damaged or len(new.registers) != known or len(fresh) != len(nodes):
         return None
-    if len(fresh) != len(nodes):
+    if any(i.flow in _ELSEWHERE or not builder.branch_late(i) for i in fresh if i.flow):
         return None
     builder.names.sort(key=lambda found: found[0])
     for use in builder.uses.values():
@@ -276,35 +281,74 @@ def _edited(
     new.uses = sorted((use for use in builder.uses.values() if use.sites), key=lambda use: use.sites[0])
     new.instructions += tail
     if delta:
-        for instruction in tail:
-            instruction.start += delta
-            instruction.end += delta
-        scopes = {id(scope): scope for _, scope in builder.scope_starts}
-        for scope in scopes.values():
-            if scope.last >= old_high:
-                scope.last += delta
-        builder.scope_starts = [
-            (offset + delta if offset >= old_high else offset, scope)
-            for offset, scope in builder.scope_starts
-        ]
+        _shift_rest(builder, tail, old_high, delta)
     return new
 
 
-def _renumber(
-    new: Function, builder: FunctionBuilder, tail: list[Instruction], first: int, end: int, shift: int
-) -> bool:
-    """Increase the numbers of the instructions from *end* on by *shift*; False if that is not sufficient.
+def _shifted(function: Function, before: list[Instruction], high: int, delta: int) -> Function:
+    """A copy of a function with the instructions *before* an edit, and what is from *high* on shifted by *delta* bytes."""
+    return replace(
+        function,
+        end=function.end + delta,
+        instructions=before,
+        features=[
+            use._replace(start=use.start + delta, end=use.end + delta) if use.start >= high else use
+            for use in function.features
+        ],
+        unlocated=[
+            (call, at + delta, end + delta) if at >= high else (call, at, end)
+            for call, at, end in function.unlocated
+        ],
+        errors=[],
+        damaged=False,
+    )
 
-    A label or location between two instructions is recorded by the number of the second one, so its position is unknown
-    if instructions are added or removed there.
+
+def _shift_rest(builder: FunctionBuilder, tail: list[Instruction], high: int, delta: int) -> None:
+    """Shifts the instructions after an edit, which are the *tail*, and the scopes from *high* on by *delta* bytes."""
+    for instruction in tail:
+        instruction.start += delta
+        instruction.end += delta
+    for scope in builder.scopes:
+        if scope.last >= high:
+            scope.last += delta
+    builder.scope_starts = [
+        (offset + delta if offset >= high else offset, scope) for offset, scope in builder.scope_starts
+    ]
+
+
+def _renumber(
+    new: Function, builder: FunctionBuilder, tail: list[Instruction], first: int, end: int, nodes: list[Node]
+) -> bool:
+    """Change the numbers of the instructions from *end* on, as *nodes* take the place of those from *first* on; False if
+    a number is not known.
+
+    A label or location between two instructions is recorded by the number of the second one. If statements are only
+    inserted between the two, what surrounds *nodes* decides where it is.
     """
-    here = range(first, end + 1)
-    if any(at in new.labels for at in here) or any(at in here for at, _ in new.locations):
-        return False
-    if any(t in here for use in new.uses if use.flow for i in use.sites for t in _targets(new, tail, end, i)):
-        return False
-    new.labels = {at + shift if at > end else at: name for at, name in new.labels.items()}
-    new.locations = [(at + shift if at > end else at, location) for at, location in new.locations]
+    shift = len(nodes) - (end - first)
+    labels = {number for scope in builder.scopes for number in scope.labels.values()}
+    label_follows = location_follows = False
+    if first == end:
+        before, after = (_statements_to(nodes[0], nodes[-1], forward) for forward in (False, True))
+        sure = before is not None and after is not None
+        before, after = before or set(), after or set()
+        for kind, numbers in ("label", labels), ("loc_directive", {at for at, _ in new.locations}):
+            if first in numbers and (not sure or (kind in before) == (kind in after)):
+                return False
+        label_follows, location_follows = "label" in after, "loc_directive" in after
+
+    def moved(number: int, follows: bool) -> int:
+        return number + shift if number > first or (number == first and follows) else number
+
+    old, new.labels = new.labels, {}
+    for number, name in old.items():
+        new.labels.setdefault(moved(number, label_follows), name)
+    new.locations = [
+        *{moved(at, location_follows): location for at, location in new.locations}.items(),
+    ]
+    for scope in builder.scopes:
+        scope.labels = {name: moved(number, label_follows) for name, number in scope.labels.items()}
     for use in builder.uses.values():
         sites = use.sites
         at = bisect_left(sites, end)
@@ -315,14 +359,21 @@ def _renumber(
             instructions = new.instructions if site < first else tail
             index = site if site < first else site - end - shift
             branch = instructions[index]
-            if any(t > end for t in branch.targets):
-                targets = tuple(t + shift if t > end else t for t in branch.targets)
+            targets = tuple(moved(t, label_follows) for t in branch.targets)
+            if targets != branch.targets:
                 instructions[index] = _with_targets(branch, targets)
     return True
 
 
-def _targets(new: Function, tail: list[Instruction], end: int, site: int) -> tuple[int, ...]:
-    return (new.instructions[site] if site < end else tail[site - end]).targets
+def _statements_to(first: Node, last: Node, forward: bool) -> set[str] | None:
+    """The types of the statements between *first* to *last* and the next instruction of their block, *forward* or
+    backward; None if no instruction is there, or a block is between."""
+    found: set[str] = set()
+    node = last.next_named_sibling if forward else first.prev_named_sibling
+    while node is not None and node.type not in ("instruction", "block"):
+        found.add(node.type)
+        node = node.next_named_sibling if forward else node.prev_named_sibling
+    return found if node is not None and node.type == "instruction" else None
 
 
 def _with_targets(branch: Instruction, targets: tuple[int, ...]) -> Instruction:

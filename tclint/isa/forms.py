@@ -242,6 +242,12 @@ class Match:
         return self.binding.get(space, "") if space and not space.startswith(".") else space
 
     @cached_property
+    def spelled_space(self) -> str:
+        """The state space that it spells; empty if its addresses are generic, also where they must be in shared memory
+        (``st.bulk``, 9.7.9.13)."""
+        return self.space if self.space in self.modifiers else ""
+
+    @cached_property
     def element(self) -> str:
         """The type of the scalar, or of an element of the vector: the last type among the modifiers."""
         return next((m for m in reversed(self.modifiers) if m[1:2] in "busf" and m[2:].isdigit()), ".b32")

@@ -60,7 +60,7 @@ def fits(spec: OperandSpec, operand: OperandSlot, shape: str, length: int | None
     """What is wrong with an operand of *shape* at the position of *operand*; empty if it fits.
 
     Shapes: ``r`` register, ``i``/``f`` integer or floating-point immediate, ``s`` symbol or label, ``n`` negated
-    predicate, ``-`` negated register, ``_`` sink, ``v4`` vector of four, ``m`` or ``m2`` address with that many parts, ``a|b`` pair of these.
+    predicate, ``-`` negated register, ``_`` sink, ``v4`` vector of four, ``a|b`` pair of these, ``m`` address, ``m+v2`` address with the shapes of its further parts.
     """
     kind = shape[0]
     if "|" in shape:
@@ -76,7 +76,7 @@ def fits(spec: OperandSpec, operand: OperandSlot, shape: str, length: int | None
             if kind in _BARE and "bare" in spec.access:
                 return ""
             return f"an address [{', '.join(operand.names)}] is required"
-        parts = int(shape[1:] or 1)
+        parts = 1 + shape.count("+")
         return (
             ""
             if parts == len(operand.names)
@@ -243,6 +243,7 @@ class Table:
             if at < len(shapes) and (not optional or spare > 0):
                 spec = form.operands.get(operand.name, DEFAULT)
                 wrong = fits(spec, operand, shapes[at], form.vector_length(spec, binding))
+                wrong = wrong or _wrong_part(form, operand, binding, shapes[at])
                 if not wrong:
                     alone = operand.style == "pair" and "|" not in shapes[at]
                     names = operand.names[:1] if alone else operand.names
@@ -264,6 +265,15 @@ class Table:
 
     def __iter__(self) -> Iterator[Form]:
         return iter(self.forms.values())
+
+
+def _wrong_part(form: Form, operand: OperandSlot, binding: Mapping[str, str], shape: str) -> str:
+    """What is wrong with the length of a vector in an address, such as the coordinates of a tensor; empty if nothing is."""
+    for name, part in zip(operand.names[1:], shape.split("+")[1:], strict=False):
+        length = form.vector_length(form.operands.get(name, DEFAULT), binding)
+        if length is not None and part[0] == "v" and int(part[1:]) != length:
+            return f"{name} must be a vector of {length}, not of {part[1:]}"
+    return ""
 
 
 def _wrong_count(syntax: Syntax, shapes: tuple[str, ...]) -> str:

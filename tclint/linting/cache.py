@@ -122,7 +122,10 @@ def _moved(hit: Hit, new_site: Callable[[int], int]) -> Hit | None:
     """
     steps = tuple(replace(mark, site=new_site(mark.site)) for mark in hit.steps)
     about = frozenset(map(new_site, hit.about))
-    found = replace(hit, site=new_site(hit.site), steps=steps, about=about, fixes=(), deadlock=())
+    pairs = tuple(pair for old in hit.pairs if -1 not in (pair := (new_site(old[0]), new_site(old[1]))))
+    found = replace(
+        hit, site=new_site(hit.site), steps=steps, about=about, pairs=pairs, fixes=(), deadlock=()
+    )
     whole = found.site >= 0 and -1 not in about and all(mark.site >= 0 for mark in steps)
     own = hit.span is None and hit.function is None and all(mark.function is None for mark in steps)
     return found if whole and own else None

@@ -15,7 +15,7 @@ from tclint.checks import Hit, Mark, kernel_checks, module_checks
 from tclint.dataflow import Unanswered
 from tclint.dataflow.solver import MAX_VISITS_PER_BLOCK, LimitExceeded
 from tclint.findings.edits import resolve
-from tclint.findings.finding import BlockedWait, FileReport, Finding, Fingerprints, OpenQuestion, Step
+from tclint.findings.finding import BlockedWait, FileReport, Finding, Fingerprints, OpenQuestion, Pair, Step
 from tclint.findings.moved import Former, former
 from tclint.findings.places import source_location
 from tclint.findings.rules import all_rules
@@ -121,17 +121,8 @@ def _check(
     recorded: Recording | None,
 ) -> FileReport:
     on = selected.on
-    began = perf_counter()
+    tick = _ticking(clock, past.pause)
     past.owing = False
-
-    def tick(stage: str) -> None:
-        nonlocal began
-        now = perf_counter()
-        if clock is not None:
-            clock(stage, now - began)
-        began = now
-        past.pause()
-
     module, problems = analyse(source, past.builds)
     tick("parse and build")
     if recorded is not None:
@@ -162,19 +153,15 @@ def _check(
             continue
         whole = inline(function, callees)
         all_hits, limits, unanswered = past.checked(module, whole, facts, check)
-        open_questions += sorted(
-            _located(source, whole, unanswered), key=lambda q: (q.line, q.question, q.why)
-        )
+        open_questions += _located(source, whole, unanswered)
         line = source.position(function.start).line if limits else 0
         problems += [Problem(line, limit) for limit in limits]
         off = selected.ignored(source.path, function.name) if all_hits else ()
         hits = tuple(without_subsumed(all_hits, selected.min_confidence, off, selected.strict))
         if any(hit.provided or any(fix.proves for fix in hit.fixes) for hit in hits):
-            from tclint.linting.proofs import (
-                proved_hits,  # no run without rules that are off by default needs it
-            )
+            from tclint.linting import proofs  # no run without rules that are off by default needs it
 
-            hits = tuple(proved_hits(source, module, whole, hits, past.pause))
+            hits = tuple(proofs.proved_hits(source, module, whole, hits, past.pause))
             tick("proofs of edits")
         if observer is not None:
             hits = (*hits, *(hit for hit in observer(module, whole, hits) if hit.subject in on))
@@ -201,6 +188,21 @@ def _check(
         open_questions=tuple(open_questions),
         verdicts=tuple(judge.verdicts) if judge is not None else (),
     )
+
+
+def _ticking(clock: Callable[[str, float], None] | None, pause: Callable[[], None]) -> Callable[[str], None]:
+    """A function to call at the end of each stage, which reports the seconds since the previous one to *clock*."""
+    began = perf_counter()
+
+    def tick(stage: str) -> None:
+        nonlocal began
+        now = perf_counter()
+        if clock is not None:
+            clock(stage, now - began)
+        began = now
+        pause()
+
+    return tick
 
 
 def _result(
@@ -312,14 +314,14 @@ def _described(model: KernelModel, hit: Hit) -> Hit:
     )
 
 
-def _located(
-    source: Source, function: Function, unanswered: Mapping[Unanswered, int]
-) -> Iterator[OpenQuestion]:
-    """The unanswered questions about *function*, each at the line of its instruction or of the function."""
+def _located(source: Source, function: Function, unanswered: Mapping[Unanswered, int]) -> list[OpenQuestion]:
+    """The unanswered questions about *function*, each at the line of its instruction or of the function, by line."""
+    found = []
     for open_, times in unanswered.items():
         start = function.instructions[open_.site].start if open_.site >= 0 else 0
         line = source.position(function.start + start).line
-        yield OpenQuestion(function.name, line, open_.question, open_.why, times)
+        found.append(OpenQuestion(function.name, line, open_.question, open_.why, times))
+    return sorted(found, key=lambda q: (q.line, q.question, q.why))
 
 
 def _wanted(function: Function, selected: Selected) -> bool:
@@ -377,6 +379,7 @@ def as_findings(
                     for party in hit.deadlock
                 ),
                 count=hit.count,
+                pairs=_pairs(hit, owner),
                 doubt=hit.doubt,
                 help=hit.help,
                 help_source=source_help(rule.id, entry, source.data),
@@ -400,6 +403,12 @@ def _step(module: Module, mark: Mark, owner: Function | None) -> Step:
         source_location(module, where.location(mark.site)),
         mark.object,
     )
+
+
+def _pairs(hit: Hit, owner: Function | None) -> tuple[Pair, ...]:
+    if owner is None or len(hit.pairs) < 2:
+        return ()
+    return tuple(Pair(span(owner, first), span(owner, second)) for first, second in sorted(set(hit.pairs)))
 
 
 def _span(hit: Hit, function: Function | None) -> Span:

@@ -15,9 +15,13 @@ The layers, each importing only those before it:
 - ``reasons``: why a replay has no verdict;
 - ``abstract_lanes``, ``vector_clocks``, ``sync``: values of registers, clocks, barrier and mbarrier objects;
 - ``hypotheses``, ``launch``: what is assumed about a launch;
-- ``shared_stores``, ``program``: the slice of the kernel that is executed;
+- ``shared_stores``, ``steps``, ``plans``: what an instruction does in a replay, and what a block executes;
+- ``launch_inputs``, ``loops``, ``dispatch``, ``launch_operands``, ``shared_accesses``: what the launch decides;
+- ``program``: the slice of the kernel that is executed, with all of these;
 - ``thread_groups``, ``epochs``, ``accesses``, ``lane_exchange``: threads, their clocks, and what they access and exchange;
-- ``scheduler``, ``machine``: the execution of one launch;
+- ``scheduler``: which threads run next, and where they diverge and reconverge;
+- ``operations``, ``shared_bytes``, ``machine``: the state of one launch;
+- ``instructions``: what each kind of step does;
 - ``warp_overlaps``, ``races``: the accesses that nothing orders;
 - ``launches``, ``launch_search``: which launches are tried, and what they show together;
 - ``interface``, ``verdict``: what the rest of tclint asks, and the answers;

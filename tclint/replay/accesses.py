@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tclint.replay.abstract_lanes import Lanes
-from tclint.replay.program import CP_ASYNC
+from tclint.replay.steps import CP_ASYNC
 from tclint.replay.sync import Mbarrier
 from tclint.replay.thread_groups import ThreadGroup
 from tclint.replay.vector_clocks import Agent, Clock, happens_before

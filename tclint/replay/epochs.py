@@ -76,6 +76,11 @@ class Epochs:
             group.agent = self.agent("", group.cta, group.threads)
         return group.agent
 
+    def access(self, group: ThreadGroup, warps: Sequence[int], observed: Clock) -> tuple[Agent, Clock]:
+        """The agent of some *warps* of a group that make an access themselves, and the clock of the access."""
+        agent = self.agent_of_warps(group, warps)
+        return agent, join(join(observed, self.own_clock(group, warps)), event(agent, self.time))
+
     def end(self, group: ThreadGroup) -> None:
         """Ends the epoch of a group: a thread that acquires from it now does not observe what it does later."""
         group.own = join(group.own, event(self.agent_of(group), self.time))

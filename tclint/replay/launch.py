@@ -21,6 +21,8 @@ _OTHERS = 1 << 46
 """The address of the first variable that is not in shared memory. Each has a range of its own."""
 _RANGE = 32
 """The logarithm of the size of such a range, and of the window of shared memory at address 0."""
+_CHANGES_OF_MAPS = ("tensormap.", "fence.proxy.tensormap")
+"""How the opcodes begin by which a kernel changes a tensor map, or makes a change visible (9.7.9.28, 9.7.13.4)."""
 
 
 class LaunchValues(NamedTuple):
@@ -132,6 +134,9 @@ class Launch:
         at = (at + 1023) // 1024 * 1024
         for variable in open_:
             self._offsets[variable.name] = at
+        self._changes_maps = self._recorded is not None and any(
+            i.opcode.startswith(_CHANGES_OF_MAPS) for i in function.instructions
+        )
         self._others = {name: _OTHERS + (i << _RANGE) for i, (name, _) in enumerate(_other_variables(model))}
 
     def __str__(self) -> str:
@@ -162,11 +167,22 @@ class Launch:
         return self._others.get(name, 1 << 48)
 
     def copied_bytes(self, tensor_map: Lanes) -> int | None:
-        """The bytes that a copy through the tensor map at this address completes; None if they are unknown."""
-        if self._recorded is None or not isinstance(tensor_map, int) or tensor_map < _PARAMETER:
+        """The bytes that a copy through the tensor map at this address completes; None if they are unknown.
+
+        They are known in a recorded launch, in memory only if the kernel changes no map.
+        """
+        if self._recorded is None or not isinstance(tensor_map, int):
             return None
-        parameter, offset = divmod(tensor_map - _PARAMETER, _PARAMETER_RANGE)
-        found = self._recorded.map_at(parameter, offset)
+        recorded = self._recorded
+        if tensor_map >= _PARAMETER:
+            found = recorded.map_at(*divmod(tensor_map - _PARAMETER, _PARAMETER_RANGE))
+        elif self._changes_maps:
+            return None
+        else:
+            number, offset = divmod(tensor_map - _OTHERS, 1 << _RANGE)
+            names = list(self._others)
+            known = 0 <= number < len(names)
+            found = recorded.map_in(recorded.variable(names[number]) + offset if known else tensor_map)
         return None if found is None else found.box_bytes
 
     def provides(self, space: str, address: Memory) -> bool:

@@ -1,6 +1,6 @@
 """Replays of launches whose loops end: trip counts are reduced until a replay fits its budget.
 
-Terms. A launch is *reduced* by smaller values for the words that bound its loops (``Program.bounds``). A reduction is
+Terms. A launch is *reduced* by smaller values for the words that bound its loops (``Loops.bounds``). A reduction is
 *forced* if the replay has executed more iterations than need be, and *extrapolated* if the first iterations show that
 it would. A replay that exhausts a budget is *truncated*.
 
@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
 
+import tclint.replay.instructions  # noqa: F401  registers the functions for steps
 from tclint.dataflow import GaveUp
 from tclint.replay import hypotheses
 from tclint.replay.accesses import OFFSET
@@ -144,10 +145,10 @@ class LaunchSearch:
             hypotheses.CANCELLED_CLUSTERS.value,
             dict.fromkeys(hypothesis.large, hypotheses.MANY_TILES.value),
         )
-        if recorded := self.program.recorded_words:
+        if recorded := self.program.inputs.recorded:
             values = values._replace(others={**values.others, **recorded}, recorded=recorded)
         if count := hypothesis.roles or hypothesis.work:
-            guessed = self.program.dispatching_words - recorded.keys()
+            guessed = self.program.dispatch.words - recorded.keys()
             counts = {w: 0 if w.high else count for w in guessed}
             values = values._replace(others={**values.others, **counts}, roles_vary=hypothesis.roles > 0)
         if self._grid is None:
@@ -162,7 +163,7 @@ class LaunchSearch:
         """The number of clusters, or of CTAs without clusters, along x, if it is recorded or the stride of a loop states it."""
         if self.program.model.recorded is not None:
             return max(self.program.model.recorded.grid[0] // self.cluster[0], 1)
-        strides = self.program.strides
+        strides = self.program.loops.strides
         clusters, ctas = strides.get("%clusterid.x"), strides.get("%ctaid.x")
         return clusters or (max(ctas // self.cluster[0], 1) if ctas else None)
 
@@ -276,12 +277,12 @@ class LaunchSearch:
     @cached_property
     def _bounding(self) -> frozenset[LaunchWord]:
         """The words that bound loops."""
-        return frozenset[LaunchWord]().union(*self.program.bounds.values())
+        return frozenset[LaunchWord]().union(*self.program.loops.bounds.values())
 
     @cached_property
     def _trip_counts_related(self) -> bool:
         """Whether one set of words bounds all loops in which threads wait."""
-        bounds = {self.program.bounds[header] for header in self.program.waiting_loops}
+        bounds = {self.program.loops.bounds[header] for header in self.program.loops.waiting}
         return len(bounds - {frozenset()}) == 1
 
     def _replay_unreduced(self, values: LaunchValues, shape: Shape) -> ReplayRun | None:
@@ -332,7 +333,7 @@ def _outgrown(machine: Machine) -> bool:
     if machine.model.function.threads is not None:
         return False
     for access in machine.accesses:
-        array = machine.program.array(access.site) if access.plain else None
+        array = machine.program.accesses.array(access.site) if access.plain else None
         if array is not None and access.offset >= (machine.launch.address(array[0], 0) & OFFSET) + array[1]:
             return True
     return False
@@ -344,7 +345,7 @@ def _observed_run(
     """The result of a replay; None: it was given up before a fault."""
     run = ReplayRun(
         stuck or [],
-        list(races(machine.accesses, machine.ordered_in_time, machine.program)),
+        list(races(machine.accesses, machine.operations.ordered_in_time, machine.program)),
         overrun,
         finished,
         machine.late,

@@ -278,7 +278,7 @@ class LaunchResults:
                 of = [values.node(v)[:2] for v in values.subexpressions(predicate)]
                 if any(node[0] == "parameter" or node in _CTA_INDICES for node in of):
                     found.update(chain.from_iterable(map(_reaching, of)))
-        once = {program.bounds[h] for h in program.waiting_loops if h in entered and h not in repeated}
+        once = {program.loops.bounds[h] for h in program.loops.waiting if h in entered and h not in repeated}
         if self._distinguishes_iterations:
             found.update(*map(_repeating, once))
         return found

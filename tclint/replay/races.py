@@ -33,7 +33,7 @@ from tclint.replay.warp_overlaps import WarpOverlaps
 __all__ = ["Race", "races"]
 
 OrderedInTime = Callable[[Clock, Agent, int], bool]
-"""Whether a point with a clock follows an event of an agent in every run (``Machine.ordered_in_time``)."""
+"""Whether a point with a clock follows an event of an agent in every run (``Operations.ordered_in_time``)."""
 _LEAST = 16
 """The least number of bytes of a bulk copy (9.7.9.25.4.1)."""
 
@@ -87,19 +87,19 @@ def races(accesses: list[Access], ordered_in_time: OrderedInTime, program: Progr
     used.
     """
     for race in _first_of_each(_async_races(accesses), ordered_in_time):
-        if not any(a.plain and program.indexed_by_memory(a.site) for a in race):
+        if not any(a.plain and program.accesses.indexed_by_memory(a.site) for a in race):
             yield race
     for race in _first_of_each(
         chain(_store_races(accesses), _lockstep_races(accesses, program)), ordered_in_time
     ):
         sites = race.key
-        if all(map(program.is_strong, sites)):
+        if all(map(program.accesses.is_strong, sites)):
             continue  # conflicting accesses that are both strong do not race (8.7.1)
-        if all(map(program.launch_independent, sites)) and (
+        if all(map(program.accesses.launch_independent, sites)) and (
             program.has_mbarriers
             or (
-                all(map(program.threads_known, sites))
-                and (race.first.writes or program.uses_result(sites[0]))
+                all(map(program.accesses.threads_known, sites))
+                and (race.first.writes or program.accesses.uses_result(sites[0]))
             )
         ):
             yield race
@@ -214,7 +214,7 @@ def _lockstep_races(accesses: list[Access], program: Program) -> Iterator[_Found
         if (
             access.lane_addresses is None
             or access.lane_addresses is lane_addresses
-            or not program.launch_independent(access.site)
+            or not program.accesses.launch_independent(access.site)
         ):
             continue
         lane_addresses = access.lane_addresses

@@ -22,8 +22,9 @@ from tclint.replay.abstract_lanes import ALL_BITS, Lanes, apply, broadcast, gath
 from tclint.replay.epochs import Epochs
 from tclint.replay.hypotheses import CANCELLED, LaunchWord
 from tclint.replay.launch import Launch
-from tclint.replay.program import Program, Step
+from tclint.replay.program import Program
 from tclint.replay.reasons import Reason
+from tclint.replay.steps import Step
 from tclint.replay.thread_groups import (
     DivergencePoint,
     MergedRegisters,
@@ -244,7 +245,7 @@ class ThreadGroupScheduler(ABC):
     def _run(self, group: ThreadGroup) -> None:
         """Executes a group until it waits, reconverges or exits."""
         while True:
-            parts = self.program.batches(group.block)
+            parts = self.program.plans.batches(group.block)
             while group.at < len(parts):
                 steps, sums, step = parts[group.at]
                 self.budget -= steps
@@ -269,19 +270,21 @@ class ThreadGroupScheduler(ABC):
     def _leave_block(self, group: ThreadGroup) -> bool:
         """Executes the branch at the end of a block. Returns whether this group continues."""
         block, program = group.block, self.program
-        if block in program.poll_exits:
+        if block in program.loops.poll_exits:
             group.waits = _never
-            self._polling.append((group, program.poll_exits[block]))
+            self._polling.append((group, program.loops.poll_exits[block]))
             return False
         targets = (
-            self._successors(group, block) if block in program.branching else program.reconvergence(block)
+            self._successors(group, block)
+            if block in program.branching
+            else program.plans.reconvergence(block)
         )
-        if block in program.dispatching:
+        if block in program.dispatch.blocks:
             if not self._answers_agree(group, block, targets):
-                if block not in program.sharing and not self.launch.values.roles_vary:
-                    raise Unresolved(program.branch(block).site, Reason.ROLES_FROM_LAUNCH)
-                self.uneven |= block in program.sharing
-            self.dispatched |= block not in program.sharing
+                if block not in program.dispatch.sharing and not self.launch.values.roles_vary:
+                    raise Unresolved(program.plans.branch(block).site, Reason.ROLES_FROM_LAUNCH)
+                self.uneven |= block in program.dispatch.sharing
+            self.dispatched |= block not in program.dispatch.sharing
         if isinstance(targets, int):
             self._count_iteration(group, targets)
             return self._enter(group, targets)
@@ -294,7 +297,7 @@ class ThreadGroupScheduler(ABC):
 
     def _answers_agree(self, group: ThreadGroup, block: int, targets: int | dict[int, list[int]]) -> bool:
         """Whether a group gets the answers that others have got when they executed a branch as often."""
-        agree, tests = True, self.program.launch_tests(block)
+        agree, tests = True, self.program.dispatch.tests(block)
         held = [broadcast(group.registers[test], len(group.threads)) for test in tests]
         answers: Iterable[object] = zip(*held, strict=True) if held else _targets(targets, len(group.threads))
         for thread, answer in zip(group.threads, answers, strict=True):
@@ -314,7 +317,7 @@ class ThreadGroupScheduler(ABC):
             self._loop_entries[target] = self._loop_entries.get(target, 0) + 1
             return
         self._iterations[target] = self._iterations.get(target, 0) + 1
-        if self._average(target) > hypotheses.MAX_ITERATIONS.value and not self.program.bounds[
+        if self._average(target) > hypotheses.MAX_ITERATIONS.value and not self.program.loops.bounds[
             target
         ].issubset(self.limits.irreducible):
             self._request_fewer_iterations(target)
@@ -326,11 +329,11 @@ class ThreadGroupScheduler(ABC):
         The values that the back edge compares approach each other; their distance in the last iterations gives the
         trip count.
         """
-        words = self.program.bounds[header]
-        test = self.program.loop_tests.get(group.block)
+        words = self.program.loops.bounds[header]
+        test = self.program.loops.tests.get(group.block)
         if not self.limits.extrapolates or test is None or words.issubset(self.limits.irreducible):
             return
-        a, b = (gather(self._operand(group, o), (0,)) for o in (test.a, test.b))
+        a, b = (gather(self.operand(group, o), (0,)) for o in (test.a, test.b))
         if not isinstance(a, int) or not isinstance(b, int):
             return
         distance = min(a - b & (1 << test.bits) - 1, b - a & (1 << test.bits) - 1)
@@ -370,7 +373,7 @@ class ThreadGroupScheduler(ABC):
     def _request_fewer_iterations(self, header: int) -> NoReturn:
         """Stops the replay for values with which a loop, and those with about as many iterations, iterate less often."""
         often = self._average(header) / 2
-        words = (self.program.bounds[h] for h in self._iterations if self._average(h) >= often)
+        words = (self.program.loops.bounds[h] for h in self._iterations if self._average(h) >= often)
         raise TooManyIterations(frozenset().union(*words))
 
     def _extend_or_stop(self) -> None:
@@ -381,7 +384,7 @@ class ThreadGroupScheduler(ABC):
         """
         # Of steps that are executed together, some are beyond the budget.
         ahead, self.budget = -1 - self.budget, -1
-        bounds = self.program.bounds
+        bounds = self.program.loops.bounds
         open_ = [
             h
             for h in self._iterations
@@ -400,17 +403,17 @@ class ThreadGroupScheduler(ABC):
 
     def _successors(self, group: ThreadGroup, block: int) -> int | dict[int, list[int]]:
         """The block where all threads continue, or the positions of the threads that continue at each; -1: exit."""
-        branch = self.program.branch(block)
+        branch = self.program.plans.branch(block)
         site, size = branch.site, len(group.threads)
         guard: Lanes = 1 if branch.guard < 0 else group.registers[branch.guard]
         if guard is None:
             guard = self._non_trapping_value(block)
-        case = -1 if branch.selector is None else self._operand(group, branch.selector)
+        case = -1 if branch.selector is None else self.operand(group, branch.selector)
         taken, other, negated = branch.taken, branch.other, branch.negated
         if isinstance(guard, int) and isinstance(case, int):
             return taken.get(case, -1) if guard ^ negated else other
         key = block, guard, case
-        found = self.program.divergences.get(key)
+        found = self.program.plans.divergences.get(key)
         if found is not None:
             return found
         targets: dict[int, list[int]] = {}
@@ -418,7 +421,7 @@ class ThreadGroupScheduler(ABC):
             if p is None or k is None:
                 raise Unresolved(site, Reason.UNKNOWN_BRANCH)
             targets.setdefault(taken.get(k, -1) if p ^ negated else other, []).append(position)
-        self.program.divergences[key] = targets
+        self.program.plans.divergences[key] = targets
         return targets
 
     def _non_trapping_value(self, block: int) -> Lanes:
@@ -547,19 +550,23 @@ class ThreadGroupScheduler(ABC):
     def _merge_threads(self, parts: list[tuple[int, ...]]) -> tuple[tuple[int, ...], list[list[int]]]:
         """All threads of some *parts*, and the positions of each part."""
         key = tuple(parts)
-        if key not in self.program.merged_threads:
+        if key not in self.program.plans.merged_threads:
             threads = tuple(sorted(chain.from_iterable(parts)))
             at = dict(zip(threads, range(len(threads)), strict=True))
-            self.program.merged_threads[key] = threads, [list(map(at.__getitem__, part)) for part in parts]
-        return self.program.merged_threads[key]
+            self.program.plans.merged_threads[key] = (
+                threads,
+                [list(map(at.__getitem__, part)) for part in parts],
+            )
+        return self.program.plans.merged_threads[key]
 
     # ------------------------------------------------------------ operands
 
-    def _operand(self, group: ThreadGroup, operand: Operand | None) -> Lanes:
+    def operand(self, group: ThreadGroup, operand: Operand | None) -> Lanes:
+        """The value of an operand in the threads of a group."""
         if isinstance(operand, int):
             return group.registers[operand]
         if isinstance(operand, Memory):
-            base, offset = self._operand(group, operand.base), operand.offset
+            base, offset = self.operand(group, operand.base), operand.offset
             if not offset or base is None:
                 return base
             if isinstance(base, int):
@@ -575,11 +582,13 @@ class ThreadGroupScheduler(ABC):
             return apply(lambda p: 1 - p, [group.registers[operand.register]])
         return None
 
-    def _role(self, group: ThreadGroup, step: Step, name: str, default: Lanes = None) -> Lanes:
+    def role(self, group: ThreadGroup, step: Step, name: str, default: Lanes = None) -> Lanes:
+        """The value of the operand that plays a role in an instruction; *default* if there is none."""
         operand = step.instruction.role(name)
-        return default if operand is None else self._operand(group, operand)
+        return default if operand is None else self.operand(group, operand)
 
-    def _set(self, group: ThreadGroup, register: int, value: Lanes, where: Lanes = 1) -> None:
+    def assign(self, group: ThreadGroup, register: int, value: Lanes, where: Lanes = 1) -> None:
+        """Writes a register in the threads *where* the instruction is executed."""
         if where != 1:
             value = select(where, value, group.registers[register], len(group.threads))
         group.registers[register] = value

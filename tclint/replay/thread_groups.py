@@ -182,6 +182,11 @@ class ThreadGroup:
     def __post_init__(self) -> None:
         self.warps = warps_of(self.threads)
 
+    def threads_at(self, positions: Sequence[int]) -> tuple[int, ...]:
+        """The threads at *positions*."""
+        threads = self.threads
+        return threads if len(positions) == len(threads) else tuple(map(threads.__getitem__, positions))
+
     def warps_at(self, positions: Sequence[int]) -> tuple[int, ...]:
         """The warps of the threads at *positions*."""
         if len(positions) == len(self.threads):

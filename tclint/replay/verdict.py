@@ -78,10 +78,10 @@ class Replay(ReplayAnswers):
             self._gave_up = GaveUp(Reason.UNSEEN_CALL)
             return None
         program = Program(self.model)
-        self._bounds = program.bounds
-        if not (program.counts_known and program.phases_known):
+        self._bounds = program.loops.bounds
+        if not (program.operands.counts_known and program.operands.phases_known):
             self._gave_up = GaveUp(
-                Reason.PHASE_FROM_LAUNCH if program.counts_known else Reason.COUNT_FROM_LAUNCH
+                Reason.PHASE_FROM_LAUNCH if program.operands.counts_known else Reason.COUNT_FROM_LAUNCH
             )
             return None
         search: LaunchSearch | None = None

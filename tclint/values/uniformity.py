@@ -101,11 +101,13 @@ class Uniformity:
         return self._phi_threads[key]
 
     def _same_comparison(self, p: int, value: int) -> int | None:
-        """Comparison *p* applied to *value* instead, if that is a constant or a select of two; else None."""
+        """Comparison *p* applied to *value* instead, if each thread has a known number or one of two; else None."""
         _, relation, _, right, signed, width = self.table.nodes[p]
         node = self.table.nodes[value]
         numbers = node[2:4] if node[0] == "select" else (value,)
-        if None in map(self.table.constant_of, (right, *numbers)):
+        if None in map(self.table.constant_of, (right, *numbers)) and (
+            self.thread_sets.bit_slices(value) is None or self.table.constant_of(right) is None
+        ):
             return None
         return self.table.compare(relation, value, right, signed, width)
 

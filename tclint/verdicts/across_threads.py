@@ -15,10 +15,11 @@ from tclint.analyses.extents import steps
 from tclint.analyses.model import KernelModel
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.values import thread_masks as T
-from tclint.verdicts.apart import Bytes, Range
+from tclint.verdicts.apart import Bytes
 from tclint.verdicts.convergence import index_alone
 from tclint.verdicts.epochs import Access, View
 from tclint.verdicts.lanes import Lanes
+from tclint.verdicts.matrices import Range
 from tclint.verdicts.uniform import MOVED
 
 __all__ = ["AcrossThreads"]

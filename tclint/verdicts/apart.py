@@ -12,28 +12,26 @@ from collections.abc import Callable
 from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import TensorMemory
+from tclint.findings.verdicts import Assumption
 from tclint.ir.nodes import Immediate
 from tclint.isa.forms import Match
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Footprint
+from tclint.verdicts.matrices import Matrices, Range, exact_ranges
 from tclint.verdicts.rings import Numbers, Rings, State
 
 __all__ = [
     "Bytes",
     "Passes",
-    "Range",
     "column_ranges_apart",
     "columns_apart",
-    "exact_ranges",
     "outside",
     "symbolically_apart",
 ]
 
 Passes = Callable[[str, int], bool]
 """Whether ``("block", b)`` may be entered, or ``("site", i)`` executed, while the operation is pending."""
-Range = tuple[int, int]
-"""The value of an address, and the number of bytes or columns from there on."""
 _MBARRIER = 8
 """The bytes of an mbarrier object (9.7.13.15.1)."""
 _COLUMNS = 1 << 16
@@ -90,15 +88,6 @@ def _change(model: KernelModel, a: Range, b: Range, passes: Passes) -> bool:
     return any(passes(kind, at) for value, _ in (a, b) for kind, at in varying_at(value))
 
 
-def exact_ranges(model: KernelModel, site: int) -> list[Range] | None:
-    """The bytes of shared memory that an instruction accesses; None if it accesses none, or their sizes are not exact."""
-    match = model.instruction(site).match
-    if match is None or not _sized(match):
-        return None
-    wide = 2 if any(modifier.endswith("x2") for modifier in match.modifiers) else 1
-    return [(access.address, access.size * wide) for access in model.shared.accesses(site)] or None
-
-
 def outside(model: KernelModel, here: Extent | None, there: Extent | None) -> bool:
     """Whether two extents have no byte in common, and each is within the variable at its base or both have one base."""
     if here is None or there is None or model.fact(Extents).meet(here, there):
@@ -117,6 +106,7 @@ class Bytes:
 
     def __init__(self, model: KernelModel, rings: Rings) -> None:
         self.model, self.rings, self.values = model, rings, model.values
+        self.matrices = Matrices(model)
         self.everyone = T.full(model.values.threads)
         self._known: dict[int, list[Range] | None] = {}
         self._split: dict[int, tuple[int, int] | None] = {}
@@ -146,15 +136,25 @@ class Bytes:
             self._known[site] = self._find(site)
         return self._known[site]
 
+    def assumptions(self, site: int) -> frozenset[Assumption]:
+        """What :meth:`of` rests on for an instruction."""
+        match = self.model.instruction(site).match
+        read = self.matrices.read(site) if match is not None and _has_descriptors(match) else None
+        return frozenset() if read is None else read[1]
+
     def _find(self, site: int) -> list[Range] | None:
         match = self.model.instruction(site).match
         if match is None:
             return None
-        if match.form.event.startswith("mbarrier") and not match.form.memory and not match.form.async_writes:
+        form = match.form
+        if "mbarrier" in form.roles and not (form.memory or form.async_reads or form.async_writes):
             address = self.model.value(site, "mbarrier")
             return None if address is None else [(address, _MBARRIER)]
-        if match.form.group == "bulk":
+        if form.group == "bulk":
             return self._source(site)
+        if _has_descriptors(match):
+            read = self.matrices.read(site)
+            return None if read is None else read[0]
         return exact_ranges(self.model, site)
 
     def _source(self, copy: int) -> list[Range] | None:
@@ -165,9 +165,29 @@ class Bytes:
 
     def _ever_apart(self, a: Range, b: Range, passes: Passes) -> bool:
         """Whether two ranges are disjoint in all iterations, or in those in which the operation can be pending."""
-        if outside(self.model, self._reach(a), self._reach(b)):
+        if all(
+            outside(self.model, self._reach(x), self._reach(y))
+            for x in self._chosen_from(a)
+            for y in self._chosen_from(b)
+        ):
             return True
         return not _change(self.model, a, b, passes) and self._ranges_apart(a, b)
+
+    def _chosen_from(self, of: Range, within: frozenset[int] = frozenset()) -> list[Range]:
+        """Ranges one of which *of* is in any iteration: those that a phi in its address chooses from, or *of* alone."""
+        values = self.values
+        terms, constant = values.linear(of[0])
+        phis = [(values.representative(t), factor) for t, factor in terms if values.node(t)[0] == "phi"]
+        rest = [term for term in terms if values.node(term[0])[0] != "phi"]
+        if self._reach(of) is not None or len(phis) != 1 or any(values.varying_at(t) for t, _ in rest):
+            return [of]
+        ((phi, factor),) = phis
+        base, found = values.total(tuple(rest), constant), list[Range]()
+        for argument in values.arguments(phi) if phi not in within else ():
+            if argument != phi:
+                address = values.add(base, values.times(argument, factor))
+                found += self._chosen_from((address, of[1]), within | {phi})
+        return found or [of]
 
     def _same_for_all(self, address: int) -> bool:
         """Whether no part of an address but the thread index may differ between threads, whatever memory holds."""
@@ -314,11 +334,6 @@ def _always(kind: str, at: int) -> bool:
     return True
 
 
-def _sized(match: Match) -> bool:
-    """Whether the size of what an instruction accesses is known exactly."""
-    form = match.form
-    if form.group == "cp.async" and form.event == "issue":
-        return True
-    later = any(name.startswith("*") for name in (*form.async_reads, *form.async_writes))
-    rows = form.name.startswith(("ldmatrix", "stmatrix"))
-    return not later and "bytes" not in form.roles and (rows or match.scope in ("", "thread"))
+def _has_descriptors(match: Match) -> bool:
+    """Whether an instruction reads shared memory through descriptors alone."""
+    return any(name.endswith("desc") for name in match.form.async_reads)

@@ -307,6 +307,8 @@ class Completion:
         if need.what == "result":
             return self._is_read_only(need.use)
         wanted = PATH_ASSUMPTIONS if need.what in ("bytes", "source") else {Assumption.NO_OVERFLOW}
+        if need.what != "columns":
+            wanted = wanted.union(*map(self.bytes.assumptions, (need.operation, need.use)))
         if not (self.assume >= wanted and self._follows_elections):
             return False
         if need.what == "columns":

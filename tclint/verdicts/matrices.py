@@ -1,6 +1,7 @@
-"""The bytes of shared memory that ``tcgen05`` operations read through descriptors, at most, and those that a thread writes.
+"""The bytes of shared memory that ``wgmma`` and ``tcgen05`` operations read through descriptors, at most, and those that other
+instructions access.
 
-The canonical layouts of 9.7.16.10.7 consist of atoms of 8 lines. The strides of the descriptor lead from atom to atom, and
+The canonical layouts of 9.7.15.5.1.2 and 9.7.16.10.7 consist of atoms of 8 lines. The strides of the descriptor lead from atom to atom, and
 swizzling permutes chunks within a line of the pattern, which begins at a multiple of its width. So a matrix is within the
 atoms that its descriptor spans. Where the start of a swizzled matrix is in a line follows from its address if the variable
 is aligned as the pattern is.
@@ -8,25 +9,31 @@ is aligned as the pattern is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
 
 from tclint.analyses.bulk_rings import SWIZZLE_SPANS
 from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption
-from tclint.ir.nodes import Instruction
+from tclint.ir.nodes import Immediate, Instruction
 from tclint.isa.forms import Match
 from tclint.values.descriptors import INSTRUCTION, SHARED, Form, shape
-from tclint.verdicts.apart import Range, exact_ranges
-from tclint.verdicts.rings import Rings
 
-__all__ = ["Matrices", "largest_expected"]
+__all__ = ["Matrices", "Range", "exact_ranges", "largest_expected"]
 
+Range = tuple[int, int]
+"""The value of an address, and the number of bytes or columns from there on."""
 _LINES = 8
 _K_BYTES = 32
-"""The bytes of a row along K that one dense multiplication reads (9.7.16.2.1)."""
+"""The bytes of a row along K that one dense multiplication reads (9.7.15.5.2, 9.7.16.2.1)."""
 _TARGETS = frozenset((100, 101, 103, 110))
-"""The targets on which rows along K have that many bytes for certain."""
+"""The targets on which rows along K of ``tcgen05.mma`` have that many bytes for certain."""
+_WGMMA = re.compile(r"\.m(\d+)n(\d+)k\d+")
+_HALF = 2
+"""The bytes of an element of a matrix that ``wgmma`` may transpose."""
+_ATOMS_32 = 1
+"""The swizzling mode of atoms with half as many lines, for MN-major matrices of ``tcgen05`` alone."""
 _ELEMENT = {".kind::f16": 2, ".kind::tf32": 4, ".kind::f8f6f4": 1, ".kind::i8": 1, ".kind::mxf8f6f4": 1}
 """The bytes of an element in shared memory; a kind that is missing has none of whole bytes."""
 _COPIED = {".128x256b": (128, 32), ".4x256b": (4, 32), ".128x128b": (128, 16), ".64x128b": (64, 16), ".32x128b": (32, 16)}  # fmt: skip
@@ -48,11 +55,20 @@ def largest_expected(model: KernelModel) -> int | None:
     return most or None
 
 
+def exact_ranges(model: KernelModel, site: int) -> list[Range] | None:
+    """The bytes of shared memory that an instruction accesses; None if it accesses none, or their sizes are not exact."""
+    match = model.instruction(site).match
+    if match is None or not _sized(match):
+        return None
+    wide = 2 if any(modifier.endswith("x2") for modifier in match.modifiers) else 1
+    return [(access.address, access.size * wide) for access in model.shared.accesses(site)] or None
+
+
 class Matrices:
     """What operations read and other instructions write in one kernel, each answer with what it rests on."""
 
-    def __init__(self, model: KernelModel, rings: Rings) -> None:
-        self.model, self.values, self.rings = model, model.values, rings
+    def __init__(self, model: KernelModel) -> None:
+        self.model, self.values = model, model.values
         self._read: dict[int, tuple[list[Range], frozenset[Assumption]] | None] = {}
 
     @property
@@ -84,6 +100,11 @@ class Matrices:
         match = instruction.match
         assert match is not None
         names = [n.lstrip("*") for n in match.form.async_reads if n.endswith("desc")]
+        if match.form.group == "wgmma":
+            yield from (
+                (n, self._of_wgmma(match, site, n)) for n in names if instruction.named(n) is not None
+            )
+            return
         if match.binding.get("cta_group") != ".cta_group::1" or not self.documented:
             yield from ((name, (0, 0, False, 0)) for name in names)
             return
@@ -94,6 +115,14 @@ class Matrices:
             return
         for name in names:
             yield name, self._operand(match, site, name)
+
+    def _of_wgmma(self, match: Match, site: int, name: str) -> tuple[int, int, bool, int]:
+        sides, letter = _WGMMA.fullmatch(match.binding.get("shape", "")), name[0]
+        flag = self.model.instruction(site).named(f"imm-trans-{letter}")
+        if sides is None or ".sp" in match.modifiers or not (flag is None or isinstance(flag, Immediate)):
+            return 0, 0, False, 0
+        rows = int(sides[1] if letter == "a" else sides[2])
+        return rows, _K_BYTES, isinstance(flag, Immediate) and flag.value != 0, _HALF
 
     def _operand(self, match: Match, site: int, name: str) -> tuple[int, int, bool, int]:
         form, idesc = Form.of(match), self.model.value(site, "idesc")
@@ -138,18 +167,21 @@ class Matrices:
         leading, stride, mode, absolute, base = (SHARED[n].read(bits) for n in names)
         if leading is None or stride is None or mode not in SWIZZLE_SPANS or absolute != 0 or base != 0:
             return None
-        width = SWIZZLE_SPANS[mode]
+        if mode == _ATOMS_32 and (not mn_major or self.model.instruction(site).group == "wgmma"):
+            return None
+        width, lines = SWIZZLE_SPANS[mode], _LINES // 2 if mode == _ATOMS_32 else _LINES
         along, across = (rows * size, along_k // size) if mn_major else (along_k, rows)
         if mn_major and mode == 0:
             leading, stride = stride, leading
-        atoms, groups = -(-along // width), -(-across // _LINES)
-        span = (atoms - 1) * leading + (groups - 1) * stride + _LINES * width
+        atoms, groups = -(-along // width), -(-across // lines)
+        steps = (atoms - 1) * leading, (groups - 1) * stride
+        span = sum(steps) + lines * width
         start = self.model.shared.start(descriptor)
         if mode == 0:
             return (start, span), frozenset()
         inside = self._inside(start, width)
-        if inside is None or (not mn_major and inside + along > width):
-            return None
+        if inside is None or inside + min(along, width) > width or any(step % width for step in steps):
+            return None  # what is swizzled together would be of two lines
         return (self.values.add(start, self.values.constant(-inside)), span), frozenset((Assumption.ALIGNED,))
 
     def _inside(self, start: int, width: int) -> int | None:
@@ -191,14 +223,12 @@ class Matrices:
     def _expected(self) -> int | None:
         return largest_expected(self.model)
 
-    # ------------------------------------------------------------ counters
 
-    def counters(self, *sites: int) -> frozenset[int]:
-        """The phis on which the addresses of operations and of writes depend."""
-        found = set[int]()
-        for site in sites:
-            reads = self.model.instruction(site).group == "tcgen05"
-            known = self.read(site) if reads else self.written(site)
-            for address, _ in known[0] if known is not None else ():
-                found |= self.rings.counters(address)
-        return frozenset(found)
+def _sized(match: Match) -> bool:
+    """Whether the size of what an instruction accesses is known exactly."""
+    form = match.form
+    if form.group == "cp.async" and form.event == "issue":
+        return True
+    later = any(name.startswith("*") for name in (*form.async_reads, *form.async_writes))
+    rows = form.name.startswith(("ldmatrix", "stmatrix"))
+    return not later and "bytes" not in form.roles and (rows or match.scope in ("", "thread"))

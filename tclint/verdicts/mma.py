@@ -20,9 +20,9 @@ from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction, Memory
 from tclint.values.path_condition import PathCondition
-from tclint.verdicts.apart import Bytes, Range, column_ranges_apart
+from tclint.verdicts.apart import Bytes, column_ranges_apart
 from tclint.verdicts.checker import Graph, Need, Refused, Transfer, writes_shared
-from tclint.verdicts.matrices import Matrices
+from tclint.verdicts.matrices import Matrices, Range
 from tclint.verdicts.mma_checker import (
     Counters,
     Fact,
@@ -224,23 +224,28 @@ class Multiplications:
         """Block -> the phis there on which the addresses of operands and of writes to shared memory depend."""
         writing = (i for i in self.reachable if writes_shared(self.instructions[i]))
         found: dict[int, list[tuple[int, int]]] = {}
-        for phi in sorted(self.matrices.counters(*self.operations, *writing)):
+        for phi in sorted(self._addressing(*self.operations, *writing)):
             _, block, register = self.values.node(phi)
             found.setdefault(block, []).append((phi, register))
         return found
 
-    @cached_property
+    def _addressing(self, *sites: int) -> frozenset[int]:
+        """The phis on which the addresses of operations and of writes depend."""
+        found = set[int]()
+        for site in sites:
+            known = self.matrices.read(site) if site in self.operations else self.matrices.written(site)
+            for address, _ in known[0] if known is not None else ():
+                found |= self._bytes.rings.counters(address)
+        return frozenset(found)
+
+    @property
     def matrices(self) -> Matrices:
         """The bytes of shared memory that the operations read, and that the kernel writes."""
-        return Matrices(self.model, self._rings)
-
-    @cached_property
-    def _rings(self) -> Rings:
-        return Rings(self.model, Transfer(self.model.function, frozenset(), ()))
+        return self._bytes.matrices
 
     @cached_property
     def _bytes(self) -> Bytes:
-        return Bytes(self.model, self._rings)
+        return Bytes(self.model, Rings(self.model, Transfer(self.model.function, frozenset(), ())))
 
     def _clear(self, operation: int, use: int, first: Counters, then: Counters) -> bool:
         """Whether an instruction writes no byte that an operation reads, given the counters at each of them."""

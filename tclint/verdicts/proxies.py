@@ -18,9 +18,9 @@ from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
 from tclint.values import thread_masks as T
-from tclint.verdicts.apart import exact_ranges, outside, symbolically_apart
+from tclint.verdicts.apart import outside, symbolically_apart
 from tclint.verdicts.checker import Graph, Refused
-from tclint.verdicts.matrices import largest_expected
+from tclint.verdicts.matrices import exact_ranges, largest_expected
 from tclint.verdicts.may import May
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.paths import path_assumptions

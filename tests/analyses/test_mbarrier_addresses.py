@@ -206,6 +206,28 @@ def test_first_iteration_names_the_first_stage() -> None:
     assert addresses.at_first(arrival(made)) == place(made, "full")
 
 
+def test_stage_that_a_cycle_with_two_entries_carries_is_not_certain() -> None:
+    """Each phi of the cycle is an argument of the other one."""
+    text = f"""
+    setp.eq.u32 %p1, %r9, 1;
+    setp.eq.u32 %p2, %r9, 2;
+    mov.u32 %r3, 0;
+    @%p1 bra middle;
+top:
+    @%p2 bra middle;
+    mov.u32 %r3, 1;
+middle:
+    shl.b32 %r4, %r3, 3;
+    add.u32 %r6, %r1, %r4;
+    {ARRIVE}
+    add.u32 %r9, %r9, 1;
+    setp.lt.u32 %p3, %r9, 100;
+    @%p3 bra top;
+    """
+    made = kernel_of(text)
+    assert made.fact(MbarrierAddresses).each(arrival(made)) == frozenset()
+
+
 @pytest.mark.parametrize("spelling", [s for name, s in MAPPED.items() if name != "selected"])
 def test_uninitialised_mbarrier_is_reported_in_each_spelling(spelling: str) -> None:
     """The stage after those that are initialised."""

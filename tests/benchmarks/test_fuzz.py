@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -428,6 +430,74 @@ def test_a_surface_is_fuzzed_without_failure_and_coverage_grows(name: str) -> No
     lines = list(found.growth.values())
     assert lines == sorted(lines)
     assert lines[-1] > 50
+
+
+def test_sessions_of_surfaces_add_up_in_the_record(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "PARTS", {"fuzz": "benchmarks.fuzz.__main__", "surfaces": surfaces.__name__})
+    assert part.main([str(home / "corpus"), "--runs", "8", "--record"]) == 0
+    assert surfaces.main(["baseline", "--runs", "40", "--record"]) == 0
+    assert surfaces.main(["config", "baseline", "--runs", "20", "--seed", "2", "--record"]) == 0
+    record = json.loads((home / "records" / "surfaces.json").read_text())["data"]
+    assert [(s["name"], s["seed"], s["runs"]) for s in record] == [
+        ("baseline", 1, 40), ("baseline", 2, 20), ("config", 2, 20),
+    ]  # fmt: skip
+    page = results.PAGE.read_text()
+    assert "88 inputs with the kernels of the part before (goal: 1,000,000, **missed**" in page
+    assert "| baseline | 60 | 0 | " in page
+    assert f"| 40 | {record[0]['growth']['16']} | 0 | 0 | 0 | {record[0]['growth']['40']} |" in page
+    with pytest.raises(SystemExit):
+        surfaces.main(["config", "--runs", "5", "--seed", "2", "--record"])
+
+
+def test_an_interrupt_ends_a_session_that_is_recorded(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "PARTS", {"surfaces": surfaces.__name__})
+    left = iter(range(8))
+
+    def read(data: bytes, folder: Path) -> str:
+        if next(left) == 7:
+            raise KeyboardInterrupt
+        return "read"
+
+    monkeypatch.setitem(surfaces.SURFACES, "config", surfaces.Surface(lambda: [b"a = 1"], read))
+    assert surfaces.main(["config", "--runs", "50", "--record"]) == 0
+    (found,) = json.loads((home / "records" / "surfaces.json").read_text())["data"]
+    assert (found["runs"], found["ends"], max(map(int, found["growth"]))) == (6, {"read": 6}, 6)
+
+
+def test_a_failure_of_a_surface_is_on_the_page(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "PARTS", {"surfaces": surfaces.__name__})
+    answers = iter(["read", "read"])
+    monkeypatch.setitem(
+        surfaces.SURFACES, "config", surfaces.Surface(lambda: [b"a = 1"], lambda *_: next(answers))
+    )
+    assert surfaces.main(["config", "--runs", "2", "--record"]) == 1
+    assert "| config | `StopIteration in " in results.PAGE.read_text()
+
+
+def test_a_container_that_is_read_as_nothing_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    container = surfaces.SURFACES["container"]
+    assert container.read(b"!<arch>\n.version 8.0\n", tmp_path) == "accepted"
+    monkeypatch.setattr(surfaces.inputs, "read_sources", lambda *_: iter(()))
+    with pytest.raises(AssertionError, match="nothing was read"):
+        container.read(b"!<arch>\n.version 8.0\n", tmp_path)
+
+
+def test_a_long_line_is_split_into_statements_in_linear_time() -> None:
+    data, began = b"a;" + b"x" * 200_000, process_time()
+    assert TOKENS[0](random.Random(1), data) == data[2:]
+    assert process_time() - began < 2
+
+
+def test_some_runs_are_traced_after_all_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surfaces, "_ALL_TRACED", 3)
+    coverage, traced = surfaces.Coverage(), []
+    for number in range(1, 25):
+        with coverage.traced():
+            if sys.gettrace() == coverage._enter:
+                traced.append(number)
+    assert traced == [1, 2, 3, 8, 16, 24]
 
 
 def test_a_reader_that_crashes_or_does_not_answer_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -284,3 +284,9 @@ def test_a_run_is_reproducible_and_can_be_replayed(
     for path in folder.glob("*.ptx"):
         path.write_text(path.read_text() + "// another build\n")
     assert run("--replay", str(tmp_path / "a.jsonl")) == "\n"
+
+
+def test_a_folder_without_kernels_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["mutation", str(tmp_path)])
+    with pytest.raises(SystemExit, match="no fault can be planted"):
+        mutation.main()

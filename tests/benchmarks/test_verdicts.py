@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import ptxas, results, verdict_oracles, verdict_score, verdict_shares
+from benchmarks import prover_rules, ptxas, results, verdict_oracles, verdict_score, verdict_shares
 from benchmarks import verdicts as benchmark
 from benchmarks.faults import OPERATORS
 from benchmarks.proof_faults import PROOF_FAULTS
@@ -126,7 +126,9 @@ def test_a_mutant_that_is_still_proved_is_printed(
 def test_every_reading_names_a_class_and_has_a_reason() -> None:
     known = verdict_score.readings()
     assert known
-    assert {hazard for hazard, *_ in known} <= {hazard.value for hazard in HazardClass}
+    assert {hazard for hazard, *_ in known} <= {"prover", *(hazard.value for hazard in HazardClass)}
+    rules = {str(rule) for rule in prover_rules.rules()}
+    assert {kernel for hazard, kernel, *_ in known if hazard == "prover"} <= rules
     assert all(known.values())
 
 
@@ -167,7 +169,12 @@ def test_the_record_keeps_what_is_not_measured_again(tmp_path: Path, monkeypatch
     }
     verdict_score.record("oracles", "wgmma", asked, {"ptxas": "13"})
     verdict_score.record("mutants", "cp-async", {**row, "harmless": {}}, {})
+    left = {"rules": 9, "harmless": {"a.b": "it is a test"}, "unread": ["a.c"]}
+    verdict_score.record("rules", "provers", left, {})
     text = (tmp_path / "results.md").read_text()
+    assert "Of 9 rules" in text
+    assert " 7 make a test fail" in text
+    assert "- `a.b`: it is a test\n- `a.c`: not read" in text
     assert "| `wgmma` | 1 | 3 | 2 | 1 | 0 |" in text
     assert "| `wgmma` | what it says | 4 | 0 | 1 |" in text
     assert "- `wgmma`, 1: it is a test" in text
@@ -232,3 +239,38 @@ def test_files_that_are_too_large_are_not_counted(
         f"| `wgmma` | 1 files up to {largest // 1000} kB | 1 | 0 | 1 |"
         in (tmp_path / "results.md").read_text()
     )
+
+
+def test_a_rule_that_always_holds_makes_a_test_fail() -> None:
+    every = {str(rule): rule for rule in prover_rules.rules()}
+    tests = ROOT / "tests" / "verdicts"
+    lanes, copies = str(tests / "test_lanes.py"), str(tests / "test_copies.py")
+    assert not prover_rules.caught_by(None, [lanes])
+    assert "test_lanes" in prover_rules.caught_by(every["lanes.Lanes._same_in_warp"], [lanes])
+    assert not prover_rules.caught_by(every["mma.Multiplications._accumulates"], [lanes])
+    assert "past the end" in prover_rules.caught_by(every["apart._inside"], [copies])
+
+
+def test_a_rule_is_a_function_of_the_package_that_answers_yes_or_no() -> None:
+    every = {str(rule): rule for rule in prover_rules.rules()}
+    assert every["completion.Completion._searchable"].is_property
+    assert not every["completion.Completion._waited"].is_property
+    assert every["checker.releases"].owner == ""
+    assert "checker.check" not in every
+
+
+def test_rules_that_no_test_holds_are_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        prover_rules, "caught_by", lambda rule: "" if rule is None or rule.name == "_waited" else "a test"
+    )
+    names = ("completion.Completion._waited", "apart.outside")
+    monkeypatch.setattr(sys, "argv", ["prover_rules", *(word for name in names for word in ("--rule", name))])
+    with pytest.raises(SystemExit) as ended:
+        prover_rules.main()
+    assert ended.value.code == 1
+    printed = capsys.readouterr().out
+    assert "apart.outside: a test" in printed
+    assert "completion.Completion._waited: no test fails" in printed
+    assert "2 rules, 1 caught, 1 not read" in printed

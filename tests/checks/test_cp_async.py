@@ -529,6 +529,30 @@ def test_rounds_that_lead_out_of_an_array(bound: str, found: Confidence) -> None
     assert finding.confidence is found
 
 
+@pytest.mark.parametrize(
+    ("mask", "found"), [("selp.b32 %r9, 0, %r9, %p1;", Confidence.LOW), ("", Confidence.HIGH)]
+)
+def test_a_copy_whose_mask_earlier_iterations_clear_may_not_be_in_flight_after_the_loop(
+    mask: str, found: Confidence
+) -> None:
+    """CUTLASS clears the mask of the copies one iteration before the last; no wait follows the loop."""
+    body = f"""
+    more:
+    setp.ne.b32 %p2, %r9, 0;
+    @%p2 {COPY}
+    {COMMIT}
+    {wait(1)}
+    bar.sync 0;
+    add.s32 %r8, %r8, -1;
+    setp.eq.s32 %p1, %r8, 0;
+    {mask}
+    setp.ge.s32 %p1, %r8, 0;
+    @%p1 bra more;
+    {READ}"""
+    (finding,) = by_rule(lint(text(body)), "CA001")
+    assert finding.confidence is found
+
+
 def test_some_threads_are_misaligned_with_less_confidence() -> None:
     body = "mad.lo.u32 %r5, %r0, 24, %r1;\ncp.async.cg.shared.global [%r5], [%rd2], 16;\ncp.async.wait_all;"
     (finding,) = by_rule(lint(text(body)), "CA004")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 
 from benchmarks.features import refusal
 from tclint.findings.scales import Severity
-from tclint.ir.operands import overflows
+from tclint.ir.operands import only_short_integers, overflows
 from tests.tools.ptxas import find_ptxas
 from tests.tools.support import by_rule, lint
 
@@ -187,3 +189,21 @@ def test_an_initial_value_that_ptxas_takes_is_not_reported(code: str) -> None:
 def test_sizes_that_ptxas_counts_as_negative_are_not_reported() -> None:
     assert by_rule(lint(text("", f".shared .b8 x[{1 << 31}];")), "PX009") == []
     assert len(by_rule(lint(text("", f".shared .b8 x[{(1 << 31) - 1}];")), "PX009")) == 1
+
+
+def test_long_table_of_bytes_costs_less_than_a_pattern_for_each() -> None:
+    """Tables of a megabyte, as curand defines them, are read at every edit."""
+    numbers = ", ".join(str(n % 256) for n in range(200_000))
+    assert only_short_integers(f"{{{numbers}}}")
+    with (
+        mock.patch("tclint.ir.initial_values._ADDRESS", None),
+        mock.patch("tclint.ir.features._EXPONENT", None),
+    ):
+        assert not lint(text(f".global .align 4 .b8 x[200000] = {{{numbers}}};", "")).findings
+
+
+@pytest.mark.parametrize(
+    "initial", ["{1, x}", "1e999", "0x10", "{1, 12345678901234567}", "1.5", "-1", "{1U}"]
+)
+def test_what_may_be_more_than_short_integers_is_looked_at(initial: str) -> None:
+    assert not only_short_integers(initial)

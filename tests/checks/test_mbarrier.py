@@ -1098,3 +1098,35 @@ def test_a_store_that_only_the_arrival_of_copies_publishes(
     done: mov.u32 %r5, 0;
     """
     assert [hit.severity for hit in found(body, "MB013")] == ([severity] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("fence", "reads", "severity"),
+    [
+        ("", "[%r3+-128]", Severity.INFO),
+        ("fence.proxy.async.shared::cta;", "[%r3+-128]", Severity.INFO),
+        ("fence.acq_rel.cta;", "[%r3+-128]", None),
+        ("", "[%r3+3968]", None),
+    ],
+)
+def test_a_store_that_only_complete_tx_publishes(fence: str, reads: str, severity: Severity | None) -> None:
+    """CUTLASS publishes a stored tile index so on sm_120."""
+    body = f"""
+    @!%p0 mbarrier.init.shared::cta.b64 [full], 1;
+    @!%p0 mbarrier.arrive.expect_tx.shared.b64 _, [full], 128;
+    {SIGNAL}
+    mov.u32 %r3, tile;
+    mad.lo.u32 %r3, %r0, 4, %r3;
+    setp.lt.u32 %p5, %r0, 32;
+    @!%p5 bra reads;
+    st.shared.u32 [%r3], %r0;
+    {fence}
+    mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [full], 4;
+    bra done;
+    reads: {WAIT}
+    ld.shared.u32 %r4, {reads};
+    done: mov.u32 %r5, 0;
+    """
+    hits = found(body, "MB013")
+    assert [hit.severity for hit in hits] == ([severity] if severity else [])
+    assert all("complete_tx is relaxed" in hit.message for hit in hits)

@@ -33,6 +33,8 @@ CASES = {
     "a pointer to converted": "cvta.to.shared.u64 %rd3, %rd0;\nst.u32 [%rd3], %r9; // want MO001",
     "a parameter": "ld.u32 %r2, [%rd0];",
     "a global address": "cvta.to.global.u64 %rd3, %rd0;\nld.global.u32 %r2, [%rd3];",
+    "in shared memory that it does not name": "st.bulk.weak [%rd2], 64, 0;",
+    "in shared memory that it names": "st.bulk.weak.shared::cta [%rd2], 64, 0; // want MO001",
     "the name itself": "ld.u32 %r2, [tile];",
     "with an index": "mul.wide.u32 %rd3, %r9, 4;\nadd.s64 %rd3, %rd1, %rd3;\natom.add.u32 %r2, [%rd3], 1; // want MO001",
     "in a loop": "L: ld.u32 %r2, [%rd1]; // want MO001\nadd.s64 %rd1, %rd1, 4;\nsetp.lt.u32 %p0, %r2, 9;\n@%p0 bra L;",

@@ -50,6 +50,20 @@ def test_warps_that_there_may_not_be(directives: str, confidence: Confidence) ->
     assert [c for _, c, _ in found(rest, directives=directives)] == [confidence]
 
 
+@pytest.mark.parametrize(("second", "reported"), [("[%rd4+128]", False), ("[%rd4+256]", True)])
+def test_copies_from_one_table_write_the_same_value_where_they_meet(second: str, reported: bool) -> None:
+    """Every warp fills the whole table (nvCOMP), in which each word is copied from the place with its number."""
+    body = f"""
+    mul.wide.u32 %rd3, %r0, 4;
+    add.s64 %rd4, %rd1, %rd3;
+    ld.global.u32 %r7, [%rd4];
+    st.shared.u32 [%r3], %r7;
+    ld.global.u32 %r8, {second};
+    st.shared.u32 [%r3+128], %r8;
+    """
+    assert bool(found(body)) is reported
+
+
 @pytest.mark.parametrize(
     ("who", "reported"),
     [

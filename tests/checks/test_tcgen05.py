@@ -335,6 +335,62 @@ def test_a_load_conflicts_with_what_only_the_early_signal_lets_start(then: str, 
     assert releases(then, f"{LOAD}\n{CHAIN}") == found
 
 
+@pytest.mark.parametrize(("offset", "found"), [(-192, []), (-256, ["high"]), (-252, ["high"]), (-248, [])])
+def test_columns_of_a_role_that_depend_on_its_warp_are_compared_with_those_of_another(
+    offset: int, found: list[str]
+) -> None:
+    """Warp 4 reaches them by four strides and a negative offset, which has the highest bit of the lower half set."""
+    overwrites = OVERWRITES.replace("[%r9]", "[%r14]")
+    then = f"""
+    {phase("other", 1)}
+    shr.u32 %r13, %r0, 5;
+    mad.lo.u32 %r14, %r13, 64, %r9;
+    add.s32 %r14, %r14, {offset};
+    {overwrites}
+    """
+    assert releases(then, f"{LOAD}\n{CHAIN}") == found
+
+
+@pytest.mark.parametrize("second", ["%p6", "%p7"])
+def test_of_signals_of_elected_lanes_the_later_one_orders_the_load(second: str) -> None:
+    """A lane that skips the first signal gives the second one no earlier: after the load of its warp."""
+    body = f"""
+    and.b32 %r13, %r0, 31;
+    setp.ne.u32 %p6, %r13, 0;
+    setp.ne.u32 %p7, %r13, 1;
+    {LOAD}
+    @%p6 bra first;
+    {ARRIVE.format("other")}
+first:
+    {LD_DONE}
+    {USE}
+    @{second} bra second;
+    {ARRIVE.format("done")}
+second:
+    """
+    assert releases(f"{phase('other', 1)}\n{phase('done', 2)}\n{OVERWRITES}", body) == []
+
+
+def test_a_barrier_after_the_last_signal_orders_what_follows_it() -> None:
+    """A launch without iterations reaches the barrier first, but then gives no signal."""
+    body = f"""
+    mov.u32 %r13, 0;
+    @%p3 bra ends;
+next:
+    {LOAD}
+    {ARRIVE.format("other")}
+    {LD_DONE}
+    {USE}
+    add.u32 %r13, %r13, 1;
+    setp.lt.u32 %p6, %r13, %r8;
+    @%p6 bra next;
+ends:
+    bar.sync 0;
+    """
+    assert releases(f"{phase('other', 1)}\nbar.sync 0;\n{OVERWRITES}", body) == []
+    assert releases(f"{phase('other', 1)}\n{OVERWRITES}\nbar.sync 0;", body) == ["high"]
+
+
 def test_a_signal_reaches_the_overwriting_thread_through_another_role() -> None:
     """The stage that the signal releases is refilled, and the next multiplication waits for that."""
 

@@ -121,6 +121,59 @@ def test_a_finding_that_an_execution_contradicts_is_not_reproduced() -> None:
     assert finding.confirmation.reason == "no observation demonstrates it in these runs"
 
 
+COPIES = """
+    .shared .align 16 .b8 tile[4096];
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u32 %r1, [number];
+    cvta.to.global.u64 %rd1, %rd0;
+    mov.u32 %r0, %tid.x;
+    shl.b32 %r2, %r0, 4;
+    mov.u32 %r3, tile;
+    add.u32 %r3, %r3, %r2;
+    cvt.u64.u32 %rd2, %r2;
+    add.s64 %rd2, %rd1, %rd2;
+    setp.eq.u32 %p1, %r1, 7;
+    @%p1 bra OTHER;
+    cp.async.cg.shared.global [%r3], [%rd2], 16;
+    bra.uni BOTH;
+OTHER:
+    cp.async.cg.shared.global [%r3], [%rd2+2048], 16;
+BOTH:
+    cp.async.commit_group;
+    cp.async.wait_group 1;
+    ld.shared.f32 %f0, [%r3];
+    cp.async.wait_group 0;
+    ret;
+"""
+"""Two copies of which a launch executes one, and a read for which neither has completed."""
+
+
+@pytest.mark.parametrize(("number", "copy"), [(7, "2048"), (8, "%rd2]")])
+def test_a_finding_is_confirmed_by_any_conflict_with_its_cause(
+    tmp_path: Path, number: int, copy: str
+) -> None:
+    launch = tmp_path / "kernel.launch.toml"
+    launch.write_text(
+        f"""
+        [buffers]
+        data = {{ type = "f32", shape = [2048], values = 0 }}
+        [[launches]]
+        entry = "k"
+        grid = [1]
+        block = [128]
+        arguments = ["data", {{ u32 = {number} }}]
+        """
+    )
+    text = module(kernel(COPIES), header=HOPPER)
+    before = report(text)
+    finding = only(confirm(before, read(launch)), "CA001")
+    assert len(only(before, "CA001").pairs) == finding.count == 2
+    assert finding.confirmation is not None
+    assert finding.confirmation.status == "confirmed"
+    issued = finding.confirmation.steps[0].span
+    assert copy in text[issued.start : issued.end]
+
+
 def test_an_instruction_that_cannot_be_executed_is_named() -> None:
     finding = only(
         confirm(report(unwaited("    tex.1d.v4.f32.s32 {%f4, %f5, %f6, %f7}, [pointer, {%r1}];\n")))

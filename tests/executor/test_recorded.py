@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner
 
 from tclint.commands._cli import cli
-from tclint.executor.launch import LaunchError
 from tclint.executor.memory import Fault, Global
 from tclint.executor.recorded import read
 from tests.tools.recordings import DOUBLE, write_recording
@@ -71,6 +70,14 @@ def test_values_within_the_tolerance_are_equal(tmp_path: Path) -> None:
     assert invoke(folder, "--tolerance", "1e-2") == (
         2, "--tolerance needs --type, the type of the values in a recorded launch",
     )  # fmt: skip
+
+
+@pytest.mark.filterwarnings("error")
+def test_bytes_that_are_signalling_nans_of_the_type_are_compared_without_a_warning(tmp_path: Path) -> None:
+    after = 2 * NUMBERS
+    after.view(np.uint16)[6] = 0x7F81
+    code, output = invoke(str(doubled(tmp_path, after=after)), "--type", "bf16", "--tolerance", "1")
+    assert (code, "1 of 128 values (bf16) differ" in output) == (1, True), output
 
 
 def test_memory_that_elements_do_not_fill_is_compared_as_bytes(tmp_path: Path) -> None:
@@ -222,12 +229,10 @@ def test_a_tensor_map_is_known_by_the_bytes_that_the_driver_made(tmp_path: Path)
 
 
 def test_a_tensor_map_that_the_program_made_itself_is_executed(tmp_path: Path) -> None:
-    word = HIGH | 7 << 71 | 1 << 68 | 2 << 96 | 7 << 256 | 6 << 288 | 7 << 440 | 7 << 448
-    made = word.to_bytes(64, "little") + bytes(64)
     folder = tiles(tmp_path)
     description = json.loads((folder / "launch.json").read_text())
     parameters = description["parameters"]
-    parameters["bytes"] = made.hex() + parameters["bytes"][256:]
+    parameters["bytes"] = OWN.hex() + parameters["bytes"][256:]
     for capability, code in (([9, 0], 0), ([10, 0], 2)):
         changes = {"maps": [], "capability": capability, "parameters": parameters}
         (folder / "launch.json").write_text(json.dumps(description | changes))
@@ -236,19 +241,65 @@ def test_a_tensor_map_that_the_program_made_itself_is_executed(tmp_path: Path) -
         assert ("fault: the tensor map" in output) == bool(code)
 
 
-def test_a_tensor_map_in_memory_is_translated_too(tmp_path: Path) -> None:
-    values, held = [pointer(HIGH + 128)], bytes(128) + MADE + bytes(64)
-    text = DOUBLE.replace("double", "held").replace(", .param .u64 from, .param .u32 count", "")
-    folder = write_recording(tmp_path / "held", text, "held", values, {HIGH: (held, held)}, maps=[MAP])
-    file = read(folder)
-    array = file.arrays()["buffer_0"].tobytes()
-    assert array[:128] + array[256:] == bytes(192)
-    assert array[128:256] == file.encoded[MADE] != MADE
+HELD = 0x7F4400001000
+"""The address of a structure that holds a tensor map, 64 bytes from its beginning."""
+
+
+@pytest.mark.parametrize("place", ["memory", "structure", "constant"])
+@pytest.mark.parametrize("by_driver", [True, False])
+def test_a_tensor_map_outside_parameters_is_known_by_its_bytes(
+    tmp_path: Path, place: str, by_driver: bool
+) -> None:
+    map_ = MADE if by_driver else OWN
+    text = TILES.replace("    mov.b64 %rd0, map;\n    cvta.param.u64 %rd0, %rd0;", WHERE[place])
+    if place == "constant":
+        text = text.replace(".visible .entry", ".const .align 64 .b8 fixed[192];\n.visible .entry")
+    given = {"memory": HELD + 64, "structure": HELD + 256, "constant": 0}[place]
+    after = np.concatenate([NUMBERS[:56], np.zeros(8, np.float32)])
+    held = bytes(64) + map_ + bytes(64) + pointer(HELD)
+    buffers: dict[int, tuple[bytes, bytes | None]] = {
+        HIGH: (NUMBERS[:56].tobytes(), None),
+        LOW: (bytes(256), after.tobytes()),
+        NEAR_SHARED: (pointer(LOW), None),
+        HELD: (held[:192] if place == "constant" else held, None),
+    }
+    values = [pointer(given) + bytes(120), pointer(NEAR_SHARED)]
+    maps = [MAP] if by_driver else []
+    folder = write_recording(
+        tmp_path / "folder", text, "tiles", values, buffers, maps=maps, capability=[9, 0]
+    )
+    if place == "constant":
+        description = json.loads((folder / "launch.json").read_text())
+        description["buffers"][3]["variable"] = "fixed"
+        (folder / "launch.json").write_text(json.dumps(description))
+    code, output = invoke(str(folder))
+    assert (code, "1 of 4 allocations change, as on the GPU" in output) == (0, True), output
+
+
+OWN = (HIGH | 7 << 71 | 1 << 68 | 2 << 96 | 7 << 256 | 6 << 288 | 7 << 440 | 7 << 448).to_bytes(128, "little")
+"""The map as a program makes it without the driver."""
+WHERE = {
+    "memory": "    ld.param.u64 %rd0, [map];",
+    "structure": "    ld.param.u64 %rd0, [map];\n    ld.global.u64 %rd0, [%rd0];\n    add.s64 %rd0, %rd0, 64;",
+    "constant": "    mov.b64 %rd0, fixed;\n    cvta.const.u64 %rd0, %rd0;\n    add.s64 %rd0, %rd0, 64;",
+}
+"""How the kernel gets the address of a map that is not a parameter."""
+
+
+@pytest.mark.parametrize(("number", "name"), [(8, "f64"), (9, "bf16"), (10, "f32.ftz"), (12, "tf32.ftz")])
+def test_the_types_of_recorded_maps_have_the_order_of_the_driver(
+    tmp_path: Path, number: int, name: str
+) -> None:
+    file = read(tiles(tmp_path, type=number, box=[8, 8], dimensions=[8, 7], strides=[64]))
+    assert file.recorded_map is not None
+    found = file.recorded_map(MADE)
+    assert found is not None
+    assert found.type == name
 
 
 def test_a_tensor_map_that_cannot_be_executed_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match="a tensor map that cannot be executed: mode im2col-wide"):
-        read(tiles(tmp_path, mode="im2col-wide"))
+    code, output = invoke(str(tiles(tmp_path, mode="im2col-wide")))
+    assert (code, "a tensor map that cannot be executed: mode im2col-wide" in output) == (2, True)
 
 
 def test_the_address_of_a_parameter_is_not_a_generic_address(tmp_path: Path) -> None:
@@ -257,13 +308,14 @@ def test_the_address_of_a_parameter_is_not_a_generic_address(tmp_path: Path) -> 
 
 
 def test_a_tensor_map_that_the_kernel_makes_is_not_compared(tmp_path: Path) -> None:
-    # The kernel copies the map into memory, where the GPU has the bytes of the driver's format.
+    # The kernel copies the map into memory and changes it there, where the GPU has the bytes of the driver's format.
     body = "".join(
         f"    ld.param.u64 %rd1, [map+{n}];\n    st.global.u64 [%rd0+{n}], %rd1;\n" for n in range(0, 128, 8)
     )
     text = module(
         ".visible .entry made(.param .align 64 .b8 map[128], .param .u64 to)\n{\n    .reg .b64 %rd<2>;\n"
-        f"    ld.param.u64 %rd0, [to];\n{body}    ret;\n}}\n",
+        f"    ld.param.u64 %rd0, [to];\n{body}"
+        "    tensormap.replace.tile.global_address.global.b1024.b64 [%rd0], %rd0;\n    ret;\n}\n",
         header=HOPPER,
     )
     after = bytes(range(100, 228)) + bytes(128)  # as if tensormap.replace had changed the map
@@ -292,6 +344,36 @@ def test_replays_of_a_recorded_launch_know_the_box_of_a_tensor_map(tmp_path: Pat
         wrong.split()
     )
     assert "CTA 0 of 1 with 64 threads; 512 in memory, the parameters as recorded" in " ".join(wrong.split())
+
+
+@pytest.mark.parametrize("place", ["memory", "constant", "changed"])
+def test_replays_of_a_recorded_launch_know_the_box_of_a_tensor_map_in_memory(
+    tmp_path: Path, place: str
+) -> None:
+    """Unless the kernel may have changed it."""
+    text = TILES.replace(
+        "    mov.b64 %rd0, map;\n    cvta.param.u64 %rd0, %rd0;", WHERE[place.replace("changed", "memory")]
+    )
+    text = text.replace("[%r3], 256", "[%r3], 512")
+    if place == "constant":
+        text = text.replace(".visible .entry", ".const .align 64 .b8 fixed[192];\n.visible .entry")
+    if place == "changed":
+        text = text.replace("WAIT:", "    fence.proxy.tensormap::generic.acquire.gpu [%rd0], 128;\nWAIT:")
+    buffers: dict[int, tuple[bytes, bytes | None]] = {
+        HIGH: (NUMBERS[:56].tobytes(), None),
+        LOW: (bytes(256), None),
+        NEAR_SHARED: (pointer(LOW), None),
+        HELD: (bytes(64) + MADE, None),
+    }
+    values = [pointer(HELD + 64) + bytes(120), pointer(NEAR_SHARED)]
+    folder = write_recording(tmp_path / "folder", text, "tiles", values, buffers, maps=[MAP])
+    description = json.loads((folder / "launch.json").read_text())
+    if place == "constant":
+        description["buffers"][3]["variable"] = "fixed"
+        (folder / "launch.json").write_text(json.dumps(description))
+    checked = CliRunner().invoke(cli, ["check", "--launch", str(folder), str(folder / "kernel.ptx")])
+    found = "phase 0 of mbarrier full expects 256 more bytes" in " ".join(checked.output.split())
+    assert found == (place != "changed"), checked.output
 
 
 def test_replays_refuse_the_launch_of_another_kernel(tmp_path: Path) -> None:

@@ -174,6 +174,20 @@ def test_a_tensor_map_is_recorded_by_what_was_made_of_it(capture: Callable[..., 
     assert [buffer["address"] for buffer in launch["buffers"]] == [found["address"]]
 
 
+def test_a_tensor_map_in_memory_behind_a_structure_is_recorded(
+    capture: Callable[..., Captured], tmp_path: Path
+) -> None:
+    launch = capture("held").launch
+    (made,) = launch["maps"]
+    structure, *others = launch["buffers"]
+    assert structure["address"].to_bytes(8, "little") == bytes.fromhex(launch["parameters"]["bytes"])[:8]
+    (holder,) = (buffer for buffer in others if buffer["size"] == 512)
+    held = (tmp_path / "folder" / holder["before"]).read_bytes()[128:256]
+    assert held == bytes.fromhex(made["bytes"])
+    # Only the map leads to the tensor.
+    assert [buffer["address"] for buffer in others if buffer is not holder] == [made["address"]]
+
+
 def test_a_variable_of_the_module_is_recorded(capture: Callable[..., Captured], tmp_path: Path) -> None:
     source, cubin = tmp_path / "cubin.c", tmp_path / "cubin"
     code = 'int table[4], other; __attribute__((section(".text.double"))) int f(void) { return table[0] + other; }'

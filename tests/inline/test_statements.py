@@ -306,6 +306,7 @@ def test_a_call_of_python_may_have_a_result_that_nothing_writes() -> None:
         "ld.shared.u32 %0, [%1];",
         "atom.shared::cta.add.u32 %0, [%1+4], 1;",
         "mov.u32 %0, 1; mbarrier.init.shared.b64 [%1], %0;",
+        "mov.u32 %0, 1; st.bulk.shared::cta [%1], 64, 0;",
         "mov.u32 %0, 1; cp.async.ca.shared.global [%1], [%2], 16;",
     ],
 )
@@ -322,6 +323,8 @@ def test_a_generic_address_is_reported_in_shared_memory(
     [
         "ld.u32 %0, [%1];",
         "ld.global.u32 %0, [%1];",
+        "mov.u32 %0, 1; st.bulk.weak [%1], 64, 0;",
+        "mov.u32 %0, 1; clusterlaunchcontrol.try_cancel.async.mbarrier::complete_tx::bytes.b128 [%1], [%1];",
         (
             "mov.u32 %0, 1; tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned"
             " [%1], [%0], 128;"

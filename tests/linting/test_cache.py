@@ -74,8 +74,16 @@ def test_findings_after_random_edits_are_those_of_a_fresh_run(seed: int) -> None
     assert states > 20
 
 
-def test_a_fix_that_is_at_no_instruction_moves_with_the_text() -> None:
-    """The finding of CV007 is at a directive, of which the checks of a function know only the position."""
+def test_a_fix_that_is_at_no_instruction_moves_with_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fix of CV007 is at a directive, which is located in the text as it is now: no check runs again for it."""
+    asked: list[str] = []
+    hits = check._kernel_hits
+
+    def count(model: KernelModel, *rest: object) -> object:
+        asked.append(model.function.name)
+        return hits(model, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(check, "_kernel_hits", count)
     text = (
         ".version 8.6\n.target sm_90a\n.address_size 64\n.visible .entry k()\n.maxntid 256\n{\n"
         "setmaxnreg.dec.sync.aligned.u32 24;\nret;\n}\n"
@@ -90,6 +98,7 @@ def test_a_fix_that_is_at_no_instruction_moves_with_the_text() -> None:
         known, fresh = check_source(source, past=past), check_source(source)
         assert any(finding.fixes for finding in fresh.findings)
         assert said(known) == said(fresh)
+    assert len(asked) == 1 + 3  # the three fresh runs
 
 
 def test_a_rule_that_was_turned_off_is_not_in_the_quick_answer() -> None:
@@ -124,13 +133,13 @@ TWO = module(
         ("%r1, 1", "%r1, 17", "-++ +++"),
         ("    mov.b32 %r2, 2;\n", "", "++ +++"),
         ("%r3, 3;\n", "%r3, 3;\n    mov.b32 %r4, 4;\n", "+++ +--+"),
-        ("bra out", "bra out /* of it */", "+++ ---"),
+        ("bra out", "bra out /* of it */", "+++ +-+"),
         (".version 8.6", ".version 8.7", "--- ---"),
         (".version 8.6", ".version 8.6 // ", "+++ +++"),
     ],
 )
 def test_what_an_edit_leaves_alone_is_kept(old: str, new: str, kept: str) -> None:
-    """Branches are made anew where numbers change, and a function where a branch does."""
+    """Branches are made anew where numbers change."""
     builds = Builds()
     _, before = builds.build(TWO.encode())
     known = [i for f in before.functions for i in f.instructions]
@@ -140,6 +149,66 @@ def test_what_an_edit_leaves_alone_is_kept(old: str, new: str, kept: str) -> Non
     assert kept == " ".join(
         "".join("+" if any(i is k for k in known) else "-" for i in f.instructions) for f in after.functions
     )
+
+
+LABELLED = kernel(
+    "    setp.eq.u32 %p1, %r1, 0;\ntop:\n    .loc 1 1 1\n    add.u32 %r1, %r1, 1;\n    @%p1 bra out;\n"
+    "    {\ninner:\n        add.u32 %r2, %r2, 1;\n        @%p1 bra inner;\n        bra top;\n    }\nmid:\n"
+    "    .loc 1 2 1\nalso:\n    mov.u32 %r3, 3;\nout:\n    ret;\n",
+    "labelled",
+    registers=FEW + "    .reg .pred %p<3>;\n",
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    @%p1 bra out;\n", ""),
+        ("bra out", "bra mid"),
+        ("bra out", "bra inner"),  # no label of this scope
+        ("bra inner", "bra out"),
+        ("bra inner", "bra also"),
+        ("bra top", "ret"),
+        ("    add.u32 %r1", "    @!%p1 bra top;\n    add.u32 %r1"),
+        ("top:\n", "    mov.u32 %r4, 4;\ntop:\n"),
+        ("top:\n", "top:\n    mov.u32 %r4, 4;\n"),
+        ("    .loc 1 1 1\n", "    .loc 1 1 1\n    bra out;\n"),
+        ("    .loc 1 2 1\n", "    mov.u32 %r4, 4;\n    .loc 1 2 1\n"),
+        ("    .loc 1 2 1\n", "    .loc 1 2 1\n    mov.u32 %r4, 4;\n"),
+        ("    mov.u32 %r3, 3;\n", ""),
+        ("    mov.u32 %r3, 3;\nout:\n", "out:\n    mov.u32 %r3, 3;\n"),
+        ("inner:\n", "inner:\n        mov.u32 %r4, 4;\n"),
+        ("    {\n", "    {\n    mov.u32 %r4, 4;\n"),
+        ("    }\n", "    mov.u32 %r4, 4;\n    }\n"),
+        ("    }\n", "    }\n    mov.u32 %r4, 4;\n"),
+        ("    ret;", "    mov.u32 %r4, 4;\n    ret;"),
+        ("    @%p1 bra out", "    bra out"),
+        ("        @%p1 bra inner", "        bra inner"),
+        ("    add.u32 %r1", "    @%p1 add.u32 %r1"),
+        ("mid:", "amid:"),
+        ("also:", "so:"),
+    ],
+)
+def test_branches_and_labels_around_an_edit_are_those_of_a_fresh_build(old: str, new: str) -> None:
+    """Also where it is undone: then the beginning of a statement is deleted where one was inserted."""
+    text = module(LABELLED)
+    edited = text.replace(old, new)
+    assert edited != text
+    builds = Builds()
+    for state in (text, edited, text, edited):
+        assert_same_module(builds.build(state.encode())[1], built(state))
+    builds = Builds()
+    for state in (edited, text):
+        assert_same_module(builds.build(state.encode())[1], built(state))
+
+
+def test_a_branch_that_changes_is_all_that_is_made_anew() -> None:
+    text = module(LABELLED)
+    builds = Builds()
+    _, before = builds.build(text.encode())
+    known = {id(instruction) for instruction in before.functions[0].instructions}
+    _, after = builds.build(text.replace("@%p1 bra out", "bra mid").encode())
+    assert sum(id(instruction) not in known for instruction in after.functions[0].instructions) == 1
 
 
 def test_an_undone_edit_costs_no_building() -> None:

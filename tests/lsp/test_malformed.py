@@ -177,3 +177,33 @@ def test_a_document_may_have_a_name_that_is_not_a_uri() -> None:
     found, log = answers(sent(INITIALIZE, opened, request("textDocument/completion", place)))
     assert [bool(each["result"]) for each in found] == [True]
     assert log == ""
+
+
+def test_the_answer_about_an_internal_error_has_no_traceback() -> None:
+    import asyncio
+
+    from tclint.lsp.requests import make_server
+
+    written: list[bytes] = []
+
+    class Writer:
+        def write(self, data: bytes) -> None:
+            written.append(data)
+
+        def close(self) -> None: ...
+
+    def fail(*_: object) -> None:
+        raise KeyError("a secret")
+
+    async def ask() -> None:
+        server = make_server()
+        server.feature("tclint/fail")(fail)
+        server.protocol.set_writer(Writer(), include_headers=False)
+        for message in (INITIALIZE, request("tclint/fail", {}, number=7)):
+            server.protocol.handle_message(message)
+        await asyncio.sleep(0.1)
+
+    asyncio.run(ask())
+    (failed,) = (answer for answer in map(json.loads, written) if answer.get("id") == 7)
+    assert failed["error"]["code"] == -32603
+    assert "traceback" not in json.dumps(failed)

@@ -84,7 +84,7 @@ MANY_ITERATIONS_ONLY = changed("_, [%r29], 2048;", "_, [%r29], %r1;").replace(
 def test_reductions_of_earlier_launches_may_hide_a_fault_but_add_none(code: str) -> None:
     """Original values replace them before a fault counts; too few iterations may show none."""
     program = Program(analysed(code))
-    words = frozenset[LaunchWord]().union(*program.bounds.values())
+    words = frozenset[LaunchWord]().union(*program.loops.bounds.values())
     faults = []
     for reductions in ([], [words], [words] * 5):
         search = LaunchSearch(program, (1,), hypotheses.MAX_STEPS.value, [*reductions])

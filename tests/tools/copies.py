@@ -28,7 +28,7 @@ def wait(depth: int = 0) -> str:
     return f"cp.async.wait_group {depth};"
 
 
-def copies(body: str, assume: frozenset[Assumption] = frozenset(Assumption)) -> Verdict:
-    text = module(SHARED, kernel(f"{START}\n{body}\nret;"), header=HOPPER)
+def copies(body: str, assume: frozenset[Assumption] = frozenset(Assumption), header: str = HOPPER) -> Verdict:
+    text = module(SHARED, kernel(f"{START}\n{body}\nret;"), header=header)
     (found,) = verdicts(analysed(text), assume=assume, only=[HazardClass.CP_ASYNC])
     return found

@@ -1606,6 +1606,7 @@ def test_values_of_the_thread_index_agree_with_running_every_thread(
         pytest.param("selp.b32 %r1, 1, 0, %p3;", "setp.eq.s32 %p2, %r1, 0;", T.full(64), id="zero"),
         pytest.param("mov.u32 %r1, 3;", "setp.lt.u32 %p2, %r1, 3;", T.full(64) ^ 0xF, id="below"),
         pytest.param("mov.u32 %r1, %r2;", "setp.ne.s32 %p2, %r1, 0;", 0xF, id="what is not known"),
+        pytest.param("mov.u32 %r1, %r0;", "setp.eq.s32 %p2, %r1, 2;", 0x4, id="own index"),
         pytest.param("again: add.u32 %r1, %r1, 1;\nsetp.lt.u32 %p3, %r2, %r1;\n@%p3 bra again;", "setp.eq.u32 %p2, %r1, 4;", T.full(64),
                      id="counted"),
     ],

@@ -14,6 +14,7 @@ from tests.tools.support import HEADER, HOPPER, WGMMA, analysed, kernel, module
 FENCE = "wgmma.fence.sync.aligned;"
 COMMIT = "wgmma.commit_group.sync.aligned;"
 OTHER = WGMMA.replace("%f0, %f1, %f2, %f3", "%f4, %f5, %f6, %f7")
+WIDE = WGMMA.replace("n8k16", "n16k16").replace("%f3", "%f3, %f4, %f5, %f6, %f7")
 FRAGMENT = WGMMA.replace("%rd0", "{%r10, %r11, %r12, %r13}").replace("0, 0;", "0;")
 CHAINED = FRAGMENT.replace("{%r10, %r11, %r12, %r13}", "{%f4, %f5, %f6, %f7}")
 USE = "add.f32 %f9, %f0, %f1;"
@@ -95,6 +96,15 @@ UNKNOWN = {
     "an accumulator overwritten by a move": f"{FENCE}\n{WGMMA}\n{COMMIT}\nmov.f32 %f1, %f8;\n{wait()}",
     "a fragment overwritten": f"{FENCE}\n{FRAGMENT}\n{COMMIT}\nmov.b32 %r12, 0;\n{wait()}",
     "a pending accumulator as a fragment": f"{FENCE}\n{OTHER}\n{CHAINED}\n{COMMIT}\n{wait()}",
+    "a pending accumulator as a fragment after a fence": (
+        f"{FENCE}\n{OTHER}\n{COMMIT}\n{FENCE}\n{CHAINED}\n{COMMIT}\n{wait()}"
+    ),
+    "pending accumulators in another order": (
+        f"{FENCE}\n{WGMMA}\n{COMMIT}\n{FENCE}\n{WGMMA.replace('%f0, %f1', '%f1, %f0')}\n{COMMIT}\n{wait()}"
+    ),
+    "pending accumulators in another shape": (
+        f"{FENCE}\n{WGMMA}\n{COMMIT}\n{FENCE}\n{WIDE}\n{COMMIT}\n{wait()}"
+    ),
     "a guarded wait": f"{FENCE}\n{WGMMA}\n{COMMIT}\nsetp.eq.s32 %p1, %r9, 0;\n@%p1 {wait()}\n{USE}\n{wait()}",
     "a wait on one of two paths": (
         f"{FENCE}\n{WGMMA}\n{COMMIT}\nsetp.eq.s32 %p1, %r9, 0;\n@%p1 bra a;\n{wait()}\na:\n{USE}\n{wait()}"

@@ -30,7 +30,9 @@ PROVED = (
     ("gluon_matmul", HazardClass.WGMMA),
     ("triton_attention", HazardClass.WGMMA),
     ("triton_bf16", HazardClass.WGMMA),
+    ("triton_bf16", HazardClass.CP_ASYNC),
     ("triton_bf16_100", HazardClass.TMEM_ACCESS),
+    ("triton_bf16_100", HazardClass.CP_ASYNC),
     ("triton_matmul", HazardClass.WGMMA),
     ("triton_matmul_100", HazardClass.TMEM_ACCESS),
     ("wgmma_cleared", HazardClass.WGMMA),
@@ -42,6 +44,8 @@ PROVED = (
 MUTATED = (
     ("wgmma_twice", HazardClass.WGMMA, r"deleted|0 to 1|after its commit"),
     ("triton_matmul_100", HazardClass.TMEM_ACCESS, r"deleted|to ::"),
+    ("triton_bf16", HazardClass.CP_ASYNC, r"deleted|N to"),
+    ("triton_bf16_100", HazardClass.CP_ASYNC, r"deleted|N to|after the wait"),
 )
 
 

@@ -24,7 +24,7 @@ __all__ = ["ANY", "CLUSTER", "CtaBarrier", "SynchronisationPoints", "is_release_
 
 _BARRIER_WAITS = ("barrier-sync", "barrier-wait")
 """Events at which threads wait for each other: a thread that continues has observed what all of them have done."""
-_SIGNALS = ("barrier-sync", "barrier-arrive", "mbarrier-arrive")
+_SIGNALS = ("barrier-sync", "barrier-arrive", "mbarrier-arrive", "mbarrier-complete")
 _RELEASE = frozenset((".release", ".acq_rel", ".volatile"))
 _STRONG = _RELEASE | {".relaxed", ".acquire"}
 

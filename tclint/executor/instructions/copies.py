@@ -407,9 +407,15 @@ def _map(w: Warp, address: int) -> tensor_maps.TensorMap | None:
     if data == tensor_maps.UNKNOWN:
         return None
     try:
-        return tensor_maps.decode(data)
+        return _recorded_map(w, data) or tensor_maps.decode(data)
     except ValueError as problem:
         raise Fault(f"the tensor map at {address:#x}: {problem}") from None
+
+
+def _recorded_map(w: Warp, data: bytes) -> tensor_maps.TensorMap | None:
+    """The tensor map that these bytes are in the format of the GPU of a recorded launch; None if they are none."""
+    recorded_map = w.machine.memory.recorded_map
+    return recorded_map(data) if recorded_map is not None else None
 
 
 def _coordinates(
@@ -691,6 +697,8 @@ def _replace(d: Decoder, i: Instruction) -> Op:
         lane = int(w.mask.argmax())
         memory, at = single(w, space, int(where(w)[lane]), lane, tensor_maps.SIZE)
         old = memory.read(at, tensor_maps.SIZE).tobytes()
+        if (recorded := _recorded_map(w, old)) is not None:
+            old = recorded.encode()
         try:
             new = tensor_maps.replace(old, field, ordinal(w) if ordinal is not None else None, value(w))
         except ValueError as problem:

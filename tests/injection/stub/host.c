@@ -19,18 +19,35 @@ static char *contents(const char *path) {
     return text;
 }
 
-static void launch_tensor(CUfunction function, CUdeviceptr address) {
+static CUtensorMap map_of(CUdeviceptr address) {
     CUtensorMap map;
     const cuuint64_t dimensions[] = {16, 4}, strides[] = {64};
     const cuuint32_t box[] = {8, 2}, steps[] = {1, 1};
     cuTensorMapEncodeTiled(&map, (CUtensorMapDataType)7, 2, (void *)address, dimensions, strides, box, steps,
                            (CUtensorMapInterleave)0, (CUtensorMapSwizzle)1, (CUtensorMapL2promotion)0,
                            (CUtensorMapFloatOOBfill)0);
+    return map;
+}
+
+static void launch_tensor(CUfunction function, CUdeviceptr address) {
+    CUtensorMap map = map_of(address);
     CUlaunchAttribute cluster = {CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, {.clusterDim = {2, 1, 1}}};
     CUlaunchConfig config = {4, 1, 1, 64, 1, 1, 1024, NULL, &cluster, 1};
     CUdeviceptr none = 0;
     void *parameters[] = {&map, &none};
     cuLaunchKernelEx(&config, function, parameters, NULL);
+}
+
+/* The map is in an allocation to which only a structure in memory points. */
+static void launch_held(CUfunction function, CUdeviceptr structure, CUdeviceptr address) {
+    CUtensorMap map = map_of(address);
+    CUdeviceptr holder, none = 0;
+    int count = 0;
+    cuMemAlloc_v2(&holder, 512);
+    memcpy((char *)holder + 128, &map, sizeof map);
+    *(CUdeviceptr *)(structure + 8) = holder;
+    void *parameters[] = {&structure, &none, &count};
+    cuLaunchKernel(function, 1, 1, 1, 64, 1, 1, 0, NULL, parameters, NULL);
 }
 
 int main(int argc, char **argv) {
@@ -55,6 +72,8 @@ int main(int argc, char **argv) {
         void *parameters[] = {&to, &from, &count};
         if (strcmp(argv[n], "tensor") == 0)
             launch_tensor(function, from);
+        else if (strcmp(argv[n], "held") == 0)
+            launch_held(function, to, from);
         else if (strcmp(argv[n], "wild") == 0)
             cuLaunchKernel(function, 1, 1, 1, 64, 1, 1, 0, NULL, (void **)64, NULL);
         else

@@ -1,0 +1,63 @@
+"""Asynchronous operations of each group: their issue, commits and waits (PTX ISA 9.7.9.25, 9.7.15, 9.7.16)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tclint.replay.abstract_lanes import Lanes
+from tclint.replay.instructions.copies import copy, copy_out
+from tclint.replay.instructions.matrix import multiply, warpgroups
+from tclint.replay.instructions.mbarriers import by_operands, ctas_of, signalled
+from tclint.replay.machine import Machine, Overrun, executes
+from tclint.replay.steps import BULK, Step
+from tclint.replay.sync import Transfer
+from tclint.replay.thread_groups import Stuck, ThreadGroup
+from tclint.replay.vector_clocks import join, join_warps
+
+__all__: list[str] = []
+
+
+@executes("issue")
+def _issue(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
+    kind = step.instruction.group
+    if kind == "mbarrier":
+        copy(machine, group, step, positions)
+    elif kind == BULK:
+        copy_out(machine, group, step, positions, where)
+    else:
+        machine.epochs.end(group)
+        for who in warpgroups(group, positions) if kind == "wgmma" else (positions,):
+            multiply(machine, group, step, who)
+
+
+@executes("commit")
+def _commit(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
+    kind = step.instruction.group
+    issued = machine.operations.issued(kind, group, positions)
+    if kind != "tcgen05":
+        group.committed = {**group.committed, kind: (*group.committed.get(kind, ()), issued)}
+    else:
+        machine.epochs.end(group)
+        clock = join(machine.epochs.release_clock(group, positions), issued)
+        address, ctas = machine.role(group, step, "mbarrier"), ctas_of(machine, group, step)
+        for (at, mask), who in by_operands(step, positions, address, ctas).items():
+            threads = len(who)
+            for mbarrier in signalled(machine, step, at, mask):
+                transfer = Transfer(clock, arrivals=threads, site=step.site, threads=group.threads)
+                mbarrier.transfers.append(transfer)
+                if threads > mbarrier.count:  # in any order
+                    raise Overrun(Stuck(step.site, group.threads, mbarrier))
+
+
+@executes("wait")
+def _wait(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
+    depth, match = machine.role(group, step, "depth", 0), step.instruction.match
+    kind = step.instruction.group
+    committed = group.committed.get(kind, ())
+    if match is not None and match.form.completion == "all":
+        completed = machine.operations.issued(kind, group, positions)
+    elif isinstance(depth, int) and len(committed) > depth:
+        completed = committed[-1 - depth]
+    else:
+        return
+    group.clock = join_warps(group.clock, machine.operations.completed_clocks(group, positions, completed))

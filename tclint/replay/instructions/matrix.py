@@ -1,0 +1,65 @@
+"""Matrix operations (PTX ISA 9.7.15, 9.7.16.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tclint.ir.nodes import Memory
+from tclint.replay.instructions.tensor import record_tensor
+from tclint.replay.machine import Machine
+from tclint.replay.steps import Step
+from tclint.replay.thread_groups import ThreadGroup
+from tclint.replay.vector_clocks import Agent, Clock
+
+__all__ = ["multiply", "warpgroups"]
+
+_DESCRIPTOR = (1 << 14) - 1
+"""The part of a matrix descriptor that is the start address, in units of 16 bytes (9.7.15.5.1.2.2, 9.7.16.4.1)."""
+
+
+def multiply(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int]) -> None:
+    """A multiplication that the threads at *positions* issue together."""
+    kind = step.instruction.group
+    agent, number, clock = machine.operations.begin(kind, group, positions)
+    for start in _matrix_addresses(machine, group, step):
+        machine.record(group, step.site, (group.cta, start), agent, number, clock)
+    if kind == "tcgen05":
+        _access_tensor_memory(machine, group, step, agent, number, clock)
+    else:
+        # All four warps issue it together, and it is complete only after each has.
+        machine.operations.precede(agent, number, clock)
+
+
+def _access_tensor_memory(
+    machine: Machine, group: ThreadGroup, step: Step, agent: Agent, number: int, clock: Clock
+) -> None:
+    """The accesses to tensor memory: A is read, D is written, and read before if it is accumulated (9.7.16.10.7)."""
+    ctas = (group.cta, group.cta ^ 1) if ".cta_group::2" in step.instruction.opcode else (group.cta,)
+    locations = [(cta, lanes) for cta in ctas for lanes in range(machine.program.warps)]
+    adds = machine.program.warps > 1 and machine.role(group, step, "enable") == 1
+    for role, writes in (("a", False), *((("d", False),) if adds else ()), ("d", True)):
+        operand = step.instruction.role(role)
+        address = machine.operand(group, operand) if isinstance(operand, Memory) else None
+        if isinstance(address, int):
+            record_tensor(machine, group, step, role, address, locations, agent, number, clock, writes)
+
+
+def _matrix_addresses(machine: Machine, group: ThreadGroup, step: Step) -> Iterable[int]:
+    """The start addresses of the matrices in shared memory."""
+    match = step.instruction.match
+    assert match is not None
+    for name in match.form.async_reads:
+        operand = step.instruction.named(name.lstrip("*")) if name.endswith("desc") else None
+        value = machine.operand(group, operand) if operand is not None else None
+        if isinstance(value, int):
+            yield (value & _DESCRIPTOR) * 16
+
+
+def warpgroups(group: ThreadGroup, positions: Sequence[int]) -> Iterable[Sequence[int]]:
+    """The positions of each warpgroup, which multiplies matrices of its own (9.7.15)."""
+    threads, found = group.threads, dict[int, list[int]]()
+    if threads[positions[0]] >> 7 == threads[positions[-1]] >> 7:
+        return (positions,)
+    for position in positions:
+        found.setdefault(threads[position] >> 7, []).append(position)
+    return found.values()

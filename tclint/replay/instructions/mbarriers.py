@@ -1,0 +1,275 @@
+"""Operations on mbarriers (PTX ISA 9.7.13.15)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+from tclint.analyses.mbarriers import MAX_COUNT
+from tclint.ir.nodes import MAX_SHARED_BYTES, Instruction
+from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
+from tclint.replay.accesses import CTA_STRIDE, OFFSET
+from tclint.replay.machine import Machine, check_pending, executes
+from tclint.replay.reasons import Reason
+from tclint.replay.scheduler import TooManyMbarriers, UninitialisedMbarrier, Unresolved
+from tclint.replay.steps import CP_ASYNC, Step
+from tclint.replay.sync import Mbarrier, ReleasedWaiter
+from tclint.replay.thread_groups import Stuck, ThreadGroup
+from tclint.replay.vector_clocks import WarpClocks, join, join_warps, leq, map_warps
+
+__all__ = ["ALL_CTAS", "by_operands", "ctas_of", "ranks", "signalled", "transaction_bytes"]
+
+ALL_CTAS = 0xFFFF
+"""The mask of all CTAs of a cluster."""
+_OWN = -1
+"""No mask: the CTA of the address."""
+_ALIGNMENT = 8
+"""The alignment of an mbarrier in bytes (9.7.13.15.1)."""
+
+
+@executes("mbarrier-init")
+def _mbarrier_init(
+    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+) -> None:
+    address, count = machine.role(group, step, "mbarrier"), machine.role(group, step, "count")
+    many = machine.program.operands.ring_words(step.site)
+    for at, number in by_operands(step, positions, address, count):
+        beyond = not 0 <= at - group.cta * CTA_STRIDE < MAX_SHARED_BYTES
+        if many and (beyond or (at in machine.mbarriers and machine.mbarriers[at].site != step.site)):
+            raise TooManyMbarriers(step.site, many)
+        machine.initialise(Mbarrier(step.site, at, number & MAX_COUNT, number & MAX_COUNT))
+        if at % _ALIGNMENT:
+            machine.misused[step.site] = f"the mbarrier is not aligned to {_ALIGNMENT} bytes"
+        elif not 0 < number <= MAX_COUNT:
+            machine.misused[step.site] = f"an mbarrier cannot count {number} arrivals"
+
+
+@executes("mbarrier-arrive")
+def _mbarrier_arrive(
+    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+) -> None:
+    instruction = step.instruction
+    address = machine.role(group, step, "mbarrier")
+    count, tx, given = machine.role(group, step, "count", 1), *transaction_bytes(machine, group, step, "tx")
+    relaxed = _relaxed(instruction)
+    if not relaxed:
+        machine.epochs.end(group)
+    tracks = instruction.group == CP_ASYNC
+    if tracks:
+        # It arrives when the copies are complete. Without .noinc it first increments the pending count, so the
+        # net count is 0 (9.7.13.15.15).
+        count = int(".noinc" in instruction.opcode)
+    phases = set()
+    operands = address, ctas_of(machine, group, step), count, tx
+    for (at, mask, number, bytes_), who in by_operands(step, positions, *operands).items():
+        threads = len(who)
+        for mbarrier in signalled(machine, step, at, mask):
+            phases.add(mbarrier.phase)
+            mbarrier.expect(None if given else bytes_ * threads)
+            if "drop" in instruction.opcode:
+                mbarrier.count -= number * threads  # first: the next phase counts fewer (9.7.13.15.14)
+            clock = (
+                machine.epochs.released_by_fence(group, who, mbarrier.address >> 24)
+                if relaxed
+                else machine.epochs.release_clock(group, who)
+            )
+            if tracks:
+                clock = join(clock, machine.operations.issued(CP_ASYNC, group, who))
+                mbarrier.signalled = mbarrier.phase + 1
+            _check_tx(machine, step, mbarrier)
+            phase = mbarrier.phase
+            mbarrier.arrive(number * threads, clock)
+            if mbarrier.phase > phase and ".noComplete" in instruction.opcode:
+                machine.misused[step.site] = "it completes a phase although it is .noComplete"
+            check_pending(step.site, group.threads, mbarrier)
+    state = instruction.role("state")
+    if isinstance(state, int):
+        machine.assign(group, state, phases.pop() if len(phases) == 1 else None, where)
+
+
+@executes("mbarrier-expect")
+def _mbarrier_expect(
+    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+) -> None:
+    address = machine.role(group, step, "mbarrier")
+    tx, given = transaction_bytes(machine, group, step, "tx")
+    operands = address, ctas_of(machine, group, step), tx
+    for (at, mask, bytes_), who in by_operands(step, positions, *operands).items():
+        for mbarrier in signalled(machine, step, at, mask):
+            mbarrier.expect(None if given else bytes_ * len(who))
+            _check_tx(machine, step, mbarrier)
+
+
+@executes("mbarrier-complete")
+def _mbarrier_complete(
+    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+) -> None:
+    address = machine.role(group, step, "mbarrier")
+    tx, given = transaction_bytes(machine, group, step, "tx")
+    operands = address, ctas_of(machine, group, step), tx
+    machine.epochs.end(group)
+    for (at, mask, bytes_), who in by_operands(step, positions, *operands).items():
+        for mbarrier in signalled(machine, step, at, mask):
+            # It is relaxed, and releases if a fence precedes it (8.8). MB013 has a note about one without a fence: on an
+            # H100 it was never performed before the earlier stores of its thread to the same CTA.
+            cta = mbarrier.address >> 24
+            released = (
+                machine.epochs.release_clock(group, who)
+                if cta == group.cta
+                else machine.epochs.released_by_fence(group, who, cta)
+            )
+            mbarrier.complete_tx(None if given else bytes_ * len(who), released)
+            _check_tx(machine, step, mbarrier)
+
+
+@executes("mbarrier-wait")
+def _mbarrier_wait(
+    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+) -> bool:
+    address = machine.role(group, step, "mbarrier")
+    token = step.instruction.role("state") is not None
+    phase = machine.role(group, step, "state" if token else "parity")
+    rows = by_operands(step, positions, address, phase)
+    tests = sorted(rows)
+
+    def complete(row: tuple[int, ...]) -> bool:
+        mbarrier = machine.mbarrier(step, row[0])
+        return mbarrier.phase > row[1] if token else mbarrier.complete(row[1] & 1)
+
+    complete_now = tuple(map(complete, tests))
+    answers, question = dict(zip(tests, complete_now, strict=True)), (step.site, *tests, *complete_now)
+    if not all(complete_now) and group.failed_test == question:
+        # Nothing was done since the same test: the result is the same until a phase completes.
+        at = tests[complete_now.index(False)][0]
+        group.stuck = Stuck(step.site, group.threads, machine.mbarrier(step, at))
+        group.waits = lambda: tuple(map(complete, tests)) != complete_now
+        return False
+    group.failed_test = () if all(complete_now) else question
+    for (at, which), answer in answers.items():
+        if answer:
+            mbarrier = machine.mbarrier(step, at)
+            if token:
+                acquired: WarpClocks = mbarrier.release_clocks[which + 1]
+                mbarrier.observed = max(mbarrier.observed, which + 1)
+            else:
+                acquired = _acquired_clocks(machine, group, mbarrier, which & 1)
+            _acquire(machine, group, mbarrier, step, group.only_at(acquired, rows[at, which]))
+            machine.completed_phases[step.site, at] = mbarrier.phase
+            if not token and machine.launch.shape.ranks == 1:
+                agent = machine.epochs.agent_of_warps(group, group.warps_at(rows[at, which]))
+                mbarrier.released_waiters[agent] = ReleasedWaiter(
+                    step.site, agent, group.threads, machine.epochs.time, mbarrier.phase
+                )
+    destination = step.instruction.role("destination")
+    if isinstance(destination, int):
+        machine.assign(group, destination, _test_results(machine, group, address, phase, answers), where)
+    return True
+
+
+def _acquired_clocks(machine: Machine, group: ThreadGroup, mbarrier: Mbarrier, parity: int) -> WarpClocks:
+    """What a wait acquires for each warp."""
+    observed = join_warps(group.clock, group.unfenced)
+    if isinstance(observed, int) and leq(mbarrier.release_clocks[mbarrier.phase], observed):
+        return mbarrier.acquired_clock(parity, observed)  # whatever each warp has done
+    return map_warps(
+        partial(mbarrier.acquired_clock, parity),
+        join_warps(machine.epochs.full_clocks(group), group.unfenced),
+    )
+
+
+def _test_results(
+    machine: Machine,
+    group: ThreadGroup,
+    address: Lanes,
+    phase: Lanes,
+    answers: Mapping[tuple[int, ...], bool],
+) -> Lanes:
+    """Whether the phase that each thread tests is complete."""
+    if len(different := set(answers.values())) == 1:
+        return int(different.pop())
+    size = len(group.threads)
+    rows = zip(broadcast(address, size), broadcast(phase, size), strict=True)
+    return collapse([int(answers.get(row, False)) for row in rows])  # type: ignore[arg-type]
+
+
+def _acquire(
+    machine: Machine, group: ThreadGroup, mbarrier: Mbarrier, step: Step, acquired: WarpClocks
+) -> None:
+    """A relaxed wait acquires nothing without a fence (9.7.13.15.16), except tensor-core operations, as MB013
+    assumes.
+    """
+    if _relaxed(step.instruction):
+        group.unfenced = join_warps(group.unfenced, acquired)
+        acquired = map_warps(machine.operations.awaited_in, acquired)
+    clock = join_warps(group.clock, acquired)
+    if clock != group.clock:
+        machine.acquiring_waits.add(step.site)
+        group.clock = clock
+    before = {at: site for at, site in group.waited.items() if at != mbarrier.address}
+    group.waited = {**before, mbarrier.address: step.site}
+
+
+def _check_tx(machine: Machine, step: Step, mbarrier: Mbarrier) -> None:
+    if abs(mbarrier.bytes) > MAX_COUNT:
+        machine.misused[step.site] = f"the tx-count of an mbarrier cannot be {mbarrier.bytes}"
+
+
+def ctas_of(machine: Machine, group: ThreadGroup, step: Step) -> Lanes:
+    """The mask of the CTAs that an operation signals, for :func:`signalled`; -1 without a mask."""
+    return machine.role(group, step, "mask", _OWN)
+
+
+def signalled(machine: Machine, step: Step, address: int, mask: int) -> list[Mbarrier]:
+    """The mbarrier at an address, or with a mask of CTAs the one at the same offset in each of them."""
+    if mask == _OWN:
+        return [machine.mbarrier(step, address)]
+    return [machine.mbarrier(step, address & OFFSET | rank << 24) for rank in ranks(machine, step, mask)]
+
+
+def ranks(machine: Machine, step: Step, mask: int) -> list[int]:
+    """The CTAs of the cluster in a mask. Raises UninitialisedMbarrier if one of them does not exist."""
+    if mask != ALL_CTAS and mask >> machine.launch.shape.ranks:
+        raise UninitialisedMbarrier(step.site, Reason.NO_SUCH_CTA)
+    return [rank for rank in range(machine.launch.shape.ranks) if mask >> rank & 1]
+
+
+def by_operands(
+    step: Step, positions: Sequence[int], *values: Lanes
+) -> Mapping[tuple[int, ...], Sequence[int]]:
+    """The distinct values of operands, each with the positions of the threads that have them.
+
+    Raises Unresolved if one is unknown.
+    """
+    if None in values:
+        raise Unresolved(step.site, Reason.UNKNOWN_OPERAND)
+    if tuple not in map(type, values):
+        return {tuple(values): positions}  # type: ignore[arg-type]
+    columns = [map(v.__getitem__, positions) if isinstance(v, tuple) else repeat(v) for v in values]
+    found: dict[Any, list[int]] = {}
+    for position, row in zip(positions, zip(*columns, strict=False), strict=False):
+        found.setdefault(row, []).append(position)
+    if any(None in row for row in found):
+        raise Unresolved(step.site, Reason.UNKNOWN_OPERAND)
+    return found
+
+
+def transaction_bytes(machine: Machine, group: ThreadGroup, step: Step, role: str) -> tuple[Lanes, bool]:
+    """The bytes of a copy, an expect_tx or a complete_tx, and whether they are made up; then the bytes are 0.
+
+    No kernel is made for a launch with more bytes than an mbarrier counts.
+    """
+    if machine.program.operands.makes_up_bytes(step.site, role):
+        return 0, True
+    bytes_ = machine.role(group, step, role, 0)
+    if machine.program.operands.from_launch(step.site, role) and any(
+        b is not None and b > MAX_COUNT for b in broadcast(bytes_, len(group.threads))
+    ):
+        machine.oversized = True
+        return 0, True
+    return bytes_, False
+
+
+def _relaxed(instruction: Instruction) -> bool:
+    return ".relaxed" in instruction.opcode

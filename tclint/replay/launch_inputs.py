@@ -1,0 +1,150 @@
+"""The words of a launch, in parameters and in memory, that values of the kernel are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from functools import cached_property
+
+from tclint.analyses.model import KernelModel
+from tclint.ir.nodes import Memory
+from tclint.replay.hypotheses import GRID, MEMORY, LaunchWord
+from tclint.replay.shared_stores import SharedStores
+
+__all__ = ["LaunchInputs"]
+
+_CONDITIONS = ("compare", "not", "logic")
+
+
+class LaunchInputs:
+    """The words of the launch, by the values and the loads that have them."""
+
+    def __init__(self, model: KernelModel, shared_stores: SharedStores) -> None:
+        self.model = model
+        self.shared_stores = shared_stores
+        self._load_words: dict[int, tuple[Hashable, int]] = {}
+        self._buffers: dict[int, int] = {}
+        self._pointers: dict[frozenset[int], int] = {}
+
+    def decide(self, *made: int) -> bool:
+        """Whether values are computed from the launch: from parameters, or from the contents of global memory.
+
+        Or they are loaded from shared memory where such a value was stored. A value that the launch only selects by a
+        condition does not count: each choice is one of a real launch.
+        """
+        values, seen, left = self.model.values, set[int](), list(made)
+        while left:
+            nodes = map(
+                values.node, values.subexpressions(*left, until=lambda v: values.node(v)[0] in _CONDITIONS)
+            )
+            left = []
+            for kind, *rest in nodes:
+                if kind == "parameter" or (kind == "load" and not rest[1].startswith(".shared")):
+                    return True
+                if kind == "load" and rest[0] not in seen:
+                    seen.add(rest[0])
+                    left += self.shared_stores.values(rest[0])
+        return False
+
+    def words(self, *made: int) -> frozenset[LaunchWord]:
+        """The words of the launch that values are computed from, and those that select between constants."""
+        return frozenset().union(*self.words_of(map(self.model.values.representative, made)).values())
+
+    def words_of(self, made: Iterable[int]) -> dict[int, set[LaunchWord]]:
+        """The same for each of the values *made*, in one walk over all that they are computed from."""
+        each: dict[int, set[LaunchWord]] = {value: set() for value in made}
+        work, uses, named = list(each), {value: list[int]() for value in each}, dict[LaunchWord, list[int]]()
+        while work:
+            value = work.pop()
+            batches, words = self._inputs_of(value)
+            for word in words:
+                named.setdefault(word, []).append(value)
+            for part in map(self.model.values.representative, batches):
+                if part not in uses:
+                    uses[part] = []
+                    work.append(part)
+                uses[part].append(value)
+        for word, work in named.items():
+            seen = set(work)
+            while work:
+                fresh = [use for use in uses[work.pop()] if use not in seen]
+                seen.update(fresh)
+                work += fresh
+            for value in seen & each.keys():
+                each[value].add(word)
+        return each
+
+    def _inputs_of(self, value: int) -> tuple[Iterable[int], tuple[LaunchWord, ...]]:
+        """What a value is computed from, or what selects it if it is a choice of constants; and the words of the
+        launch that it is.
+        """
+        values = self.model.values
+        kind, *rest = node = values.node(value)
+        if kind == "load" and rest[1].startswith(".shared"):
+            return (*values.parts(node), *self.shared_stores.values(rest[0])), ()
+        words: tuple[LaunchWord, ...] = ()
+        if kind == "special" and rest[0].startswith(("%nctaid", "%nclusterid")):
+            words = (GRID,)
+        elif kind == "load":
+            words = (MEMORY,)
+        elif kind == "parameter":
+            base, offset = values.linear(rest[0])
+            words = (
+                LaunchWord(base, offset >> 2),
+                *((LaunchWord(base, (offset >> 2) + 1, high=True),) if rest[1] == 8 else ()),
+            )
+        more = values.arguments(value) if kind == "phi" else values.parts(node)
+        flag = kind == "phi" and all(values.constant_of(v) is not None for v in more)
+        return self._conditions(rest[0]) if flag else more, words
+
+    def _conditions(self, block: int) -> Iterable[int]:
+        """The conditions that decide by which edge a block is entered."""
+        cfg, values = self.model.cfg, self.model.values
+        for edge in cfg.predecessors[block]:
+            for c in (*cfg.control_dependences(edge.source), edge):
+                if c.predicate >= 0:
+                    yield values.before(c.predicate, cfg.blocks[c.source].end - 1)
+
+    def word(self, site: int) -> tuple[Hashable, int]:
+        """What a step loads of the launch: a base, and an offset in bytes."""
+        if site not in self._load_words:
+            instruction = self.model.instruction(site)
+            assert instruction.match is not None
+            operand = next(o for o in instruction.operands if isinstance(o, Memory))
+            base, offset = self.model.values.linear(self.model.values.operand(operand, site))
+            self._load_words[site] = (
+                (base, offset) if instruction.match.space.startswith(".param") else (MEMORY, offset)
+            )
+        return self._load_words[site]
+
+    @cached_property
+    def recorded(self) -> dict[LaunchWord, int]:
+        """The words of the parameters that the kernel loads, in a recorded launch; none without one."""
+        recorded, values, words = self.model.recorded, self.model.values, dict[LaunchWord, int]()
+        if recorded is None:
+            return words
+        names = {p.name: n for n, p in enumerate(self.model.function.parameters)}
+        for site, instruction in enumerate(self.model.function.instructions):
+            operand = next((o for o in instruction.operands if isinstance(o, Memory)), None)
+            if (
+                operand is None
+                or instruction.match is None
+                or not instruction.match.space.startswith(".param")
+            ):
+                continue
+            base, offset = values.linear(values.operand(operand, site))
+            node = values.node(base[0][0]) if len(base) == 1 and base[0][1] == 1 else ("", "")
+            if node[0] == "symbol" and node[1] in names and offset >= 0:
+                data = recorded.values[names[node[1]]]
+                for at in range(offset & -4, min(offset + 64, len(data)), 4):  # no load is longer
+                    words[LaunchWord(base, at >> 2)] = int.from_bytes(data[at : at + 4], "little")
+        return words
+
+    def buffer(self, site: int) -> int:
+        """A number for the pointers of the launch from which the address of a load is computed: that of the buffer."""
+        if site not in self._buffers:
+            values = self.model.values
+            operand = next(o for o in self.model.instruction(site).operands if isinstance(o, Memory))
+            terms, _ = values.linear(values.operand(operand, site))
+            pointers = frozenset(t for t, _ in terms if values.node(t)[0] == "parameter")
+            self._buffers[site] = self._pointers.setdefault(pointers, len(self._pointers))
+        return self._buffers[site]

@@ -1,0 +1,110 @@
+"""The asynchronous operations of one launch: how many were issued, what happens before each, what a wait acquires.
+
+Bulk copies out of shared memory, non-bulk copies and matrix operations are events of an agent that works for the threads
+which issue them, and copies that complete on an mbarrier are events of an agent of that mbarrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tclint.replay.epochs import Epochs
+from tclint.replay.thread_groups import ThreadGroup, warps_of
+from tclint.replay.vector_clocks import (
+    BOTTOM,
+    Agent,
+    Clock,
+    WarpClocks,
+    difference,
+    event,
+    happens_before,
+    join,
+    join_warps,
+    last_event,
+    mask_warps,
+    project,
+)
+
+__all__ = ["Operations"]
+
+
+class Operations:
+    """The asynchronous operations that threads have issued so far."""
+
+    def __init__(self, epochs: Epochs) -> None:
+        self._epochs = epochs
+        self._counts: dict[Agent, int] = {}
+        """How many operations each agent has issued."""
+        self.copy_counts: dict[Agent, int] = {}
+        """How many copies complete on each mbarrier."""
+        self._issue_clocks: dict[tuple[int, int], Clock] = {}
+        """What happens before the issue of an operation and of those before it, by the index of the agent and the
+        number.
+        """
+        self._time_closures: dict[Clock, Clock] = {}
+        """The closure of a clock under what precedes the issue of the copies in it."""
+
+    def begin(self, kind: str, group: ThreadGroup, positions: Sequence[int]) -> tuple[Agent, int, Clock]:
+        """The agent that works for the threads at *positions*, the number of its new operation, and what happens
+        before it.
+        """
+        agent = self._epochs.agent(kind, group.cta, group.threads_at(positions))
+        self._counts[agent] = number = self._counts.get(agent, 0) + 1
+        return agent, number, self._epochs.release_clock(group, positions)
+
+    def begin_copy(self, agent: Agent, clock: Clock) -> int:
+        """The number of a new copy that completes on the mbarrier of *agent*; *clock* happens before its issue."""
+        self.copy_counts[agent] = number = self.copy_counts.get(agent, 0) + 1
+        self.precede(agent, number, clock)
+        return number
+
+    def precede(self, agent: Agent, number: int, clock: Clock) -> None:
+        """Notes what happens before the issue of an operation, which its completion releases with it, as that of the
+        operations of *agent* before it.
+        """
+        before = self._issue_clocks.get((agent.index, number - 1), BOTTOM)
+        self._issue_clocks[agent.index, number] = join(before, clock)
+
+    def issued(self, kind: str, group: ThreadGroup, positions: Sequence[int]) -> Clock:
+        """The operations that the threads at *positions* have issued so far, alone or with others of their warp."""
+        threads = {group.threads[i] for i in positions}
+        return sum(
+            event(agent, number)
+            for agent, number in self._counts.items()
+            if agent.kind == kind and agent.cta == group.cta and not threads.isdisjoint(agent.threads)
+        )
+
+    def completed_clocks(self, group: ThreadGroup, positions: Sequence[int], completed: Clock) -> WarpClocks:
+        """What the warps at *positions* acquire that wait for the *completed* operations: these, and what happens
+        before their issue.
+        """
+        found: WarpClocks = BOTTOM
+        for agent in self._counts:
+            number = last_event(completed, agent)
+            if number >= 0:
+                issued = self._issue_clocks.get((agent.index, number), BOTTOM)
+                done = join(event(agent, number), issued)
+                found = join_warps(found, mask_warps(done, group.warps, warps_of(agent.threads)))
+        return group.only_at(found, positions)
+
+    def awaited_in(self, clock: Clock) -> Clock:
+        """The operations in *clock* that complete on no mbarrier of their own, without the events of threads."""
+        return project(self._counts, clock)
+
+    def ordered_in_time(self, observed: Clock, agent: Agent, number: int) -> bool:
+        """Whether a point with the clock *observed* follows an event of *agent* in every run.
+
+        The completion of a copy does not release what its thread did before. But it is later in time, so no access
+        that follows the completion can come before that.
+        """
+        if happens_before(observed, agent, number):
+            return True
+        known = self._time_closures.get(observed)
+        if known is None:
+            known, work = observed, [*difference(BOTTOM, observed)]
+            while work:
+                before = self._issue_clocks.get(work.pop(), BOTTOM)
+                work += difference(known, before)
+                known = join(known, before)
+            self._time_closures[observed] = known
+        return happens_before(known, agent, number)

@@ -1,0 +1,37 @@
+"""The bytes that a launch has written to shared memory, as far as threads load them again."""
+
+from __future__ import annotations
+
+from tclint.replay.accesses import CTA_STRIDE
+
+__all__ = ["SharedBytes"]
+
+
+class SharedBytes:
+    """The shared memory of all CTAs of a cluster, by address."""
+
+    def __init__(self) -> None:
+        self._bytes: dict[int, int | None] = {}
+        """None: it was written, with an unknown value."""
+        self.clobbered_loads: set[int] = set()
+        """Loads that may read what was stored to an unknown address."""
+
+    def load(self, address: int, size: int) -> int | None:
+        """The number in *size* bytes, the lowest byte first; None if one of them is unknown."""
+        found = [self._bytes.get(address + k) for k in range(size)]
+        return None if None in found else sum(b << 8 * k for k, b in enumerate(found) if b is not None)
+
+    def store(self, address: int, number: int | None, size: int) -> None:
+        """Stores the low *size* bytes of a number; None: it is unknown."""
+        for k in range(size):
+            self._bytes[address + k] = None if number is None else number >> 8 * k & 255
+
+    def invalidate(self, address: int, size: int | None) -> None:
+        """Makes *size* bytes unknown.
+
+        If the size is unknown too, as for a tensor, all bytes that were stored contiguously.
+        """
+        end = address + (CTA_STRIDE if size is None else size)
+        while address < end and (size is not None or address in self._bytes):
+            self._bytes[address] = None
+            address += 1

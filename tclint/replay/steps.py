@@ -1,0 +1,152 @@
+"""The steps of a replay: instructions, each with what it does in a replay and which registers it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tclint.analyses.model import KernelModel
+from tclint.ir.nodes import Immediate, Instruction, Memory, Operand, Pair, Vector, registers
+from tclint.isa.forms import Match, floating
+from tclint.isa.semantics import COMPUTE, bind
+from tclint.isa.widths import width_of
+from tclint.replay.launch import in_space
+
+__all__ = [
+    "BULK",
+    "CP_ASYNC",
+    "EXCHANGES",
+    "Step",
+    "bits_of",
+    "defining_step",
+    "of_shared",
+    "registers_needed",
+]
+
+BULK, CP_ASYNC = "bulk", "cp.async"
+"""The groups of bulk copies out of shared memory, and of non-bulk copies into it."""
+EXCHANGES = ("shuffle", "vote", "match", "redux")
+"""The events by which the lanes of a warp exchange values."""
+_ROLES = (
+    "mbarrier", "count", "tx", "parity", "state", "id", "mask", "destination", "bytes", "depth", "columns", "tensormap", "d", "a", "enable",
+)  # fmt: skip
+_ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+class Step(NamedTuple):
+    """An instruction to execute.
+
+    *what* is the name of an event that synchronises or exchanges values, ``activemask``, or what is done to data:
+    ``compute``, ``constant``, ``unknown``, ``load``, ``store``, and for accesses that are only compared with others
+    ``read``, ``write``, ``fill`` (a non-bulk copy) and ``tensor`` (tensor memory).
+    """
+
+    site: int
+    what: str
+    instruction: Instruction
+    compute: Callable[..., int] | None = None
+
+
+def registers_needed(step: Step) -> list[int]:
+    """The registers that a step reads."""
+    instruction, found = step.instruction, list[int]()
+    if instruction.guard >= 0:
+        found.append(instruction.guard)
+    if step.what in ("unknown", "constant") or (step.what == "load" and not of_shared(instruction)):
+        return found
+    if step.what == "compute":
+        found += instruction.reads
+        found += [r for r in instruction.writes if instruction.guard >= 0]
+        return found
+    for operand in _operands(step):
+        found += registers(operand._replace(extras=())) if isinstance(operand, Memory) else registers(operand)
+    return found
+
+
+def _operands(step: Step) -> list[Operand]:
+    instruction, match = step.instruction, step.instruction.match
+    if step.what in ("read", "load", "tensor", "write"):
+        return [o for o in instruction.operands if isinstance(o, Memory)]
+    if step.what == "fill":
+        return [instruction.operands[0]]
+    if step.what == "store":
+        return [o for o in instruction.operands if isinstance(o, Memory | Vector | int)]
+    assert match is not None
+    if instruction.group == BULK:
+        return [o for o in map(instruction.role, ("source", "bytes", "depth")) if o is not None]
+    if step.what == "clc-query":
+        return [o for o in (instruction.role("source"),) if o is not None]
+    if step.what in EXCHANGES:
+        return [o for o in instruction.operands[1:] if not isinstance(o, Vector)]
+    # The source of a barrier is the predicate that it reduces.
+    roles = (*_ROLES, "source") if step.what == "barrier-sync" else _ROLES
+    found = [instruction.role(name) for name in roles if name in match.form.roles]
+    found += [instruction.named(n.lstrip("*")) for n in match.form.async_reads if n.endswith("desc")]
+    written = {r for o in (match.writes or ()) for r in registers(instruction.operands[o])}
+    return [
+        o
+        for o in found
+        if o is not None and not isinstance(o, Vector) and not (isinstance(o, int) and o in written)
+    ]
+
+
+def defining_step(model: KernelModel, site: int) -> Step:
+    """The step that defines the destinations of an instruction."""
+    instruction = model.instruction(site)
+    match = instruction.match
+    if match is None or match.problem:
+        return Step(site, "unknown", instruction)
+    form = match.form
+    if instruction.opcode.startswith("setp.") and floating(match.modifiers):
+        unordered = any((m[-1] == "u" and m[1:-1] in _ORDERED) or m == ".nan" for m in match.modifiers)
+        return Step(site, "constant", instruction, lambda: int(unordered))
+    if form.compute == "mov" and floating(match.modifiers):
+        # An integer computation may take a floating-point constant apart.
+        source = instruction.operands[1]
+        if not isinstance(source, Immediate):
+            return Step(site, "unknown", instruction)
+        pattern = source.pattern(int(match.element[2:]) // 8)
+        return Step(site, "constant", instruction, lambda: pattern)
+    if form.compute and not floating(match.modifiers):
+        if form.compute in ("cvta", "cvta.to", "mapa", "unpack"):
+            return Step(site, "compute", instruction, _SPECIAL[form.compute])
+        if form.compute in COMPUTE:
+            return Step(site, "compute", instruction, _evaluator(model, instruction, match))
+    if form.event in (*EXCHANGES, "elect", "mbarrier-wait", "mbarrier-arrive", "clc-query"):
+        return Step(site, form.event, instruction)
+    if form.name == "activemask":
+        return Step(site, form.name, instruction)
+    if form.name == "isspacep":
+        return Step(site, "compute", instruction, in_space(model, match.modifiers[0]))
+    verbs = [verb for verb, _ in form.memory]
+    return Step(site, "load" if verbs and verbs[0] == "read" else "unknown", instruction)
+
+
+def _evaluator(model: KernelModel, instruction: Instruction, match: Match) -> Callable[..., int]:
+    """The function that computes the first destination, truncated to the width of its register."""
+    destination = instruction.operands[0]
+    register = destination.first if isinstance(destination, Pair) else destination
+    bits = bits_of(model, register) if isinstance(register, int) else 64
+    return bind(match.form.compute, match.binding, bits)
+
+
+def bits_of(model: KernelModel, register: int) -> int:
+    """The width of a register; 64 if its type is unknown."""
+    return width_of(model.function.registers[register].type) or 64
+
+
+def of_shared(instruction: Instruction) -> bool:
+    """Whether an instruction names shared memory as its state space."""
+    return instruction.match is not None and instruction.match.space.startswith(".shared")
+
+
+def _mapa(address: int, rank: int) -> int:
+    return address & 0xFFFFFF | rank << 24
+
+
+_SPECIAL: dict[str, Callable[..., int]] = {
+    "cvta": lambda a: a,
+    "cvta.to": lambda a: a,
+    "mapa": _mapa,
+    "unpack": lambda a: a,
+}
