@@ -212,8 +212,14 @@ def in_turn(*body: str) -> str:
         ([TURN, READ, SET, WRITE], 0),
         # A compare-and-swap in a loop waits for the flag as well.
         (
-            [TURN, READ, WRITE, "swap:\natom.relaxed.gpu.global.cas.b32 %r4, [%rd9], 1, 2;"]
-            + ["setp.ne.u32 %p2, %r4, 1;", "@%p2 bra swap;"],
+            [
+                TURN,
+                READ,
+                WRITE,
+                "swap:\natom.relaxed.gpu.global.cas.b32 %r4, [%rd9], 1, 2;",
+                "setp.ne.u32 %p2, %r4, 1;",
+                "@%p2 bra swap;",
+            ],
             0,
         ),
         # What the kernel writes is not what it reads after the poll.
