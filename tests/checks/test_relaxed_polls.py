@@ -103,6 +103,10 @@ def test_a_loop_that_acquires_another_word_waits_for_that_word() -> None:
     assert len(by_rule(lint(text(relaxed, "over:", READ)), "MO003")) == 2
 
 
+SWAP = """swap:
+    atom.relaxed.gpu.global.cas.b32 %r4, [%rd9], 1, 2;
+    setp.ne.u32 %p2, %r4, 1;
+    @%p2 bra swap;"""
 SET = "st.relaxed.gpu.global.u32 [%rd0+4096], {};"
 WRITE = "st.global.u32 [%rd1], %r0;"
 
@@ -186,6 +190,10 @@ def test_the_lower_half_of_a_composed_pointer_is_its_origin() -> None:
 TURN = "turn:\nld.acquire.gpu.global.u32 %r1, [%rd9];\nsetp.ne.u32 %p1, %r1, 1;\n@%p1 bra turn;"
 """A poll of a flag that another pointer names than that of the data."""
 WRITE = "st.global.u32 [%rd1], %r0;"
+SWAP = """swap:
+    atom.relaxed.gpu.global.cas.b32 %r4, [%rd9], 1, 2;
+    setp.ne.u32 %p2, %r4, 1;
+    @%p2 bra swap;"""
 SET = "st.relaxed.gpu.global.u32 [%rd9], 1;"
 
 
@@ -211,17 +219,7 @@ def in_turn(*body: str) -> str:
         ([TURN.replace("acquire", "relaxed"), READ, WRITE, SET], 0),
         ([TURN, READ, SET, WRITE], 0),
         # A compare-and-swap in a loop waits for the flag as well.
-        (
-            [
-                TURN,
-                READ,
-                WRITE,
-                "swap:\natom.relaxed.gpu.global.cas.b32 %r4, [%rd9], 1, 2;",
-                "setp.ne.u32 %p2, %r4, 1;",
-                "@%p2 bra swap;",
-            ],
-            0,
-        ),
+        ([TURN, READ, WRITE, SWAP], 0),
         # What the kernel writes is not what it reads after the poll.
         ([TURN, READ, "st.global.u32 [%rd9+64], %r0;", SET], 0),
         ([TURN, READ, "st.shared.u32 [%r5], %r0;", SET], 0),
