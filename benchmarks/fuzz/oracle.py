@@ -28,7 +28,9 @@ from tclint.report.summary import Context, present
 from tclint.syntax import parse
 from tclint.syntax.source import Source, SourceError
 
-__all__ = ["ASKED", "ENDS", "LIMIT", "SECONDS", "Hang", "Judge", "Outcome", "ask", "lint", "message_class"]
+__all__ = [
+    "ASKED", "ENDS", "LIMIT", "PACKAGE", "SECONDS", "Hang", "Judge", "Outcome", "ask", "lint", "message_class", "where",
+]  # fmt: skip
 
 SECONDS = 30
 """After which a run counts as a hang."""
@@ -43,6 +45,10 @@ ENDS = {
 """How a run can end."""
 REFUSING = re.compile(r"PX|AV|SU")
 """Rules that say that an assembler, or tclint, takes an input amiss; all others are about what it does."""
+
+
+PACKAGE = os.path.join(str(Path(__file__).resolve().parents[2]), "tclint", "")
+"""With what the names of files of tclint begin."""
 
 
 class Hang(Exception):
@@ -155,6 +161,18 @@ def extras(rng: random.Random, number: int) -> tuple[Sequence[str], Sequence[str
     return (
         _FORMATS if number % 16 == 0 else [rng.choice(_FORMATS)],
         [rng.choice(stages)] if number % 128 == 1 else [],
+    )
+
+
+def where(error: BaseException) -> str:
+    """The kind of an exception and the function of tclint that raised it; the words of an AssertionError."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename.startswith(PACKAGE)] or frames
+    at = f" in {Path(own[-1].filename).name}:{own[-1].name}" if own else ""
+    return (
+        f"{type(error).__name__}{at}: {str(error)[:80]}"
+        if not isinstance(error, AssertionError)
+        else str(error)
     )
 
 

@@ -79,7 +79,7 @@ def test_a_hostile_configuration_is_one_line(
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
-def test_a_fifo_is_no_configuration_unless_it_is_named(
+def test_a_fifo_is_not_read_as_a_configuration_unless_it_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
