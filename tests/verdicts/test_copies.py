@@ -6,43 +6,7 @@ import pytest
 
 from tclint.findings.verdicts import Assumption, Discharge, Status
 from tclint.verdicts import apart, rings
-from tests.tools.copies import COMMIT, copies, copy, read, wait
-
-
-def ring(
-    stages: int = 4, depth: int = 2, ahead: int = 3, wrap: int = 4, size: int = 2048, use: str = ""
-) -> str:
-    """A pipelined loop over a ring of *stages*, of which *ahead* are copied before it is entered.
-
-    In iteration k, the thread waits for all groups but *depth*, reads stage k, and copies stage k + *ahead*; the counters
-    return to 0 at *wrap*.
-    """
-    first = "\n".join(f"{copy(f'%r4+{stage * size}')}\n{COMMIT}" for stage in range(ahead))
-    return f"""{first}
-mov.b32 %r10, 0;
-mov.b32 %r11, -1;
-mov.b32 %r12, {ahead - 1};
-top:
-add.s32 %r13, %r11, 1;
-setp.gt.s32 %p1, %r13, {wrap - 1};
-selp.b32 %r11, 0, %r13, %p1;
-{wait(depth)}
-bar.sync 0;
-mul.lo.s32 %r14, %r11, {size};
-add.s32 %r15, %r4, %r14;
-{use or read("%r15")}
-bar.sync 0;
-add.s32 %r16, %r12, 1;
-setp.gt.s32 %p2, %r16, {wrap - 1};
-selp.b32 %r12, 0, %r16, %p2;
-mul.lo.s32 %r17, %r12, {size};
-add.s32 %r18, %r4, %r17;
-{copy("%r18")}
-{COMMIT}
-add.s32 %r10, %r10, 1;
-setp.lt.s32 %p3, %r10, %r9;
-@%p3 bra top;
-{wait()}"""
+from tests.tools.copies import COMMIT, copies, copy, read, ring, wait
 
 
 def masked(mask: int = 2048, depth: int = 0, start: str = "0") -> str:

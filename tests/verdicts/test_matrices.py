@@ -9,9 +9,8 @@ import pytest
 from tclint.executor.descriptors import Generation, Major, intervals
 from tclint.findings.verdicts import Assumption, Discharge, Status, Verdict
 from tclint.verdicts.matrices import Matrices, Range
-from tests.tools.copies import COMMIT, copies, copy, wait
+from tests.tools.copies import COMMIT, copies, copy, ring, wait
 from tests.tools.support import HEADER, HOPPER, analysed, kernel, module
-from tests.verdicts.test_copies import ring
 
 LINES_128, LINES_64, LINES_32, NO_SWIZZLE, ATOMS_32 = (
     0x4000004000000000,
