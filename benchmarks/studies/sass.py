@@ -73,7 +73,7 @@ class Code:
         for at, labels in self.targets.items():
             instruction = self.instructions[at]
             if instruction.opcode.startswith("BSSY"):
-                barrier = instruction.text.split("BSSY")[1].split()[1].rstrip(",")
+                barrier = instruction.text.split(instruction.opcode, 1)[1].split()[0].rstrip(",")
                 meet.setdefault(barrier, set()).update(self._at(labels))
         return [tuple(sorted(set(self._next(at, meet)))) for at in range(len(self.instructions))]
 

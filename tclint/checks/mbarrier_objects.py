@@ -390,6 +390,8 @@ class _Publication:
         self.clustered = bool(self.order.points.barrier_sites(Scope.CTAS)) or _cluster_size(model) > 1
         self._unordered: dict[int, dict[int, int]] = {}
         self._after: dict[frozenset[int], frozenset[int]] = {}
+        self._shared: dict[frozenset[int], frozenset[int]] = {}
+        """Each set of :attr:`_after` by itself: those of hundreds of mbarriers are equal."""
 
     @cached_property
     def passed(self) -> frozenset[int]:
@@ -401,7 +403,8 @@ class _Publication:
         if inits not in self._after:
             every = self.order.points.acquire_points(Scope.LANES)
             observers = (self.order.observers_of((i,)) & every - self.unordered(i).keys() for i in inits)
-            self._after[inits] = frozenset[int]().union(*observers)
+            found = frozenset[int]().union(*observers)
+            self._after[inits] = self._shared.setdefault(found, found)
         return self._after[inits]
 
     def unordered(self, init: int) -> dict[int, int]:

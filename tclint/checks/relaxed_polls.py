@@ -1,8 +1,9 @@
-"""The check of flags that are polled with no acquire before the data that they announce is read (PTX ISA 8.8, 8.9).
+"""The checks of flags in global memory that threads poll or set with no acquire or release (PTX ISA 8.8, 8.9).
 
 A thread polls a flag in global memory until another CTA, or another GPU, sets it. A relaxed load of the flag orders no
-other access: an acquire, or a fence after the load, must precede the reads of the data. A CTA barrier does not replace
-it, because it orders the threads of one CTA only.
+other access: an acquire, or a fence after the load, must precede the reads of the data. Nor does a relaxed write of the
+flag: a release, or a fence before it, must follow the writes of the data. A CTA barrier replaces neither, because it
+orders the threads of one CTA only.
 """
 
 from __future__ import annotations
@@ -20,10 +21,15 @@ from tclint.dataflow import Path
 from tclint.isa.forms import Match
 
 MO003 = RuleId("MO003")
+MO005 = RuleId("MO005")
 
 _ACQUIRE = frozenset((".acquire", ".acq_rel"))
+_RELEASE = frozenset((".release", ".acq_rel"))
 _WIDE = frozenset((".gpu", ".sys"))
 _NEXT_ITERATION = "the read is in the next iteration of a loop around the poll, and may be of other data"
+_PREVIOUS_ITERATION = (
+    "the write is in the previous iteration of a loop around the flag, and may be of other data"
+)
 _NEVER_WRITTEN = "the kernel sets the flag itself, and writes nothing through the pointer that is read"
 
 
@@ -56,6 +62,29 @@ def polled_without_acquire(model: KernelModel) -> Iterator[Hit]:
             ),
             about=frozenset((poll,)),
         ).doubted(doubt)
+
+
+@check(MO005, analyses=(HappensBefore,))
+def signalled_without_release(model: KernelModel) -> Iterator[Hit]:
+    """Report relaxed writes of a polled flag that follow writes of the announced data with no intervening release."""
+    polls = _Polls(model)
+    for signal, polled in polls.relaxed_signals():
+        path = polls.unreleased_write(signal, polled)
+        if path is None:
+            continue
+        write, taken = path
+        yield MO005.hit(
+            site=signal,
+            message="sets a flag with a relaxed write, and nothing releases the data that was written before it",
+            steps=(
+                Mark(write, "writes the data"),
+                Mark(signal, "orders no other access before the flag"),
+                Mark(polled, "acquires the flag in another CTA, and the data is then read"),
+            ),
+            help="set the flag with .release of the scope that includes the polling thread, or add fence.acq_rel of that "
+            "scope in the thread that sets it, between the CTA barrier and the flag",
+            about=frozenset((signal,)),
+        ).doubted(_PREVIOUS_ITERATION if _iterates(model, taken) else "")
 
 
 class _Polls:
@@ -148,6 +177,45 @@ class _Polls:
                 return (barrier,), joined
         return None
 
+    def relaxed_signals(self) -> Iterator[tuple[int, int]]:
+        """The writes that set a flag without releasing anything, each with a poll of the flag that acquires."""
+        polls = [(i, self._origins(i, "read")) for i in self._acquiring_polls]
+        spins = self.model.fact(HappensBefore).points.spin_loads
+        for signal in (i for i in self._strong_writes if i not in spins) if polls else ():
+            match = self.model.instruction(signal).match
+            if match is None or not _RELEASE.isdisjoint(strong(match)) or ".relaxed" not in strong(match):
+                continue
+            flag = self._origins(signal, "write")
+            polled = next((i for i, read in polls if not flag.isdisjoint(read)), None)
+            if polled is not None:
+                yield signal, polled
+
+    def unreleased_write(self, signal: int, polled: int) -> tuple[int, Path] | None:
+        """A weak write of data that is read after *polled*, and a path from it to *signal* with no release."""
+        model = self.model
+        read = frozenset[int]().union(
+            *(self._origins(i, "read") for i in self.reads if model.reaches(polled, i))
+        )
+        for write in sorted(self._writes.difference(self._strong_writes)):
+            if model.instruction(write).event or not model.reaches(write, signal):
+                continue
+            if read.isdisjoint(self._origins(write, "write")):
+                continue
+            path = role_paths.follow(
+                model, write, model.views.context_of(write), (signal,), self._releases | {write}, likely=True
+            ).witness
+            if path is not None:
+                return write, path
+        return None
+
+    @cached_property
+    def _releases(self) -> frozenset[int]:
+        """What may order earlier writes before a flag, or ends what is known: fences, releases, calls."""
+        model = self.model
+        fences = (i for i in model.sites("memory-fence") if is_release_fence(model.instruction(i)))
+        released = self._matching(lambda match: not _RELEASE.isdisjoint(strong(match)))
+        return frozenset((*fences, *released, *role_paths.calls(model)))
+
     def data(self, poll: int) -> tuple[frozenset[int], frozenset[int]]:
         """The reads of what the flag may announce, and those of what the kernel writes through no pointer of theirs.
 
@@ -216,6 +284,16 @@ class _Polls:
             and cfg.loops[edge.target] > inner
             for edge in path.edges
         )
+
+
+def _iterates(model: KernelModel, path: Path) -> bool:
+    """Whether *path* takes the back edge of a loop around its end."""
+    loops, block = model.cfg.loops, model.cfg.block_of[path.end]
+    return any(
+        edge.source in loops[edge.target] and block in loops[edge.target]
+        for edge in path.edges
+        if edge.target in loops
+    )
 
 
 def _is_relaxed_load(match: Match) -> bool:

@@ -179,6 +179,8 @@ def _doubt(model: KernelModel, meeting: Conflict) -> Doubt:
     )
     if few and model.function.most_threads is None:
         return Doubt("the launch determines whether the CTA has this many threads")
+    if _strides_by_cta(model, meeting):
+        return Doubt("the two are the stores of one loop whose stride is the size of a smaller CTA")
     return (
         (NO_DOUBT if meeting.operation.writes else has_unused_result(model, meeting.path, first, second))
         or (
@@ -188,6 +190,34 @@ def _doubt(model: KernelModel, meeting: Conflict) -> Doubt:
         )
         or runs_past_array(model, meeting.path, first, second)
     )
+
+
+def _strides_by_cta(model: KernelModel, meeting: Conflict) -> bool:
+    """Whether two stores are a constant number of elements apart, and do not meet in a CTA of as many threads.
+
+    A loop over an array by the size of the CTA, unrolled, has such stores. ``.maxntid`` may then be larger than the
+    CTAs that are launched. A store that only the first threads execute shows that there are more, unless the array ends
+    for the others, as it does that many elements later for the earlier store.
+    """
+    first, second = meeting.operation, meeting.use
+    values = model.values
+    if (
+        model.function.threads is not None
+        or not (first.writes and second.writes)
+        or first.size != second.size
+    ):
+        return False
+    apart = values.constant_of(values.add(second.address, values.times(first.address, -1)))
+    size = abs(apart or 0) // first.size
+    if not size or size % 32 or apart is None or apart % first.size or size >= values.threads:
+        return False
+    here, there = (model.views.context_of(access.site).threads for access in (first, second))
+    few, count = T.full(size), here.bit_length()
+    of_loop = here == T.full(count) and count < values.threads and there == T.full(max(count - size, 0))
+    if not of_loop and not (here & ~few and there & ~few):
+        return False
+    memory = model.solution(WritesSince)[0].memory
+    return bool(here & few and there & few) and not memory.across(first, second, here & few, there & few)
 
 
 def _meetings(model: KernelModel) -> Iterator[Conflict]:

@@ -165,7 +165,7 @@ def _linted(source: Source, config: Config, seconds: Counter[str]) -> FileReport
     """The report on a text, with fixes that have been verified and findings confirmed as set. Raises SourceError."""
     from tclint.linting.cache import IncrementalCache
 
-    past = IncrementalCache()
+    past = IncrementalCache(edited=False)
     clock = lambda stage, took: seconds.update({stage: took})
     make = _executed if config.execute else lint
     report = make(source, config, clock, past)

@@ -70,6 +70,11 @@ _SEVERAL_PARTS = re.compile(r"\[[^\]]*,")
 class FunctionBuilder:
     """Builds one function."""
 
+    __slots__ = (
+        "base", "constants", "function", "instructions", "isa", "locations", "longest", "named", "names", "overflow",
+        "own_errors", "plenty", "prototypes", "scope", "scope_starts", "tables", "targets", "text", "uses", "vectors",
+    )  # fmt: skip
+
     def __init__(self, function: Function, text: str, isa: Table) -> None:
         self.function = function
         self.instructions = function.instructions
@@ -78,7 +83,7 @@ class FunctionBuilder:
         self.isa = isa
         self.scope = Scope(None)
         self.scope_starts = [(0, self.scope)]
-        """``(offset relative to the function, scope that is current from there on)``, in order."""
+        """``(offset in the function, scope that is current from there on)``, in order."""
         self.prototypes: list[Function] = []
         """The prototypes between its statements; their positions are relative to this function."""
         self.longest = 0  # size of the largest range of registers
@@ -195,10 +200,8 @@ class FunctionBuilder:
         self.function.registers.extend(Register(f"{name}.{letter}", kind) for letter in "xyzw"[:length])
 
     def taken(self, name: str, scope: Scope | None = None) -> bool:
-        """Whether *scope*, by default the current one, declares *name*, by itself or as an element of a range of registers
-        (5.4.1)."""
-        scope = scope or self.scope
-        prefix = name.rstrip("0123456789")
+        """Whether *scope*, by default the current one, declares *name*, by itself or as an element of a range (5.4.1)."""
+        scope, prefix = scope or self.scope, name.rstrip("0123456789")
         return name in scope.variables or bool(containing(scope.ranges, prefix, name[len(prefix) :]))
 
     def claim(self, name: str, start: int, end: int) -> None:
@@ -208,10 +211,8 @@ class FunctionBuilder:
         self.scope.variables.add(name)
 
     def claim_range(self, name: str, count: int, start: int, end: int) -> None:
-        """Record that the current scope declares *count* registers, which is an error if one of them exists.
-
-        The error names the first of these. If element 0 exists, ptxas accepts the range, whatever else exists.
-        """
+        """Record that the current scope declares *count* registers, an error if one of them exists: it names the first of
+        these. If element 0 exists, ptxas accepts the range, whatever else exists."""
         variables = self.scope.variables
         if f"{name}<" in variables:
             again = [name]
@@ -378,26 +379,6 @@ class FunctionBuilder:
         self.targets[index] = [-1] * len(names)
         for slot, name in enumerate(names):
             scope.pending.setdefault(name, []).append((index, slot))
-
-    @property
-    def scopes(self) -> list[Scope]:
-        """All scopes, in the order of the text."""
-        return list(dict.fromkeys(scope for _, scope in self.scope_starts))
-
-    def branch_late(self, instruction: Instruction) -> bool:
-        """Resolve the target of a new *instruction* after its scopes were left; False if no label is certain to be it."""
-        self.targets.clear()
-        self.scope.pending.clear()
-        if instruction.flow != "branch":
-            return True
-        operand = instruction.operands[-1] if instruction.operands else None
-        scope: Scope | None = self.scope if isinstance(operand, Symbol) else None
-        while isinstance(operand, Symbol) and scope is not None:
-            if (at := scope.labels.get(operand.name)) is not None:
-                instruction.targets = (at,)
-                return not scope.ranges or not self.taken(operand.name, scope)
-            scope = scope.parent
-        return False
 
     def location(self, node: Node) -> None:
         found = positions(self.text[node.start_byte : node.end_byte])

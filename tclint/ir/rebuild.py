@@ -11,11 +11,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tclint.ir.build import build
 from tclint.ir.functions import FunctionBuilder, make_function
-from tclint.ir.nodes import Function, Instruction, Module, Operand
+from tclint.ir.nodes import Function, Instruction, Module, Operand, Symbol, Use
+from tclint.ir.scopes import Scope
 from tclint.isa.table import Table
 from tclint.syntax import TextChange, Tree, parse, reparse
 
@@ -26,6 +27,8 @@ __all__ = ["Builds", "same_program"]
 
 MAX_WINDOW_EXTENSIONS = 4
 """Attempts to extend the edited part to whole statements; if it still grows, the function is rebuilt."""
+FEW_INSTRUCTIONS = 32
+"""A function with fewer is rebuilt after any edit, and keeps no builder, which takes more memory than it does."""
 _ONE_WORD = frozenset(("label", "loc_directive", "comment"))
 """Statements that no word precedes."""
 _ENDS = frozenset(" \t\r\n;{}:")
@@ -35,11 +38,16 @@ _ELSEWHERE = frozenset(("branch-table", "call"))
 
 
 class Builds:
-    """Builds the modules of successive states of one text."""
+    """Builds the modules of successive states of one text.
 
-    def __init__(self) -> None:
+    Without *edited*, another state is not expected to follow: the syntax tree, of twenty times the memory of the text, is
+    not kept, and is parsed again if one does.
+    """
+
+    def __init__(self, *, edited: bool = True) -> None:
+        self._edited = edited
         self._data = b""
-        self._built: tuple[Tree, Module] | None = None
+        self._built: tuple[Tree | None, Module] | None = None
         self._made: dict[int, tuple[Function, FunctionBuilder, bool]] = {}
         """Start of a function with a body -> the function, its builder, and whether it has syntax errors."""
         self._replaced: dict[str, tuple[Function, FunctionBuilder, bool]] = {}
@@ -48,7 +56,8 @@ class Builds:
     def build(self, data: bytes) -> tuple[Tree, Module]:
         """The syntax tree and the module of the next state of the text."""
         if self._built is not None and data == self._data:
-            return self._built
+            tree, module = self._built
+            return tree or parse(data), module
         before, self._made = self._made, {}
         built, self._built = (
             self._built,
@@ -59,16 +68,20 @@ class Builds:
             module = build(tree, data, make=self._fresh)
         else:
             change = TextChange.between(self._data, data)
-            tree, window = reparse(built[0], self._data, data, change)
-            step = _Step(before, self._replaced, built[0], tree, change, window, self._fresh)
+            old = built[0] or parse(self._data)
+            tree, window = reparse(old, self._data, data, change)
+            step = _Step(before, self._replaced, old, tree, change, window, self._fresh)
             module = build(tree, data, make=lambda *about: self._note(about[0], *step.make(*about)))
-        self._data, self._built = data, (tree, module)
+        self._data, self._built = data, (tree if self._edited else None, module)
         return tree, module
 
     def _fresh(
         self, node: Node, text: str, module: Module, isa: Table
     ) -> tuple[Function, FunctionBuilder | None]:
-        return self._note(node, *make_function(node, text, module, isa))
+        function, builder = make_function(node, text, module, isa)
+        if builder is not None and len(function.instructions) < FEW_INSTRUCTIONS:
+            _release(builder)
+        return self._note(node, function, builder)
 
     def _note(
         self, node: Node, function: Function, builder: FunctionBuilder | None
@@ -129,15 +142,17 @@ class _Step:
             and high < end
             and end - start == function.end - function.start + self.change.delta
             and function.damaged == broken
+            and len(function.instructions) >= FEW_INSTRUCTIONS
             and (found := self._statements(node, function, builder)) is not None
         ):
+            saved = _Saved.of(builder)
             new = _edited(function, builder, text, self.change, *found)
             if new is not None:
                 new.damaged = node.has_error
                 return new, builder
-        else:
-            self.replaced.clear()
-            self.replaced[builder.text] = made
+            saved.restore(builder)
+        self.replaced.clear()
+        self.replaced[builder.text] = made
         return self.fresh(node, text, module, isa)
 
     def _cut(self, child: Node, function: Function, text: str) -> bool:
@@ -182,6 +197,51 @@ class _Step:
                 return low, high, [c for c in around[1] if c.type == "instruction"]
             low, high = grown
         return None
+
+
+class _Saved(NamedTuple):
+    """What the instructions of an edit change in a builder, for where the function is then built anew."""
+
+    function: Function
+    text: str
+    registers: int
+    """The number of registers."""
+    names: list[tuple[int, str, bool]]
+    uses: dict[tuple[str, str], tuple[Use, list[int]]]
+    labels: list[tuple[Scope, dict[str, int]]]
+
+    @classmethod
+    def of(cls, builder: FunctionBuilder) -> _Saved:
+        function = builder.function
+        uses = {key: (use, use.sites[:]) for key, use in builder.uses.items()}
+        labels = [(scope, scope.labels) for scope in _scopes(builder)]
+        return cls(function, builder.text, len(function.registers), builder.names[:], uses, labels)
+
+    def restore(self, builder: FunctionBuilder) -> None:
+        function = builder.function = self.function
+        builder.text, builder.names, builder.instructions = self.text, self.names, function.instructions
+        builder.uses = {key: use for key, (use, _) in self.uses.items()}
+        for use, sites in self.uses.values():
+            use.sites = sites
+        fresh = {register.name for register in function.registers[self.registers :]}
+        del function.registers[self.registers :]
+        for scope, labels in self.labels:
+            scope.labels = labels
+            for name in fresh:
+                if scope.known.get(name, -1) >= self.registers:
+                    del scope.known[name]
+        builder.named, builder.overflow = False, ""
+
+
+def _release(builder: FunctionBuilder) -> None:
+    """Drop all but what a module asks of a function that is reused as a whole: its names, prototypes and errors."""
+    del builder.scope, builder.scope_starts, builder.uses, builder.vectors, builder.constants
+    del builder.targets, builder.tables
+
+
+def _scopes(builder: FunctionBuilder) -> list[Scope]:
+    """All scopes of a function, in the order of the text."""
+    return list(dict.fromkeys(scope for _, scope in builder.scope_starts))
 
 
 def _again(
@@ -251,7 +311,7 @@ def _edited(
     if builder.longest > min(builder.plenty, (length + delta) // 8):
         return None
 
-    # From here on the builder is modified. If this returns None, the caller creates a new one.
+    # From here on the builder is modified. If this returns None, the caller restores it.
     for use in builder.uses.values():
         sites = use.sites
         del sites[bisect_left(sites, first) : bisect_left(sites, end)]
@@ -273,7 +333,7 @@ def _edited(
     fresh = new.instructions[first:]
     if new.errors or new.damaged or len(new.registers) != known or len(fresh) != len(nodes):
         return None
-    if any(i.flow in _ELSEWHERE or not builder.branch_late(i) for i in fresh if i.flow):
+    if any(i.flow in _ELSEWHERE or not _branched(builder, i) for i in fresh if i.flow):
         return None
     builder.names.sort(key=lambda found: found[0])
     for use in builder.uses.values():
@@ -309,12 +369,29 @@ def _shift_rest(builder: FunctionBuilder, tail: list[Instruction], high: int, de
     for instruction in tail:
         instruction.start += delta
         instruction.end += delta
-    for scope in builder.scopes:
+    for scope in _scopes(builder):
         if scope.last >= high:
             scope.last += delta
     builder.scope_starts = [
         (offset + delta if offset >= high else offset, scope) for offset, scope in builder.scope_starts
     ]
+
+
+def _branched(builder: FunctionBuilder, instruction: Instruction) -> bool:
+    """Resolve the target of a new *instruction* of the current scope, all of which are complete; False if no label is
+    certain to be it."""
+    builder.targets.clear()
+    builder.scope.pending.clear()
+    if instruction.flow != "branch":
+        return True
+    operand = instruction.operands[-1] if instruction.operands else None
+    scope: Scope | None = builder.scope if isinstance(operand, Symbol) else None
+    while isinstance(operand, Symbol) and scope is not None:
+        if (at := scope.labels.get(operand.name)) is not None:
+            instruction.targets = (at,)
+            return not scope.ranges or not builder.taken(operand.name, scope)
+        scope = scope.parent
+    return False
 
 
 def _renumber(
@@ -327,7 +404,7 @@ def _renumber(
     inserted between the two, what surrounds *nodes* decides where it is.
     """
     shift = len(nodes) - (end - first)
-    labels = {number for scope in builder.scopes for number in scope.labels.values()}
+    labels = {number for scope in _scopes(builder) for number in scope.labels.values()}
     label_follows = location_follows = False
     if first == end:
         before, after = (_statements_to(nodes[0], nodes[-1], forward) for forward in (False, True))
@@ -347,7 +424,7 @@ def _renumber(
     new.locations = [
         *{moved(at, location_follows): location for at, location in new.locations}.items(),
     ]
-    for scope in builder.scopes:
+    for scope in _scopes(builder):
         scope.labels = {name: moved(number, label_follows) for name, number in scope.labels.items()}
     for use in builder.uses.values():
         sites = use.sites

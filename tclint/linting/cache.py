@@ -134,11 +134,11 @@ def _moved(hit: Hit, new_site: Callable[[int], int]) -> Hit | None:
 class IncrementalCache:
     """The results of earlier runs over a text; initially empty.
 
-    A run that an exception ends leaves it valid.
+    A run that an exception ends leaves it valid. Without *edited*, few runs over other states are expected, or none.
     """
 
-    def __init__(self) -> None:
-        self.builds = Builds()
+    def __init__(self, *, edited: bool = True) -> None:
+        self.builds = Builds(edited=edited)
         self.pause: Callable[[], None] = lambda: None
         """Called repeatedly during a run; an exception that it raises ends the run."""
         self.until = inf

@@ -92,7 +92,7 @@ def check_source(
             selected or Selected(),
             toolkit,
             clock,
-            past or IncrementalCache(),
+            past or IncrementalCache(edited=False),
             observer,
             assume,
             recorded,

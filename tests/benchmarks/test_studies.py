@@ -58,6 +58,12 @@ def test_what_nvdisasm_prints_is_read() -> None:
     assert code.successors == [(1,), (2,), (3,), (4,), (5,), (2, 6), (8,), (), (2, 8)]
 
 
+def test_threads_reconverge_where_a_barrier_says_whatever_follows_its_name() -> None:
+    (reconvergent,) = sass.parse(PRINTED)
+    (plain,) = sass.parse(PRINTED.replace(".RECONVERGENT", ""))
+    assert plain.successors == reconvergent.successors
+
+
 def code(*rows: tuple[Any, ...]) -> sass.Code:
     """Code of rows of (text, scoreboard written, scoreboards waited for, label that is branched to); line = index."""
     made = sass.Code("k")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.grow import SHAPES
+from tclint.analyses.model import KernelModel
+from tclint.checks.mbarrier_objects import _Publication
 from tclint.findings.finding import Finding
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
 from tests.tools.pages import block
-from tests.tools.support import by_rule, kernel, line_of, lint, module
+from tests.tools.support import built, by_rule, kernel, line_of, lint, module
 from tests.tools.support import found as lines_of
 
 HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
@@ -396,6 +399,16 @@ def test_an_mbarrier_that_alternative_threads_initialise(between: str, skips: st
         header=HEADER,
     )
     assert bool(by_rule(lint(text), "MB002")) is early
+
+
+def test_mbarriers_that_the_same_points_observe_share_one_set_of_them() -> None:
+    """A set of all waits for each of thousands of mbarriers would take memory quadratic in their number."""
+    text = SHAPES["mbarriers"][0](8)
+    made = built(text)
+    publication = _Publication(KernelModel(made.functions[0], made))
+    inits = publication.model.sites("mbarrier-init")
+    assert len(inits) == 8
+    assert len({id(publication.after(frozenset((init,)))) for init in inits}) == 1
 
 
 def test_the_initialising_thread_may_use_it_at_once() -> None:

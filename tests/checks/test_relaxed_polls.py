@@ -1,9 +1,10 @@
-"""MO003: flags that are polled without an acquire."""
+"""MO003 and MO005: flags that are polled without an acquire, or set without a release."""
 
 from __future__ import annotations
 
 import pytest
 
+from tclint.findings.scales import Confidence
 from tests.tools.support import by_rule, kernel, lint, module
 
 START = """
@@ -102,6 +103,10 @@ def test_a_loop_that_acquires_another_word_waits_for_that_word() -> None:
     assert len(by_rule(lint(text(relaxed, "over:", READ)), "MO003")) == 2
 
 
+SWAP = """swap:
+    atom.relaxed.gpu.global.cas.b32 %r4, [%rd9], 1, 2;
+    setp.ne.u32 %p2, %r4, 1;
+    @%p2 bra swap;"""
 SET = "st.relaxed.gpu.global.u32 [%rd0+4096], {};"
 WRITE = "st.global.u32 [%rd1], %r0;"
 
@@ -180,3 +185,51 @@ def test_the_lower_half_of_a_composed_pointer_is_its_origin() -> None:
     composed = "mov.b64 {%r10, %r11}, %rd5;\nadd.u32 %r11, %r11, %r0;\nmov.b64 %rd7, {%r10, %r11};\nmov.b64 %rd9, %rd7;"
     source = among_peers(composed, "ld.global.u32 %r2, [%rd8];").replace("[%rd9]", "[%rd5]")
     assert not by_rule(lint(source), "MO003")
+
+
+TURN = "turn:\nld.acquire.gpu.global.u32 %r1, [%rd9];\nsetp.ne.u32 %p1, %r1, 1;\n@%p1 bra turn;"
+"""A poll of a flag that another pointer names than that of the data."""
+WRITE = "st.global.u32 [%rd1], %r0;"
+SWAP = """swap:
+    atom.relaxed.gpu.global.cas.b32 %r4, [%rd9], 1, 2;
+    setp.ne.u32 %p2, %r4, 1;
+    @%p2 bra swap;"""
+SET = "st.relaxed.gpu.global.u32 [%rd9], 1;"
+
+
+def in_turn(*body: str) -> str:
+    lines = (START, "ld.param.u64 %rd9, [other];", *body, "st.global.u32 [%rd1+8192], %r2;", "ret;")
+    return module(kernel("\n".join(lines), parameters=".param .u64 other, .param .u64 pointer"))
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ([TURN, READ, WRITE, SET], 1),
+        ([TURN, READ, WRITE, "bar.sync 0;", f"@%p0 {SET}"], 1),
+        ([TURN, READ, "red.relaxed.gpu.global.add.f32 [%rd1], 0f3F800000;", SET], 1),
+        ([TURN, READ, WRITE, "atom.relaxed.gpu.global.add.u32 %r4, [%rd9], 1;"], 1),
+        ([TURN, READ, WRITE, "red.relaxed.gpu.global.add.u32 [%rd9], 1;"], 1),
+        ([TURN, READ, WRITE, "fence.acq_rel.gpu;", SET], 0),
+        ([TURN, READ, WRITE, "membar.gl;", "bar.sync 0;", f"@%p0 {SET}"], 0),
+        ([TURN, READ, WRITE, SET.replace("relaxed", "release")], 0),
+        ([TURN, READ, WRITE, "red.release.gpu.global.add.u32 [%rd9], 1;"], 0),
+        ([TURN, READ, WRITE, SET.replace("1;", "0;")], 0),
+        ([TURN, READ, WRITE, SET.replace("relaxed.gpu", "volatile")], 0),
+        ([TURN.replace("acquire", "relaxed"), READ, WRITE, SET], 0),
+        ([TURN, READ, SET, WRITE], 0),
+        # A compare-and-swap in a loop waits for the flag as well.
+        ([TURN, READ, WRITE, SWAP], 0),
+        # What the kernel writes is not what it reads after the poll.
+        ([TURN, READ, "st.global.u32 [%rd9+64], %r0;", SET], 0),
+        ([TURN, READ, "st.shared.u32 [%r5], %r0;", SET], 0),
+    ],
+)
+def test_a_flag_is_set_after_data_without_a_release(body: list[str], count: int) -> None:
+    assert len(by_rule(lint(in_turn(*body)), "MO005")) == count
+
+
+def test_a_flag_that_announces_data_of_the_previous_iteration_is_doubted() -> None:
+    body = [TURN, READ, "next:", SET, WRITE, "setp.ne.u32 %p2, %r2, 0;", "@%p2 bra next;"]
+    (finding,) = by_rule(lint(in_turn(*body)), "MO005")
+    assert finding.confidence is Confidence.LOW

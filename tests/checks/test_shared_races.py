@@ -65,6 +65,41 @@ def test_copies_from_one_table_write_the_same_value_where_they_meet(second: str,
 
 
 @pytest.mark.parametrize(
+    ("second", "directives", "confidence"),
+    [
+        ("st.shared.u32 [%r3+256], %r9;", ".maxntid 512", Confidence.LOW),
+        ("st.shared.u32 [%r3+256], %r9;", ".reqntid 512", Confidence.HIGH),
+        (
+            "@%p4 st.shared.u32 [%r3+256], %r9;",
+            ".maxntid 512",
+            Confidence.MEDIUM,
+        ),  # there are more than 64 threads
+        ("st.shared.u32 [%r3+260], %r9;", ".maxntid 512", Confidence.MEDIUM),
+        ("@!%p5 bra done;\n@%p4 st.shared.u32 [%r3+256], %r9;\ndone:", ".maxntid 512", Confidence.MEDIUM),
+    ],
+)
+def test_stores_a_stride_apart_may_be_those_of_a_smaller_cta(
+    second: str, directives: str, confidence: Confidence
+) -> None:
+    """Loops over a tile by a constant, the size of the CTA, are unrolled, and the kernel states a larger bound."""
+    body = f"setp.lt.u32 %p4, %r0, 64;\nsetp.lt.u32 %p5, %r0, 256;\n{WRITE}\n{second}"
+    assert [c for _, c, _ in found(body, directives=directives)] == [confidence]
+
+
+def test_stores_a_stride_apart_end_where_the_array_does() -> None:
+    body = """
+    setp.ge.u32 %p4, %r0, 128;
+    setp.ge.u32 %p5, %r0, 64;
+    @%p4 bra done;
+    st.shared.u32 [%r3], %r0;
+    @%p5 bra done;
+    st.shared.u32 [%r3+256], %r9;
+    done:
+    """
+    assert [c for _, c, _ in found(body, directives=".maxntid 512")] == [Confidence.LOW]
+
+
+@pytest.mark.parametrize(
     ("who", "reported"),
     [
         ("%p0", False),  # thread 0 reads what it has written; the others have loaded it as well

@@ -174,7 +174,7 @@ def test_a_tensor_map_is_recorded_by_what_was_made_of_it(capture: Callable[..., 
     assert [buffer["address"] for buffer in launch["buffers"]] == [found["address"]]
 
 
-def test_a_tensor_map_in_memory_behind_a_structure_is_recorded(
+def test_a_tensor_map_to_whose_memory_a_structure_points_is_recorded(
     capture: Callable[..., Captured], tmp_path: Path
 ) -> None:
     launch = capture("held").launch

@@ -13,7 +13,7 @@ from benchmarks.edits import KINDS, edits
 from tclint.analyses.model import KernelModel
 from tclint.findings.finding import FileReport
 from tclint.findings.selection import Selected
-from tclint.ir import Function, Module, build
+from tclint.ir import Function, Module, build, rebuild
 from tclint.ir.rebuild import Builds, same_program
 from tclint.linting import check
 from tclint.linting.cache import IncrementalCache
@@ -26,6 +26,12 @@ from tests.tools.support import WGMMA, before_the_wait, built, kernel, module
 FIXTURES = ROOT / "fixtures"
 SECONDS = 12
 """That the edits of this module may take."""
+
+
+@pytest.fixture(autouse=True)
+def every_function_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the functions of most kernels are; the ones here would be rebuilt after any edit."""
+    monkeypatch.setattr(rebuild, "FEW_INSTRUCTIONS", 0)
 
 
 def assert_same_function(one: Function, other: Function) -> None:
@@ -199,6 +205,45 @@ def test_branches_and_labels_around_an_edit_are_those_of_a_fresh_build(old: str,
         assert_same_module(builds.build(state.encode())[1], built(state))
     builds = Builds()
     for state in (edited, text):
+        assert_same_module(builds.build(state.encode())[1], built(state))
+
+
+def test_an_error_that_is_undone_costs_no_building() -> None:
+    """The statement with the error is read before the rest of the function is found to depend on it."""
+    text = module(LABELLED)
+    builds = Builds()
+    _, first = builds.build(text.encode())
+    for edit in (
+        ("add.u32 %r1, %r1", "add.u32 %unknown17, %r1"),
+        ("bra out", "bra nowhere"),
+        ("mov.u32 %r3,", "mov.u32 %r3}"),
+    ):
+        broken = text.replace(*edit)
+        assert_same_module(builds.build(broken.encode())[1], built(broken))
+        _, again = builds.build(text.encode())
+        assert_same_module(again, built(text))
+        pairs = zip(first.functions[0].instructions, again.functions[0].instructions, strict=True)
+        assert sum(a is not b for a, b in pairs) < 3, edit  # the statements of the edits themselves
+
+
+@pytest.mark.parametrize("edited", [True, False])
+def test_small_functions_and_those_without_a_tree_are_those_of_a_fresh_build(
+    edited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rebuild, "FEW_INSTRUCTIONS", 4)
+    text = module(LABELLED, kernel("    mov.b32 %r1, unknown;\n    ret;", "small"))
+    builds = Builds(edited=edited)
+    for state in (
+        text,
+        text.replace("%r3, 3", "%r3, 33"),
+        text,
+        text.replace("unknown", "known"),
+        text.replace("top:", "   top:"),
+        text,
+    ):
+        tree, found = builds.build(state.encode())
+        assert_same_module(found, built(state))
+        assert str(tree.root_node) == str(parse(state.encode()).root_node)
         assert_same_module(builds.build(state.encode())[1], built(state))
 
 

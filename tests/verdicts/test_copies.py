@@ -166,6 +166,10 @@ UNKNOWN = {
         f"atom.shared.add.u32 %r6, [other], 16;\nld.shared.u32 %r5, [other];\nadd.s32 %r6, %r3, %r5;\n"
         f"{copy('%r6')}\n{COMMIT}\nld.shared.u32 %r50, [%r6+16];\n{wait()}"
     ),
+    "an offset that a branch chooses for some threads": (
+        f"mov.b32 %r6, 0;\nsetp.lt.u32 %p1, %r1, 64;\n@%p1 bra join;\nmov.b32 %r6, 1024;\njoin:\nadd.s32 %r7, %r4, %r6;\n"
+        f"{copy('%r7')}\n{COMMIT}\n{read('%r7+2048')}\n{wait()}"
+    ),
     "an unknown address": f"{copy('%r4')}\n{COMMIT}\nadd.s32 %r5, %r3, %r9;\n{read('%r5')}\n{wait()}",
     "a generic address": f"{copy('%r4')}\n{COMMIT}\nld.u32 %r50, [%rd1];\n{wait()}",
     "a wait on one of two paths": (
