@@ -474,11 +474,17 @@ def section(data: Any) -> Iterator[str]:
         [
             (
                 found["name"], found["seed"], found["tclint"], f"{found['runs']:,}",
-                *(f"{found['growth'].get(str(count), 0):,}" for count in _COLUMNS), f"{max(found['growth'].values()):,}",
+                *(_lines(found, count) for count in _COLUMNS), f"{max(found['growth'].values()):,}",
             )
             for found in data
         ],
     )  # fmt: skip
+
+
+def _lines(found: dict[str, Any], runs: int) -> str:
+    """The lines that a session had reached after so many *runs*; empty if it is shorter."""
+    lines = found["growth"].get(str(runs))
+    return "" if lines is None else f"{lines:,}"
 
 
 def _added(sessions: list[dict[str, Any]], key: str) -> Counter[str]:
