@@ -356,13 +356,20 @@ class _Reader:
             return tuple(self._take(table, key, _is_integers))
 
         im2col = "channels" in table
-        return RecordedMap(
+        found = RecordedMap(
             data, self._take(table, "mode", lambda v: v in ("tile", "im2col", "im2col-wide")), count("address"),
             count("type"), counts("dimensions"), counts("strides"), counts("element_strides"),
             counts("box", True), counts("lower", True), counts("upper", True),
             count("channels") if im2col else 0, count("pixels") if im2col else 0,
             count("interleave"), count("swizzle"), count("fill"),
         )  # fmt: skip
+        rank = len(found.dimensions)
+        ranks = len(found.strides) + 1, len(found.element_strides), len(found.box) if "box" in table else rank
+        if not rank or any(each != rank for each in ranks):
+            _fail(self.path, f"{DESCRIPTION}: a tensor map with lists for different numbers of dimensions")
+        if min(found.dimensions + found.element_strides + found.box) < 1:
+            _fail(self.path, f"{DESCRIPTION}: a tensor map with a size or step below 1")
+        return found
 
 
 def _is_table(value: Any) -> bool:

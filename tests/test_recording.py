@@ -94,6 +94,11 @@ def test_a_newer_version_is_named(folder: Path) -> None:
         ({"parameters": {"bytes": "0g", "layout": []}}, "launch.json: bytes is not hexadecimal"),
         ({"parameters": {"bytes": "00", "layout": [[0, 8]]}}, "parameters.layout: 8 bytes at 0 are not in the 1 bytes"),
         ({"maps": [{**MAP, "bytes": "00"}]}, "launch.json: a tensor map of 1 bytes"),
+        (
+            {"maps": [{**MAP, "element_strides": [1]}]},
+            "launch.json: a tensor map with lists for different numbers of dimensions",
+        ),
+        ({"maps": [{**MAP, "element_strides": [1, 0]}]}, "launch.json: a tensor map with a size or step below 1"),
         ({"maps": [{**MAP, "box": ["x"]}]}, "launch.json: box is \"['x']\""),
     ],
 )  # fmt: skip
