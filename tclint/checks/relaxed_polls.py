@@ -197,7 +197,8 @@ class _Polls:
             *(self._origins(i, "read") for i in self.reads if model.reaches(polled, i))
         )
         for write in sorted(self._writes.difference(self._strong_writes)):
-            if model.instruction(write).event or not model.reaches(write, signal):
+            # Without regard to the conditions of branches first, which costs far less than a search for a path.
+            if model.instruction(write).event or not model.reaches(write, signal, self._releases):
                 continue
             if read.isdisjoint(self._origins(write, "write")):
                 continue
