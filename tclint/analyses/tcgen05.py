@@ -466,13 +466,11 @@ class Tcgen05(FactSet[tuple[int, int]]):
         (low, high), (other_low, other_high) = self._bounds(here.start), self._bounds(there.start)
         if high + here.columns <= other_low or other_high + there.columns <= low:
             return True
-        if self._extents_apart(a, here, b, there):
-            return True
         first = self.at_first(a, role_a) or here, self.at_first(b, role_b) or there
         return any(
             self.model.values.disjoint(one.start, one.columns, two.start, two.columns) is True
             for one, two in ((here, there), first)
-        )
+        ) or self._extents_apart(a, here, b, there)
 
     def _extents_apart(self, a: int, here: ColumnRange, b: int, there: ColumnRange) -> bool:
         """Whether the columns that *a* covers in any thread and iteration differ from those of *b*."""

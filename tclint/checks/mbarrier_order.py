@@ -22,6 +22,17 @@ _WIDER = (".cluster", ".gpu", ".sys", ".gl")
 """Scopes that include the other CTAs of the cluster."""
 _SIGNAL = {"mbarrier-complete": "completes bytes of a phase"}
 """What a signal other than an arrival does, by its event."""
+_UNRELEASING = {
+    "complete": (
+        "mbarrier.complete_tx is relaxed and no fence precedes it",
+        "add fence.acq_rel.cta between the store and mbarrier.complete_tx",
+    ),
+    "cp.async": (
+        "this arrival is ordered after the copies of its thread alone",
+        "add mbarrier.arrive after the stores, and count it in mbarrier.init",
+    ),
+}
+"""Why a signal that has no form with a release publishes no store, and the remedy."""
 
 
 def _modifiers(model: KernelModel, site: int) -> Collection[str]:
@@ -236,22 +247,16 @@ def _unordered(model: KernelModel, site: int, store: int, arrival: int | None, w
         Mark(wait, "waits"),
         Mark(load, "reads the bytes"),
     )
-    if model.instruction(site).event == "mbarrier-complete":
+    kind = (
+        "complete" if model.instruction(site).event == "mbarrier-complete" else model.instruction(site).group
+    )
+    if kind in _UNRELEASING:
+        why, remedy = _UNRELEASING[kind]
         return MB013.hit(
             site=site,
-            message="mbarrier.complete_tx is relaxed and no fence precedes it, so it does not order the shared memory that a"
-            " store has written and that is read after the wait",
+            message=f"{why}, so it does not order the shared memory that a store has written and that is read after the wait",
             steps=steps,
-            help="add fence.acq_rel.cta between the store and mbarrier.complete_tx",
-            about=frozenset((site,)),
-        ).unshown(Severity.WARNING)
-    if model.instruction(site).group == "cp.async":
-        return MB013.hit(
-            site=site,
-            message="this arrival is ordered after the copies of its thread alone, so it does not order the shared memory"
-            " that a store has written and that is read after the wait",
-            steps=steps,
-            help="add mbarrier.arrive after the stores, and count it in mbarrier.init",
+            help=remedy,
             about=frozenset((site,)),
         ).unshown(Severity.WARNING)
     side = "acquire" if site == wait else "release"

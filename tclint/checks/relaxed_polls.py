@@ -44,7 +44,7 @@ def polled_without_acquire(model: KernelModel) -> Iterator[Hit]:
             continue
         barriers, path = found
         doubt = _NEVER_WRITTEN if path.end in others else ""
-        if polls.iterates(poll, path):
+        if _iterates(model, path, poll, innermost=False):
             doubt = _NEXT_ITERATION
         opcode = model.instruction(poll).opcode
         yield MO003.hit(
@@ -84,7 +84,7 @@ def signalled_without_release(model: KernelModel) -> Iterator[Hit]:
             help="set the flag with .release of the scope that includes the polling thread, or add fence.acq_rel of that "
             "scope in the thread that sets it, between the CTA barrier and the flag",
             about=frozenset((signal,)),
-        ).doubted(_PREVIOUS_ITERATION if _iterates(model, taken) else "")
+        ).doubted(_PREVIOUS_ITERATION if _iterates(model, taken, signal) else "")
 
 
 class _Polls:
@@ -275,26 +275,12 @@ class _Polls:
             i for i in order.points.barrier_sites(Scope.WARPS) if order.points.releases_together(i)
         )
 
-    def iterates(self, poll: int, path: Path) -> bool:
-        """Whether *path* takes the back edge of a loop around the one that polls."""
-        cfg = self.model.cfg
-        inner = cfg.innermost(cfg.block_of[poll])
-        return any(
-            edge.target in cfg.loops
-            and edge.source in cfg.loops[edge.target]
-            and cfg.loops[edge.target] > inner
-            for edge in path.edges
-        )
 
-
-def _iterates(model: KernelModel, path: Path) -> bool:
-    """Whether *path* takes the back edge of a loop around its end."""
-    loops, block = model.cfg.loops, model.cfg.block_of[path.end]
-    return any(
-        edge.source in loops[edge.target] and block in loops[edge.target]
-        for edge in path.edges
-        if edge.target in loops
-    )
+def _iterates(model: KernelModel, path: Path, site: int, *, innermost: bool = True) -> bool:
+    """Whether *path* takes the back edge of a loop around *site*; of the *innermost* one only if that counts."""
+    around = list(model.cfg.nest.around(model.cfg.block_of[site]))
+    loops = {head: model.cfg.loops[head] for head in (around if innermost else around[1:])}
+    return any(edge.source in loops.get(edge.target, ()) for edge in path.edges)
 
 
 def _is_relaxed_load(match: Match) -> bool:

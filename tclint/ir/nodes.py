@@ -290,30 +290,27 @@ def registers(operand: Operand) -> tuple[int, ...]:
 
 def specials(operands: Iterable[Operand]) -> Iterator[Special]:
     """The special registers among *operands*, in vectors, pairs and addresses too."""
-    for operand in operands:
-        if isinstance(operand, int):
-            continue
-        if isinstance(operand, Special):
-            yield operand
-        elif isinstance(operand, Vector):
-            yield from specials(operand.items)
-        elif isinstance(operand, Memory):
-            yield from specials((operand.base, *operand.extras))
-        elif isinstance(operand, Pair):
-            yield from specials((operand.first, operand.second))
+    return (operand for operand in _leaves(operands) if isinstance(operand, Special))
 
 
 def symbols(operands: Iterable[Operand]) -> Iterator[str]:
     """The names among *operands*, in vectors, pairs and addresses too."""
+    return (operand.name for operand in _leaves(operands) if isinstance(operand, Symbol))
+
+
+def _leaves(operands: Iterable[Operand]) -> Iterator[Operand]:
+    """What *operands* consist of, apart from registers."""
     for operand in operands:
-        if isinstance(operand, Symbol):
-            yield operand.name
-        elif isinstance(operand, Vector):
-            yield from symbols(operand.items)
+        if isinstance(operand, int):
+            continue
+        if isinstance(operand, Vector):
+            yield from _leaves(operand.items)
         elif isinstance(operand, Memory):
-            yield from symbols((operand.base, *operand.extras))
+            yield from _leaves((operand.base, *operand.extras))
         elif isinstance(operand, Pair):
-            yield from symbols((operand.first, operand.second))
+            yield from _leaves((operand.first, operand.second))
+        else:
+            yield operand
 
 
 @cache

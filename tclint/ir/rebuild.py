@@ -2,8 +2,8 @@
 
 A function whose text is the same is reused as a whole. In the edited function, only the statements around the edit are
 rebuilt if nothing else depends on them; if the edit involves labels, tables of branches, calls, declarations or blocks,
-the whole function is rebuilt. The result always equals the module that :func:`tclint.ir.build.build` builds from scratch; only the
-instructions may be older objects with moved spans.
+the whole function is rebuilt. The result always equals the module that :func:`tclint.ir.build.build` builds from scratch;
+only the instructions may be older objects with moved spans.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from tclint.linting.check import check_source
 from tclint.linting.subsumption import related
 from tclint.syntax.source import Source
 from tests.tools.pages import block as page_block
-from tests.tools.support import HOPPER, WGMMA, before_the_wait, kernel, module
+from tests.tools.support import HOPPER, WGMMA, before_the_wait, checked_kernels, kernel, module
 
 Process = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -80,14 +80,7 @@ def test_many_findings_are_fixed_together() -> None:
 
 
 def test_only_what_a_fix_changes_is_analysed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    hits = check._kernel_hits
-
-    def count(model: KernelModel, *rest: object) -> object:
-        asked.append(model.function.name)
-        return hits(model, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(check, "_kernel_hits", count)
+    asked = checked_kernels(monkeypatch)
     text = module(before_the_wait(USE, "a"), *(kernel("    ret;", f"k{i}") for i in range(9)), header=HOPPER)
     checked = pool.check(("k.ptx", Source(text.encode(), "k.ptx")), Config())
     assert [finding.entry for finding in checked.report.findings if finding.fixes] == ["a"]

@@ -10,18 +10,16 @@ from time import monotonic, process_time
 import pytest
 
 from benchmarks.edits import KINDS, edits
-from tclint.analyses.model import KernelModel
 from tclint.findings.finding import FileReport
 from tclint.findings.selection import Selected
 from tclint.ir import Function, Module, build, rebuild
 from tclint.ir.rebuild import Builds, same_program
-from tclint.linting import check
 from tclint.linting.cache import IncrementalCache
 from tclint.linting.check import check_source
 from tclint.syntax import TextChange, parse, reparse
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
-from tests.tools.support import WGMMA, before_the_wait, built, kernel, module
+from tests.tools.support import WGMMA, before_the_wait, built, checked_kernels, kernel, module
 
 FIXTURES = ROOT / "fixtures"
 SECONDS = 12
@@ -82,14 +80,7 @@ def test_findings_after_random_edits_are_those_of_a_fresh_run(seed: int) -> None
 
 def test_a_fix_that_is_at_no_instruction_moves_with_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fix of CV007 is at a directive, which is located in the text as it is now: no check runs again for it."""
-    asked: list[str] = []
-    hits = check._kernel_hits
-
-    def count(model: KernelModel, *rest: object) -> object:
-        asked.append(model.function.name)
-        return hits(model, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(check, "_kernel_hits", count)
+    asked = checked_kernels(monkeypatch)
     text = (
         ".version 8.6\n.target sm_90a\n.address_size 64\n.visible .entry k()\n.maxntid 256\n{\n"
         "setmaxnreg.dec.sync.aligned.u32 24;\nret;\n}\n"
@@ -324,14 +315,7 @@ def test_prototypes_between_statements_move_with_their_function() -> None:
 def test_checks_run_where_the_program_changed(
     edit: tuple[str, str], runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
-    hits = check._kernel_hits
-
-    def count(model: object, *rest: object) -> object:
-        asked.append("run")
-        return hits(model, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(check, "_kernel_hits", count)
+    asked = checked_kernels(monkeypatch)
     text = module(before_the_wait("    add.f32 %f5, %f0, %f1; // early"), kernel("    ret;", "other"))
     text = text.replace("sm_100a", "sm_90a")
     past = IncrementalCache()
@@ -360,14 +344,7 @@ def test_checks_run_where_a_function_that_is_called_changed(
     edit: tuple[str, str], runs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """cuDNN's modules have kernels that all call one function of the compiler: a change in one of them is not about the others."""
-    asked: list[str] = []
-    hits = check._kernel_hits
-
-    def count(model: KernelModel, *rest: object) -> object:
-        asked.append(model.function.name)
-        return hits(model, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(check, "_kernel_hits", count)
+    asked = checked_kernels(monkeypatch)
     text = module(
         ".extern .func outside;",
         ".func leaf { .reg .b32 %r<2>; mov.u32 %r1, 1; // leaf\nret; }",

@@ -160,6 +160,19 @@ def agrees(text: str, *families: str) -> None:
     assert sorted(shown) == sorted(wanted), [f"{f.rule.id}: {f.message}" for f in report.findings]
 
 
+def checked_kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A list that grows by the name of each function whose checks run from now on."""
+    asked: list[str] = []
+    hits = driver._kernel_hits
+
+    def noted(model: KernelModel, *rest: object) -> object:
+        asked.append(model.function.name)
+        return hits(model, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(driver, "_kernel_hits", noted)
+    return asked
+
+
 @contextmanager
 def recording() -> Iterator[dict[KernelCheck, set[type]]]:
     """The analyses that each check over kernels asks for meanwhile, from code in ``tclint.checks``.

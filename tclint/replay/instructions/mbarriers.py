@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -93,35 +93,39 @@ def _mbarrier_arrive(
 def _mbarrier_expect(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:
-    address = machine.role(group, step, "mbarrier")
-    tx, given = transaction_bytes(machine, group, step, "tx")
-    operands = address, ctas_of(machine, group, step), tx
-    for (at, mask, bytes_), who in by_operands(step, positions, *operands).items():
-        for mbarrier in signalled(machine, step, at, mask):
-            mbarrier.expect(None if given else bytes_ * len(who))
-            _check_tx(machine, step, mbarrier)
+    for mbarrier, _, bytes_ in _transactions(machine, group, step, positions):
+        mbarrier.expect(bytes_)
+        _check_tx(machine, step, mbarrier)
 
 
 @executes("mbarrier-complete")
 def _mbarrier_complete(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:
+    machine.epochs.end(group)
+    for mbarrier, who, bytes_ in _transactions(machine, group, step, positions):
+        # It is relaxed, and releases if a fence precedes it (8.8). MB013 has a note about one without a fence: on an H100
+        # it was never performed before the earlier stores of its thread to the same CTA.
+        cta = mbarrier.address >> 24
+        released = (
+            machine.epochs.release_clock(group, who)
+            if cta == group.cta
+            else machine.epochs.released_by_fence(group, who, cta)
+        )
+        mbarrier.complete_tx(bytes_, released)
+        _check_tx(machine, step, mbarrier)
+
+
+def _transactions(
+    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int]
+) -> Iterator[tuple[Mbarrier, Sequence[int], int | None]]:
+    """The mbarriers whose tx-count the threads at *positions* change, with the threads and their bytes; None: made up."""
     address = machine.role(group, step, "mbarrier")
     tx, given = transaction_bytes(machine, group, step, "tx")
     operands = address, ctas_of(machine, group, step), tx
-    machine.epochs.end(group)
     for (at, mask, bytes_), who in by_operands(step, positions, *operands).items():
         for mbarrier in signalled(machine, step, at, mask):
-            # It is relaxed, and releases if a fence precedes it (8.8). MB013 has a note about one without a fence: on an
-            # H100 it was never performed before the earlier stores of its thread to the same CTA.
-            cta = mbarrier.address >> 24
-            released = (
-                machine.epochs.release_clock(group, who)
-                if cta == group.cta
-                else machine.epochs.released_by_fence(group, who, cta)
-            )
-            mbarrier.complete_tx(None if given else bytes_ * len(who), released)
-            _check_tx(machine, step, mbarrier)
+            yield mbarrier, who, None if given else bytes_ * len(who)
 
 
 @executes("mbarrier-wait")
