@@ -32,6 +32,8 @@ __all__ = [
 
 Passes = Callable[[str, int], bool]
 """Whether ``("block", b)`` may be entered, or ``("site", i)`` executed, while the operation is pending."""
+MAX_CHOICES = 64
+"""Ranges that the phis of an address may choose from. Their number doubles with each branch that adds to an address."""
 _MBARRIER = 8
 """The bytes of an mbarrier object (9.7.13.15.1)."""
 _COLUMNS = 1 << 16
@@ -173,21 +175,35 @@ class Bytes:
             return True
         return not _change(self.model, a, b, passes) and self._ranges_apart(a, b)
 
-    def _chosen_from(self, of: Range, within: frozenset[int] = frozenset()) -> list[Range]:
-        """Ranges one of which *of* is in any iteration: those that a phi in its address chooses from, or *of* alone."""
+    def _chosen_from(self, of: Range) -> list[Range]:
+        """Ranges one of which *of* is in any iteration: those that phis in its address choose from.
+
+        *of* alone if that is not known, or if there are more than ``MAX_CHOICES``.
+        """
+        found, work = list[Range](), [(of, frozenset[int]())]
+        while work:
+            each, within = work.pop()
+            phi, chosen = self._choice(each)
+            if chosen and phi not in within:
+                work += ((one, within | {phi}) for one in chosen)
+            else:
+                found.append(each)
+            if len(found) + len(work) > MAX_CHOICES:
+                return [of]
+        return found
+
+    def _choice(self, of: Range) -> tuple[int, list[Range]]:
+        """The only phi in the address of a range, and the ranges that it chooses from; none if it is not the only unknown."""
         values = self.values
         terms, constant = values.linear(of[0])
         phis = [(values.representative(t), factor) for t, factor in terms if values.node(t)[0] == "phi"]
         rest = [term for term in terms if values.node(term[0])[0] != "phi"]
         if self._reach(of) is not None or len(phis) != 1 or any(values.varying_at(t) for t, _ in rest):
-            return [of]
+            return -1, []
         ((phi, factor),) = phis
-        base, found = values.total(tuple(rest), constant), list[Range]()
-        for argument in values.arguments(phi) if phi not in within else ():
-            if argument != phi:
-                address = values.add(base, values.times(argument, factor))
-                found += self._chosen_from((address, of[1]), within | {phi})
-        return found or [of]
+        base = values.total(tuple(rest), constant)
+        arguments = (argument for argument in values.arguments(phi) if argument != phi)
+        return phi, [(values.add(base, values.times(argument, factor)), of[1]) for argument in arguments]
 
     def _same_for_all(self, address: int) -> bool:
         """Whether no part of an address but the thread index may differ between threads, whatever memory holds."""

@@ -1,10 +1,10 @@
-"""The bytes of shared memory that ``wgmma`` and ``tcgen05`` operations read through descriptors, at most, and those that other
-instructions access.
+"""The bytes of shared memory that ``wgmma`` and ``tcgen05`` operations read through descriptors, at most, and those that
+other instructions access.
 
-The canonical layouts of 9.7.15.5.1.2 and 9.7.16.10.7 consist of atoms of 8 lines. The strides of the descriptor lead from atom to atom, and
-swizzling permutes chunks within a line of the pattern, which begins at a multiple of its width. So a matrix is within the
-atoms that its descriptor spans. Where the start of a swizzled matrix is in a line follows from its address if the variable
-is aligned as the pattern is.
+The canonical layouts of 9.7.15.5.1.2 and 9.7.16.10.7 consist of atoms of 8 lines. The strides of the descriptor lead from
+atom to atom, and swizzling permutes chunks within a line of the pattern, which begins at a multiple of its width. So a
+matrix is within the atoms that its descriptor spans. Where the start of a swizzled matrix is in a line follows from its
+address if the variable is aligned as the pattern is.
 """
 
 from __future__ import annotations

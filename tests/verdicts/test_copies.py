@@ -134,6 +134,11 @@ UNKNOWN = {
         f"mov.b32 %r6, 0;\nsetp.lt.u32 %p1, %r1, 64;\n@%p1 bra join;\nmov.b32 %r6, 1024;\njoin:\nadd.s32 %r7, %r4, %r6;\n"
         f"{copy('%r7')}\n{COMMIT}\n{read('%r7+2048')}\n{wait()}"
     ),
+    "an offset that many branches choose for some threads": (
+        "mov.b32 %r6, 0;\nsetp.lt.u32 %p1, %r1, 64;\n"
+        + "".join(f"@%p1 bra join{n};\nadd.s32 %r6, %r6, {1 << n};\njoin{n}:\n" for n in range(24))
+        + f"add.s32 %r7, %r4, %r6;\n{copy('%r7')}\n{COMMIT}\n{read('%r7+2048')}\n{wait()}"
+    ),
     "an unknown address": f"{copy('%r4')}\n{COMMIT}\nadd.s32 %r5, %r3, %r9;\n{read('%r5')}\n{wait()}",
     "a generic address": f"{copy('%r4')}\n{COMMIT}\nld.u32 %r50, [%rd1];\n{wait()}",
     "a wait on one of two paths": (
