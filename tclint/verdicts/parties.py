@@ -67,8 +67,9 @@ class Parties:
 
     def party(self, site: int, reaching: Mapping[int, int]) -> int:
         """The threads that may execute the instruction *site*."""
-        guard = self.whole.instructions[site].guard
-        return self._where(guard, site, reaching.get(self.whole.block_of[site], 0), truth=True)
+        instruction = self.whole.instructions[site]
+        there = reaching.get(self.whole.block_of[site], 0)
+        return self._where(instruction.guard, site, there, truth=not instruction.negated)
 
     def _where(self, predicate: int, at: int, threads: int, truth: bool) -> int:
         there = self.mask(predicate, at) if predicate >= 0 else None

@@ -24,6 +24,8 @@ PROVED = {
     "one warpgroup": branch(FIRST, HALF),
     "two warpgroups, with a barrier each": TWICE,
     "a guard": f"{SECOND}\n@%p1 {HALF}",
+    "a negated guard": f"{FIRST}\n@!%p1 {HALF}",
+    "a guard and its negation": f"{FIRST}\n@%p1 {OTHER}\n@!%p1 {HALF}",
     "a loop of a parameter": branch(FIRST, loop("%r9", HALF).replace("%p1", "%p2")),
     "a loop of data of the other warpgroup": (
         f"{DATA}\n{branch(FIRST, HALF)}\n"
@@ -52,6 +54,8 @@ UNKNOWN = {
     "a loop of data": DATA + "\n" + branch(FIRST, loop("%r11", HALF).replace("%p1", "%p2")),
     "a loop of lanes": branch(FIRST, loop("%r4", HALF).replace("%p1", "%p2")),
     "some lanes have left": f"setp.eq.s32 %p2, %r4, 0;\n@%p2 exit;\n{branch(FIRST, HALF)}",
+    "a guard and its negation share a barrier": f"{FIRST}\n@%p1 {HALF}\n@!%p1 {HALF}",
+    "all but the counted threads": "setp.lt.u32 %p1, %r1, 64;\n@!%p1 bar.sync 1, 64;",
     "two parties share a barrier": TWICE.replace("sync 2", "sync 1"),
     "before a phase of the whole CTA": f"{branch(FIRST, HALF)}\n{LARGE}",
     "in a loop with a phase of the whole CTA": loop(
