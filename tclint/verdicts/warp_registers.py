@@ -9,8 +9,8 @@ a thread decides, the checker verifies that nothing is missing, and then that
 - what the warpgroups own at most, after their ``setmaxnreg`` or if they never execute one, is not more than what they own
   together at launch;
 - no thread waits for another one before its ``setmaxnreg``, except at barriers that every thread passes once before its
-  own. So each ``.dec`` is executed whatever becomes of the ``.inc`` of other warps, and once all are, all ``.inc`` can be
-  satisfied at once.
+  own, and at which no thread arrives before without waiting for all. So each ``.dec`` is executed whatever becomes of the
+  ``.inc`` of other warps, and once all are, all ``.inc`` can be satisfied at once.
 
 A wait for an mbarrier, a call, and a loop that reads memory of any kind may wait for other threads; so may an allocation of
 tensor memory, until another warp frees what it has allocated (9.7.16.7.1). That other waits end is the class of the
@@ -207,18 +207,40 @@ class Pool:
         return only and not looping and T.one_warp(threads) != 0
 
     def _by_all(self, site: int, instruction: Instruction, looping: bool) -> bool:
-        """Whether a barrier is one of all threads, which each thread passes once before its own ``setmaxnreg``."""
-        count = instruction.role("count")
-        if looping or instruction.guard >= 0:
-            return False
-        if count is not None and self.of.ask.constant(count, site) != self.ask.size:
+        """Whether a barrier is one of all threads, which each thread passes once before its own ``setmaxnreg``.
+
+        Either all threads pass it or none, so nothing before it arrives there without waiting for all.
+        """
+        if looping or instruction.guard >= 0 or not self._of_all(site, instruction):
             return False
         block = self.of.block_of[site]
         around = self._without(block)
-        return all(
-            self.of.block_of[i] not in around and (self.of.block_of[i] != block or site < i)
-            for i in self.sites
-        )
+        before = [i for i, b in self.of.block_of.items() if b in around or (b == block and i < site)]
+        if not set(self.sites).isdisjoint(before):
+            return False
+        if instruction.group == "cluster":
+            return self._in_turn
+        return not any(self._joins(i, self.instructions[i], site) for i in before)
+
+    @cached_property
+    def _in_turn(self) -> bool:
+        """Whether each thread arrives at the cluster barrier and waits there in turn."""
+        return next(self.of.phases(), None) is None
+
+    def _of_all(self, site: int, instruction: Instruction) -> bool:
+        """Whether a thread waits at a barrier for all threads of the CTA or cluster."""
+        count = instruction.role("count")
+        number = None if count is None else self.of.ask.constant(count, site)
+        waits = instruction.event in ("barrier-sync", "barrier-wait")
+        return waits and (count is None or (number is not None and number == self.ask.size))
+
+    def _joins(self, site: int, instruction: Instruction, barrier: int) -> bool:
+        """Whether an instruction may arrive at the CTA barrier of *barrier* without waiting for all threads."""
+        operand, its = instruction.role("id"), self.instructions[barrier].role("id")
+        if not instruction.event.startswith("barrier") or operand is None or its is None:
+            return False
+        numbers = {self.of.ask.constant(operand, site), self.of.ask.constant(its, barrier)}
+        return (len(numbers) == 1 or None in numbers) and not self._of_all(site, instruction)
 
     def _without(self, block: int) -> frozenset[int]:
         """The blocks to which a path leads from the entry that does not pass *block*."""

@@ -75,6 +75,10 @@ PROVED = {
     "a consumer that needs less": roles(consumer=inc(208)),
     "a launch with what the consumers need": roles(consumer=inc(160)),
     "a barrier before": roles(before=BARRIER),
+    "an arrival at another barrier": roles(before=f"@%p1 bar.arrive 1, 384;\n{BARRIER}"),
+    "an arrival at the barrier after": roles(before=f"{BARRIER}\n@%p1 bar.arrive 0, 384;"),
+    "a smaller barrier of its number after it": roles(dec(40) + "\nbar.sync 0, 256;", before=BARRIER),
+    "one of two barriers of a parameter": roles(before="bar.sync %r9;"),
     "a cluster barrier before": roles(
         before="barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;"
     ),
@@ -110,6 +114,17 @@ UNKNOWN = {
     ),
     "a barrier of some threads before": roles(before="bar.sync 1, 256;"),
     "a guarded barrier before": roles(before=f"@%p4 {BARRIER}"),
+    "an arrival at a barrier before": roles(before=f"@%p1 bar.arrive 0, 384;\n{BARRIER}"),
+    "an arrival between two barriers": roles(before=f"{BARRIER}\n@%p1 bar.arrive 0, 384;\n{BARRIER}"),
+    "an arrival at a barrier that may be the same": roles(before=f"@%p1 bar.arrive %r9, 384;\n{BARRIER}"),
+    "an arrival at a barrier of an unknown number": roles(before="@%p1 bar.arrive 1, 384;\nbar.sync %r9;"),
+    "other warps arrive again and again": (
+        f"@%p2 bra a;\nbar.arrive 0, 384;\nbar.arrive 0, 384;\nret;\na:\n{BARRIER}\n{roles(dec(96), inc(240))}"
+    ),
+    "a cluster barrier at which no thread has arrived": roles(before="barrier.cluster.wait.aligned;"),
+    "a cluster barrier at which some threads have not arrived": roles(
+        before="@%p1 barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;"
+    ),
     "an mbarrier waited for before the release": roles(f"{WAIT}\n{dec(40)}"),
     "an mbarrier waited for before the request": roles(consumer=f"{WAIT}\n{inc(232)}"),
     "a poll of memory before": roles(f"{POLL}\n{dec(40)}"),
@@ -193,6 +208,11 @@ def test_without_a_size_every_number_of_warpgroups_must_do() -> None:
     found = pool(asks + LAST, size=MAXIMUM)
     assert found.status is Status.UNKNOWN
     assert ".reqntid" in found.reasons[0].help
+
+
+def test_a_barrier_that_may_count_some_threads_is_unknown() -> None:
+    counted = roles(before="mov.u32 %r8, %ntid.x;\nbar.sync 1, %r9;")
+    assert pool(counted, size=".maxntid 384\n.minnctapersm 1").status is Status.UNKNOWN
 
 
 def test_incomplete_warpgroups_are_unknown() -> None:
