@@ -476,14 +476,15 @@ class Registers:
                 return table.intern("op", "cvt", tuple(types), a[0])
             node = table.node(a[0])
             narrowed = to < source and node[:2] == ("op", "mask") and node[3] & SHORT == SHORT
-            return node[2] if narrowed else a[0]
+            kept = node[2] if narrowed else a[0]
+            return table.truncated(kept) if to < source else kept
         if root == "add" and len(a) == 2:
             return table.add(a[0], a[1], width)
         if root == "sub" and len(a) == 2:
             return table.add(a[0], table.times(a[1], -1, width), width)
         if root == "neg" and len(a) == 1:
             return table.times(a[0], -1, width)
-        if root in ("mul", "mul24", "mad") and len(a) >= 2:
+        if root in ("mul", "mad") and len(a) >= 2:
             if ".hi" in modifiers:
                 return None
             wide = ".wide" in modifiers

@@ -384,6 +384,12 @@ class ValueTable:
         )
         return value if short else self.masked(value, (1 << width) - 1, 64)
 
+    def truncated(self, value: int) -> int:
+        """*value* in a register of 32 bits. A constant that is added wraps; what it is added to is taken not to."""
+        terms, constant = self._terms(value)
+        wraps = terms and not _INT32_MIN <= constant < -_INT32_MIN
+        return self.total(terms, as_signed(constant, 32)) if wraps else value
+
     def is_wide(self, value: int, depth: int = 0) -> bool:
         """Whether *value* is certain to have been computed in 64 bits."""
         node = self.node(value)

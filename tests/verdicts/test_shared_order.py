@@ -134,6 +134,11 @@ UNKNOWN = {
     "a type wider than the stride": "st.shared.b64 [%r4], %rd1;",
     "half the slots": "shr.u32 %r11, %r5, 3;\nadd.s32 %r11, %r11, %r3;\nst.shared.b16 [%r11], %h1;\nst.shared.b32 [%r11], %r9;",
     "a parameter as offset": f"add.s32 %r11, %r4, %r9;\nst.shared.b32 [%r11], %r9;\n{LOAD}",
+    "half the bits of an offset": "shl.b32 %r11, %r1, 20;\nmul24.lo.u32 %r12, %r11, 4;\nadd.s32 %r12, %r3, %r12;\nst.shared.b32 [%r12], %r1;",
+    "the word before, by a constant that wraps": (
+        f"{STORE}\nmul.wide.s32 %rd5, %r1, 4;\ncvt.u64.u32 %rd6, %r3;\nadd.s64 %rd6, %rd6, %rd5;\n"
+        "add.s64 %rd6, %rd6, 4294967292;\ncvt.u32.u64 %r12, %rd6;\nld.shared.b32 %r50, [%r12];"
+    ),
     "a loaded offset": "ld.global.b32 %r11, [%rd1];\nadd.s32 %r12, %r3, %r11;\nst.shared.b32 [%r12], %r9;",
     "an offset loaded from constants": (
         f"ld.const.b32 %r11, [constants];\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;\n{LOAD}"
