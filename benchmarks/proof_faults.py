@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from benchmarks.faults import Fault, Kernel, Plant
+from benchmarks.faults.kernel import constant_of
 from tclint.findings.finding import Edit
 from tclint.findings.spans import Span
 from tclint.findings.verdicts import HazardClass
@@ -144,6 +145,73 @@ def _odd(kernel: Kernel) -> Iterator[Fault]:
         yield _replaced(kernel, site, flat.replace(f" {count};", f" {count + 4};"))
 
 
+def _arrival(kernel: Kernel) -> Iterator[Fault]:
+    """A barrier of all threads at which some warp has arrived before, without waiting."""
+    threads = kernel.function.most_threads
+    for site in _barriers(kernel):
+        barrier, start = kernel.instructions[site].role("id"), kernel.span(site).start
+        counted = kernel.instructions[site].role("count") is not None
+        if isinstance(barrier, Immediate) and threads and not counted:
+            text = _ONE_WARP.format(f"bar.arrive {barrier.value}, {threads};")
+            yield Fault((Edit(Span(start, start), f"{text} "),), frozenset((site,)), text)
+
+
+def _counted(kernel: Kernel) -> Iterator[tuple[int, int]]:
+    """The CTA barriers that count threads, with their numbers."""
+    for site in kernel.sites("barrier-sync"):
+        number = constant_of(kernel.instructions[site], "id")
+        if number is not None and constant_of(kernel.instructions[site], "count") is not None:
+            yield site, number
+
+
+def _negated(kernel: Kernel) -> Iterator[Fault]:
+    """A CTA barrier that the other threads execute."""
+    for site, _ in _counted(kernel):
+        if kernel.instructions[site].guard >= 0:
+            negated = kernel.instructions[site].negated
+            edit = kernel.rewrite(site, r"@\s*!?", "@" if negated else "@!")
+            if edit is not None:
+                yield Fault((edit,), frozenset((site,)), kernel.text(site))
+
+
+def _others_as_well(kernel: Kernel) -> Iterator[Fault]:
+    """A CTA barrier that counts some threads, right before it a second one for those that its guard leaves out."""
+    for site, _ in _counted(kernel):
+        flat, start = kernel.flat(site), kernel.span(site).start
+        if flat is not None and kernel.instructions[site].guard >= 0:
+            other = (
+                flat.replace("@!", "@", 1)
+                if kernel.instructions[site].negated
+                else flat.replace("@", "@!", 1)
+            )
+            yield Fault((Edit(Span(start, start), f"{other} "),), frozenset((site,)), other)
+
+
+def _renumbered(kernel: Kernel) -> Iterator[Fault]:
+    """A CTA barrier that counts some threads, with the number of another one."""
+    numbers = sorted({0, *(number for _, number in _counted(kernel))})
+    for site, number in _counted(kernel):
+        for other in numbers:
+            edit = kernel.operand(site, "id", str(other)) if other != number else None
+            if edit is not None:
+                yield Fault((edit,), frozenset((site,)), f"{kernel.text(site)} -> {other}")
+
+
+def _led_elsewhere(kernel: Kernel) -> Iterator[Fault]:
+    """A branch before a CTA barrier that the other threads take."""
+    for site in kernel.sites("barrier-sync"):
+        branches = (
+            i
+            for i in range(site)
+            if kernel.instructions[i].flow == "branch" and kernel.instructions[i].guard >= 0
+        )
+        last = max(branches, default=None)
+        if last is not None:
+            edit = kernel.rewrite(last, r"@\s*!?", "@" if kernel.instructions[last].negated else "@!")
+            if edit is not None:
+                yield Fault((edit,), frozenset((last, site)), kernel.text(last))
+
+
 def _before(text: str) -> Plant:
     def plant(kernel: Kernel) -> Iterator[Fault]:
         for site, flat, _, _ in _changes(kernel):
@@ -154,6 +222,14 @@ def _before(text: str) -> Plant:
 
 
 PROOF_FAULTS: Mapping[HazardClass, Mapping[str, Plant]] = {
+    HazardClass.CONVERGENCE: {
+        "CTA barrier in one warp": _in_one_warp,
+        "CTA barrier arrived at": _arrives,
+        "guard of a counted barrier negated": _negated,
+        "counted barrier of the other threads": _others_as_well,
+        "counted barrier of another number": _renumbered,
+        "branch before a barrier negated": _led_elsewhere,
+    },
     HazardClass.SHARED_MEMORY: {
         "CTA barrier in one warp": _in_one_warp,
         "CTA barrier arrived at": _arrives,
@@ -174,6 +250,7 @@ PROOF_FAULTS: Mapping[HazardClass, Mapping[str, Plant]] = {
         "setmaxnreg of an odd count": _odd,
         "poll before setmaxnreg": _before(_POLL),
         "barrier before setmaxnreg": _before("bar.sync 0; "),
+        "arrival before a barrier": _arrival,
     },
 }
 """Class -> the faults that are about it, by name."""

@@ -81,7 +81,7 @@ class Assumption(Enum):
     """What a proof may take for granted; the value is its name in ``--assume``."""
 
     NO_OVERFLOW = "no-overflow"
-    """Signed arithmetic of counters and addresses does not wrap."""
+    """Signed arithmetic of counters and addresses does not wrap, and what is truncated to 32 bits fits in them."""
     SAME_LOADS = "same-loads"
     """Loads of one address by one thread yield one value where nothing in the kernel stores to it."""
     THREADS = "threads"

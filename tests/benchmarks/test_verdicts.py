@@ -35,11 +35,21 @@ def test_a_fault_takes_the_proof_away() -> None:
 POOL = """ld.param.u64 %rd1, [pointer];
 mov.u32 %r1, %tid.x;
 setp.lt.u32 %p1, %r1, 128;
+bar.sync 0;
 @%p1 bra producer;
 setmaxnreg.inc.sync.aligned.u32 232;
 ret;
 producer:
 setmaxnreg.dec.sync.aligned.u32 40;
+ret;"""
+PARTIES = """mov.u32 %r1, %tid.x;
+setp.lt.u32 %p1, %r1, 128;
+setp.ge.u32 %p2, %r1, 128;
+@!%p1 bra over;
+bar.sync 1, 128;
+over:
+@%p2 bar.sync 2, 256;
+bar.sync 0;
 ret;"""
 SHARED = """mov.u32 %r1, %tid.x;
 setp.eq.s32 %p1, %r1, 0;
@@ -77,6 +87,10 @@ ret;"""
             module(".shared .align 4 .b32 slot;", kernel(TENSOR)),
         ),
         (
+            HazardClass.CONVERGENCE,
+            module(kernel(PARTIES, directives=".reqntid 384"), header=HOPPER),
+        ),
+        (
             HazardClass.REGISTER_POOL,
             module(kernel(POOL, directives=".reqntid 384\n.minnctapersm 1"), header=HOPPER),
         ),
@@ -91,7 +105,7 @@ def test_each_fault_against_a_proof_is_planted_and_takes_it_away(
 ) -> None:
     path = tmp_path / "k.ptx"
     path.write_text(text)
-    done = benchmark.mutants([path], hazard, 60, 7)
+    done = benchmark.mutants([path], hazard, 100, 7)
     assert not done.survivors
     assert done.lost.keys() >= PROOF_FAULTS[hazard].keys()
 
