@@ -254,6 +254,8 @@ def test_the_checker_refuses_by_itself(name: str) -> None:
 
 
 RULES = {
+    "_joins": ("an arrival at a barrier before", lambda *arguments: False),
+    "_in_turn": ("a cluster barrier at which no thread has arrived", True),
     "excess": ("too many in the pool", lambda *arguments: ""),
     "wrong": ("a count that is too small", lambda *arguments: ""),
     "waiting": ("a poll of memory before", lambda *arguments: iter(())),
