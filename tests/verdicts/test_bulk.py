@@ -57,6 +57,30 @@ setp.lt.s32 %p1, %r10, %r9;
 {last}"""
 
 
+def ring(stages: int, pending: int, stride: int = 1024) -> str:
+    """A loop over *stages* that lets *pending* groups be pending before it fills and copies the next stage."""
+    return f"""mov.b32 %r11, 0;
+top:
+{read(pending)}
+mul.lo.s32 %r14, %r11, {stride};
+add.s32 %r12, %r3, %r14;
+{OVERWRITE.replace("%r3", "%r12")}
+{COPY.replace("%r3", "%r12")}
+{COMMIT}
+add.s32 %r11, %r11, 1;
+setp.ge.s32 %p2, %r11, {stages};
+selp.b32 %r11, 0, %r11, %p2;
+add.s32 %r10, %r10, 1;
+setp.lt.s32 %p1, %r10, %r9;
+@%p1 bra top;
+{read()}"""
+
+
+def conditions(first: str, then: str, negated: str = "") -> str:
+    """A copy under the predicate %p2 that *first* computes, and a wait under %p3 that *then* computes."""
+    return f"{first}\n@{negated}%p2 {COPY}\n@{negated}%p2 {COMMIT}\n{then}\n@%p3 {read()}"
+
+
 PROVED = {
     "sources waited for at the exit": f"{COPY}\n{COMMIT}\n{read()}",
     "results waited for at the exit": f"{COPY}\n{COMMIT}\n{wait()}",
@@ -75,6 +99,9 @@ PROVED = {
     "other bytes meanwhile": f"{COPY}\n{COMMIT}\nst.shared.b32 [%r3+1024], %r9;\n{read()}",
     "a loop that waits first": loop(read(), read()),
     "equal reductions": f"{REDUCE}\n{COMMIT}\n{REDUCE}\n{COMMIT}\n{read()}",
+    "a ring of two stages": ring(2, 1),
+    "a ring of three stages": ring(3, 2),
+    "a weaker condition": conditions("setp.lt.s32 %p2, %r9, 5;", "setp.lt.s32 %p3, %r9, 6;"),
     "guarded alike": f"@%p0 {COPY}\n@%p0 {COMMIT}\n@%p0 {read()}\n@%p0 {OVERWRITE}",
     "a guarded copy, and a wait of all threads": f"@%p0 {COPY}\n{COMMIT}\n{read()}\n{OVERWRITE}",
 }
@@ -106,6 +133,36 @@ UNKNOWN = {
         f"{COPY}\n{COMMIT}\nsetp.eq.s32 %p1, %r9, 0;\n@%p1 bra a;\n{read()}\na:\n{OVERWRITE}\n{read()}"
     ),
     "another thread waits": f"@%p0 {COPY}\n@%p0 {COMMIT}\n@!%p0 {read()}",
+    "overwritten by a matrix": f"{COPY}\n{COMMIT}\nstmatrix.sync.aligned.m8n8.x1.shared.b16 [%r3], {{%r10}};\n{read()}",
+    "overwritten by an atomic operation": f"{COPY}\n{COMMIT}\natom.shared.add.u32 %r10, [%r3], 1;\n{read()}",
+    "overwritten by an asynchronous store": f"{COPY}\n{COMMIT}\nst.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r3], %r9, [%r8];\n{read()}",
+    "overwritten by a copy of its thread": f"{COPY}\n{COMMIT}\ncp.async.ca.shared.global [%r3], [%rd2], 4;\n{read()}",
+    "overwritten by a copy in the cluster": f"{COPY}\n{COMMIT}\ncp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r3], [%r4], 16, [%r8];\n{read()}",
+    "overwritten by a change of a tensor map": f"{COPY}\n{COMMIT}\ntensormap.replace.tile.rank.shared::cta.b1024.b32 [%rd5], 1;\n{read()}",
+    "a ring with one group too many": ring(2, 2),
+    "a ring of stages that overlap": ring(2, 1, 1020),
+    "committed by another thread": f"@%p0 {COPY}\nsetp.eq.s32 %p2, %r1, 1;\n@%p2 {COMMIT}\n{read()}",
+    "waited for by another elected lane": (
+        f"elect.sync _|%p2, -1;\n@%p2 {COPY}\n@%p2 {COMMIT}\nelect.sync _|%p3, 0xfffffffe;\n@%p3 {read()}"
+    ),
+    "a stronger condition": conditions("setp.lt.s32 %p2, %r9, 6;", "setp.lt.s32 %p3, %r9, 5;"),
+    "a condition of no sign": conditions("setp.lt.s32 %p2, %r9, 5;", "setp.lt.u32 %p3, %r9, 5;"),
+    "a condition that NaN fails twice": conditions(
+        "mov.b32 %f1, %r9;\nsetp.lt.f32 %p2, %f1, 0f00000000;", "setp.ge.f32 %p3, %f1, 0f00000000;", "!"
+    ),
+    "a condition that wraps": conditions(
+        "setp.ge.u32 %p2, %r9, 0;", "add.u32 %r11, %r9, 1;\nsetp.gt.u32 %p3, %r11, %r9;"
+    ),
+    "a condition loaded again after a barrier": conditions(
+        "ld.global.b32 %r11, [%rd2];\nsetp.eq.s32 %p2, %r11, 0;",
+        "bar.sync 0;\nld.global.b32 %r11, [%rd2];\nsetp.eq.s32 %p3, %r11, 0;",
+    ),
+    "a condition of the register where a warp is": conditions(
+        "mov.u32 %r11, %warpid;\nsetp.lt.u32 %p2, %r11, 1;", "mov.u32 %r11, %warpid;\nsetp.lt.u32 %p3, %r11, 1;"
+    ),
+    "a loop that may not wait": (
+        f"{COPY}\n{COMMIT}\ntop:\nsetp.ge.s32 %p1, %r10, %r9;\n@%p1 bra out;\n{read()}\nadd.s32 %r10, %r10, 1;\nbra top;\nout:"
+    ),
     "a negative number of groups": f"{COPY}\n{COMMIT}\ncp.async.bulk.wait_group.read -64;",
     "groups of cp.async": f"{COPY}\n{COMMIT}\ncp.async.wait_all;",
 }  # fmt: skip

@@ -115,6 +115,20 @@ UNKNOWN = {
         "mov.u32 %r13, %warpid;\n" + branch("setp.eq.s32 %p1, %r13, 0;", MMA)
     ),
     "the SM, for the CTA": "mov.u32 %r13, %smid;\n" + branch("setp.eq.s32 %p1, %r13, 0;", BARRIER),
+    "the active lanes": branch("activemask.b32 %r13;\nsetp.eq.s32 %p1, %r13, -1;", MMA),
+    "lanes that match": branch("match.any.sync.b32 %r13, %r9, -1;\nsetp.eq.s32 %p1, %r13, -1;", MMA),
+    "the number of an elected lane": branch("elect.sync %r13|%p2, -1;\nsetp.eq.s32 %p1, %r13, 0;", BARRIER),
+    "a rank in the cluster": branch(
+        "mov.u32 %r13, %cluster_ctarank;\nsetp.eq.s32 %p1, %r13, 0;", f"{ARRIVE}\n{WAIT}"
+    ),
+    "some lanes loop for ever": f"{LANE}\n@!%p1 bra on;\nspin:\nbra spin;\non:\n{BARRIER}",
+    "some lanes leave a loop": loop("%r9", f"setp.eq.s32 %p2, %r4, %r10;\n@%p2 bra done;\n{MMA}"),
+    "a vote under a divergent branch": (
+        f"{LANE}\nsetp.eq.s32 %p2, %r9, 0;\n@%p1 bra over;\nvote.sync.any.pred %p2, %p8, -1;\nover:\n@%p2 {MMA}"
+    ),
+    "a float of the lane": branch(
+        "cvt.rn.f32.u32 %f1, %r4;\nadd.f32 %f1, %f1, 0f4B800000;\nsetp.eq.f32 %p1, %f1, 0f4B800000;", MMA
+    ),
     "wide": "cvt.u64.u32 %rd3, %r1;\n" + branch("setp.eq.s64 %p1, %rd3, 3;", MMA),
 }
 

@@ -213,6 +213,21 @@ UNKNOWN = {
     "another commit on an unknown mbarrier": (
         f"ld.shared.b32 %r15, [%r3];\n{MMA}\n{COMMIT.replace('%r8', '%r15')}\n{COMMIT}\n{wait()}\n{LD}"
     ),
+    "another lane commits": f"elect.sync %r12|%p7, -1;\n@%p7 {MMA}\nelect.sync %r12|%p8, 0xfffffffe;\n@%p8 {COMMIT}\n{wait()}\n{LD}",
+    "a parity of the next iteration": "mov.u32 %r11, 1;\n" + loop(f"{MMA}\n{COMMIT}\nand.b32 %r20, %r11, 1;\n{wait('%r20')}\n{LD}"),
+    "a parity of every second iteration": (
+        "mov.u32 %r11, 0;\n" + loop(f"{MMA}\n{COMMIT}\nshr.u32 %r20, %r11, 1;\nand.b32 %r20, %r20, 1;\n{wait('%r20')}\n{LD}")
+    ),
+    "a count of two": (
+        f"mbarrier.init.shared::cta.b64 [%r8+16], 2;\n{MMA}\n{COMMIT.replace('[%r8]', '[%r8+16]')}\n{wait(at='%r8+16')}\n{LD}"
+    ),
+    "an mbarrier initialised again before the wait": (
+        f"{MMA}\n{COMMIT}\nmbarrier.init.shared::cta.b64 [%r8], 1;\n{wait()}\n{LD}"
+    ),
+    "a wait that is given up": (
+        f"{MMA}\n{COMMIT}\nw:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r8], 0;\n@%p2 bra d;\n"
+        f"add.s32 %r30, %r30, 1;\nsetp.lt.s32 %p9, %r30, 100;\n@%p9 bra w;\nd:\n{LD}"
+    ),
     "the thread arrives as well": f"mbarrier.arrive.shared::cta.b64 _, [%r8];\n{MMA}\n{COMMIT}\n{wait()}\n{LD}",
     "bytes arrive as well": f"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r8], 64;\n{MMA}\n{COMMIT}\n{wait()}\n{LD}",
 }  # fmt: skip

@@ -71,6 +71,13 @@ UNKNOWN = {
     "a multiplication": f"{BEGIN}\ntcgen05.mma.cta_group::1.kind::f16 [%r2], %rd1, %rd2, %r3, %p1;\n{END}",
     "a copy": f"{BEGIN}\ntcgen05.cp.cta_group::1.128x256b [%r2], %rd1;\n{END}",
     "the peer CTA": f"{BEGIN}\n{LOAD}\n{END}".replace("cta_group::1", "cta_group::2"),
+    "the fences in the wrong order": f"{BEGIN}\n{LOAD}\n{AFTER}\nbar.sync 0;\n{BEFORE}\n{DEALLOC}",
+    "a fence under a parameter": f"{BEGIN}\n{LOAD}\n@%p3 {BEFORE}\nbar.sync 0;\n{AFTER}\n{DEALLOC}",
+    "a fence in the block before": f"{BEGIN}\n{LOAD}\n{BEFORE}\n@%p3 bra a;\nmov.b32 %r20, 0;\na:\nbar.sync 0;\n{AFTER}\n{DEALLOC}",
+    "a wait for loads after a store": f"{BEGIN}\n@!%p1 bra a;\n{STORE.replace('wait::st', 'wait::ld')}\na:\n{BARRIER}\n{LOAD}\n{END}",
+    "a barrier of half the CTA": f"{BEGIN}\n@!%p1 bra a;\n{STORE}\na:\n{BARRIER.replace('0;', '1, 128;')}\n{LOAD}\n{END}",
+    "the cluster barrier": f"{BEGIN}\n@!%p1 bra a;\n{STORE}\na:\n{BEFORE}\nbarrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n{AFTER}\n{LOAD}\n{END}",
+    "freed by two warps": f"{BEGIN}\n{LOAD}\n{BARRIER}\nsetp.lt.u32 %p1, %r1, 64;\n{DEALLOC}",
     "an unaligned barrier at which others only arrive": f"{BEGIN}\n{LOAD}\n{BEFORE}\n@%p1 bar.sync 1, 256;\n"
     f"@!%p1 bar.arrive 1, 256;\n{AFTER}\n{DEALLOC}",
 }
