@@ -121,7 +121,7 @@ UNKNOWN = {
     "a rank in the cluster": branch(
         "mov.u32 %r13, %cluster_ctarank;\nsetp.eq.s32 %p1, %r13, 0;", f"{ARRIVE}\n{WAIT}"
     ),
-    "some lanes loop for ever": f"{LANE}\n@!%p1 bra on;\nspin:\nbra spin;\non:\n{BARRIER}",
+    "some lanes loop indefinitely": f"{LANE}\n@!%p1 bra on;\nspin:\nbra spin;\non:\n{BARRIER}",
     "some lanes leave a loop": loop("%r9", f"setp.eq.s32 %p2, %r4, %r10;\n@%p2 bra done;\n{MMA}"),
     "a vote under a divergent branch": (
         f"{LANE}\nsetp.eq.s32 %p2, %r9, 0;\n@%p1 bra over;\nvote.sync.any.pred %p2, %p8, -1;\nover:\n@%p2 {MMA}"
