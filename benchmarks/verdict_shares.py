@@ -1,8 +1,8 @@
 """What is proved of real kernels: shares by class and producer, and the commonest reasons of what is not known.
 
 A row is what a run with verdicts reports of one class in one kernel: findings violate it, and replays bound it. Only the
-first reason of an unknown class counts. All kernels take many minutes, so the rows of each file can be kept in a journal: a
-run that is repeated with it judges only what it lacks.
+first reason of an unknown class counts. All kernels take many minutes, so what was found of each text can be kept in a
+journal: a run that is repeated with it judges only what it lacks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from tclint.linting.check import check_source
 from tclint.syntax.source import Source, SourceError
 from tclint.verdicts import verdicts
 
-__all__ = ["Row", "files", "kernels", "proved", "rows", "section", "shares", "table"]
+__all__ = ["Journal", "Row", "files", "kernels", "proved", "rows", "section", "shares", "table"]
 
 REASONS = 5
 _NUMBER = re.compile(r"\b\d+\b")
@@ -45,6 +46,28 @@ class Row(NamedTuple):
     """Whether a proof rests on assumptions."""
     why: str
     """The first reason of an unknown class, without its numbers."""
+
+
+class Journal:
+    """What this version of tclint found of texts, kept in a file if there is one, so that a run can be resumed."""
+
+    def __init__(self, path: Path | None, asked: str) -> None:
+        self.path, self.asked = path, f"{_version()} {asked}".encode()
+        """The file, and what is asked about each text."""
+        self.known: dict[str, Any] = {}
+        if path is not None and path.is_file():
+            entries = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+            self.known = {entry["of"]: entry["found"] for entry in entries}
+
+    def of(self, text: bytes, find: Callable[[], Any]) -> Any:
+        """What is known of *text*, and otherwise what *find* returns: values of JSON."""
+        key = hashlib.sha256(text + self.asked).hexdigest()[:16]
+        if key not in self.known:
+            self.known[key] = find()
+            if self.path is not None:
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({"of": key, "found": self.known[key]}) + "\n")
+        return self.known[key]
 
 
 def files(paths: Sequence[Path], every: int) -> list[Path]:
@@ -69,24 +92,16 @@ def proved(module: Module, function: Function, only: Collection[HazardClass]) ->
 
 def rows(paths: Sequence[Path], only: Collection[HazardClass], journal: Path | None = None) -> Iterator[Row]:
     """The rows of all kernels of *paths*. What the *journal* has of this version of tclint is not judged again."""
-    asked = f"{_version()} {' '.join(sorted(hazard.value for hazard in only))}"
-    known: dict[str, list[Row]] = {}
-    if journal is not None and journal.is_file():
-        for line in journal.read_text(encoding="utf-8").splitlines():
-            entry = json.loads(line)
-            known[entry["of"]] = [Row(*row) for row in entry["rows"]]
+    known = Journal(journal, " ".join(sorted(hazard.value for hazard in only)))
     for path in paths:
         try:
             source = Source.read(path)
         except SourceError:
             continue
-        key = hashlib.sha256(source.data + asked.encode()).hexdigest()[:16]
-        if key not in known:
-            known[key] = list(_of(source, path.parent.name, only))
-            if journal is not None:
-                with journal.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({"of": key, "rows": known[key]}) + "\n")
-        yield from known[key]
+        found = known.of(
+            source.data, partial(lambda of, by: list(_of(of, by, only)), source, path.parent.name)
+        )
+        yield from (Row(*row) for row in found)
 
 
 def _version() -> str:

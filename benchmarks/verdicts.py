@@ -1,20 +1,21 @@
 """What tclint proves of real kernels, and whether a fault in a kernel that is proved takes the proof away.
 
     python -m benchmarks.verdicts PATH... [--every 6] [--class wgmma] [--largest N] [--journal FILE] [--record]
-    python -m benchmarks.verdicts --mutants 300 PATH... [--class wgmma] [--kernels 40] [--seed 7] [--record]
+    python -m benchmarks.verdicts --mutants 300 PATH... [--class wgmma] [--kernels 40] [--largest N] [--seed 7]
+                                  [--journal FILE] [--record]
     python -m benchmarks.verdicts --against ptxas PATH... [--class wgmma] [--record]
 
 PATH is a ``.ptx`` file, or a folder of them; *every* takes each n-th file. The first command counts, for each class of
 hazards and each producer (the folder of a file), the kernels that use the class, those that are proved, those whose proof
 rests on assumptions, those that findings violate or replays bound, and the commonest reasons of the others
-(``benchmarks.verdict_shares``). What a ``--journal`` has is not judged again.
+(``benchmarks.verdict_shares``).
 
 The second plants faults of ``benchmarks.faults`` and ``benchmarks.proof_faults`` that are about a class into kernels that
-are proved for it. A mutant
-that is still proved is printed, with its change: either the change is harmless to the class, or the proof is wrong.
+are proved for it. A mutant that is still proved is printed, with its change: either the change is harmless to the class, or the proof is wrong.
 The third asks ptxas, and the SASS that it makes, about the kernels that are proved (``benchmarks.verdict_oracles``).
 A person reads what speaks against a proof: ``benchmarks/readings.tsv`` has why the class holds nevertheless. If
-anything was not read, the exit status is 1. With ``--record`` the numbers are recorded for ``docs/results.md``.
+anything was not read, the exit status is 1. What a ``--journal`` has is not judged again. With ``--record`` the numbers are
+recorded for ``docs/results.md``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +38,7 @@ from benchmarks.proof_faults import PROOF_FAULTS
 from benchmarks.studies import sass
 from benchmarks.verdict_oracles import ORACLES, Case, digest, oracle
 from benchmarks.verdict_score import read, record
-from benchmarks.verdict_shares import Row, files, kernels, proved, rows, shares, table
+from benchmarks.verdict_shares import Journal, Row, files, kernels, proved, rows, shares, table
 from tclint.findings.verdicts import HazardClass, Status
 from tclint.syntax.source import Source
 
@@ -77,44 +79,54 @@ class Mutants(NamedTuple):
 
 
 def mutants(
-    paths: Sequence[Path], hazard: HazardClass, wanted: int, seed: int, most: int = sys.maxsize
+    paths: Sequence[Path],
+    hazard: HazardClass,
+    wanted: int,
+    seed: int,
+    most: int = sys.maxsize,
+    journal: Path | None = None,
 ) -> Mutants:
     """Plants *wanted* faults about *hazard* in kernels that are proved for it: in *most* of them, drawn by *seed*."""
-    rng = random.Random(seed)
+    rng, known = random.Random(seed), Journal(journal, f"proved {hazard.value}")
+    operators = {name: o.plant for name, o in OPERATORS.items() if re.search(ABOUT[hazard], name)}
     places: list[tuple[Path, Kernel, str, Fault]] = []
     found = 0
     for path in rng.sample(paths, len(paths)):
-        if path.stat().st_size > LARGEST or found >= most:
-            continue
+        if found >= most:
+            break
         source = Source.read(path)
-        for module, function in kernels(source):
-            verdict = [v for v in proved(module, function, [hazard]) if v.status is Status.PROVED]
+        names = known.of(source.data, partial(_proved_names, source, hazard))
+        for module, function in kernels(source) if names else ():
             written = module.function(function.name)
-            if not verdict or written is None:
+            if function.name not in names or written is None:
                 continue
             found += 1
             kernel = Kernel(source.data, module, written)
-            known = {name: o.plant for name, o in OPERATORS.items() if re.search(ABOUT[hazard], name)}
-            for name, plant in {**known, **PROOF_FAULTS.get(hazard, {})}.items():
+            for name, plant in {**operators, **PROOF_FAULTS.get(hazard, {})}.items():
                 places += ((path, kernel, name, fault) for fault in plant(kernel))
     done = Mutants(found, Counter(), [])
     for path, kernel, name, fault in _spread(places, rng):
         if done.planted == wanted:
             break
         source = Source(apply(kernel.data, fault.edits), str(path))
-        after = [
-            v
-            for module, function in kernels(source)
-            if function.name == kernel.function.name
-            for v in proved(module, function, [hazard])
-        ]
-        if any(v.status is Status.PROVED for v in after):
-            note = f"{path}, {kernel.function.name}: {fault.note}"
+        entry = kernel.function.name
+        if known.of(source.data + entry.encode(), partial(_proved_names, source, hazard, entry)):
+            note = f"{path}, {entry}: {fault.note}"
             line = kernel.line(fault.edits[0].span.start)
-            done.survivors.append(Case(hazard, digest(kernel.data, kernel.function.name), name, line, note))
+            done.survivors.append(Case(hazard, digest(kernel.data, entry), name, line, note))
         else:
             done.lost[name] += 1
     return done
+
+
+def _proved_names(source: Source, hazard: HazardClass, only: str | None = None) -> list[str]:
+    """The kernels of a file that are proved for a class: the one called *only*, or any."""
+    return [
+        function.name
+        for module, function in kernels(source)
+        if only in (None, function.name)
+        and any(v.status is Status.PROVED for v in proved(module, function, [hazard]))
+    ]
 
 
 def against(paths: Sequence[Path], hazard: HazardClass) -> tuple[int, list[Case], dict[str, str], list[str]]:
@@ -129,12 +141,7 @@ def against(paths: Sequence[Path], hazard: HazardClass) -> tuple[int, list[Case]
         data = path.read_bytes() if path.stat().st_size <= LARGEST else b""
         if not re.search(ORACLES[hazard].uses, data):
             continue
-        found = {
-            function.name
-            for module, function in kernels(Source(data, str(path)))
-            for verdict in proved(module, function, [hazard])
-            if verdict.status is Status.PROVED
-        }
+        found = set(_proved_names(Source(data, str(path)), hazard))
         try:
             cases += ask(data, found) if found else ()
         except ValueError as error:
@@ -186,9 +193,12 @@ def main() -> None:
     parser.add_argument("--against", choices=["ptxas"], help="ask ptxas about the kernels that are proved")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument(
-        "--largest", type=int, default=sys.maxsize, help="count only files up to so many bytes"
+        "--largest",
+        type=int,
+        default=sys.maxsize,
+        help="only files up to so many bytes, or those in which faults are planted",
     )
-    parser.add_argument("--journal", type=Path, help="keep what is counted, so that the run can be resumed")
+    parser.add_argument("--journal", type=Path, help="keep what is found, so that the run can be resumed")
     parser.add_argument("--record", action="store_true", help="leave a record, and write docs/results.md")
     options = parser.parse_args()
     chosen = [HazardClass(name) for name in options.hazards] or list(HazardClass)
@@ -217,14 +227,17 @@ def main() -> None:
 
 def _plant(paths: Sequence[Path], hazard: HazardClass, options: argparse.Namespace) -> bool:
     """Plants faults of one class; whether a mutant that is still proved was not read."""
-    done = mutants(paths, hazard, options.mutants, options.seed, options.kernels)
+    largest = min(options.largest, LARGEST)
+    small = [path for path in paths if path.stat().st_size <= largest]
+    done = mutants(small, hazard, options.mutants, options.seed, options.kernels, options.journal)
     judged = read(done.survivors)
     print(f"{hazard.value}: {done.planted} faults planted, {len(done.survivors)} mutants are still proved")
     for name, number in sorted(done.lost.items()):
         print(f"    {number:>4}  {name}")
     _report(judged)
     if options.record:
-        sample = f"at most {options.kernels} kernels, seed {options.seed}, files up to {LARGEST // 1000} kB"
+        most = f"at most {options.kernels} kernels, " if options.kernels < sys.maxsize else ""
+        sample = f"{most}seed {options.seed}, files up to {largest // 1000} kB"
         row = {
             "sample": sample,
             "kernels": done.kernels,

@@ -205,6 +205,7 @@ ASSUMPTIONS = Kind(
                 "shape",
                 "full-cta",
                 "read-only",
+                "allocated",
                 "none",
             ]
         },

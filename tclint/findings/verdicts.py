@@ -95,7 +95,7 @@ class Assumption(Enum):
     ELECT = "elect"
     """``elect.sync`` elects the lowest lane of its membermask."""
     EXPECTED = "expected"
-    """A tensor copy writes no more bytes than the largest number that a phase of an mbarrier of the kernel expects."""
+    """A tensor copy writes no more bytes than the largest number that one operation on an mbarrier of the kernel expects."""
     ALIGNED = "aligned"
     """Variables of shared memory that hold swizzled matrices begin at a multiple of 128 bytes."""
     REGISTERS = "registers"
@@ -106,6 +106,8 @@ class Assumption(Enum):
     """Without ``.reqntid``, the CTA has as many threads as ``.maxntid`` admits."""
     READ_ONLY = "read-only"
     """No thread writes memory that ``ld.global.nc`` loads while the kernel runs (9.7.9.9)."""
+    ALLOCATED = "allocated"
+    """Nothing but ``tcgen05.alloc`` writes the word of shared memory to which it writes an address."""
 
 
 class Discharge(Enum):

@@ -20,7 +20,7 @@ comparison, these are tried:
 An unknown range is unbounded, and each ``MAX_...`` below costs precision only. Two assumptions are unsound. Signed
 numbers do not wrap, as compilers assume. A loop that ends when a counter equals a limit starts on the right side of it
 and does not step over it, since it would otherwise iterate until the counter wraps. It is taken to start there too if it
-ends at a bound (``i < n``), but for *strict* values.
+ends at a bound (``i < n``) or has another exit, but for *strict* values.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class ConditionalIntervals:
         if comparison is None:
             return None
         _, _, left, right, *_ = comparison[0]
-        by = self.loops.stride_until(p, left)
+        by = self.loops.stride_to_end(p, left)
         low, high = self._canonical_range_of(left, known)
         limit: int = self.table.nodes[right][1]
         return True if (by > 0 and low >= limit) or (by < 0 and high <= limit) else None
@@ -248,7 +248,7 @@ class ConditionalIntervals:
         limit: int = self.table.nodes[right][1]
         if relation == "eq" and truth:
             bounds: Range = (limit, limit)
-        elif relation == "eq" and (by := self.loops.stride_until(fact, left)):
+        elif relation == "eq" and (by := self.loops.stride_to_end(fact, left)):
             bounds = (-INFINITY, limit - by) if by > 0 else (limit - by, INFINITY)
         elif relation == "eq":  # an inequality narrows a range at its ends only
             low, high = self._end_range(left, known)

@@ -301,8 +301,7 @@ class LoopFacts:
     def stride_until(self, fact: int, value: int, truth: bool = True) -> int:
         """The change of *value* in each iteration of a loop that exits as soon as *fact* is *truth*; 0 if unknown.
 
-        Only where the exit is not stepped over: the change is 1 or -1, or the loop has no other exit. Then the counter
-        starts before its end and reaches it exactly, since it would wrap otherwise.
+        Only where the exit is not stepped over: the change is 1 or -1, or the loop has no other exit.
         """
         counted = self._only_counter(value)
         if counted is None:
@@ -313,6 +312,16 @@ class LoopFacts:
         if self.exit_conditions(head).get(fact) is not truth or self._varies_otherwise(head, value):
             return 0
         return by if abs(by) == 1 or (abs(factor) == 1 and self._has_single_exit(head)) else 0
+
+    def stride_to_end(self, fact: int, value: int) -> int:
+        """The same for a loop that *value* enters before its end; 0 if unknown.
+
+        It does where the loop has no other exit, since it would wrap otherwise. Values that are not *strict* take it to do
+        so in any loop.
+        """
+        by = self.stride_until(fact, value)
+        counted = self._only_counter(value) if by and self.strict else None
+        return 0 if counted and not self._has_single_exit(self.table.node(counted[0])[1]) else by
 
     def started(self, value: int) -> int | None:
         """*value* on entry to the loop whose counter it contains; None unless it contains exactly one."""

@@ -15,7 +15,7 @@ from tclint.ir.needs import needs
 from tclint.ir.nodes import Function, Module, specials
 from tclint.isa.directives import directives
 from tclint.isa.special_registers import SPECIAL_REGISTERS
-from tclint.isa.target import NEWEST, Availability, Target, Version, dotted
+from tclint.isa.target import NEWEST, RELEASED, Availability, Target, Version, dotted
 from tclint.verdicts.outcome import Outcome
 
 __all__ = ["available"]
@@ -26,9 +26,9 @@ def available(model: KernelModel, assume: frozenset[Assumption]) -> Outcome:
     module, version, target = model.module, model.module.version, model.module.target
     if version is None or target is None:
         return Outcome(reasons=(Reason(None, "the module names no version or no target that is known"),))
-    if version > NEWEST:
-        newer = f".version {dotted(version)} is newer than the newest one that is known, {dotted(NEWEST)}"
-        return Outcome(reasons=(Reason(None, newer),))
+    if version not in RELEASED:
+        unknown = f".version {dotted(version)} is not among those that are known, of which {dotted(NEWEST)} is the newest"
+        return Outcome(reasons=(Reason(None, unknown),))
     functions = _functions(model)
     obligations = [_introduced(module, version, target)]
     listed: set[tuple[str, str, Availability]] = set()

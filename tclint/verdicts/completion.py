@@ -48,7 +48,7 @@ from tclint.verdicts.checker import (
 )
 from tclint.verdicts.may import May
 from tclint.verdicts.outcome import Outcome
-from tclint.verdicts.paths import PATH_ASSUMPTIONS, elections, path_assumptions
+from tclint.verdicts.paths import PATH_ASSUMPTIONS, path_assumptions, value_assumptions
 from tclint.verdicts.rings import Rings
 
 __all__ = [
@@ -309,7 +309,7 @@ class Completion:
         wanted = PATH_ASSUMPTIONS if need.what in ("bytes", "source") else {Assumption.NO_OVERFLOW}
         if need.what != "columns":
             wanted = wanted.union(*map(self.bytes.assumptions, (need.operation, need.use)))
-        if not (self.assume >= wanted and self._follows_elections):
+        if not (self.assume >= wanted and self._follows_values):
             return False
         if need.what == "columns":
             apart = columns_apart(self.model, need.operation, need.use, passes)
@@ -319,7 +319,7 @@ class Completion:
                 self._limits[need] = limit
         if not apart:
             return False
-        self.assumed |= wanted | (self._elected or frozenset())
+        self.assumed |= wanted | (self._of_values or frozenset())
         return True
 
     @cached_property
@@ -336,13 +336,13 @@ class Completion:
         return True
 
     @cached_property
-    def _elected(self) -> frozenset[Assumption] | None:
-        return elections(self.model)
+    def _of_values(self) -> frozenset[Assumption] | None:
+        return value_assumptions(self.model)
 
     @cached_property
-    def _follows_elections(self) -> bool:
-        """Whether a proof may rely on what values know of elected lanes."""
-        return self._elected is not None and self.assume >= self._elected
+    def _follows_values(self) -> bool:
+        """Whether a proof may rely on what values know of elected lanes and allocated addresses."""
+        return self._of_values is not None and self.assume >= self._of_values
 
     @cached_property
     def _searchable(self) -> bool:
@@ -350,7 +350,7 @@ class Completion:
         return (
             path_assumptions(self.model) is not None
             and self.assume >= PATH_ASSUMPTIONS
-            and self._follows_elections
+            and self._follows_values
         )
 
     def _infeasible(self, need: Need, transfer: Transfer) -> bool:
@@ -360,7 +360,7 @@ class Completion:
         if need not in self._answers:
             self._answers[need] = self._search(need, transfer)
         if self._answers[need]:
-            self.assumed |= PATH_ASSUMPTIONS | (self._elected or frozenset())
+            self.assumed |= PATH_ASSUMPTIONS | (self._of_values or frozenset())
         return self._answers[need]
 
     def _search(self, need: Need, transfer: Transfer) -> bool:

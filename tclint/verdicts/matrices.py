@@ -43,7 +43,7 @@ _SIZES = {"mbarrier-init": 8, "tmem-alloc": 4}
 
 
 def largest_expected(model: KernelModel) -> int | None:
-    """The largest number of bytes that a phase of an mbarrier may expect; None if it is unknown, or none expects any."""
+    """The largest number of bytes that one operation on an mbarrier expects; None if it is unknown, or none expects any."""
     most = 0
     for event in ("mbarrier-expect", "mbarrier-arrive"):
         for site in model.sites(event):

@@ -10,7 +10,7 @@ from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption
 from tclint.ir.nodes import specials
 
-__all__ = ["PATH_ASSUMPTIONS", "elections", "path_assumptions"]
+__all__ = ["PATH_ASSUMPTIONS", "path_assumptions", "value_assumptions"]
 
 PATH_ASSUMPTIONS = frozenset((Assumption.NO_OVERFLOW, Assumption.SAME_LOADS, Assumption.THREADS))
 """What the search for a feasible path may take for granted."""
@@ -23,15 +23,19 @@ def path_assumptions(model: KernelModel) -> frozenset[Assumption] | None:
     if model.reachability.dispatchers:
         return None
     read = {s.name for instruction in model.function.instructions for s in specials(instruction.operands)}
-    elected = elections(model)
-    return PATH_ASSUMPTIONS | elected if elected is not None and read.isdisjoint(_CHANGING) else None
+    assumed = value_assumptions(model)
+    return PATH_ASSUMPTIONS | assumed if assumed is not None and read.isdisjoint(_CHANGING) else None
 
 
-def elections(model: KernelModel) -> frozenset[Assumption] | None:
-    """What the values of a kernel take for granted of elected lanes; None if the mask of an election is not constant."""
+def value_assumptions(model: KernelModel) -> frozenset[Assumption] | None:
+    """What the values of a kernel take for granted of elected lanes and of allocated addresses of tensor memory.
+
+    None if the mask of an election is not constant.
+    """
     sites, values = model.sites("elect"), model.values
     for site in sites:
         mask = model.instruction(site).role("mask")
         if mask is None or values.constant_operand(mask, site) is None:
             return None
-    return frozenset((Assumption.ELECT,) if sites else ())
+    elected = (Assumption.ELECT,) if sites else ()
+    return frozenset((*elected, Assumption.ALLOCATED) if model.sites("tmem-alloc") else elected)

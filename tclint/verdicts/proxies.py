@@ -343,7 +343,7 @@ class Proxies:
         return next((r for r in exact_ranges(model, site) or () if r[0] == address), None)
 
     def _box(self, access: Access) -> int | None:
-        """The bytes that a tensor copy writes at most: as many as some phase expects; None if that is unknown."""
+        """The bytes that a tensor copy writes at most: as many as an operation on an mbarrier expects; None if that is unknown."""
         if not access.writes or Assumption.EXPECTED not in self.assume:
             return None
         return self._expected

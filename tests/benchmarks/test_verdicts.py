@@ -115,6 +115,29 @@ def test_faults_are_planted_in_as_many_kernels_as_are_asked_for() -> None:
     assert benchmark.mutants(others, HazardClass.WGMMA, 2, 7, most=1).kernels == 1
 
 
+def test_what_a_journal_has_of_a_mutant_is_not_judged_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal.jsonl"
+    first = benchmark.mutants([KERNEL], HazardClass.WGMMA, 9, 7, journal=journal)
+    assert len(journal.read_text().splitlines()) == 1 + first.planted
+    monkeypatch.delattr(benchmark, "proved")
+    assert benchmark.mutants([KERNEL], HazardClass.WGMMA, 9, 7, journal=journal) == first
+    with pytest.raises(NameError):
+        benchmark.mutants([KERNEL], HazardClass.WGMMA, 12, 7, journal=journal)
+
+
+def test_faults_are_planted_in_no_larger_file_than_is_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        sys, "argv", ["verdicts", "--mutants", "1", "--class", "wgmma", "--largest", "1000", str(KERNEL)]
+    )
+    with pytest.raises(SystemExit):
+        benchmark.main()
+    assert "wgmma: 0 faults planted" in capsys.readouterr().out
+
+
 def test_a_mutant_that_is_still_proved_is_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

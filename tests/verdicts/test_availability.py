@@ -6,7 +6,9 @@ import pytest
 
 from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import HazardClass, Status, Verdict
+from tclint.ir.frontend import analyse
 from tclint.isa.target import NEWEST
+from tclint.syntax.source import Source
 from tclint.verdicts import verdicts
 from tests.tools.support import analysed, kernel, last_kernel, module
 
@@ -35,6 +37,16 @@ def test_a_kernel_that_has_all_that_it_uses_is_proved() -> None:
 )
 def test_an_older_target_or_version_and_a_newer_version_are_unknown(version: str, target: str) -> None:
     assert availability(version=version, target=target).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("version", ["8.9", "8.10", "7.9"])
+def test_a_version_that_was_never_released_is_unknown(version: str) -> None:
+    """Its number is between two that were."""
+    text = f".version {version}\n.target sm_90\n.address_size 64\n{kernel('ret;')}"
+    made, _ = analyse(Source.from_bytes(text.encode(), "k.ptx"))
+    found = available(KernelModel(made.functions[0], made))
+    assert found.status is Status.UNKNOWN
+    assert version in found.reasons[0].what
 
 
 def test_unknown_instructions_and_operands_are_unknown() -> None:

@@ -227,6 +227,31 @@ def test_a_loop_that_may_start_past_its_end_may_have_no_last_iteration() -> None
     assert guarded.status is Status.PROVED, guarded.reasons
 
 
+def counting_down(early: str) -> str:
+    """A loop of wgmma that counts down to 0, where it waits, and that has the exit *early* too."""
+    return f"""mov.b32 %r1, %r9;
+top:
+{FENCE}
+{WGMMA}
+{COMMIT}
+sub.s32 %r1, %r1, 1;
+setp.eq.s32 %p1, %r1, 0;
+@%p1 bra done;
+setp.lt.s32 %p2, %r1, 0;
+{early}
+bra top;
+done:
+{wait()}
+out:
+{USE}"""
+
+
+def test_a_loop_with_another_exit_may_start_past_the_number_at_which_it_ends() -> None:
+    assert wgmma(counting_down("@%p2 bra out;")).status is Status.UNKNOWN
+    alone = wgmma(counting_down(f"@%p2 {USE}"))
+    assert alone.status is Status.PROVED, alone.reasons
+
+
 def test_refused_assumptions_leave_correlated_branches_unknown() -> None:
     assert wgmma(CORRELATED, frozenset()).status is Status.UNKNOWN
 
@@ -234,6 +259,25 @@ def test_refused_assumptions_leave_correlated_branches_unknown() -> None:
 def test_a_wait_alone_needs_no_assumption() -> None:
     assert wgmma(PROVED["a pipelined loop"], frozenset()).assumptions == ()
     assert wgmma(PROVED["a pipelined loop"], frozenset()).status is Status.PROVED
+
+
+def test_that_nothing_else_writes_an_allocated_address_is_an_assumption() -> None:
+    """The slot holds another address when it is loaded again, and both name the same columns."""
+    body = """tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 64;
+ld.shared.b32 %r10, [slot];
+add.s32 %r11, %r10, 32;
+st.shared.b32 [slot], %r11;
+ld.shared.b32 %r12, [slot];
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%r11], {%r20};
+tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r21}, [%r12];
+tcgen05.wait::ld.sync.aligned;
+tcgen05.wait::st.sync.aligned;"""
+    for refused, status in ((set(), Status.PROVED), ({Assumption.ALLOCATED}, Status.UNKNOWN)):
+        text = module(".shared .align 4 .b32 slot;", kernel(f"{body}\nret;"))
+        assume = frozenset(Assumption) - refused
+        (found,) = verdicts(analysed(text), assume=assume, only=[HazardClass.TMEM_ACCESS])
+        assert found.status is status
+        assert (Assumption.ALLOCATED in found.assumptions) is (status is Status.PROVED)
 
 
 def test_the_elected_lane_is_an_assumption() -> None:
@@ -290,6 +334,47 @@ TENSOR_UNKNOWN = {
         f"{STORE}\nadd.s32 %r7, %r9, 0x100000;\n{STORE.replace('%r9', '%r7')}\n{WAIT_STORE}"
     ),
     "a wait in one of two branches": f"{STORE}\nsetp.eq.s32 %p1, %r9, 3;\n@%p1 bra a;\n{WAIT_STORE}\na:\n{ARRIVE}\n{WAIT_STORE}",
+    "a wait under a volatile load of the word that guarded the load": (
+        f"ld.volatile.global.u32 %r10, [%rd9];\nsetp.eq.s32 %p1, %r10, 0;\n@%p1 {LOAD}\n"
+        f"ld.volatile.global.u32 %r11, [%rd9];\nsetp.eq.s32 %p2, %r11, 0;\n@%p2 {WAIT_LOAD}\n{ARRIVE}"
+    ),
+    "a wait under a test of a phase that is asked again": (
+        f"mbarrier.test_wait.parity.shared::cta.b64 %p1, [%r8], 0;\n@%p1 {LOAD}\n"
+        f"mbarrier.test_wait.parity.shared::cta.b64 %p2, [%r8], 0;\n@%p2 {WAIT_LOAD}\n{ARRIVE}"
+    ),
+    "a wait by the elected lane of other lanes": (
+        f"elect.sync _|%p1, 0xffffffff;\n@%p1 {LOAD}\nelect.sync _|%p2, 0xfffffffe;\n@%p2 {WAIT_LOAD}\n{ARRIVE}"
+    ),
+    "a wait in one target of a branch table": (
+        f"{LOAD}\nts: .branchtargets a, b;\nbrx.idx %r9, ts;\na:\n{WAIT_LOAD}\nb:\n{ARRIVE}\n{WAIT_LOAD}"
+    ),
+    "a wait under the predicate that the next iteration has": f"""setp.eq.s32 %p1, %r9, 0;
+top:
+@%p1 {WAIT_LOAD}
+@%p1 {LOAD}
+add.s32 %r30, %r30, 1;
+setp.eq.s32 %p1, %r30, %r9;
+setp.lt.s32 %p2, %r30, 5;
+@%p2 bra top;
+@%p1 {WAIT_LOAD}
+{ARRIVE}""",
+    "columns that two registers exchange in a loop": f"""mov.b32 %r10, %r9;
+add.s32 %r11, %r9, 8;
+top:
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%r10], {{%r24}};
+tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r25}}, [%r11];
+mov.b32 %r12, %r11;
+mov.b32 %r11, %r10;
+mov.b32 %r10, %r12;
+add.s32 %r30, %r30, 1;
+setp.lt.s32 %p2, %r30, 5;
+@%p2 bra top;
+{WAIT_LOAD}
+{WAIT_STORE}""",
+    "columns that a load in matrix shape reaches": (
+        "tcgen05.ld.sync.aligned.16x256b.x1.b32 {%r20, %r21, %r22, %r23}, [%r9];\n"
+        f"tcgen05.st.sync.aligned.32x32b.x1.b32 [%r9+7], {{%r24}};\n{WAIT_LOAD}\n{WAIT_STORE}"
+    ),
     "an asynchronous store with a signal": (
         f"{STORE}\nst.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r6], %r7, [%r8];\n{WAIT_STORE}"
     ),

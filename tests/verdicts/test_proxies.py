@@ -173,6 +173,22 @@ UNKNOWN = {
         f"st.shared::cluster.b32 [%r12], %r9;\n{FENCE}\n"
         "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r13], [%r4], 1024, [%r14];"
     ),
+    "a fence in a loop that may not be entered": (
+        f"{WRITE}\nmov.u32 %r11, 0;\nhead:\nsetp.ge.s32 %p3, %r11, %r9;\n@%p3 bra done;\n{FENCE}\n"
+        f"add.s32 %r11, %r11, 1;\nbra head;\ndone:\n{STORE}"
+    ),
+    "a fence in one target of a branch table": (
+        f"{WRITE}\nts: .branchtargets a, b;\nbrx.idx %r9, ts;\na:\n{FENCE}\nb:\n{STORE}"
+    ),
+    "tiles that two registers exchange in a loop": loop(
+        f"{WRITE}\n{STORE.replace('%r3', '%r4')}\nmov.b32 %r12, %r3;\nmov.b32 %r3, %r4;\nmov.b32 %r4, %r12;"
+    ),
+    "pointers that two registers exchange in a loop": loop(
+        f"st.global.b32 [%rd1], %r9;\n{LOAD}\nmov.b64 %rd5, %rd1;\nmov.b64 %rd1, %rd2;\nmov.b64 %rd2, %rd5;"
+    ),
+    "a map whose address moves after it was acquired": loop(
+        f"{SET_MAP}\n{RELEASE}\n{ACQUIRE}\nfence.proxy.async;\nadd.s64 %rd1, %rd1, 128;\n{USE_MAP}"
+    ),
     "a surface": f"sust.b.1d.b32.trap [%rd3, {{%r9}}], {{%r9}};\n{LOAD}",
 }  # fmt: skip
 
