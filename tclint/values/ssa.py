@@ -310,9 +310,13 @@ class Registers:
             return self.table.intern("unknown", at, register)
         if Vector in map(type, operands):
             return self._packed(instruction, at, register)
-        arguments = [self.operand(o, at) for o in operands[1:]]
-        destination = operands[0]
         type_name = _first_type(match.modifiers)
+        typed = 2 if ".wide" in match.modifiers else len(operands)  # the addend of a wide product is wider
+        arguments = [
+            self._of_type(value, type_name) if number < typed else value
+            for number, value in enumerate(self.operand(o, at) for o in operands[1:])
+        ]
+        destination = operands[0]
         value = self._folded(name, match, arguments, register)
         if value is None:
             value = self._apply(name, type_name, match.modifiers, arguments)
@@ -329,6 +333,11 @@ class Registers:
             negated = self.table.negate(compared)
             return self._combined(match.modifiers, negated, arguments[2]) if arguments[2:] else negated
         return value
+
+    def _of_type(self, value: int, type_name: str) -> int:
+        """*value* as an operand of *type_name*: 0xffffffff is -1 in 32 bits, whatever the sign of the type."""
+        number, width = self.table.constant_of(value), type_width(type_name)
+        return value if number is None or width < 32 else self.table.constant(as_signed(number, width))
 
     def _is_in_space(self, match: Match, address: int) -> int:
         """Whether an address is in a state space (9.7.9.19).

@@ -2284,3 +2284,13 @@ def test_a_range_does_not_depend_on_how_deep_it_was_asked_for_first(deep_first: 
     known = {"%p1": True}
     found = {asked: decided(m, known, asked) for asked in (("%p2", "%p3") if deep_first else ("%p3", "%p2"))}
     assert found == {"%p2": None, "%p3": True}
+
+
+def test_a_constant_of_a_signed_type_is_read_as_a_signed_number() -> None:
+    """0x80000000 is the least 32-bit number, and not one above the greatest."""
+    m = model(
+        "setp.eq.s32 %p1, %r9, 0;\nselp.b32 %r1, 0x80000000, 1, %p1;\nshr.s32 %r2, %r1, 3;\nmov.b32 %r3, 0xffffffff;\nend: ret;"
+    )
+    interval = m.values.interval(value(m, "%r2"))
+    assert interval is None or interval[0] <= -1 << 28
+    assert m.values.constant_of(value(m, "%r3")) == -1
