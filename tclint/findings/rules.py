@@ -22,10 +22,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tclint._data import data
 from tclint._dataclass import dataclass
+from tclint._namedtuple import NamedTuple
 from tclint.findings.scales import Confidence, Severity
 
 HEADINGS = (

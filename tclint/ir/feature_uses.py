@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
+from tclint._namedtuple import NamedTuple
 from tclint.ir.nodes import (
     MAX_SHARED_BYTES,
     Function,

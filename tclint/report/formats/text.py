@@ -24,8 +24,9 @@ import os
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from tclint._namedtuple import NamedTuple
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.places import displayed_name, region, unreported
 from tclint.findings.rules import manual_reference, page, url
