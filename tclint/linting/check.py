@@ -227,7 +227,9 @@ def _module_hits(
     on = selected.on
     found: list[tuple[Function | None, Hit]] = []
     if module.functions or module.version is not None:
-        for module_check in module_checks([use for function in module.functions for use in function.uses]):
+        for module_check in module_checks(
+            [use for function in module.functions for use in function.uses], on
+        ):
             if on.isdisjoint(module_check.rules):
                 continue
             for hit in module_check.run(module, toolkit):
