@@ -27,6 +27,7 @@ from typing import Any
 from tclint._data import data
 from tclint._dataclass import dataclass
 from tclint._namedtuple import NamedTuple
+from tclint._pattern import pattern
 from tclint.findings.scales import Confidence, Severity
 
 HEADINGS = (
@@ -45,11 +46,11 @@ PRODUCERS = ("CUTLASS", "CuTe DSL", "CUDA C++", "Triton")
 ID = re.compile(r"[A-Z]{2,4}[0-9]{3}")
 """The id of a rule: the letters of its family, and three digits."""
 
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_VERSION = re.compile(r"\d+\.\d+\.\d+")
-_SECTION = re.compile(r"\d+(\.\d+)*")
-_TOOLKIT = re.compile(r"(\d+)\.(\d+)")
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s")
+_NAME = pattern(r"[a-z0-9]+(-[a-z0-9]+)*")
+_VERSION = pattern(r"\d+\.\d+\.\d+")
+_SECTION = pattern(r"\d+(\.\d+)*")
+_TOOLKIT = pattern(r"(\d+)\.(\d+)")
+_SENTENCE_END = pattern(r"(?<=[.!?])\s")
 _KEYS: dict[str, type] = {
     "name": str,
     "severity": str,
@@ -285,7 +286,7 @@ def _about(text: str, rules: Iterable[Rule]) -> list[Rule]:
     return [rule for *_, rule in sorted(ranked, key=lambda row: row[:2])[:_MAX_ABOUT]]
 
 
-_CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_CODE = pattern(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def nearest(text: str, words: Iterable[str]) -> str:
@@ -418,8 +419,8 @@ def _front_matter(text: str, fail: Callable[[str], RuleError]) -> dict[str, Any]
         raise fail("front matter: strict must be above severity")
     if meta["confidence"] is Confidence.CONFIRMED:
         raise fail("front matter: confidence must not be confirmed, which only the executor assigns")
-    for key, pattern in (("name", _NAME), ("since", _VERSION)):
-        if not pattern.fullmatch(meta[key]):
+    for key, form in (("name", _NAME), ("since", _VERSION)):
+        if not form.fullmatch(meta[key]):
             raise fail(f"front matter: {key} = {meta[key]!r} is malformed")
     if not meta["manual"] or not all(isinstance(s, str) and _SECTION.fullmatch(s) for s in meta["manual"]):
         raise fail('front matter: manual must list section numbers such as "9.7.15.7.3"')

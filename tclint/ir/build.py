@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tclint._pattern import pattern
 from tclint.ir.declarations import declared, misaligned, targets_of, unknown_directive
 from tclint.ir.features import FEATURED, note
 from tclint.ir.functions import FunctionBuilder, make_function
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["build"]
 
-_FILE = re.compile(r'\.file\s+(\d{1,18})\s+"([^"]*)"')
+_FILE = pattern(r'\.file\s+(\d{1,18})\s+"([^"]*)"')
 _OF_MODULE = FEATURED | {
     "variable_declaration": "module-variable",
     "loc_directive": "module-loc",

@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+from tclint._pattern import pattern
 from tclint.ir.declarations import declared, misaligned, positions, size_of, targets_of, unknown_directive
 from tclint.ir.features import FEATURED, note
 from tclint.ir.nodes import (
@@ -57,9 +58,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FunctionBuilder", "make_function"]
 
-_TABLE = re.compile(r"\s*([\w$%]+)\s*:\s*\.branchtargets\s+(.*?);?\s*$", re.DOTALL)
-_RANGED = re.compile(r"([\w$%]+)(?:\s*<\s*(\d+)\s*>)?")
-_NUMBER = re.compile(r"[1-9]\d{0,17}")
+_TABLE = pattern(r"\s*([\w$%]+)\s*:\s*\.branchtargets\s+(.*?);?\s*$", re.DOTALL)
+_RANGED = pattern(r"([\w$%]+)(?:\s*<\s*(\d+)\s*>)?")
+_NUMBER = pattern(r"[1-9]\d{0,17}")
 _MOST_REGISTERS = (1 << 32) - 1
 """The size of the largest range of registers."""
 _BLANKS_BEFORE_SELECTOR = re.compile(r"(?<=[\w$])\s+(?=\.[a-zA-Z])")

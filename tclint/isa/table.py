@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from tclint._pattern import pattern
 from tclint.isa.forms import DEFAULT, Form, Match, OperandSpec, Requirement, Rule
 from tclint.isa.notation import NotationError, OperandSlot, Syntax, expand, parse_syntax
 from tclint.isa.target import Availability
@@ -309,7 +310,7 @@ _SYNTAX = re.compile(r"^syntax *= *(\[.*?\]|.*?)$", re.MULTILINE | re.DOTALL)
 _QUOTED_OPCODE = re.compile(r"""["'](\w[^\s"']*)[^"']*["']""")
 _OPTIONAL = re.compile(r"\{[^{}]*\}")
 _SPEC_WORD = re.compile(r"(?P<word>[a-z]+)(?:\((?P<inside>[^)]*)\))?")
-_GIVEN = re.compile(r"_|register|\.\w+|\d+(?:\.\.\d+)?")
+_GIVEN = pattern(r"_|register|\.\w+|\d+(?:\.\.\d+)?")
 _SPEC_KINDS = {"reg": "r", "imm": "i", "float": "f", "symbol": "s", "pred": "rn", "neg": "-", "sink": "_"}
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
+from tclint._pattern import pattern
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, kernel_checks, module_checks
 from tclint.dataflow import Unanswered
@@ -52,7 +53,7 @@ class Observer(Protocol):
         ...
 
 
-_NAME = re.compile(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
+_NAME = pattern(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
 
 
 def check_source(

@@ -21,12 +21,12 @@ statement, its opcode is underlined; long lists of registers are elided.
 from __future__ import annotations
 
 import os
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tclint._namedtuple import NamedTuple
+from tclint._pattern import pattern
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.places import displayed_name, region, unreported
 from tclint.findings.rules import manual_reference, page, url
@@ -56,11 +56,11 @@ _COLORS = {Severity.ERROR: RED, Severity.WARNING: YELLOW, Severity.INFO: CYAN}
 _TAB = 4
 _MIN_WIDTH = 60
 _MIN_FOOTER = 30
-_OPCODE = re.compile(rb"(?:@\s*!?\s*[\w$%]+\s+)?[^\s;{}()\[\],]+")
+_OPCODE = pattern(rb"(?:@\s*!?\s*[\w$%]+\s+)?[^\s;{}()\[\],]+")
 """The guard and the opcode of a statement."""
 _MAX_OPCODE = 300
 """Bytes of a statement that are searched for its opcode."""
-_LISTED = re.compile(r"\{([^{},]*),[^{}]*?,[^{}]*?,[^{}]*?,([^{},]*)\}")
+_LISTED = pattern(r"\{([^{},]*),[^{}]*?,[^{}]*?,[^{}]*?,([^{},]*)\}")
 """A list of at least five registers, of which the first and the last are shown."""
 _MAX_LINE = 4000
 """Characters of a line in which lists of registers are elided."""
