@@ -143,13 +143,16 @@ class Pages(Mapping[str, Rule]):
     """
 
     def __init__(self, folder: Path) -> None:
-        self._paths = {path.stem: path for path in sorted(folder.glob("*.md"))}
+        names = os.listdir(folder) if folder.is_dir() else ()
+        self._paths = {
+            name[:-3]: os.path.join(folder, name) for name in sorted(names) if name.endswith(".md")
+        }
         self._read: dict[str, Rule] = {}
 
     def __getitem__(self, id: str) -> Rule:
         rule = self._read.get(id)
         if rule is None:
-            rule = self._read[id] = parse_page(id, self._paths[id].read_text(encoding="utf-8"))
+            rule = self._read[id] = parse_page(id, Path(self._paths[id]).read_text(encoding="utf-8"))
         return rule
 
     def __contains__(self, id: object) -> bool:
@@ -157,15 +160,18 @@ class Pages(Mapping[str, Rule]):
 
     def off(self) -> frozenset[str]:
         """The ids of the rules that are off by default, found without parsing the pages of the others."""
-        return frozenset(
-            id for id, path in self._paths.items() if _OFF in path.read_bytes().partition(b"+++\n\n")[0]
-        )
+        return frozenset(id for id, path in self._paths.items() if _OFF in _head(path))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._paths)
 
     def __len__(self) -> int:
         return len(self._paths)
+
+
+def _head(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.readall().partition(b"+++\n\n")[0]
 
 
 @cache

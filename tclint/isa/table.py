@@ -6,6 +6,7 @@ module reads them, rejects unknown ones, and matches instructions against the fo
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
@@ -548,7 +549,7 @@ def _keys(text: str) -> str:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.toml"))
+    return [folder / name for name in sorted(os.listdir(folder)) if name.endswith(".toml")]
 
 
 def load(folder: Path | None = None) -> Table:

@@ -21,7 +21,6 @@ statement, its opcode is underlined; long lists of registers are elided.
 from __future__ import annotations
 
 import os
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -193,8 +192,10 @@ class _Frames:
                 yield f"{bar} {carets} {style(paint, label)}".rstrip()
                 continue
             yield f"{bar} {carets}"
+            from textwrap import wrap
+
             indent = " " * min(offset, _TAB)
-            for part in textwrap.wrap(label, room + 1 - len(indent), break_on_hyphens=False):
+            for part in wrap(label, room + 1 - len(indent), break_on_hyphens=False):
                 yield f"{bar} {indent}{style(paint, part)}"
 
     def _trim(self, text: str, first: int, last: int, used: int) -> tuple[str, int, int]:
@@ -250,12 +251,14 @@ class _Frames:
             yield f"{'  ' * indented}line {region(report, step.span)[0].line}: {step_words(step)}{at}"
 
     def _footer(self, gutter: str, title: str, text: str) -> Iterator[str]:
+        from textwrap import wrap  # no run without findings needs it
+
         head = f"{gutter} = {title}: "
         room = max(self._width - len(head), _MIN_FOOTER)
         first, *rest = [
             line
             for part in map(printable, text.split("\n"))
-            for line in textwrap.wrap(
+            for line in wrap(
                 part,
                 room,
                 subsequent_indent=" " * (len(part) - len(part.lstrip())) + "  " * (title == "deadlock"),
