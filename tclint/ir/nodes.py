@@ -426,7 +426,7 @@ class Function:
     """The opcodes and operand kinds that occur, in order of first occurrence."""
     registers: list[Register] = field(default_factory=list)
     variables: dict[str, Variable] = field(default_factory=dict)
-    redeclared: set[str] = field(default_factory=set)
+    redeclared: frozenset[str] = frozenset()
     """The variables that several scopes declare, and the parameters that they declare differently; ``variables`` has the
     first declaration of each."""
     parameters: list[Variable] = field(default_factory=list)

@@ -63,7 +63,7 @@ class Facts:
         return other.on <= self.on and replace(other, on=self.on) == self
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class _Checked:
     """The result of the checks of one function, with everything on which it may depend."""
 
