@@ -109,6 +109,6 @@ def test_named_tuples_of_tclint_have_the_fields_of_the_standard_library() -> Non
                 values = range(len(fields))
                 assert repr(cls(*values)) == repr(standard(*values))
                 assert [getattr(cls(*values), name) for name, _ in fields] == [*values]
-                assert cls._fields == cls.__match_args__ == standard._fields
+                assert vars(cls)["_fields"] == vars(cls)["__match_args__"] == standard._fields
                 compared += 1
     assert compared > 100
