@@ -17,11 +17,14 @@ __all__ = ["dataclass"]
 _METHODS = {"__init__": "init", "__repr__": "repr", "__eq__": "eq", "__hash__": "eq"}
 """Method -> the option that asks for it."""
 _PARAMS = "__dataclass_params__"
-_FACTS = ("__dataclass_fields__", "__match_args__", _PARAMS)
+_FIELDS = ("__dataclass_fields__", "__match_args__")
+_FACTS = (*_FIELDS, _PARAMS)
 _ASSIGNMENTS = ("__setattr__", "__delattr__")
 _STATE = ("__getstate__", "__setstate__")
 """What pickles an instance that is frozen and has slots."""
-_NO_FIELDS = ("ClassVar", "KW_ONLY")
+_KEYWORDS = "KW_ONLY"
+"""How the annotation begins after which fields are keywords."""
+_NO_FIELDS = ("ClassVar", _KEYWORDS)
 """How the annotations begin that declare no field."""
 _OWN = frozenset(("__dict__", "__weakref__"))
 """What belongs to one class and is not copied to another."""
@@ -107,9 +110,15 @@ class _Deferred:
             asked = _METHODS.get(self._name)
             options.update({option: option == asked for option in _METHODS.values()})
             options["slots"] = self._name in _STATE
+        if self._name in _FIELDS and not self._inherits():
+            options["frozen"] = False  # which would make two methods that are not asked for
         # Without a docstring, it would write one from a signature, which takes as long as the rest.
         body = {**self._body, "__doc__": self._body.get("__doc__") or self._name}
         return vars(dataclasses.dataclass(**options)(_like(self._cls, body)))[self._name]
+
+    def _inherits(self) -> bool:
+        """Whether a base of the class is a data class."""
+        return any(_PARAMS in vars(base) for base in self._cls.__mro__[1:])
 
     def _initialiser(self) -> Any:
         """The ``__init__`` of a class that inherits no fields, with defaults and factories; None for any other class.
@@ -117,15 +126,19 @@ class _Deferred:
         The standard library takes five times as long, which was a tenth of the start of a run.
         """
         kinds = self._body.get("__annotations__", {})
-        if self._options["kw_only"] or any(_PARAMS in vars(base) for base in self._cls.__mro__[1:]):
+        if self._inherits():
             return None
-        parameters, lines = ["self"], []
+        parameters, keywords, lines = ["self"], [], []
+        by_keyword = self._options["kw_only"]
         scope: dict[str, Any] = {"__set": object.__setattr__, "__omitted": _OMITTED}
         for name, kind in kinds.items():
+            if kind.startswith(_NO_FIELDS):
+                by_keyword |= kind.startswith(_KEYWORDS)
+                continue
             field, value = self._body.get(name, dataclasses.MISSING), name
             if not isinstance(field, dataclasses.Field):
                 field = dataclasses.field(default=field)
-            if kind.startswith(_NO_FIELDS) or not field.init or field.kw_only is True or name == "self":
+            if not field.init or name == "self":
                 return None
             scope[f"__{name}"] = field.default
             parameter = f"{name}=__{name}"
@@ -136,13 +149,18 @@ class _Deferred:
                 parameter = name
             elif type(field.default).__hash__ is None:
                 return None  # it must not be shared, which is an error
-            if "=" in parameters[-1] and parameter == name:
+            if by_keyword if field.kw_only is dataclasses.MISSING else field.kw_only:
+                keywords.append(parameter)
+            elif "=" in parameters[-1] and parameter == name:
                 return None  # an error, too
-            parameters.append(parameter)
+            else:
+                parameters.append(parameter)
             frozen = self._options["frozen"]
             lines.append(f" __set(self, {name!r}, {value})" if frozen else f" self.{name} = {value}")
         if hasattr(self._cls, "__post_init__"):
             lines.append(" self.__post_init__()")
+        if keywords:
+            parameters += ["*", *keywords]
         code = "\n".join((f"def __init__({', '.join(parameters)}):", *(lines or [" pass"])))
         exec(code, scope)  # noqa: S102
         made = scope["__init__"]

@@ -7,8 +7,7 @@ roles and a guard end no fact.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from tclint._namedtuple import NamedTuple
 from tclint.analyses.groups import MAX_DEPTH
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from tclint._pattern import pattern
 from tclint.analyses.bulk_rings import filled_extent
 from tclint.analyses.extents import Extents
 from tclint.analyses.mbarrier_addresses import SIZE
@@ -28,9 +29,9 @@ _MAX_NAME = 1000
 """Characters of the name of a variable."""
 _MAX_SHOWN = 60
 """Characters of a name in the description of an instruction. A longer one explains nothing."""
-_LOCAL = re.compile(r"_ZZ.+E(\d+)([A-Za-z_]\w*?)(?:_\d+)?$")
+_LOCAL = pattern(r"_ZZ.+E(\d+)([A-Za-z_]\w*?)(?:_\d+)?$")
 """The C++ name of a variable local to a function (Itanium ABI, 5.1.6); in a namespace, it begins with ``_ZN``."""
-_NAME = re.compile(r"[A-Za-z_$%][\w$.]*")
+_NAME = pattern(r"[A-Za-z_$%][\w$.]*")
 _FULL, _EMPTY = "full", "empty"
 """The two mbarriers of a stage of a ring buffer: it is filled, or it is released to be filled again."""
 

@@ -313,14 +313,15 @@ def kernel_checks(
     return _chosen(_kernel, uses, on)
 
 
-def module_checks(uses: Iterable[Use] | None = None) -> list[Check[ModuleCheck]]:
-    """Every check over modules, or only those that may find something in a module with these *uses*."""
-    return _chosen(_module, uses)
+def module_checks(
+    uses: Iterable[Use] | None = None, on: frozenset[str] | None = None
+) -> list[Check[ModuleCheck]]:
+    """Every check over modules, or only those that may find something in a module with these *uses*; *on* as for
+    :func:`kernel_checks`."""
+    return _chosen(_module, uses, on)
 
 
-def _chosen(
-    checks: list[Check[F]], uses: Iterable[Use] | None, on: frozenset[str] | None = None
-) -> list[Check[F]]:
+def _chosen(checks: list[Check[F]], uses: Iterable[Use] | None, on: frozenset[str] | None) -> list[Check[F]]:
     """Those of *checks* that these *uses* need, once their modules are imported; all if *uses* is None."""
     if uses is None:
         _discover()

@@ -18,6 +18,7 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tclint._pattern import pattern
 from tclint._read import MAX_BYTES, bounded, read_file, size_words
 from tclint.config.config import Config
 from tclint.config.selection import excluded, included
@@ -50,7 +51,7 @@ _TOOL_BYTES = 128 * 2**20
 """What cuobjdump needs besides the container and a module."""
 _POLL_SECONDS = 0.1
 
-_ARCHITECTURE = re.compile(r"\bsm_\d+[af]?\b")
+_ARCHITECTURE = pattern(r"\bsm_\d+[af]?\b")
 
 
 class Exclusions:

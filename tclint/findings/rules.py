@@ -22,10 +22,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tclint._data import data
 from tclint._dataclass import dataclass
+from tclint._namedtuple import NamedTuple
+from tclint._pattern import pattern
 from tclint.findings.scales import Confidence, Severity
 
 HEADINGS = (
@@ -44,11 +46,11 @@ PRODUCERS = ("CUTLASS", "CuTe DSL", "CUDA C++", "Triton")
 ID = re.compile(r"[A-Z]{2,4}[0-9]{3}")
 """The id of a rule: the letters of its family, and three digits."""
 
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_VERSION = re.compile(r"\d+\.\d+\.\d+")
-_SECTION = re.compile(r"\d+(\.\d+)*")
-_TOOLKIT = re.compile(r"(\d+)\.(\d+)")
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s")
+_NAME = pattern(r"[a-z0-9]+(-[a-z0-9]+)*")
+_VERSION = pattern(r"\d+\.\d+\.\d+")
+_SECTION = pattern(r"\d+(\.\d+)*")
+_TOOLKIT = pattern(r"(\d+)\.(\d+)")
+_SENTENCE_END = pattern(r"(?<=[.!?])\s")
 _KEYS: dict[str, type] = {
     "name": str,
     "severity": str,
@@ -141,13 +143,16 @@ class Pages(Mapping[str, Rule]):
     """
 
     def __init__(self, folder: Path) -> None:
-        self._paths = {path.stem: path for path in sorted(folder.glob("*.md"))}
+        names = os.listdir(folder) if folder.is_dir() else ()
+        self._paths = {
+            name[:-3]: os.path.join(folder, name) for name in sorted(names) if name.endswith(".md")
+        }
         self._read: dict[str, Rule] = {}
 
     def __getitem__(self, id: str) -> Rule:
         rule = self._read.get(id)
         if rule is None:
-            rule = self._read[id] = parse_page(id, self._paths[id].read_text(encoding="utf-8"))
+            rule = self._read[id] = parse_page(id, Path(self._paths[id]).read_text(encoding="utf-8"))
         return rule
 
     def __contains__(self, id: object) -> bool:
@@ -155,15 +160,18 @@ class Pages(Mapping[str, Rule]):
 
     def off(self) -> frozenset[str]:
         """The ids of the rules that are off by default, found without parsing the pages of the others."""
-        return frozenset(
-            id for id, path in self._paths.items() if _OFF in path.read_bytes().partition(b"+++\n\n")[0]
-        )
+        return frozenset(id for id, path in self._paths.items() if _OFF in _head(path))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._paths)
 
     def __len__(self) -> int:
         return len(self._paths)
+
+
+def _head(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.readall().partition(b"+++\n\n")[0]
 
 
 @cache
@@ -284,7 +292,7 @@ def _about(text: str, rules: Iterable[Rule]) -> list[Rule]:
     return [rule for *_, rule in sorted(ranked, key=lambda row: row[:2])[:_MAX_ABOUT]]
 
 
-_CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_CODE = pattern(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def nearest(text: str, words: Iterable[str]) -> str:
@@ -417,8 +425,8 @@ def _front_matter(text: str, fail: Callable[[str], RuleError]) -> dict[str, Any]
         raise fail("front matter: strict must be above severity")
     if meta["confidence"] is Confidence.CONFIRMED:
         raise fail("front matter: confidence must not be confirmed, which only the executor assigns")
-    for key, pattern in (("name", _NAME), ("since", _VERSION)):
-        if not pattern.fullmatch(meta[key]):
+    for key, form in (("name", _NAME), ("since", _VERSION)):
+        if not form.fullmatch(meta[key]):
             raise fail(f"front matter: {key} = {meta[key]!r} is malformed")
     if not meta["manual"] or not all(isinstance(s, str) and _SECTION.fullmatch(s) for s in meta["manual"]):
         raise fail('front matter: manual must list section numbers such as "9.7.15.7.3"')

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tclint._pattern import pattern
 from tclint.ir.declarations import declared, misaligned, targets_of, unknown_directive
 from tclint.ir.features import FEATURED, note
 from tclint.ir.functions import FunctionBuilder, make_function
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["build"]
 
-_FILE = re.compile(r'\.file\s+(\d{1,18})\s+"([^"]*)"')
+_FILE = pattern(r'\.file\s+(\d{1,18})\s+"([^"]*)"')
 _OF_MODULE = FEATURED | {
     "variable_declaration": "module-variable",
     "loc_directive": "module-loc",
@@ -71,6 +72,13 @@ class _Header:
         self.defined.add(name)
 
 
+def _one_by_one(nodes: list[Node]) -> Iterator[Node]:
+    """*nodes* in their order. Each keeps the descendants that were asked for, and is released before the next."""
+    nodes.reverse()
+    while nodes:
+        yield nodes.pop()
+
+
 def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None = None) -> Module:
     """The module of a syntax tree over *data*.
 
@@ -84,11 +92,12 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
     text = data.decode("latin-1").replace("\x1a", " ")
     module = Module()
     pending: list[tuple[FunctionBuilder, Function]] = []
+    """The functions with names that the module may declare, or with labels that it may take for its own names."""
     header = _Header(module)
     first: dict[str, int] = {}
     """Offset of the first declaration of each function and variable."""
     aliases: list[Node] = []
-    for node in tree.root_node.named_children:
+    for node in _one_by_one(tree.root_node.named_children):
         kind = node.type
         start, end = node.start_byte, node.end_byte
         header.take(kind, start, end)
@@ -99,7 +108,8 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
             first.setdefault(function.name, start)
             module.functions.append(function)
             if builder is not None:
-                pending.append((builder, function))
+                if builder.names or function.labels:
+                    pending.append((builder, function))
                 for inner in builder.prototypes:
                     module.prototypes.append(replace(inner, start=start + inner.start, end=start + inner.end))
                     first.setdefault(inner.name, start + inner.start)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from tclint._pattern import pattern
 from tclint.ir.nodes import LARGEST, Variable
 from tclint.ir.operands import clean, integer, quoted, split_operands
 
@@ -20,11 +21,11 @@ _DECLARATOR = re.compile(r"([\w$%]+)\s*(?:<\s*(\d+)\s*>)?\s*((?:\[[^\]]*\]\s*)*)
 _ALIGN = re.compile(r"\.align\s+((?:0[xX][0-9a-fA-F]+|\d+)U?)")
 _TYPE = re.compile(r"\.([busf]|f16x|bf|e\dm)(\d+)(?:x\d+)?\b|\.pred\b|\.(?:tex|sampler|surf)ref\b|\.b128\b")
 _VECTOR = re.compile(r"\.v([248])\b")
-_NOTHING = re.compile(
+_NOTHING = pattern(
     r"\s*(?:\.align\s+\w+\s*|\.v[248]\s*)*\.(?:pred|[busf](?:8|16|32|64|128)|f16x2|e4m3|e5m2)\s*;"
 )
 """A type by itself, which ptxas accepts as a declaration of nothing."""
-_LOC = re.compile(
+_LOC = pattern(
     r"\.loc\s+(\d{1,18})\s+(\d{1,18})\s+(\d{1,18})(?:\s*,\s*function_name\s+[^,]+,\s*inlined_at\s+(\d{1,18})\s+(\d{1,18})\s+(\d{1,18}))?"
 )
 

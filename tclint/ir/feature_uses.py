@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
+from tclint._namedtuple import NamedTuple
+from tclint._pattern import pattern
 from tclint.ir.nodes import (
     MAX_SHARED_BYTES,
     Function,
@@ -34,7 +35,7 @@ _LARGE, _TOO_LARGE = 4352, 32764
 """Bytes of the parameters of a kernel: more are a feature of their own, and more than the second are refused."""
 _SIGNED = 1 << 31
 """ptxas 13.5 takes a size that is negative in 32 bits."""
-_NAME = re.compile(r"[A-Za-z_$%][\w$]*")
+_NAME = pattern(r"[A-Za-z_$%][\w$]*")
 
 
 class Use(NamedTuple):

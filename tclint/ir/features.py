@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from tclint._pattern import pattern
 from tclint.ir.nodes import DECIMAL, FeatureUse
 from tclint.ir.operands import abnormal, clean, only_short_integers, overflows
 from tclint.isa.features import feature, used
@@ -24,11 +24,11 @@ FEATURED = {
     "address_size_directive": "address-size",
 }
 """Node type -> the kind of statement whose features it has; a pragma outside functions has a kind of its own."""
-_LONG = re.compile(r"(?<![\w$%.])(?:0[xX][\da-fA-F]{17,}|0[bB][01]{65,}|\d{20,})(?=U?(?![\w.]))")
+_LONG = pattern(r"(?<![\w$%.])(?:0[xX][\da-fA-F]{17,}|0[bB][01]{65,}|\d{20,})(?=U?(?![\w.]))")
 """An integer constant that may have more than 64 bits."""
 _LEAST_DIGITS = 17
 """The least that such a constant has: tables of thousands of shorter ones are not searched."""
-_EXPONENT = re.compile(rf"(?<![\w$.%])(?=[\d.]+[eE][-+]?\d{{3}})(?:{DECIMAL})(?![\w$])")
+_EXPONENT = pattern(rf"(?<![\w$.%])(?=[\d.]+[eE][-+]?\d{{3}})(?:{DECIMAL})(?![\w$])")
 """A floating-point constant that may be no normal double."""
 _DECLARING = ("variable", "parameter", "initial")
 

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import repeat
+from sys import intern
 from typing import TYPE_CHECKING, Any
 
+from tclint._pattern import pattern
 from tclint.ir.declarations import declared, misaligned, positions, size_of, targets_of, unknown_directive
 from tclint.ir.features import FEATURED, note
 from tclint.ir.nodes import (
@@ -57,14 +59,18 @@ if TYPE_CHECKING:
 
 __all__ = ["FunctionBuilder", "make_function"]
 
-_TABLE = re.compile(r"\s*([\w$%]+)\s*:\s*\.branchtargets\s+(.*?);?\s*$", re.DOTALL)
-_RANGED = re.compile(r"([\w$%]+)(?:\s*<\s*(\d+)\s*>)?")
-_NUMBER = re.compile(r"[1-9]\d{0,17}")
+_TABLE = pattern(r"\s*([\w$%]+)\s*:\s*\.branchtargets\s+(.*?);?\s*$", re.DOTALL)
+_RANGED = pattern(r"([\w$%]+)(?:\s*<\s*(\d+)\s*>)?")
+_NUMBER = pattern(r"[1-9]\d{0,17}")
 _MOST_REGISTERS = (1 << 32) - 1
 """The size of the largest range of registers."""
 _BLANKS_BEFORE_SELECTOR = re.compile(r"(?<=[\w$])\s+(?=\.[a-zA-Z])")
 _SEVERAL_PARTS = re.compile(r"\[[^\]]*,")
 """The beginning of an address with several parts: ``[r0, d1]``."""
+
+
+_FEW_REGISTERS = 64
+"""The largest range of registers that is kept for the next function that declares it."""
 
 
 class FunctionBuilder:
@@ -182,7 +188,7 @@ class FunctionBuilder:
                     self.claim(name, start, end)
                 again = name in self.function.variables and space != "param" and not external
                 if self.function.variables.setdefault(name, variable) != variable or again:
-                    self.function.redeclared.add(name)
+                    self.function.redeclared |= {name}
 
     def declare_register(self, name: str, kind: str, length: int) -> None:
         """Add a register and, if it is a vector, its elements as registers of their own (5.4.2)."""
@@ -230,12 +236,15 @@ class FunctionBuilder:
 
     def fill(self, prefix: str, count: int, kind: str) -> None:
         """Create all registers of a range, which is cheaper than on first use: compilers use all that they declare."""
-        names = [f"{prefix}{number}" for number in range(count)]
         registers = self.function.registers
         known = self.scope.known
-        fresh = names if known.keys().isdisjoint(names) else [name for name in names if name not in known]
-        known.update(zip(fresh, range(len(registers), len(registers) + len(fresh)), strict=True))
-        registers.extend(map(Register, fresh, repeat(kind)))
+        make = _range if count <= _FEW_REGISTERS else _range.__wrapped__
+        names, fresh = make(prefix, count, kind)
+        if not known.keys().isdisjoint(names):
+            fresh = tuple(register for register in fresh if register.name not in known)
+            names = tuple(register.name for register in fresh)
+        known.update(zip(names, range(len(registers), len(registers) + len(fresh)), strict=True))
+        registers.extend(fresh)
 
     def trouble(self, kind: str, start: int, end: int, message: str) -> None:
         self.function.errors.append(BuildError(kind, start - self.base, end - self.base, message))
@@ -454,6 +463,7 @@ class FunctionBuilder:
             key = self.with_vectors(key, operands)
         use = self.uses.get((opcode, key))
         if use is None:
+            opcode = intern(opcode)  # one text for all instructions of a module
             use = self.uses[opcode, key] = Use(opcode, *_meaning(self.isa, opcode, key))
         reads: tuple[Any, ...]  # registers, according to the kinds in the key
         writes: tuple[Any, ...]
@@ -467,7 +477,7 @@ class FunctionBuilder:
         index = len(instructions)
         use.sites.append(index)
         instruction = Instruction(
-            opcode, use.match, guard, negated, tuple(operands), reads, writes, start - self.base, end - self.base
+            use.opcode, use.match, guard, negated, tuple(operands), reads, writes, start - self.base, end - self.base
         )  # fmt: skip
         instructions.append(instruction)
         if use.flow:
@@ -661,6 +671,13 @@ def _head(node: Node, text: str, version: Version, target: Target | None, isa: T
         elif child.type == "attribute":
             builder.note(role, child.start_byte, child.end_byte)
     return builder
+
+
+@lru_cache(maxsize=1024)
+def _range(prefix: str, count: int, kind: str) -> tuple[tuple[str, ...], tuple[Register, ...]]:
+    """The names of a range, and its registers; many functions of a module declare the same ones."""
+    names = tuple(f"{prefix}{number}" for number in range(count))
+    return names, tuple(map(Register, names, repeat(kind)))
 
 
 @lru_cache(maxsize=8192)

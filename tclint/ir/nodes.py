@@ -13,9 +13,10 @@ from functools import cache, cached_property
 from math import copysign, inf, prod
 from operator import itemgetter
 from struct import pack
-from typing import Any, NamedTuple
+from typing import Any
 
 from tclint._dataclass import dataclass
+from tclint._namedtuple import NamedTuple
 from tclint.isa.features import FeatureSpec
 from tclint.isa.forms import Match
 from tclint.isa.target import Target, Version
@@ -425,7 +426,7 @@ class Function:
     """The opcodes and operand kinds that occur, in order of first occurrence."""
     registers: list[Register] = field(default_factory=list)
     variables: dict[str, Variable] = field(default_factory=dict)
-    redeclared: set[str] = field(default_factory=set)
+    redeclared: frozenset[str] = frozenset()
     """The variables that several scopes declare, and the parameters that they declare differently; ``variables`` has the
     first declaration of each."""
     parameters: list[Variable] = field(default_factory=list)

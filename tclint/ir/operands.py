@@ -13,6 +13,7 @@ from functools import lru_cache
 from math import inf
 from sys import float_info
 
+from tclint._pattern import pattern
 from tclint.ir.nodes import (
     DECIMAL,
     LARGEST,
@@ -49,10 +50,10 @@ HEAD = re.compile(r"\s*(?:@\s*(!?)\s*([\w%$]+)\s+)?([A-Za-z_]\w*(?:::\d+:\d+|\s*
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|#[^\n]*", re.DOTALL)
 _NAME = r"[A-Za-z_$%][\w$]*"
 _INTEGER = re.compile(r"[-+~]?\s*(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?$")
-_FLOAT = re.compile(rf"[-+]?\s*(?:{DECIMAL})$")
-_BITS = re.compile(r"0([fFdD])([0-9a-fA-F]+)$")
+_FLOAT = pattern(rf"[-+]?\s*(?:{DECIMAL})$")
+_BITS = pattern(r"0([fFdD])([0-9a-fA-F]+)$")
 _SUM = re.compile(rf"({_NAME}(?:\.\w+)?)\s*((?:\+\s*-?\s*\w+\s*)*)$")
-_EXPRESSION = re.compile(rf"({_NAME})\s*\+(.*)$", re.DOTALL)
+_EXPRESSION = pattern(rf"({_NAME})\s*\+(.*)$", re.DOTALL)
 _TERM = re.compile(r"\+\s*(-?)\s*(\w+)")
 _WARP_SZ = "32"
 """The predefined constant of this name (4.5.1)."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from tclint._namedtuple import NamedTuple
 from tclint.ir.build import build
 from tclint.ir.functions import FunctionBuilder, make_function
 from tclint.ir.nodes import Function, Instruction, Module, Operand, Symbol, Use
@@ -40,8 +41,8 @@ _ELSEWHERE = frozenset(("branch-table", "call"))
 class Builds:
     """Builds the modules of successive states of one text.
 
-    Without *edited*, another state is not expected to follow: the syntax tree, of twenty times the memory of the text, is
-    not kept, and is parsed again if one does.
+    Without *edited*, another state is not expected to follow: the syntax tree, of twenty times the memory of the text, and
+    what small functions were built with are not kept, and are made again if one does.
     """
 
     def __init__(self, *, edited: bool = True) -> None:
@@ -81,6 +82,8 @@ class Builds:
         function, builder = make_function(node, text, module, isa)
         if builder is not None and len(function.instructions) < FEW_INSTRUCTIONS:
             _release(builder)
+            if not self._edited:
+                return function, builder
         return self._note(node, function, builder)
 
     def _note(

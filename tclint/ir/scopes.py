@@ -6,13 +6,14 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 
+from tclint._pattern import pattern
 from tclint.ir.nodes import RegisterCount
 from tclint.ir.operands import integer
 
 __all__ = ["Scope", "containing", "ranges_in", "split_name", "too_small"]
 
-_REGISTERS = re.compile(r"\.reg\b[^;{}]*")
-_RANGE = re.compile(r"(?<![\w$%])([\w$%]+)\s*<\s*(\d+)\s*>")
+_REGISTERS = pattern(r"\.reg\b[^;{}]*")
+_RANGE = pattern(r"(?<![\w$%])([\w$%]+)\s*<\s*(\d+)\s*>")
 
 
 class Scope:

@@ -12,12 +12,12 @@ Division by zero, which the ISA leaves unspecified (9.7.1.8), raises ZeroDivisio
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
 from tclint._dataclass import dataclass
+from tclint._pattern import pattern
 
 __all__ = ["COMPUTE", "Binding", "Compute", "bind", "widen"]
 
@@ -60,7 +60,7 @@ class _Type:
 
 _U32 = _Type(False, 32)
 _S32 = _Type(True, 32)
-_TYPE = re.compile(r"\.([us]|b?f|b|p)(?:red)?(\d*)(?:x(\d))?")
+_TYPE = pattern(r"\.([us]|b?f|b|p)(?:red)?(\d*)(?:x(\d))?")
 
 
 @cache

@@ -6,13 +6,15 @@ module reads them, rejects unknown ones, and matches instructions against the fo
 
 from __future__ import annotations
 
+import os
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from tclint._pattern import pattern
 from tclint.isa.forms import DEFAULT, Form, Match, OperandSpec, Requirement, Rule
 from tclint.isa.notation import NotationError, OperandSlot, Syntax, expand, parse_syntax
 from tclint.isa.target import Availability
@@ -303,13 +305,13 @@ _FORM_KEYS = frozenset(
     summary event group flow compute scope scope_when issued_by completion proxy space memory async roles align types
     address_lanes all_lanes_valid""".split()
 )
-_FORM = re.compile(r"^\[\[form\]\]", re.MULTILINE)
-_FIRST_WORD = re.compile(r"""["'](\w+)""")
+_QUOTED_WORDS = (re.compile(r'"(\w+)'), re.compile(r"'(\w+)"))
+"""One pattern for each quote: a search is fast for a pattern that starts with a certain character."""
 _SYNTAX = re.compile(r"^syntax *= *(\[.*?\]|.*?)$", re.MULTILINE | re.DOTALL)
 _QUOTED_OPCODE = re.compile(r"""["'](\w[^\s"']*)[^"']*["']""")
 _OPTIONAL = re.compile(r"\{[^{}]*\}")
 _SPEC_WORD = re.compile(r"(?P<word>[a-z]+)(?:\((?P<inside>[^)]*)\))?")
-_GIVEN = re.compile(r"_|register|\.\w+|\d+(?:\.\.\d+)?")
+_GIVEN = pattern(r"_|register|\.\w+|\d+(?:\.\.\d+)?")
 _SPEC_KINDS = {"reg": "r", "imm": "i", "float": "f", "symbol": "s", "pred": "rn", "neg": "-", "sink": "_"}
 
 
@@ -485,29 +487,36 @@ class _Unread:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._head, *forms = _FORM.split(path.read_text("utf-8"))
-        self._forms = dict(enumerate(forms))
-        self._numbers: defaultdict[str, list[int]] = defaultdict(list)
-        """First word of a quoted text, such as the root of an opcode -> the indices of the forms with such a text."""
+        self._text = path.read_text("utf-8")
+        self._roots = frozenset(chain.from_iterable(start.findall(self._text) for start in _QUOTED_WORDS))
+        """The first words of all quoted texts; the roots of the opcodes are among them."""
         self._required: dict[int, list[tuple[str, frozenset[str]]]] = {}
-        for number, form in enumerate(forms):
-            for word in set(_FIRST_WORD.findall(form)):
-                self._numbers[word].append(number)
+
+    @cached_property
+    def _parts(self) -> list[str]:
+        """The head of the file, and its forms."""
+        return f"\n{self._text}".split("\n[[form]]")
+
+    @cached_property
+    def _forms(self) -> dict[int, str]:
+        """The forms that are not parsed yet, by their number in the file."""
+        return dict(enumerate(self._parts[1:]))
 
     @cached_property
     def _shared(self) -> dict[str, Any]:
-        return parse_toml(self._head, self._path)
+        return parse_toml(self._parts[0], self._path)
 
     @cached_property
     def _shared_keys(self) -> str:
-        return _keys(self._head)
+        return _keys(self._parts[0])
 
     def take(self, opcode: str) -> Iterator[Form]:
         """The forms that may accept *opcode*, or all if it is empty; each form is returned once."""
         root, modifiers = split_opcode(opcode) if opcode else ("", ())
-        for number in self._numbers.get(root, ()) if root else list(self._forms):
-            text = self._forms.get(number)
-            if text is None or (root and not self._may_accept(number, text, root, frozenset(modifiers))):
+        if root and root not in self._roots:
+            return
+        for number, text in list(self._forms.items()):
+            if root and not self._may_accept(number, text, root, frozenset(modifiers)):
                 continue
             del self._forms[number]
             (raw,) = parse_toml(f"[[form]]{text}", self._path)["form"]
@@ -515,6 +524,8 @@ class _Unread:
 
     def _may_accept(self, number: int, text: str, root: str, modifiers: frozenset[str]) -> bool:
         """Whether a form may accept an opcode: it has all modifiers that a syntax line with its root requires literally."""
+        if root not in text:
+            return False
         required = self._required.get(number)
         if required is None:
             required = self._required[number] = list(self._literals(text))
@@ -538,7 +549,7 @@ def _keys(text: str) -> str:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.toml"))
+    return [folder / name for name in sorted(os.listdir(folder)) if name.endswith(".toml")]
 
 
 def load(folder: Path | None = None) -> Table:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
+from tclint._pattern import pattern
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, kernel_checks, module_checks
 from tclint.dataflow import Unanswered
@@ -52,7 +53,7 @@ class Observer(Protocol):
         ...
 
 
-_NAME = re.compile(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
+_NAME = pattern(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
 
 
 def check_source(
@@ -227,7 +228,9 @@ def _module_hits(
     on = selected.on
     found: list[tuple[Function | None, Hit]] = []
     if module.functions or module.version is not None:
-        for module_check in module_checks([use for function in module.functions for use in function.uses]):
+        for module_check in module_checks(
+            [use for function in module.functions for use in function.uses], on
+        ):
             if on.isdisjoint(module_check.rules):
                 continue
             for hit in module_check.run(module, toolkit):

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from tclint._dataclass import dataclass
+from tclint._pattern import pattern
 from tclint.findings.edits import Repair, removed, resolve
 from tclint.findings.finding import Edit, Finding, Fingerprints
 from tclint.findings.rules import Rule, UnknownRule, all_rules, nearest
@@ -26,14 +27,12 @@ __all__ = ["MARK", "RULES", "Audit", "apply"]
 UNUSED, INVALID = RULES = ("SU001", "SU002")
 
 MARK = b"tclint:"
-_DIRECTIVE = re.compile(r"(?:^|//)\s*tclint:\s*")
+_DIRECTIVE = pattern(r"(?:^|//)\s*tclint:\s*")
 """The mark at the start of a comment, or after ``//`` inside it; a reason may contain the ``//`` of a URL."""
-_FORM = re.compile(
-    r"(?P<verb>[\w-]*)\s*(?:\[(?P<rules>[^\]]*)(?P<closed>\]?))?[\s:-]*(?P<reason>.*)", re.DOTALL
-)
+_FORM = pattern(r"(?P<verb>[\w-]*)\s*(?:\[(?P<rules>[^\]]*)(?P<closed>\]?))?[\s:-]*(?P<reason>.*)", re.DOTALL)
 _MEANT = r"did you mean ([\w-]+)\?"
 _VERBS = ("ignore", "ignore-entry")
-_NO_STATEMENT = re.compile(rb"\s*(?:\.loc\b.*\n?|[\w$%]+:\s*)?")
+_NO_STATEMENT = pattern(rb"\s*(?:\.loc\b.*\n?|[\w$%]+:\s*)?")
 """A line that may separate a comment from its statement: blank, a label, or a ``.loc``."""
 
 MAX_INLINE_ASSEMBLY = 1 << 16

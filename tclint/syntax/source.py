@@ -14,9 +14,10 @@ from bisect import bisect_right
 from itertools import accumulate, count
 from operator import add
 from os import PathLike, fspath
-from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint._namedtuple import NamedTuple
+from tclint._pattern import pattern
 from tclint._read import MAX_BYTES, read_file
 
 
@@ -55,7 +56,7 @@ _NOT_TEXT = (
     (b"PK\x03\x04", "a zip file"),
     (b"BC\xc0\xde", "LLVM bitcode"),
 )
-LEXICAL = re.compile(rb'"[^"\n]*"|(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))', re.DOTALL)
+LEXICAL = pattern(rb'"[^"\n]*"|(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))', re.DOTALL)
 """A string or a comment."""
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _UTF8_MARK = b"\xef\xbb\xbf"

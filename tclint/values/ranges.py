@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from tclint._namedtuple import NamedTuple
 from tclint.values.integers import Range
 
 __all__ = [

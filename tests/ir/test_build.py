@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from operator import is_
 
 import pytest
 from hypothesis import given, settings
@@ -759,3 +760,19 @@ def test_a_branch_to_a_special_register_does_not_find_the_label_that_follows() -
 def test_an_alignment_is_a_power_of_two_of_32_bits(alignment: int, message: str | None) -> None:
     f = body(f".local .align {alignment} .b32 x;")
     assert [t.message for t in f.errors] == ([message] if message else [])
+
+
+def test_functions_share_opcodes_and_the_registers_of_equal_ranges() -> None:
+    text = "".join(
+        f".func f{n}() {{ .reg .b32 %r<4>; .reg .b64 %long<99>; mov.u32 %r1, {n}; ret; }}\n" for n in range(2)
+    )
+    one, other = built(HEADER + text).functions
+    assert one.registers == other.registers
+    assert all(map(is_, one.registers[:4], other.registers[:4]))
+    assert one.instructions[0].opcode is other.instructions[0].opcode
+
+
+def test_range_does_not_replace_a_register_that_is_declared() -> None:
+    f = body(".reg .b64 %r2;\n.reg .b32 %r<4>;\nmov.u64 %r2, 1;")
+    types = {r.name: r.type for r in f.registers}
+    assert types == {"%r2": ".b64", "%r0": ".b32", "%r1": ".b32", "%r3": ".b32"}

@@ -439,3 +439,14 @@ def test_a_brace_in_a_long_table_costs_no_more_than_the_table() -> None:
     began = process_time()
     build(parse(broken), broken)
     assert process_time() - began < 5
+
+
+def test_one_run_keeps_nothing_that_small_functions_were_built_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebuild, "FEW_INSTRUCTIONS", 32)
+    text = b".version 8.7\n.target sm_90a\n.address_size 64\n.func f()\n{\nret;\n}\n"
+    once, edited = Builds(edited=False), Builds()
+    for builds in (once, edited):
+        builds.build(text)
+    assert not once._made
+    assert edited._made
+    assert once.build(text.replace(b"ret", b"trap"))[1].functions[0].instructions[0].opcode == "trap"

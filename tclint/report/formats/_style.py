@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
+
+from tclint._pattern import pattern
 
 BOLD = "1"
 RED = "1;31"
@@ -11,7 +12,7 @@ YELLOW = "1;33"
 BLUE = "1;34"
 CYAN = "1;36"
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class Style:

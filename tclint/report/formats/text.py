@@ -21,11 +21,11 @@ statement, its opcode is underlined; long lists of registers are elided.
 from __future__ import annotations
 
 import os
-import re
-import textwrap
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from tclint._namedtuple import NamedTuple
+from tclint._pattern import pattern
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.places import displayed_name, region, unreported
 from tclint.findings.rules import manual_reference, page, url
@@ -55,11 +55,11 @@ _COLORS = {Severity.ERROR: RED, Severity.WARNING: YELLOW, Severity.INFO: CYAN}
 _TAB = 4
 _MIN_WIDTH = 60
 _MIN_FOOTER = 30
-_OPCODE = re.compile(rb"(?:@\s*!?\s*[\w$%]+\s+)?[^\s;{}()\[\],]+")
+_OPCODE = pattern(rb"(?:@\s*!?\s*[\w$%]+\s+)?[^\s;{}()\[\],]+")
 """The guard and the opcode of a statement."""
 _MAX_OPCODE = 300
 """Bytes of a statement that are searched for its opcode."""
-_LISTED = re.compile(r"\{([^{},]*),[^{}]*?,[^{}]*?,[^{}]*?,([^{},]*)\}")
+_LISTED = pattern(r"\{([^{},]*),[^{}]*?,[^{}]*?,[^{}]*?,([^{},]*)\}")
 """A list of at least five registers, of which the first and the last are shown."""
 _MAX_LINE = 4000
 """Characters of a line in which lists of registers are elided."""
@@ -192,8 +192,10 @@ class _Frames:
                 yield f"{bar} {carets} {style(paint, label)}".rstrip()
                 continue
             yield f"{bar} {carets}"
+            from textwrap import wrap
+
             indent = " " * min(offset, _TAB)
-            for part in textwrap.wrap(label, room + 1 - len(indent), break_on_hyphens=False):
+            for part in wrap(label, room + 1 - len(indent), break_on_hyphens=False):
                 yield f"{bar} {indent}{style(paint, part)}"
 
     def _trim(self, text: str, first: int, last: int, used: int) -> tuple[str, int, int]:
@@ -249,12 +251,14 @@ class _Frames:
             yield f"{'  ' * indented}line {region(report, step.span)[0].line}: {step_words(step)}{at}"
 
     def _footer(self, gutter: str, title: str, text: str) -> Iterator[str]:
+        from textwrap import wrap  # no run without findings needs it
+
         head = f"{gutter} = {title}: "
         room = max(self._width - len(head), _MIN_FOOTER)
         first, *rest = [
             line
             for part in map(printable, text.split("\n"))
-            for line in textwrap.wrap(
+            for line in wrap(
                 part,
                 room,
                 subsequent_indent=" " * (len(part) - len(part.lstrip())) + "  " * (title == "deadlock"),
