@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.mbarrier_addresses import may_leave
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction

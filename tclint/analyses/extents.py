@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import gcd
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T

@@ -7,7 +7,8 @@ roles and a guard end no fact.
 
 from __future__ import annotations
 
-from tclint._namedtuple import NamedTuple
+from typing import NamedTuple
+
 from tclint.analyses.groups import MAX_DEPTH
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis

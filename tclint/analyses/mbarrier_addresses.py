@@ -26,8 +26,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from math import gcd
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.extents import Terms, steps
 from tclint.analyses.model import KernelModel
 from tclint.values import UniformityScope, Values

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Container, Hashable, Iterable, Iterator
 from dataclasses import field
 from functools import cached_property
+from typing import NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.mbarrier_addresses import Address, MbarrierAddresses
 from tclint.analyses.model import KernelModel
 from tclint.analyses.phases import WaitFreeRegions

@@ -25,10 +25,9 @@ from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import field, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.access_classes import AccessClass, AccessClasses
 from tclint.analyses.ages import Numbering
 from tclint.analyses.model import FactQuery, KernelModel

@@ -6,7 +6,8 @@ cannot be expressed has no expression.
 
 from __future__ import annotations
 
-from tclint._namedtuple import NamedTuple
+from typing import NamedTuple
+
 from tclint.values import Values
 
 __all__ = ["Name", "ValuePrinter"]

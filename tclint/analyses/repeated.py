@@ -8,8 +8,8 @@ ends what is known of a fence, as any access to memory does.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.in_flight import GROUPS, UNCLEAR, depth, waits_for_sources
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.extents import Extents
 from tclint.analyses.fact_set import FactSet
 from tclint.analyses.happens_before import HappensBefore, Scope

@@ -16,11 +16,10 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tclint._data import PACKAGE, STARTED_NS, data
 from tclint._dataclass import dataclass
-from tclint._namedtuple import NamedTuple
 from tclint.cache.hashing import digest
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, grouped
 from tclint.findings.scales import Severity

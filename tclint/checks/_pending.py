@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.groups import OVERDUE, Groups
 from tclint.analyses.model import KernelModel
 from tclint.checks import Mark

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.checks import Hit, Mark, RuleId, grouped, module_check
 from tclint.checks._operand_types import OperandTypes
 from tclint.checks._wording import in_words

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property, partial, reduce
 from operator import and_
-from typing import Any
+from typing import Any, NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.ages import Numbering
 from tclint.analyses.cp_async import WaitedCopies
 from tclint.analyses.happens_before import HappensBefore

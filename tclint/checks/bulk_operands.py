@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.issuers import (
     by_several_threads,
     copies_in_bulk,

@@ -7,8 +7,8 @@ thread has observed, and a wait for the source alone does not make it observe th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.bulk import BulkWrites
 from tclint.analyses.groups import OPEN
 from tclint.analyses.happens_before import is_release_fence, strong

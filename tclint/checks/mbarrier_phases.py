@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.bulk_rings import WIDEST, room, rows
 from tclint.analyses.mbarriers import (
     RESPONSE,

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from functools import partial
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.ages import Numbering
 from tclint.analyses.groups import OPEN
 from tclint.analyses.happens_before import HappensBefore, SynchronisedPair

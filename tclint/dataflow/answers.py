@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from tclint._dataclass import dataclass
-from tclint._namedtuple import NamedTuple
 from tclint.ir.cfg import Edge
 
 __all__ = ["Answer", "Found", "GaveUp", "Infeasible", "Ledger", "Search", "Unanswered", "next_answer"]

@@ -36,10 +36,9 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, S
 from collections.abc import Set as AbstractSet
 from heapq import heappop, heappush
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint._namedtuple import NamedTuple
 from tclint.dataflow.answers import Answer, Found, Infeasible, Search
 from tclint.dataflow.path_search_cache import Branch, EntryPrefix, PathSearchCache
 from tclint.dataflow.views import ThreadContext

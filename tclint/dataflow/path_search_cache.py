@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.dataflow.answers import Ledger
 from tclint.dataflow.views import ThreadContext, Views
 from tclint.ir.cfg import CFG, Edge

@@ -10,8 +10,8 @@ import re
 import subprocess
 from collections import Counter, defaultdict
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.driver.cuda_tools import candidates, complaint
 from tclint.syntax.source import Source, SourceError
 

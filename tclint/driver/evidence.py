@@ -8,10 +8,9 @@ demonstrates nothing that its assumptions may have caused (:data:`CAUSED_BY`), a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint._namedtuple import NamedTuple
 from tclint.executor.observations import Observation
 from tclint.executor.run import Execution
 from tclint.findings.rules import all_rules

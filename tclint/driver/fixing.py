@@ -13,10 +13,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint._namedtuple import NamedTuple
 from tclint.config.config import Config
 from tclint.driver.one import Input, debug, internal_error, lint
 from tclint.findings.edits import joined

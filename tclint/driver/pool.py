@@ -9,9 +9,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.config.config import Config
 from tclint.driver.one import Input, debug, internal_error, lint
 from tclint.findings.finding import FileReport, OpenQuestion

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from tclint._namedtuple import NamedTuple
 from tclint.executor.formats import decode
 from tclint.executor.launch import TYPES, Buffer, Expectation, LaunchError, LaunchFile, load_array
 from tclint.executor.memory import Array

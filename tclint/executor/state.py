@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from tclint._dataclass import dataclass
-from tclint._namedtuple import NamedTuple
 from tclint.executor.memory import RESERVED, Array, Fault, Global, Memory
 from tclint.executor.schedule import Schedule
 from tclint.executor.sync import Clocks, Mbarrier

@@ -9,9 +9,9 @@ names, which changes what the former id denotes and nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint._namedtuple import NamedTuple
 from tclint.findings.scales import Method
 
 __all__ = ["MOVED", "Former", "Moved", "former", "moved_to", "note", "subject", "subjects"]

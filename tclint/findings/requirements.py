@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from tclint._namedtuple import NamedTuple
 from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
 
 __all__ = ["ALL_ASSUMPTIONS", "NO_ASSUMPTION", "Requirement", "assumptions", "requirements"]

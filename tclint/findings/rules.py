@@ -22,11 +22,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tclint._data import data
 from tclint._dataclass import dataclass
-from tclint._namedtuple import NamedTuple
 from tclint._pattern import pattern
 from tclint.findings.scales import Confidence, Severity
 

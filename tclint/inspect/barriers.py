@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tclint._dataclass import dataclass
 from tclint._json import to_json
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import GaveUp, LimitExceeded
 from tclint.driver.one import Input

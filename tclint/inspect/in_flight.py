@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.bulk import KNOWN, BulkReads, BulkWrites
 from tclint.analyses.cp_async import TRACKED, CopyGroups
 from tclint.analyses.groups import OPEN, OVERDUE, Groups, WgmmaGroups

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from tclint._namedtuple import NamedTuple
 from tclint._pattern import pattern
 from tclint.ir.nodes import (
     MAX_SHARED_BYTES,

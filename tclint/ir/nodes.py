@@ -13,10 +13,9 @@ from functools import cache, cached_property
 from math import copysign, inf, prod
 from operator import itemgetter
 from struct import pack
-from typing import Any
+from typing import Any, NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint._namedtuple import NamedTuple
 from tclint.isa.features import FeatureSpec
 from tclint.isa.forms import Match
 from tclint.isa.target import Target, Version

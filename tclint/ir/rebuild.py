@@ -11,9 +11,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.ir.build import build
 from tclint.ir.functions import FunctionBuilder, make_function
 from tclint.ir.nodes import Function, Instruction, Module, Operand, Symbol, Use

@@ -8,9 +8,9 @@ from itertools import takewhile
 from math import inf
 from operator import eq
 from time import perf_counter
+from typing import NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint._namedtuple import NamedTuple
 from tclint.checks import Hit
 from tclint.dataflow import Unanswered
 from tclint.findings.finding import Edit

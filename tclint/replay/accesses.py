@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.replay.abstract_lanes import Lanes
 from tclint.replay.steps import CP_ASYNC
 from tclint.replay.sync import Mbarrier

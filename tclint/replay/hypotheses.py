@@ -12,10 +12,9 @@ alters each row and requires the named test to fail.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from tclint._dataclass import dataclass
-from tclint._namedtuple import NamedTuple
 
 __all__ = ["CANCELLED", "GRID", "MEMORY", "LaunchHypothesis", "LaunchWord", "Row", "Shape", "rows"]
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
 from itertools import chain
+from typing import NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel
 from tclint.replay import hypotheses

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Immediate, Operand, Vector
 from tclint.isa.callees import ASSERTION

@@ -14,9 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import reduce
 from itertools import chain
 from operator import attrgetter
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
-from tclint._namedtuple import NamedTuple
 from tclint.ir.nodes import Immediate, Memory, Not, Operand, Special, Symbol
 from tclint.replay import hypotheses
 from tclint.replay.abstract_lanes import ALL_BITS, Lanes, apply, broadcast, gather, immediate, select

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Immediate, Instruction, Memory, Operand, Pair, Vector, registers
 from tclint.isa.forms import Match, floating

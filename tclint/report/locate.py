@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint._namedtuple import NamedTuple
 from tclint.findings.finding import FileReport, Finding, SourceLocation, Step
 from tclint.syntax.source import Position
 

@@ -14,9 +14,9 @@ from bisect import bisect_right
 from itertools import accumulate, count
 from operator import add
 from os import PathLike, fspath
+from typing import NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint._namedtuple import NamedTuple
 from tclint._pattern import pattern
 from tclint._read import MAX_BYTES, read_file
 

@@ -8,8 +8,8 @@ from a maximum, a minimum, a remainder or a loop.
 from __future__ import annotations
 
 from itertools import combinations
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.values.entailment import ConditionalIntervals, KnownRanges
 from tclint.values.integers import Range
 from tclint.values.path_condition import PathCondition

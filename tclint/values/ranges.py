@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tclint._namedtuple import NamedTuple
+from typing import NamedTuple
+
 from tclint.values.integers import Range
 
 __all__ = [

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.ir.nodes import Function, Memory
 from tclint.isa.forms import Match
 from tclint.isa.special_registers import WARP

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import gcd
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.extents import steps
 from tclint.analyses.model import KernelModel
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope

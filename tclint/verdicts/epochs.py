@@ -27,9 +27,9 @@ Whatever else may access shared memory ends the proof: the async proxy, mbarrier
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint._namedtuple import NamedTuple
 from tclint.findings.verdicts import Discharge
 from tclint.ir.nodes import Function, Instruction
 from tclint.isa.callees import SYSTEM_CALLS

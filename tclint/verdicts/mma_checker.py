@@ -24,10 +24,9 @@ memory if the operation reads any, calls no function and does not exit.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from tclint._dataclass import dataclass
-from tclint._namedtuple import NamedTuple
 from tclint.findings.verdicts import Discharge
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Symbol, registers

@@ -29,9 +29,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import product
+from typing import NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint._namedtuple import NamedTuple
 from tclint.findings.verdicts import Discharge
 from tclint.ir.nodes import Function, Instruction
 from tclint.isa.forms import Match

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import lcm
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.verdicts.checker import OPEN, Pending, Transfer, touches_shared
 

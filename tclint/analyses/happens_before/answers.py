@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.dataflow import Path
 
 __all__ = ["Ordered", "Ordering", "Scope", "SynchronisedPair", "Unknown", "Unordered"]

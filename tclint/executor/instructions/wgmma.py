@@ -9,11 +9,10 @@ result.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tclint._namedtuple import NamedTuple
 from tclint.executor.code import Op
 from tclint.executor.decode import Decoder, executes, parts
 from tclint.executor.errors import Unsupported

@@ -10,8 +10,8 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from typing import NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint.driver.cuda_tools import candidates, variable
 from tclint.inspect.hang.positions import PositionError
 

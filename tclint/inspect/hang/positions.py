@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
-
-from tclint._namedtuple import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = ["FORMS", "Position", "PositionError", "listed", "position"]
 

@@ -22,9 +22,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from tclint._namedtuple import NamedTuple
 from tclint._pattern import pattern
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.places import displayed_name, region, unreported
