@@ -190,8 +190,11 @@ class TmemRelease:
             own = self._own_signals(site)
             alike = [i for i, waits in own.items() if not direct.isdisjoint(waits)]
             reached = self.model.reached_from((-1,), own.keys() - alike, alike)
-            first = (i for i in sorted(reached) if own[i] and self._may_precede(i, alike))
-            self._ahead_of[key] = frozenset[int]().union(*(own[i] for i in first))
+            ahead = frozenset[int]()
+            for i in sorted(reached):
+                if not own[i] <= ahead and self._may_precede(i, alike):
+                    ahead |= own[i]
+            self._ahead_of[key] = ahead
         return self._ahead_of[key]
 
     def _may_precede(self, signal: int, others: Collection[int]) -> bool:

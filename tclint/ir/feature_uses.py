@@ -133,6 +133,8 @@ def special_registers(function: Function) -> Iterator[tuple[int, str]]:
     """Each special register that an instruction of *function* names: the instruction, and the name."""
     found: Iterator[tuple[int, Operand]] = operands_of(function, Special, Vector, Memory, Pair)
     for site, operand in found:
+        if isinstance(operand, Memory) and not operand.extras and type(operand.base) is int:
+            continue  # as most are
         for special in specials((operand,)):
             yield site, special.name
 
