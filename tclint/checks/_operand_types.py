@@ -315,7 +315,10 @@ def _typed(operand: Operand) -> tuple[int, ...]:
     if isinstance(operand, Pair):
         return registers(operand.first)
     if isinstance(operand, Vector):
-        return tuple(item for item in operand.items if type(item) is int)
+        items = operand.items
+        if {*map(type, items)} == {int}:
+            return cast("tuple[int, ...]", items)
+        return tuple(item for item in items if type(item) is int)
     return (operand,) if isinstance(operand, int) else ()
 
 

@@ -133,8 +133,12 @@ def special_registers(function: Function) -> Iterator[tuple[int, str]]:
     """Each special register that an instruction of *function* names: the instruction, and the name."""
     found: Iterator[tuple[int, Operand]] = operands_of(function, Special, Vector, Memory, Pair)
     for site, operand in found:
-        if isinstance(operand, Memory) and not operand.extras and type(operand.base) is int:
-            continue  # as most are
+        if isinstance(operand, Vector):
+            named = {*map(type, operand.items)} != {int}
+        else:
+            named = not isinstance(operand, Memory) or bool(operand.extras) or type(operand.base) is not int
+        if not named:
+            continue  # as most are: registers alone
         for special in specials((operand,)):
             yield site, special.name
 
