@@ -48,10 +48,10 @@ class TmemRelease:
             *model.sites("tmem-dealloc"),
         ]
         self._conflicting: dict[int, dict[int, int]] = {}
-        self._reached: dict[tuple[_Place, frozenset[int]], tuple[list[int], list[int]]] = {}
+        self._reached: dict[tuple[_Place, frozenset[int]], tuple[frozenset[int], list[int]]] = {}
         """Place and waits -> the signals there for one of these waits, and those that are reached before them."""
-        self._preceding: dict[tuple[int, _Place, frozenset[int]], bool] = {}
-        """Whether the signal may precede those for one of the waits."""
+        self._preceding: dict[tuple[int, frozenset[int]], bool] = {}
+        """Answers of :meth:`_may_precede`."""
         self._own: dict[_Place, dict[int, frozenset[int]]] = {}
         self._elsewhere: dict[_Place, dict[int, int]] = {}
         self._first_waits: dict[int, frozenset[int]] = {}
@@ -195,30 +195,29 @@ class TmemRelease:
         """
         place, own, ahead = self.model.guarded_block(site), self._own_signals(site), frozenset[int]()
         if (place, direct) not in self._reached:
-            alike = [i for i, waits in own.items() if not direct.isdisjoint(waits)]
+            alike = frozenset(i for i, waits in own.items() if not direct.isdisjoint(waits))
             reached = self.model.reached_from((-1,), own.keys() - alike, alike)
             self._reached[place, direct] = alike, sorted(reached)
         alike, first = self._reached[place, direct]
         for i in first:
             if own[i] & waits <= ahead:
                 continue
-            key = i, place, direct
-            if key not in self._preceding:
-                self._preceding[key] = self._may_precede(i, alike)
-            if self._preceding[key]:
+            if self._may_precede(i, alike):
                 ahead |= own[i]
         return ahead
 
-    def _may_precede(self, signal: int, others: Collection[int]) -> bool:
+    def _may_precede(self, signal: int, others: frozenset[int]) -> bool:
         """Whether a thread may give *signal* first and one of *others* later.
 
         A path on which it gives *signal* alone may be that of other lanes, or of a launch in which it gives none of them.
         """
-        model = self.model
-        if not model.reaching((signal,), others):
-            return False
-        view = model.views.context_of(signal)
-        return not isinstance(follow(model, -1, view, (signal,), others), Infeasible)
+        key, model = (signal, others), self.model
+        if key not in self._preceding:
+            view = model.views.context_of(signal)
+            self._preceding[key] = bool(model.reaching((signal,), others)) and not isinstance(
+                follow(model, -1, view, (signal,), others), Infeasible
+            )
+        return self._preceding[key]
 
     @cached_property
     def _signals(self) -> list[int]:
