@@ -305,8 +305,13 @@ def _space(match: Match) -> str:
 
 def _together(column: tuple[Operand, ...]) -> Iterable[int]:
     """The registers with the type of the operand, in the same operand of several instructions."""
-    if {*map(type, column)} == {int}:
+    kinds = {*map(type, column)}
+    if kinds == {int}:
         return cast("tuple[int, ...]", column)
+    if kinds == {Vector}:
+        items = [*chain.from_iterable(vector.items for vector in cast("tuple[Vector, ...]", column))]
+        if {*map(type, items)} == {int}:
+            return cast("list[int]", items)
     return chain.from_iterable(map(_typed, column))
 
 
@@ -315,10 +320,7 @@ def _typed(operand: Operand) -> tuple[int, ...]:
     if isinstance(operand, Pair):
         return registers(operand.first)
     if isinstance(operand, Vector):
-        items = operand.items
-        if {*map(type, items)} == {int}:
-            return cast("tuple[int, ...]", items)
-        return tuple(item for item in items if type(item) is int)
+        return tuple(item for item in operand.items if type(item) is int)
     return (operand,) if isinstance(operand, int) else ()
 
 
