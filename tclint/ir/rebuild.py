@@ -483,7 +483,7 @@ class _Between(NamedTuple):
     following: list[str]
     """The labels after the insertion."""
     location: Location | None
-    """The last location before the insertion."""
+    """The last location before the insertion, where another one follows it."""
     located: bool
     """Whether there is a location after it."""
 
@@ -508,7 +508,7 @@ class _Between(NamedTuple):
             for statements in (before, after)
         ]
         location = None
-        if places[0]:
+        if places[0] and places[1]:
             position, call = places[0][-1]
             if call is not None:
                 return None  # what it was inlined into depends on the locations before it
