@@ -59,7 +59,7 @@ class WaitedCopies(CopyGroups):
 
     def _synchronising(self) -> frozenset[int]:
         """Where the thread synchronises with those that the analysis is about."""
-        return synchronising_sites(self.model)
+        return self.model.fact(synchronising_sites)
 
     def aged(self, age: int, at: int, instruction: Instruction) -> int | None:
         if at in self.synchronising:
@@ -111,4 +111,4 @@ class LaneWaitedCopies(WaitedCopies):
     """:class:`WaitedCopies`, until the lanes of the warp synchronise."""
 
     def _synchronising(self) -> frozenset[int]:
-        return lane_synchronising_sites(self.model)
+        return self.model.fact(lane_synchronising_sites)

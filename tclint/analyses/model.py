@@ -469,9 +469,9 @@ class KernelModel:
             if segment not in entered:  # else an earlier start in the block has taken all that this one would
                 entered.add(segment)
                 enter(block, start + 1)
+        targets = cfg.targets
         while work:
-            for edge in cfg.successors[work.pop()]:
-                target = edge.target
+            for target in targets[work.pop()]:
                 if target in seen:
                     continue
                 seen.add(target)

@@ -145,17 +145,20 @@ def unbarred(
         if model.instruction(i).guard < 0:
             unguarded.setdefault(cfg.block_of[i], []).append(i)
     work = [(cfg.block_of[i], i) for i in to] or [(b, cfg.blocks[b].end) for b in cfg.exits if b in cfg.rank]
-    seen = set(work)
+    seen, whole = set(work), set[int]()
     free: dict[int, list[tuple[int, int]]] = {}
     """Block -> ``(begin, end)``: from between the two instructions, no unguarded one bars the path."""
     while work:
         b, end = work.pop()
-        begin = max((i for i in unguarded.get(b, ()) if i < end), default=-1)
+        begin = max((i for i in unguarded[b] if i < end), default=-1) if b in unguarded else -1
         free.setdefault(b, []).append((begin, end))
         if begin < 0:
-            before = {(e.source, cfg.blocks[e.source].end) for e in cfg.predecessors[b]} - seen
-            seen |= before
-            work += before
+            for edge in cfg.predecessors[b]:
+                if edge.source not in whole:
+                    whole.add(edge.source)
+                    before = edge.source, cfg.blocks[edge.source].end
+                    if before not in seen:
+                        work.append(before)
     return [
         site
         for site in sorted(sites)

@@ -290,7 +290,7 @@ def synchronising_sites(model: KernelModel) -> frozenset[int]:
 
 def lane_synchronising_sites(model: KernelModel) -> frozenset[int]:
     """:func:`synchronising_sites`, and the events that the lanes of a warp execute together."""
-    return synchronising_sites(model) | model.fact(HappensBefore).points.collectives
+    return model.fact(synchronising_sites) | model.fact(HappensBefore).points.collectives
 
 
 def _by_warps(model: KernelModel, site: int) -> bool:
@@ -370,7 +370,7 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
         self._changing = frozenset(map(model.instruction, self.ends | self.firsts))
 
     def _ends(self) -> frozenset[int]:
-        return synchronising_sites(self.model)
+        return self.model.fact(synchronising_sites)
 
     def affecting_sites(self) -> frozenset[int]:
         return self.ends | self.firsts
@@ -476,4 +476,4 @@ class LaneWritesSince(WritesSince):
     """The writes since which the lanes of a warp have not synchronised either."""
 
     def _ends(self) -> frozenset[int]:
-        return lane_synchronising_sites(self.model)
+        return self.model.fact(lane_synchronising_sites)

@@ -32,6 +32,10 @@ _LANE_GROUPS = 4
 """A warp loads and stores the lanes of tensor memory that the rank of the warp in its warpgroup selects (9.7.16.8)."""
 
 
+_Place = tuple[int, int, bool]
+"""See :meth:`KernelModel.guarded_block`."""
+
+
 class TmemRelease:
     """The operations that may start too early, by pending load or store and signal."""
 
@@ -44,9 +48,12 @@ class TmemRelease:
             *model.sites("tmem-dealloc"),
         ]
         self._conflicting: dict[int, dict[int, int]] = {}
-        self._ahead_of: dict[tuple[int, int, bool, frozenset[int]], frozenset[int]] = {}
-        self._own: dict[tuple[int, int, bool], dict[int, frozenset[int]]] = {}
-        self._elsewhere: dict[tuple[int, int, bool], dict[int, int]] = {}
+        self._reached: dict[tuple[_Place, frozenset[int]], tuple[frozenset[int], list[int]]] = {}
+        """Place and waits -> the signals there for one of these waits, and those that are reached before them."""
+        self._preceding: dict[tuple[int, frozenset[int]], bool] = {}
+        """Answers of :meth:`_may_precede`."""
+        self._own: dict[_Place, dict[int, frozenset[int]]] = {}
+        self._elsewhere: dict[_Place, dict[int, int]] = {}
         self._first_waits: dict[int, frozenset[int]] = {}
 
     def started_early(self, site: int, signal: int) -> int | None:
@@ -89,7 +96,7 @@ class TmemRelease:
         after = model.reached_from((signal,), own, (site,))
         done = [i for i in own if i in after and site not in outstanding[i]]
         complete = frozenset[int]().union(*(own[i] for i in done)) - direct
-        in_turn = complete - self._ahead(direct, site)
+        in_turn = complete if direct.isdisjoint(early) else complete - self._ahead(complete, direct, site)
         complete |= self._waits(done, site, True) - early
         by_threads: dict[tuple[int, frozenset[int]], list[int]] = {}
         for wait in sorted(early):
@@ -179,31 +186,38 @@ class TmemRelease:
             }
         return self._own[key]
 
-    def _ahead(self, direct: frozenset[int], site: int) -> frozenset[int]:
-        """The waits that a thread that executes *site* may signal before its first signal for one of the waits *direct*.
+    def _ahead(self, waits: frozenset[int], direct: frozenset[int], site: int) -> frozenset[int]:
+        """Those of *waits* that a thread that executes *site* may signal before its first signal for one of the waits
+        *direct*.
 
         Threads take turns: the phases of two mbarriers that one role signals in turn are waited for in turn. A wait
         that is signalled first is for what the thread did before the other signal, and orders nothing after that.
         """
-        key = *self.model.guarded_block(site), direct
-        if key not in self._ahead_of:
-            own = self._own_signals(site)
-            alike = [i for i, waits in own.items() if not direct.isdisjoint(waits)]
+        place, own, ahead = self.model.guarded_block(site), self._own_signals(site), frozenset[int]()
+        if (place, direct) not in self._reached:
+            alike = frozenset(i for i, waits in own.items() if not direct.isdisjoint(waits))
             reached = self.model.reached_from((-1,), own.keys() - alike, alike)
-            first = (i for i in sorted(reached) if own[i] and self._may_precede(i, alike))
-            self._ahead_of[key] = frozenset[int]().union(*(own[i] for i in first))
-        return self._ahead_of[key]
+            self._reached[place, direct] = alike, sorted(reached)
+        alike, first = self._reached[place, direct]
+        for i in first:
+            if own[i] & waits <= ahead:
+                continue
+            if self._may_precede(i, alike):
+                ahead |= own[i]
+        return ahead
 
-    def _may_precede(self, signal: int, others: Collection[int]) -> bool:
+    def _may_precede(self, signal: int, others: frozenset[int]) -> bool:
         """Whether a thread may give *signal* first and one of *others* later.
 
         A path on which it gives *signal* alone may be that of other lanes, or of a launch in which it gives none of them.
         """
-        model = self.model
-        if not model.reached_from((signal,), others, ()):
-            return False
-        view = model.views.context_of(signal)
-        return not isinstance(follow(model, -1, view, (signal,), others), Infeasible)
+        key, model = (signal, others), self.model
+        if key not in self._preceding:
+            view = model.views.context_of(signal)
+            self._preceding[key] = bool(model.reaching((signal,), others)) and not isinstance(
+                follow(model, -1, view, (signal,), others), Infeasible
+            )
+        return self._preceding[key]
 
     @cached_property
     def _signals(self) -> list[int]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import chain
 from typing import cast
@@ -97,7 +98,7 @@ class OperandTypes:
                 if problem := self._call(self.instructions[i].operands):
                     yield i, problem
             return
-        columns = [*zip(*(self.instructions[i].operands for i in use.sites), strict=True)]
+        columns = [*zip(*[self.instructions[i].operands for i in use.sites], strict=True)]
         # At all sites of a use the vectors have the same lengths. A register may be declared as a vector (5.4.2).
         lengths = {
             at: next(len(operand.items) for operand in column if isinstance(operand, Vector))
@@ -221,10 +222,10 @@ class OperandTypes:
                 yield at, f"the guard is a {types[instruction.guard]} register, but must be a predicate"
 
     def _registers(
-        self, use: Use, column: tuple[Operand, ...], refused: Container[str], width: Width
+        self, use: Use, column: tuple[Operand, ...], refused: AbstractSet[str], width: Width
     ) -> Iterator[Misfit]:
         types = self.types
-        if not any(types[r] in refused for r in _together(column)):
+        if refused.isdisjoint(map(types.__getitem__, _together(column))):
             return
         mixed = ".b32" not in refused and use.match is not None and use.match.syntax.root not in _UNMIXED
         for i, operand in zip(use.sites, column, strict=True):
@@ -304,8 +305,13 @@ def _space(match: Match) -> str:
 
 def _together(column: tuple[Operand, ...]) -> Iterable[int]:
     """The registers with the type of the operand, in the same operand of several instructions."""
-    if {*map(type, column)} == {int}:
+    kinds = {*map(type, column)}
+    if kinds == {int}:
         return cast("tuple[int, ...]", column)
+    if kinds == {Vector}:
+        items = [*chain.from_iterable(vector.items for vector in cast("tuple[Vector, ...]", column))]
+        if {*map(type, items)} == {int}:
+            return cast("list[int]", items)
     return chain.from_iterable(map(_typed, column))
 
 

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -242,39 +242,38 @@ class _PathSearch:
         required = self.required.get(block, ()) if self.required and condition else ()
         return any(self.values.entails(p, condition) is (not truth) for p, truth in required)
 
-    def _unchanging(self, p: int) -> bool:
-        """Whether *p* has one value in each execution of the function."""
-        cfg = self.cfg
-        changes = self.values.varying_at(p)
-        return all((at if kind == "block" else cfg.block_of[at]) not in cfg.in_cycle for kind, at in changes)
-
     def _requirements(self) -> dict[int, frozenset[tuple[int, bool]]]:
         """Block -> the predicates that have one truth on all paths from its end to a goal, by backward intersection.
 
         Only predicates that no loop changes are considered, so they mean the same at every block.
         """
-        branches = self.cache.branches
-        ends = {*self.query.goals}
+        branches, sources, rank, region = self.cache.branches, self.cfg.sources, self.cfg.rank, self.region
+        closed, ends = self.query.closed, {*self.query.goals}
         required: dict[int, frozenset[tuple[int, bool]]] = {
-            block: frozenset() for block in ends & self.region.keys()
+            block: frozenset() for block in ends & region.keys()
         }
-        work = [block for goal in required for block in self.cfg.sources[goal]]
-        while work:
-            block = work.pop()
-            if block in ends or block not in self.region:
+        work = [(-rank[block], block) for goal in required for block in sources[goal] if block in region]
+        heapify(work)
+        waiting = {block for _, block in work}
+        while work:  # the last block first, so that most are visited once
+            _, block = heappop(work)
+            if block in ends or block not in waiting:
                 continue
+            waiting.remove(block)
             found: frozenset[tuple[int, bool]] | None = None
             for branch in branches(block):
                 after = required.get(branch.edge.target)
-                if after is None or branch.edge in self.query.closed:
+                if after is None or branch.edge in closed:
                     continue
-                p = branch.predicate
-                if p is not None and self._unchanging(p):
-                    after |= {(p, branch.edge.value)}
+                if not branch.lasting <= after:
+                    after |= branch.lasting
                 found = after if found is None else found & after
             if found is not None and found != required.get(block):
                 required[block] = found
-                work += self.cfg.sources[block]
+                for source in sources[block]:
+                    if source in region and source not in waiting:
+                        waiting.add(source)
+                        heappush(work, (-rank[source], source))
         return required
 
     def _push(

@@ -47,6 +47,8 @@ class Branch(NamedTuple):
     """Whether it leaves its strongly connected component."""
     never: Sequence[int]
     """Predicates that are false at its target."""
+    lasting: frozenset[tuple[int, bool]]
+    """The predicate with its truth, if it has one value in each execution of the function; empty if a loop changes it."""
 
 
 class PathSearchCache:
@@ -90,6 +92,15 @@ class PathSearchCache:
             self._on_arrival(edge),
             component[edge.target] != component[edge.source],
             self.views.never_true(edge.target),
+            frozenset(((p, edge.value),)) if p is not None and self._unchanging(p) else frozenset(),
+        )
+
+    def _unchanging(self, p: int) -> bool:
+        """Whether *p* has one value in each execution of the function."""
+        cfg = self.cfg
+        return all(
+            (at if kind == "block" else cfg.block_of[at]) not in cfg.in_cycle
+            for kind, at in self.values.varying_at(p)
         )
 
     def branch_leaves(self, block: int) -> tuple[int, ...]:
@@ -128,7 +139,7 @@ class PathSearchCache:
         Only blocks that the fact may enter according to the solver (*alive*; None: all) are considered. Empty if no
         path leads to a goal; None if *start* is more than *max_edges* edges away from one.
         """
-        sources, successors = self.cfg.sources, self.cfg.successors
+        sources, targets, dispatchers = self.cfg.sources, self.cfg.targets, self.reachability.dispatchers
         ahead = self.cfg.reachable_from[start] | 1 << start
         distance: dict[int, int] = {}
         layer = list(goals)
@@ -150,10 +161,8 @@ class PathSearchCache:
             b = work.pop()
             if b not in forward:
                 forward[b] = distance[b]
-                if b not in self.reachability.dispatchers:
-                    work += [
-                        e.target for e in successors[b] if e.target in distance and e.target not in forward
-                    ]
+                if b not in dispatchers:
+                    work += [t for t in targets[b] if t in distance and t not in forward]
         return forward
 
     def watched(

@@ -194,10 +194,14 @@ def _not_aliased(module: Module, alias: str, aliasee: str) -> str:
 def _report_undeclared(
     builder: FunctionBuilder, function: Function, names: AbstractSet[str], first: Mapping[str, int]
 ) -> None:
-    """Report the names in a function that neither it nor the module declares, or that the module declares later.
+    """Report the labels and names in a function that neither it nor the module declares, or that the module declares
+    later.
 
     *names* are those of the module, and *first* has the offset of the first declaration of each.
     """
+    for index, label in builder.unresolved:
+        ins, message = function.instructions[index], f"label {quoted(label)} is not defined"
+        function.errors.append(BuildError("undefined-label", ins.start, ins.end, message))
     own = function.variables.keys() | {p.name for p in function.parameters}
     labels = set(function.labels.values())
     if clashing := labels & names:

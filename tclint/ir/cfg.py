@@ -163,6 +163,11 @@ class CFG:
         return [tuple(sorted({e.source for e in edges if e.source in rank})) for edges in self.predecessors]
 
     @cached_property
+    def targets(self) -> list[tuple[int, ...]]:
+        """For every block, its successors, each once."""
+        return [tuple({e.target: None for e in edges}) for edges in self.successors]
+
+    @cached_property
     def idom(self) -> dict[int, int]:
         """The immediate dominator of every reachable block; that of the entry is itself."""
         return _dominators(self.order, self.rank, self.sources.__getitem__)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from operator import itemgetter
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 from tclint._pattern import pattern
 from tclint.ir.nodes import (
@@ -131,10 +132,29 @@ def _address_of_function(module: Module, name: str) -> FeatureSpec | None:
 
 def special_registers(function: Function) -> Iterator[tuple[int, str]]:
     """Each special register that an instruction of *function* names: the instruction, and the name."""
-    found: Iterator[tuple[int, Operand]] = operands_of(function, Special, Vector, Memory, Pair)
-    for site, operand in found:
-        for special in specials((operand,)):
-            yield site, special.name
+    instructions = function.instructions
+    for use in function.uses:
+        first = instructions[use.sites[0]].operands if use.sites else ()
+        for at, kind in enumerate(first):
+            if not isinstance(kind, Special | Vector | Memory | Pair):
+                continue
+            column = [instructions[site].operands[at] for site in use.sites]
+            if not _of_registers(column):
+                for site, operand in zip(use.sites, column, strict=True):
+                    for special in specials((operand,)):
+                        yield site, special.name
+
+
+def _of_registers(column: list[Operand]) -> bool:
+    """Whether all operands of a column are vectors of registers, or all of them addresses in one register."""
+    kinds = {*map(type, column)}
+    if kinds == {Vector}:
+        vectors = cast("list[Vector]", column)
+        return {*map(type, chain.from_iterable(vector.items for vector in vectors))} == {int}
+    if kinds != {Memory}:
+        return False
+    addresses = cast("list[Memory]", column)
+    return {type(address.base) for address in addresses} == {int} and not any(a.extras for a in addresses)
 
 
 def operands_of(function: Function, *kinds: type[T]) -> Iterator[tuple[int, T]]:

@@ -78,7 +78,8 @@ class FunctionBuilder:
 
     __slots__ = (
         "base", "constants", "function", "instructions", "isa", "locations", "longest", "named", "names", "overflow",
-        "own_errors", "plenty", "prototypes", "scope", "scope_starts", "tables", "targets", "text", "uses", "vectors",
+        "own_errors", "plenty", "prototypes", "scope", "scope_starts", "tables", "targets", "text", "unresolved", "uses",
+        "vectors",
     )  # fmt: skip
 
     def __init__(self, function: Function, text: str, isa: Table) -> None:
@@ -89,15 +90,19 @@ class FunctionBuilder:
         self.isa = isa
         self.scope = Scope(None)
         self.scope_starts = [(0, self.scope)]
-        """``(offset in the function, scope that is current from there on)``, in order."""
+        """``(offset in the function, scope that is current from there on)``, each after a brace, in order."""
         self.prototypes: list[Function] = []
         """The prototypes between its statements; their positions are relative to this function."""
         self.longest = 0  # size of the largest range of registers
-        self.own_errors = 0  # number of the function's own errors; those of undeclared names follow them
+        self.own_errors = (
+            0  # number of the function's own errors; those of undefined labels and names follow them
+        )
         self.uses: dict[tuple[str, str], Use] = {}
         self.names: list[tuple[int, str, bool]] = []
         """``(instruction, name, whether it is the guard)`` for each name that is not a register; other names than guards may
         be declared in the module."""
+        self.unresolved: list[tuple[int, str]] = []
+        """``(instruction, label)`` for each target of a branch that no scope around it defines."""
         self.plenty = (function.end - function.start) // 8  # more registers than the instructions can use
         self.vectors: dict[int, Vector] = {}
         """The elements of each register that is declared with ``.v2`` or ``.v4`` (5.4.2), by its own number."""
@@ -277,7 +282,7 @@ class FunctionBuilder:
                 self.function.labels.setdefault(len(instructions), name)
             elif kind == "block":
                 self.scope = Scope(self.scope)
-                self.scope_starts.append((child.start_byte - self.base, self.scope))
+                self.scope_starts.append((child.start_byte + 1 - self.base, self.scope))
                 stack.append((iter(child.named_children), child.end_byte))
             elif kind == "branch_targets":
                 match = _TABLE.match(clean(self.text[child.start_byte : child.end_byte]))
@@ -365,9 +370,10 @@ class FunctionBuilder:
             if index >= 0:
                 instructions[index].targets = tuple(targets)
         missing = sorted((*where, name) for name, waiting in scope.pending.items() for where in waiting)
-        of_branches = {name for index, _, name in missing if index >= 0}
+        self.unresolved = [(index, name) for index, _, name in missing if index >= 0]
+        of_branches = {name for _, name in self.unresolved}
         for index, _, name in missing:
-            if index >= 0 or name not in of_branches:  # a list is reported where a branch uses it
+            if index < 0 and name not in of_branches:  # a list is reported where a branch uses it
                 self.report("undefined-label", index, f"label {quoted(name)} is not defined")
 
     def unknown_directive(self, node: Node) -> None:

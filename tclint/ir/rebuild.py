@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from tclint.ir.build import build
+from tclint.ir.declarations import positions
 from tclint.ir.functions import FunctionBuilder, make_function
-from tclint.ir.nodes import Function, Instruction, Module, Operand, Symbol, Use
+from tclint.ir.nodes import Function, Instruction, Location, Module, Operand, Symbol, Use
 from tclint.ir.scopes import Scope
 from tclint.isa.table import Table
 from tclint.syntax import TextChange, Tree, parse, reparse
@@ -209,6 +210,7 @@ class _Saved(NamedTuple):
     registers: int
     """The number of registers."""
     names: list[tuple[int, str, bool]]
+    unresolved: list[tuple[int, str]]
     uses: dict[tuple[str, str], tuple[Use, list[int]]]
     labels: list[tuple[Scope, dict[str, int]]]
 
@@ -217,11 +219,13 @@ class _Saved(NamedTuple):
         function = builder.function
         uses = {key: (use, use.sites[:]) for key, use in builder.uses.items()}
         labels = [(scope, scope.labels) for scope in _scopes(builder)]
-        return cls(function, builder.text, len(function.registers), builder.names[:], uses, labels)
+        registers, names, unresolved = len(function.registers), builder.names[:], builder.unresolved[:]
+        return cls(function, builder.text, registers, names, unresolved, uses, labels)
 
     def restore(self, builder: FunctionBuilder) -> None:
         function = builder.function = self.function
         builder.text, builder.names, builder.instructions = self.text, self.names, function.instructions
+        builder.unresolved = self.unresolved
         builder.uses = {key: use for key, (use, _) in self.uses.items()}
         for use, sites in self.uses.values():
             use.sites = sites
@@ -294,7 +298,7 @@ def _edited(
 ) -> Function | None:
     """The function with the statements from *low* to *high* rebuilt from *nodes*; None if more than these may
     change."""
-    if builder.own_errors or builder.prototypes:
+    if builder.own_errors or builder.prototypes or (builder.unresolved and builder.tables):
         return None
     start, delta = function.start, change.delta
     old_high = high - delta - start
@@ -320,12 +324,15 @@ def _edited(
     tail = instructions[end:]
     shift = len(nodes) - (end - first)
     new = _shifted(function, instructions[:first], old_high, delta)
-    if shift and not _renumber(new, builder, tail, first, end, nodes):
+    if shift and not _renumber(new, builder, text, tail, first, end, nodes):
         return None
     builder.names = [
         (i if i < first else i + shift, name, guard)
         for i, name, guard in builder.names
         if not first <= i < end
+    ]
+    builder.unresolved = [
+        (i if i < first else i + shift, name) for i, name in builder.unresolved if not first <= i < end
     ]
     builder.function, builder.instructions, builder.text = new, new.instructions, text
     builder.scope, builder.plenty = innermost, (length + delta) // 8
@@ -335,9 +342,12 @@ def _edited(
     fresh = new.instructions[first:]
     if new.errors or new.damaged or len(new.registers) != known or len(fresh) != len(nodes):
         return None
-    if any(i.flow in _ELSEWHERE or not _branched(builder, i) for i in fresh if i.flow):
-        return None
+    for at, instruction in enumerate(fresh, first):
+        flow = instruction.flow
+        if flow in _ELSEWHERE or (flow and not _branched(builder, at, instruction)):
+            return None
     builder.names.sort(key=lambda found: found[0])
+    builder.unresolved.sort(key=lambda found: found[0])
     for use in builder.uses.values():
         use.sites.sort()
     new.uses = sorted((use for use in builder.uses.values() if use.sites), key=lambda use: use.sites[0])
@@ -375,11 +385,11 @@ def _shift_rest(builder: FunctionBuilder, tail: list[Instruction], high: int, de
         if scope.last >= high:
             scope.last += delta
     builder.scope_starts = [
-        (offset + delta if offset >= high else offset, scope) for offset, scope in builder.scope_starts
+        (offset + delta if offset > high else offset, scope) for offset, scope in builder.scope_starts
     ]
 
 
-def _branched(builder: FunctionBuilder, instruction: Instruction) -> bool:
+def _branched(builder: FunctionBuilder, site: int, instruction: Instruction) -> bool:
     """Resolve the target of a new *instruction* of the current scope, all of which are complete; False if no label is
     certain to be it."""
     builder.targets.clear()
@@ -387,47 +397,65 @@ def _branched(builder: FunctionBuilder, instruction: Instruction) -> bool:
     if instruction.flow != "branch":
         return True
     operand = instruction.operands[-1] if instruction.operands else None
-    scope: Scope | None = builder.scope if isinstance(operand, Symbol) else None
-    while isinstance(operand, Symbol) and scope is not None:
+    if not isinstance(operand, Symbol):
+        return False
+    scope: Scope | None = builder.scope
+    while scope is not None:
         if (at := scope.labels.get(operand.name)) is not None:
             instruction.targets = (at,)
             return not scope.ranges or not builder.taken(operand.name, scope)
         scope = scope.parent
-    return False
+    instruction.targets = (-1,)
+    builder.unresolved.append((site, operand.name))
+    return True
 
 
 def _renumber(
-    new: Function, builder: FunctionBuilder, tail: list[Instruction], first: int, end: int, nodes: list[Node]
+    new: Function,
+    builder: FunctionBuilder,
+    text: str,
+    tail: list[Instruction],
+    first: int,
+    end: int,
+    nodes: list[Node],
 ) -> bool:
-    """Change the numbers of the instructions from *end* on, as *nodes* take the place of those from *first* on; False if
-    a number is not known.
+    """Change the numbers of the instructions from *end* on, as *nodes* of *text* take the place of those from *first* on;
+    False if a number is not known.
 
     A label or location between two instructions is recorded by the number of the second one. If statements are only
     inserted between the two, what surrounds *nodes* decides where it is.
     """
     shift = len(nodes) - (end - first)
-    labels = {number for scope in _scopes(builder) for number in scope.labels.values()}
-    label_follows = location_follows = False
-    if first == end:
-        before, after = (_statements_to(nodes[0], nodes[-1], forward) for forward in (False, True))
-        sure = before is not None and after is not None
-        before, after = before or set(), after or set()
-        for kind, numbers in ("label", labels), ("loc_directive", {at for at, _ in new.locations}):
-            if first in numbers and (not sure or (kind in before) == (kind in after)):
-                return False
-        label_follows, location_follows = "label" in after, "loc_directive" in after
+    between = _Between([], [], None, False)
+    if first == end and (
+        any(number == first for number, _ in new.locations)
+        or any(first in scope.labels.values() for scope in _scopes(builder))
+    ):
+        found = _Between.around(nodes, text)
+        if found is None:
+            return False
+        between = found
 
     def moved(number: int, follows: bool) -> int:
         return number + shift if number > first or (number == first and follows) else number
 
     old, new.labels = new.labels, {}
     for number, name in old.items():
-        new.labels.setdefault(moved(number, label_follows), name)
-    new.locations = [
-        *{moved(at, location_follows): location for at, location in new.locations}.items(),
-    ]
+        if number == first == end:
+            new.labels |= {first: name} if between.labels else {}
+            new.labels |= {first + shift: between.following[0]} if between.following else {}
+        else:
+            new.labels.setdefault(moved(number, False), name)
+    locations: dict[int, Location] = {}
+    for number, location in new.locations:
+        if number == first == end and between.located and between.location is not None:
+            locations[first] = between.location
+        locations[moved(number, between.located)] = location
+    new.locations = [*locations.items()]
     for scope in _scopes(builder):
-        scope.labels = {name: moved(number, label_follows) for name, number in scope.labels.items()}
+        scope.labels = {
+            name: moved(number, name in between.following) for name, number in scope.labels.items()
+        }
     for use in builder.uses.values():
         sites = use.sites
         at = bisect_left(sites, end)
@@ -438,21 +466,79 @@ def _renumber(
             instructions = new.instructions if site < first else tail
             index = site if site < first else site - end - shift
             branch = instructions[index]
-            targets = tuple(moved(t, label_follows) for t in branch.targets)
+            follows = bool(between.following)
+            if follows and between.labels and first in branch.targets:
+                if use.match is None or use.match.form.flow != "branch":
+                    return False
+                target = branch.operands[-1]
+                follows = isinstance(target, Symbol) and target.name in between.following
+            targets = tuple(moved(t, follows) for t in branch.targets)
             if targets != branch.targets:
                 instructions[index] = _with_targets(branch, targets)
     return True
 
 
-def _statements_to(first: Node, last: Node, forward: bool) -> set[str] | None:
-    """The types of the statements between *first* to *last* and the next instruction of their block, *forward* or
-    backward; None if no instruction is there, or a block is between."""
-    found: set[str] = set()
-    node = last.next_named_sibling if forward else first.prev_named_sibling
-    while node is not None and node.type not in ("instruction", "block"):
-        found.add(node.type)
-        node = node.next_named_sibling if forward else node.prev_named_sibling
-    return found if node is not None and node.type == "instruction" else None
+class _Between(NamedTuple):
+    """What is between two instructions, before and after the statements that are inserted there."""
+
+    labels: list[str]
+    following: list[str]
+    """The labels after the insertion."""
+    location: Location | None
+    """The last location before the insertion, where another one follows it."""
+    located: bool
+    """Whether there is a location after it."""
+
+    @classmethod
+    def around(cls, nodes: list[Node], text: str) -> _Between | None:
+        """What is around *nodes*, the inserted statements of *text*; None if that is not certain."""
+        before, after = _statements_to(nodes[0], forward=False), _statements_to(nodes[-1], forward=True)
+        if before is None or after is None:
+            return None
+        labels, following = (
+            [text[n.start_byte : n.end_byte - 1].strip() for n in found if n.type == "label"]
+            for found in (before, after)
+        )
+        if not set(labels).isdisjoint(following):
+            return None  # labels of two scopes
+        places = [
+            [
+                found
+                for n in statements
+                if n.type == "loc_directive" and (found := positions(text[n.start_byte : n.end_byte]))
+            ]
+            for statements in (before, after)
+        ]
+        location = None
+        if places[0] and places[1]:
+            position, call = places[0][-1]
+            if call is not None:
+                return None  # what it was inlined into depends on the locations before it
+            location = Location(*position)
+        return cls(labels, following, location, bool(places[1]))
+
+
+def _statements_to(node: Node, forward: bool) -> list[Node] | None:
+    """The statements between *node* and the next instruction of the function, *forward* or backward, in the order of the
+    text, whatever blocks begin or end there; None if there is a syntax error."""
+    found: list[Node] = []
+    here: Node | None = node
+    while here is not None:
+        beside = here.next_named_sibling if forward else here.prev_named_sibling
+        while beside is not None and beside.type == "block" and beside.named_child_count:
+            beside = beside.named_children[0 if forward else -1]
+        if beside is None:
+            here = here.parent
+            if here is None or here.type != "block":
+                break
+        elif beside.type == "instruction":
+            break
+        elif beside.type in ("ERROR", "unclosed"):
+            return None
+        else:
+            here = beside
+            found.append(here)
+    return found if forward else found[::-1]
 
 
 def _with_targets(branch: Instruction, targets: tuple[int, ...]) -> Instruction:
