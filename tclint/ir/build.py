@@ -92,7 +92,7 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
     text = data.decode("latin-1").replace("\x1a", " ")
     module = Module()
     pending: list[tuple[FunctionBuilder, Function]] = []
-    """The functions with names that the module may declare, or with labels that it may take for its own names."""
+    """The functions with undefined labels, with names that the module may declare, or with labels that it may declare too."""
     header = _Header(module)
     first: dict[str, int] = {}
     """Offset of the first declaration of each function and variable."""
@@ -108,7 +108,7 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
             first.setdefault(function.name, start)
             module.functions.append(function)
             if builder is not None:
-                if builder.names or function.labels:
+                if builder.names or builder.unresolved or function.labels:
                     pending.append((builder, function))
                 for inner in builder.prototypes:
                     module.prototypes.append(replace(inner, start=start + inner.start, end=start + inner.end))
