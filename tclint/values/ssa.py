@@ -311,11 +311,9 @@ class Registers:
         if Vector in map(type, operands):
             return self._packed(instruction, at, register)
         type_name = _first_type(match.modifiers)
-        typed = 2 if ".wide" in match.modifiers else len(operands)  # the addend of a wide product is wider
-        arguments = [
-            self._of_type(value, type_name) if number < typed else value
-            for number, value in enumerate(self.operand(o, at) for o in operands[1:])
-        ]
+        arguments = [self.operand(o, at) for o in operands[1:]]
+        typed = 2 if ".wide" in match.modifiers else len(arguments)  # the addend of a wide product is wider
+        arguments[:typed] = [self._of_type(value, type_name) for value in arguments[:typed]]
         destination = operands[0]
         value = self._folded(name, match, arguments, register)
         if value is None:
