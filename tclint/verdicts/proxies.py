@@ -249,9 +249,33 @@ class Proxies:
         )
 
     def _of_different_parameters(self, pair: Pair, a: Access, b: Access) -> bool:
-        """Whether the addresses of two accesses to global memory derive from different parameters."""
+        """Whether the addresses of two accesses to global memory derive from different parameters, and nothing leads from
+        one to the other: neither depends on a parameter from which the other derives."""
         here, there = self._parameters(pair.operation, a), self._parameters(pair.use, b)
-        return bool(here) and bool(there) and here.isdisjoint(there)
+        if not here or not there:
+            return False
+        read, its = self._read(pair.operation, a), self._read(pair.use, b)
+        return read is not None and its is not None and read.isdisjoint(there) and its.isdisjoint(here)
+
+    def _read(self, site: int, access: Access) -> set[str] | None:
+        """All parameters on which an address depends; None if one is unknown, or a pointer is subtracted."""
+        role = None if access.operand else self.model.value(site, "tensormap")
+        address = self._address(site, access.operand) if role is None else role
+        found = set[str]()
+        for node in map(self.values.node, self.values.subexpressions(address)):
+            if node[0] == "parameter":
+                names = self._named(node[1])
+                if not names:
+                    return None
+                found |= names
+            elif node[0] == "sum" and any(factor < 0 and self._is_pointer(term) for term, factor in node[1]):
+                return None
+        return found | self._parameters(site, access)
+
+    def _is_pointer(self, term: int) -> bool:
+        """Whether a term may be a pointer that is a parameter."""
+        node = self.values.node(term)
+        return node[0] == "parameter" and bool(node[2] == _POINTER)
 
     def _parameters(self, site: int, access: Access) -> set[str]:
         """The parameters from which an address may derive; empty if it may derive from anything else."""
@@ -278,7 +302,7 @@ class Proxies:
         found, pointers = set[str](), 0
         for term in (self.values.representative(t) for t, factor in terms if factor == 1):
             node = self.values.node(term)
-            if node[0] == "parameter" and node[2] == _POINTER:
+            if self._is_pointer(term):
                 found |= self._named(node[1])
                 pointers += 1
             elif node[0] in ("phi", "select") and term not in within and len(within) < _MAX_DEPTH:
@@ -290,21 +314,9 @@ class Proxies:
             elif term in within:
                 found.add("")
                 pointers += 1
-            elif node[0] in ("load", "unknown", "collective", "allocated", "symbol") or self._is_distance(
-                term
-            ):
-                return set()  # it may be a pointer, or lead from one to another
+            elif node[0] in ("load", "unknown", "collective", "allocated", "symbol"):
+                return set()  # it may be a pointer
         return found if pointers == 1 else set()
-
-    def _is_distance(self, term: int) -> bool:
-        """Whether a number may be computed from the difference of two pointers."""
-        sums = (n[1] for n in map(self.values.node, self.values.subexpressions(term)) if n[0] == "sum")
-        nodes = [[(self.values.node(t), factor) for t, factor in terms] for terms in sums]
-        return any(
-            node[0] == "parameter" and node[2] == _POINTER and factor < 0
-            for terms in nodes
-            for node, factor in terms
-        )
 
     def _ranges_apart(self, pair: Pair, a: Access, b: Access, unfenced: Sequence[State]) -> bool:
         """Whether two accesses of one thread are of different bytes, whatever the iteration of each."""

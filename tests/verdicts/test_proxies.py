@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
 from tclint.verdicts import verdicts
+from tclint.verdicts.checker import Refused
 from tclint.verdicts.proxies import Proxies
-from tclint.verdicts.proxy_checker import Fences
+from tclint.verdicts.proxy_checker import (
+    FENCED,
+    Fences,
+    Memory,
+    Pair,
+    ProxyCertificate,
+    ProxyQuestions,
+    check_proxies,
+)
 from tests.tools.support import HEADER, built, kernel, module
 
 SHARED = (
@@ -24,7 +35,7 @@ mov.u32 %r4, other;
 mov.u32 %r8, full;
 mov.b64 %rd9, map;
 setp.eq.s32 %p0, %r9, 0;"""
-PARAMETERS = ".param .u64 pointer, .param .u64 second, .param .u32 number, .param .align 64 .b8 map[128]"
+PARAMETERS = ".param .u64 pointer, .param .u64 second, .param .u64 stride, .param .u32 number, .param .align 64 .b8 map[128]"
 FENCE = "fence.proxy.async.shared::cta;"
 WRITE = "st.shared.b32 [%r3], %r9;"
 READ = "ld.shared.b32 %r10, [%r3];"
@@ -46,16 +57,20 @@ RELEASE = "fence.proxy.tensormap::generic.release.gpu;"
 ACQUIRE = "fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128;"
 
 
-def proxies(
-    body: str, assume: frozenset[Assumption] = frozenset(Assumption), shared: str = SHARED
-) -> Verdict:
+def model_of(body: str, shared: str = SHARED) -> KernelModel:
     text = kernel(f"{START}\n{body}\nret;")
     text = text[: text.index("(")] + f"({PARAMETERS})" + text[text.index(")") + 1 :]
     made = built(module(shared, PLAIN, text, header=HEADER))
     assert not made.errors, made.errors
     model = KernelModel(made.functions[-1], made)
     assert not any(use.match is None or use.match.problem for use in model.function.uses)
-    (found,) = verdicts(model, assume=assume, only=[HazardClass.PROXIES])
+    return model
+
+
+def proxies(
+    body: str, assume: frozenset[Assumption] = frozenset(Assumption), shared: str = SHARED
+) -> Verdict:
+    (found,) = verdicts(model_of(body, shared), assume=assume, only=[HazardClass.PROXIES])
     return found
 
 
@@ -63,7 +78,20 @@ def loop(body: str) -> str:
     return f"top:\n{body}\nadd.s32 %r11, %r11, 1;\nsetp.lt.s32 %p3, %r11, %r9;\n@%p3 bra top;"
 
 
+NEXT = "st.shared.b32 [%r12+1024], %r9;"
+"""A store just after the bytes that a copy from %r12 reads."""
+ADVANCE = "add.s32 %r12, %r12, 1024;"
+
+
+def stages(body: str) -> str:
+    """A loop in which %r12 is the address of one stage after the other."""
+    return f"mov.b32 %r12, %r3;\n{loop(body)}"
+
+
 PROVED = {
+    "the next stage, with a fence before the next iteration": stages(
+        f"{NEXT}\n{STORE.replace('%r3', '%r12')}\n{FENCE}\n{ADVANCE}"
+    ),
     "a fence between a store and a copy out": f"{WRITE}\n{FENCE}\n{STORE}",
     "a fence for all memory": f"{WRITE}\nfence.proxy.async;\n{STORE}",
     "a fence for the cluster": f"{WRITE}\nfence.proxy.async.shared::cluster;\n{STORE}",
@@ -81,6 +109,10 @@ PROVED = {
     ),
     "a fence after the wait for a multiplication": f"{MMA}\n{COMMIT}\n{POLL}\n{FENCE}\n{WRITE}",
     "a store to global memory and a copy from another parameter": f"st.global.b32 [%rd1], %r9;\n{LOAD}",
+    "a store at a distance that another parameter states": (
+        "ld.param.u64 %rd4, [stride];\nshl.b64 %rd4, %rd4, 2;\nadd.s64 %rd4, %rd1, %rd4;\n"
+        f"st.global.b32 [%rd4], %r9;\n{LOAD}"
+    ),
     "read-only loads": f"ld.global.nc.b32 %r10, [%rd1];\n{STORE}",
     "a map in a parameter": f"st.global.b32 [%rd1], %r9;\n{TENSOR}",
     "a map that is released and acquired": f"{SET_MAP}\n{RELEASE}\n{ACQUIRE}\nfence.proxy.async;\n{USE_MAP}",
@@ -112,6 +144,9 @@ UNKNOWN = {
     "a guarded fence": f"{WRITE}\n@%p0 {FENCE}\n{STORE}",
     "a guarded fence of the other threads": f"@%p0 {WRITE}\n@!%p0 {FENCE}\n@%p0 {STORE}",
     "the back edge": FENCE + "\n" + loop(f"{STORE}\n{WRITE}"),
+    "the next stage, which the next iteration copies": stages(
+        f"{STORE.replace('%r3', '%r12')}\n{NEXT}\n{ADVANCE}"
+    ),
     "the last byte": f"st.shared.b8 [%r3+1023], %r9;\n{STORE}",
     "a vector that reaches into the copy": f"st.shared.v4.b32 [%r3+-8], {{%r9, %r9, %r9, %r9}};\n{STORE}",
     "an index from memory": f"ld.global.u32 %r12, [%rd1];\nadd.s32 %r12, %r12, %r4;\nst.shared.b32 [%r12], %r9;\n{STORE}",
@@ -161,6 +196,18 @@ UNKNOWN = {
     "a pointer at a distance from another one": (
         "sub.s64 %rd4, %rd2, %rd1;\nand.b64 %rd4, %rd4, -16;\nadd.s64 %rd4, %rd1, %rd4;\n"
         f"st.global.b32 [%rd4], %r9;\n{LOAD}"
+    ),
+    "a pointer at a distance that was divided": (
+        "sub.s64 %rd4, %rd2, %rd1;\nshr.s64 %rd4, %rd4, 2;\nmad.lo.s64 %rd4, %rd4, 4, %rd1;\n"
+        f"st.global.b32 [%rd4], %r9;\n{LOAD}"
+    ),
+    "a pointer at the distance of two aligned ones": (
+        "and.b64 %rd3, %rd2, -16;\nand.b64 %rd4, %rd1, -16;\nsub.s64 %rd4, %rd3, %rd4;\n"
+        f"add.s64 %rd4, %rd1, %rd4;\nst.global.b32 [%rd4], %r9;\n{LOAD}"
+    ),
+    "a copy from a pointer at a distance": (
+        f"st.global.b32 [%rd1], %r9;\nsub.s64 %rd4, %rd1, %rd2;\nand.b64 %rd4, %rd4, -16;\n"
+        f"add.s64 %rd4, %rd2, %rd4;\n{LOAD.replace('%rd2', '%rd4')}"
     ),
     "a commit for a pair of CTAs": f"{MMA}\n{COMMIT.replace('group::1', 'group::2')}\n{POLL}\n{FENCE}\n{WRITE}",
     "an mbarrier is invalidated": f"mbarrier.inval.shared::cta.b64 [%r3];\n{LOAD}",
@@ -261,3 +308,43 @@ def test_a_transfer_that_forgets_a_path_is_refused(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Fences, "executed", forgets)
     assert proxies(UNKNOWN["a guarded fence"]).status is Status.UNKNOWN
+
+
+# ---------------------------------------------------------------- the checker
+
+
+def prover(body: str) -> tuple[Proxies, ProxyCertificate]:
+    """The prover of a kernel that is proved, and its certificate."""
+    model = model_of(body)
+    of = Proxies(KernelModel(model.function, model.module, strict=True), frozenset(Assumption))
+    found = {pair: of._discharge(pair, cheap=False) for pair in of.pairs()}
+    claims = {pair: discharge for pair, discharge in found.items() if discharge is not None}
+    assert len(claims) == len(found)
+    return of, ProxyCertificate(of.unfenced.entry, claims)
+
+
+def accepted(of: Proxies, claimed: ProxyCertificate) -> None:
+    questions = ProxyQuestions(of._infeasible, of._disjoint, of._acquires)
+    check_proxies(of.model.function, of.graph, claimed, questions)
+
+
+def test_an_access_that_is_missing_at_an_entry_is_refused() -> None:
+    of, claimed = prover(PROVED["a fence at the start of each iteration"])
+    accepted(of, claimed)
+    assert any(claimed.unfenced)
+    for b, state in enumerate(claimed.unfenced):
+        for fact in state:
+            unfenced = list(claimed.unfenced)
+            unfenced[b] = state - {fact}
+            with pytest.raises(Refused, match="omits an access"):
+                accepted(of, replace(claimed, unfenced=unfenced))
+
+
+def test_the_claims_are_exactly_the_pairs_of_the_kernel() -> None:
+    of, claimed = prover(PROVED["a fence in each iteration"])
+    for pair in claimed.claims:
+        with pytest.raises(Refused, match="nothing proves"):
+            accepted(of, replace(claimed, claims={p: d for p, d in claimed.claims.items() if p != pair}))
+    more = {**claimed.claims, Pair(0, 0, Memory.SHARED, FENCED): Discharge.FENCED}
+    with pytest.raises(Refused, match="does not have"):
+        accepted(of, replace(claimed, claims=more))
