@@ -341,15 +341,16 @@ class Multiplications:
         }
 
     def _is_first(self, init: int, at: MbarrierLocation) -> bool:
-        """Whether an initialisation is executed once, none of the operations on the mbarrier before it, and none after
-        an ``mbarrier.inval``."""
-        sites = self.model.fact(Mbarriers).sites
+        """Whether one thread executes an initialisation once, none of the operations on the mbarrier before it, and none
+        after an ``mbarrier.inval``."""
+        sites, threads = self.model.fact(Mbarriers).sites, self.model.views.context_of(init).threads
         ends = [i for i in sites.get("mbarrier-inval", ()) if self._may_name(i, at)]
         used = [
             i for event, each in sites.items() if event not in _ENDS for i in each if self._may_name(i, at)
         ]
         return (
-            self.cfg.block_of[init] not in self.cfg.in_cycle
+            threads & (threads - 1) == 0
+            and self.cfg.block_of[init] not in self.cfg.in_cycle
             and not any(self.model.reaches(i, init) for i in (*used, *ends))
             and not any(self.model.reaches(end, i) for end in ends for i in used)
         )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
+from tclint.ir.nodes import Function
+from tclint.verdicts import mma as module_of_prover
 from tclint.verdicts import verdicts
+from tclint.verdicts.checker import Graph, Refused
 from tclint.verdicts.mma import Multiplications
-from tclint.verdicts.mma_checker import Progress
+from tclint.verdicts.mma_checker import MmaCertificate, MmaQuestions, Progress, check_mma
 from tests.tools.support import built, kernel, module
 
 SHARED = ".shared .align 1024 .b8 tile[8192];\n.shared .align 8 .b64 done[4];\n.shared .align 4 .b32 holder;"
@@ -141,6 +146,10 @@ UNKNOWN = {
     "an exit": f"{MMA}\n{COMMIT}\n@%p5 exit;\n{wait()}",
     "the wrong parity": f"{MMA}\n{COMMIT}\n{wait('1')}\n{LD}",
     "a parity from memory": f"ld.shared.b32 %r20, [%r3];\n{MMA}\n{COMMIT}\n{wait('%r20')}\n{LD}",
+    "a parity that a sum of floating-point numbers has": (
+        "mov.b32 %f1, 0x3F800000;\nmov.b32 %f2, 0x40000000;\nadd.f32 %f3, %f1, %f2;\nmov.b32 %r40, %f3;\n"
+        f"shr.u32 %r40, %r40, 22;\nand.b32 %r20, %r40, 1;\n{MMA}\n{COMMIT}\n{wait('%r20')}\n{LD}"
+    ),
     "another mbarrier": f"{MMA}\n{COMMIT}\n{wait(at='%r8+8')}\n{LD}",
     "a wait that is not repeated": (
         f"{MMA}\n{COMMIT}\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r8], 0;\n{LD}"
@@ -228,6 +237,9 @@ UNKNOWN = {
         f"{MMA}\n{COMMIT}\nw:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r8], 0;\n@%p2 bra d;\n"
         f"add.s32 %r30, %r30, 1;\nsetp.lt.s32 %p9, %r30, 100;\n@%p9 bra w;\nd:\n{LD}"
     ),
+    "a store in the loop of a wait": (
+        f"{MMA}\n{COMMIT}\nw:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r8], 0;\n{WRITE}\n@!%p2 bra w;\n{LD}"
+    ),
     "the thread arrives as well": f"mbarrier.arrive.shared::cta.b64 _, [%r8];\n{MMA}\n{COMMIT}\n{wait()}\n{LD}",
     "bytes arrive as well": f"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r8], 64;\n{MMA}\n{COMMIT}\n{wait()}\n{LD}",
 }  # fmt: skip
@@ -245,6 +257,12 @@ def test_operations_that_may_be_pending_are_unknown(name: str) -> None:
     found = mma(UNKNOWN[name])
     assert found.status is Status.UNKNOWN
     assert found.reasons
+
+
+def test_an_mbarrier_that_several_threads_initialise_completes_nothing() -> None:
+    every = START.replace("@%p0 bra ready;", "")
+    assert mma(PROVED["waited for"]).status is Status.PROVED
+    assert mma(PROVED["waited for"], start=every).status is Status.UNKNOWN
 
 
 def test_a_wait_for_a_phase_before_the_initialisation_completes_nothing() -> None:
@@ -477,3 +495,51 @@ def test_a_state_that_the_prover_leaves_out_is_refused(name: str, monkeypatch: p
     monkeypatch.setattr(Multiplications, "_explore", forgets)
     monkeypatch.setattr(Multiplications, "_discharge", lambda self, *arguments: Discharge.WAIT)
     assert mma(UNKNOWN[name]).status is Status.UNKNOWN
+
+
+Checked = tuple[Function, Graph, MmaCertificate, MmaQuestions]
+
+
+def checked(name: str, monkeypatch: pytest.MonkeyPatch) -> Checked:
+    """What the checker is given for a kernel that is proved."""
+    given = list[Checked]()
+    monkeypatch.setattr(module_of_prover, "check_mma", lambda *arguments: given.append(arguments))
+    assert mma(PROVED[name]).status is Status.PROVED
+    monkeypatch.undo()
+    check_mma(*given[-1])
+    return given[-1]
+
+
+def test_the_claims_are_exactly_the_obligations_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    function, graph, claimed, ask = checked("waited for", monkeypatch)
+    for need in claimed.claims:
+        claims = {n: d for n, d in claimed.claims.items() if n != need}
+        with pytest.raises(Refused, match="does not list"):
+            check_mma(function, graph, replace(claimed, claims=claims), ask)
+
+
+def test_a_thread_that_a_certificate_omits_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    function, graph, claimed, ask = checked("waited for", monkeypatch)
+    with pytest.raises(Refused, match="omits a thread"):
+        check_mma(function, graph, replace(claimed, threads={}), ask)
+
+
+def test_a_state_that_a_certificate_omits_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    function, graph, claimed, ask = checked("a parity that alternates", monkeypatch)
+    ((thread, states),) = claimed.threads.items()
+    for b, entry in enumerate(states):
+        for key in entry:
+            fewer = list(states)
+            fewer[b] = {k: facts for k, facts in entry.items() if k != key}
+            with pytest.raises(Refused, match="omits the entry" if b == 0 else "omits a state"):
+                check_mma(function, graph, replace(claimed, threads={thread: fewer}), ask)
+
+
+def test_no_claim_orders_operations_that_the_isa_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    function, graph, claimed, ask = checked("other columns meanwhile", monkeypatch)
+    apart = {need for need, discharge in claimed.claims.items() if discharge is Discharge.DISJOINT}
+    assert apart
+    for need in apart:
+        claims = {**claimed.claims, need: Discharge.ORDERED}
+        with pytest.raises(Refused, match="neither executed in order"):
+            check_mma(function, graph, replace(claimed, claims=claims), ask)
