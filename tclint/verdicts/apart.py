@@ -215,14 +215,8 @@ class Bytes:
 
         Values take a load from one address as uniform, but other threads may store between two threads' loads.
         """
-        values = self.values
-
-        def by_index(value: int) -> bool:
-            return values.bit_slices(value) is not None
-
-        parts = values.subexpressions(*(term for term, _ in values.linear(address)[0]), until=by_index)
-        unlike = ("load", "unknown", "collective")
-        return next((v for v in parts if not by_index(v) and values.node(v)[0] in unlike), None)
+        parts = self.values.subexpressions(*(term for term, _ in self.values.linear(address)[0]))
+        return next((v for v in parts if self.values.node(v)[0] in ("load", "unknown", "collective")), None)
 
     def _stages_apart(self, copy: int, access: int, a: Range, b: Range, passes: Passes) -> bool:
         """Whether two ranges are disjoint in all states of the loop that selects their stages."""

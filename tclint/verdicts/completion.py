@@ -373,6 +373,9 @@ class Completion:
             after = transfer.executed(state, at, instruction)
             return frozenset(p for p in after if p.site == site) or None
 
+        def goal(state: State, at: int) -> bool:
+            return at == use
+
         relevant = [
             [i for i in range(block.start, block.end) if i == use or i in transfer.affecting]
             for block in self.cfg.blocks
@@ -383,7 +386,7 @@ class Completion:
             fact=frozenset((Pending(site, OPEN),)),
             relevant=relevant,
             step=step,
-            goal=lambda state, i: i == use,
+            goal=goal,
             goals=(block_of[use],),
         )
         answer = next_answer(find_paths(self.model.search_cache, query))

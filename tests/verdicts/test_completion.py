@@ -414,6 +414,14 @@ def test_columns_of_one_iteration_are_compared_if_the_loop_waits() -> None:
     assert tensor(in_loop(pair, WAIT_STORE)).status is Status.UNKNOWN
 
 
+def test_columns_that_the_next_iteration_loads_are_not_compared_with_those_of_its_own() -> None:
+    ahead = f"add.s32 %r7, %r9, 2;\n{STORE.replace('%r9', '%r7')}\n"
+    load = LOAD.replace("%r20, %r21", "%r22, %r23")
+    body = f"{load}\n{WAIT_LOAD}\n{WAIT_STORE}\n{ahead}"
+    assert tensor(in_loop(body + WAIT_STORE, "")).status is Status.PROVED
+    assert tensor(in_loop(body, WAIT_STORE)).status is Status.UNKNOWN
+
+
 def test_obligations_are_not_enumerated_past_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = 0
 

@@ -81,6 +81,28 @@ setp.lt.s32 %p1, %r10, %r9;
 {wait()}"""
 
 
+def divided(offset: int) -> str:
+    """A loop that reads *offset* bytes after the stage which a division chose in the previous iteration, and copies to it."""
+    return f"""mov.b32 %r10, 0;
+mov.b32 %r12, 0;
+mov.b32 %r18, %r4;
+top:
+{read(f"%r18+{offset}")}
+{wait()}
+bar.sync 0;
+{copy("%r18")}
+{COMMIT}
+add.s32 %r13, %r12, 1;
+and.b32 %r12, %r13, 3;
+rem.u32 %r14, %r12, 3;
+mul.lo.s32 %r14, %r14, 2048;
+add.s32 %r18, %r4, %r14;
+add.s32 %r10, %r10, 1;
+setp.lt.s32 %p1, %r10, %r9;
+@%p1 bra top;
+{wait()}"""
+
+
 MATRIX = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r50, %r51, %r52, %r53}, [%r15];"
 PROVED = {
     "waited": f"{copy('%r4')}\n{COMMIT}\n{wait()}\n{read('%r4')}",
@@ -152,6 +174,7 @@ UNKNOWN = {
     "a wait on one of two paths": (
         f"{copy('%r4')}\n{COMMIT}\nsetp.eq.s32 %p1, %r9, 0;\n@%p1 bra a;\n{wait()}\na:\n{read('%r4')}"
     ),
+    "a stage that a division chose in the previous iteration": divided(4096),
     "a ring that waits for too little": ring(depth=3),
     "a ring whose counters return too early": ring(wrap=2),
     "a ring whose stages overlap": ring(size=8),

@@ -54,6 +54,7 @@ PROVED = {
     "a maximum": f"{BUTTERFLY.replace('add', 'max')}\n{STORE}",
     "a constant": "st.shared.b32 [%r5], 0;",
     "a parameter": "st.shared.b32 [%r5], %r9;",
+    "the number of the CTA": "mov.u32 %r21, %ctaid.x;\nst.shared.b32 [%r5], %r21;",
     "a vote": "vote.sync.ballot.b32 %r21, %p1, -1;\nst.shared.b32 [%r5], %r21;",
     "a reduction": "redux.sync.add.s32 %r21, %r20, -1;\nst.shared.b32 [%r5], %r21;",
     "the number of the warp": "st.shared.b32 [%r5], %r2;",

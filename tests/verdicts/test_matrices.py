@@ -151,6 +151,13 @@ def test_what_tcgen05_accesses_in_shared_memory_is_compared_with_a_copy(
     assert pending(address, use, HEADER).status is status
 
 
+def test_what_tcgen05_reads_on_a_target_without_documented_rows_is_unknown() -> None:
+    newer = HEADER.replace("8.6", "9.4").replace("sm_100a", "sm_107a")
+    assert pending("%r4, 32768", MMA, HEADER).status is Status.PROVED
+    assert pending("%r4, 32768", MMA, newer).status is Status.UNKNOWN
+    assert pending("%r4, 65544", ARRIVE, newer).status is Status.PROVED
+
+
 def chosen(first: str, second: str, rest: str = "0") -> str:
     """A load from one of two addresses, by a path that memory decides."""
     return f"""ld.global.b32 %r40, [%rd1];
