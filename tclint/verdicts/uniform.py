@@ -12,11 +12,12 @@ writes is not uniform, wherever it is read. The blocks of a region that only lea
 threads, are not considered.
 
 **Uniform values.** Constants, parameters, ``.const`` memory at a uniform address, and special registers of the group are
-uniform; so is what is computed from uniform operands alone, and what depends on the index of the thread in its CTA alone
-and is the same for the threads of each group (:attr:`Questions.by_index`). A vote or a reduction of a whole warp is
-warp-uniform, and so is the value of a lane that a warp-uniform index selects. Memory that no thread writes while the kernel
-runs is uniform like ``.const`` memory, if that may be assumed (:attr:`Questions.read_only`). Nothing that is read from other
-memory is uniform, whatever its address, and no elected lane, carry or result of a wait.
+uniform, and in a CTA the addresses of variables, each CTA of a cluster having shared memory of its own; so is what is
+computed from uniform operands alone, and what depends on the index of the thread in its CTA alone and is the same for the
+threads of each group (:attr:`Questions.by_index`). A vote or a reduction of a whole warp is warp-uniform, and so is the value
+of a lane that a warp-uniform index selects. Memory that no thread writes while the kernel runs is uniform like ``.const``
+memory, if that may be assumed (:attr:`Questions.read_only`). Nothing that is read from other memory is uniform, whatever its
+address, and no elected lane, carry or result of a wait.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from tclint.ir.nodes import (
     Special,
     Symbol,
     specials,
+    symbols,
 )
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.verdicts.checker import Graph, Refused
@@ -258,7 +260,8 @@ class Uniform:
             level = self._operands(instruction, at, levels)
             return level if level is Level.NONE or constant or self.ask.read_only(at) else Level.NONE
         if form.from_operands or form.name.split(".")[0] in MOVES:
-            return self._operands(instruction, at, levels)
+            level = self._operands(instruction, at, levels)
+            return max(level, Level.CTA) if self._names_variable(instruction) else level
         return Level.NONE
 
     def _parameter(self, load: Instruction) -> bool:
@@ -267,6 +270,11 @@ class Uniform:
         names = {p.name for p in self.function.parameters}
         named = all(isinstance(base, Symbol) and base.name in names for base in bases)
         return self.function.entry and bool(bases) and (named or not self.calls)
+
+    def _names_variable(self, instruction: Instruction) -> bool:
+        """Whether it computes from the address of a variable: if that is in shared memory, each CTA has its own (5.1.7)."""
+        parameters = {p.name for p in self.function.parameters}
+        return not parameters.issuperset(symbols(instruction.operands))
 
     def _of_warp(
         self, register: int, instruction: Instruction, at: int, levels: Mapping[int, Level]

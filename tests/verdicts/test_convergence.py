@@ -45,6 +45,13 @@ PROVED = {
     "one warp": branch(WARP, MMA),
     "one warpgroup": branch(WARPGROUP, f"{FENCE}\n{MMA}"),
     "one CTA of the grid": branch(BLOCK, BARRIER),
+    "an address in shared memory, for the CTA": branch(
+        "{\n.shared .b32 slot;\nmov.u32 %r13, slot;\nsetp.lt.u32 %p1, %r13, 0x1000000;\n}", BARRIER
+    ),
+    "a parameter at an address, for the cluster": (
+        "mov.b64 %rd5, number;\nld.param.b32 %r13, [%rd5];\n"
+        + branch("setp.eq.s32 %p1, %r13, 0;", f"{ARRIVE}\n{WAIT}")
+    ),
     "a vote": branch(VOTED, MMA),
     "a shuffle": branch(SHUFFLED, MMA),
     "a guard": f"{WARP}\n@%p1 {MMA}",
@@ -97,6 +104,10 @@ UNKNOWN = {
     "some lanes exit in a function": f"call leaves;\n{MMA}",
     "a spin with a collective in it": SPIN.replace("spin:", f"spin:\n{MMA}"),
     "one CTA of a cluster": branch(BLOCK, f"{ARRIVE}\n{WAIT}"),
+    "one CTA of a cluster, by an address in shared memory": branch(
+        "{\n.shared .b32 slot;\nmov.u32 %r13, slot;\nsetp.lt.u32 %p1, %r13, 0x1000000;\n}",
+        f"{ARRIVE}\n{WAIT}",
+    ),
     "a cluster barrier arrived at twice": f"{ARRIVE}\n{ARRIVE}\n{WAIT}",
     "a cluster barrier waited for first": f"{WAIT}\n{ARRIVE}",
     "a cluster barrier arrived at in a loop": loop("%r9", ARRIVE),
