@@ -1,24 +1,40 @@
-"""Whether each rule of the provers and checkers is held by a test: what happens if it always holds.
+"""Whether each rule of the provers and checkers is held by a test: what happens if it always gives one answer.
 
-    python -m benchmarks.prover_rules [--rule completion.Completion._waited] [--record]
+    python -m benchmarks.prover_rules [--rule completion.Completion._waited] [--journal FILE] [--record] [TESTS...]
 
-A rule is a function of ``tclint.verdicts`` that answers yes or no. One after the other is made to answer yes, and the
-tests of that package are run until one fails: because a checker accepts what it refused, because a kernel is proved that
-is not right, or because one that is right is not proved. A rule after which no test fails is printed. It is one that a
-proof does not rest on, which a person decides (``benchmarks/readings.tsv``, class ``prover``), or a test is missing.
+A rule is a function of ``tclint.verdicts``, or one within another, that
 
-Each rule has a process of its own. All of them take some minutes on an idle machine.
+- answers yes or no. Yes proves something in most of them, and no in others, such as "may another thread arrive here". So
+  each is made to answer yes, and then no;
+- states why something does not hold, in words that may be empty, or yields such reasons. It is made to state nothing;
+- refuses a certificate. Each refusal in turn is left out.
+
+Then the tests of that package are run until one fails: because a checker accepts what it refused, because a kernel is proved
+that is not right, or because one that is right is not proved. A change after which no test fails is printed. Either no proof
+rests on it, which a person decides (``benchmarks/readings.tsv``, class ``prover``), or a test is missing.
+
+First all tests run once, and what each rule answers in each of them is noted. Only a test in which a rule has given
+another answer can notice that it always gives one; of these the shortest comes first. Each change has a process of its
+own. A run that is repeated with a ``--journal`` asks only what it lacks: a test that fails after a change is known until
+tclint or the file of that test is edited.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import hashlib
 import importlib
+import inspect
+import json
 import os
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import pytest
@@ -26,134 +42,350 @@ import pytest
 import tclint.verdicts
 from benchmarks.verdict_score import readings, record
 
-__all__ = ["Rule", "caught_by", "main", "rules"]
+__all__ = ["Question", "asked", "main", "questions", "rules"]
 
 PACKAGE = Path(tclint.verdicts.__file__).parent
-TESTS = Path("tests/verdicts")
-ALWAYS = "always true"
-OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+TESTS = "tests/verdicts"
+OPTIONS = (
+    "-s",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:terminal",
+    "-W",
+    "ignore::pytest.PytestAssertRewriteWarning",
+)
+TRUE, FALSE, EMPTY, NEVER = "always true", "always false", "always empty", "never raises "
+REASONS = ("Iterator[Reason]", "Iterable[Reason]", "Iterator[tuple[int, str]]")
+"""What the rules return that yield why something does not hold."""
+PATIENCE = 600
+"""The seconds after which a test does not end."""
+UNENDING = "a test does not end"
+
+
+class Question(NamedTuple):
+    """A rule, and how it is changed: the class ``prover`` of the readings has the two as *kernel* and *what*."""
+
+    rule: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.what}"
 
 
 class Rule(NamedTuple):
-    """A function that answers yes or no."""
+    """A function with its changes."""
 
-    module: str
-    owner: str
-    """The class that has it; "" for a function of the module."""
     name: str
-    is_property: bool
-
-    def __str__(self) -> str:
-        return ".".join(part for part in (self.module, self.owner, self.name) if part)
+    node: ast.FunctionDef
+    changes: tuple[str, ...]
 
 
-def rules() -> Iterator[Rule]:
-    """The rules of the package, in order."""
+def rules(module: str, tree: ast.AST) -> Iterator[Rule]:
+    """The rules in the *tree* of a module, in order."""
+    for node in ast.iter_child_nodes(tree):
+        name = module
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            name = f"{module}.{node.name}"
+        if isinstance(node, ast.FunctionDef) and (changes := tuple(_changes(node))):
+            yield Rule(name, node, changes)
+        yield from rules(name, node)
+
+
+def _changes(function: ast.FunctionDef) -> Iterator[str]:
+    returned = "" if function.returns is None else ast.unparse(function.returns)
+    if returned in ("bool", "bool | None") or returned.startswith("TypeGuard["):
+        yield from (TRUE, FALSE)
+    elif returned in REASONS or (returned == "str" and '""' in (ast.get_docstring(function) or "")):
+        yield EMPTY
+    yield from dict.fromkeys(filter(None, map(_refusal, ast.walk(function))))
+
+
+def _refusal(node: ast.AST) -> str:
+    """The change that leaves a statement out which refuses a certificate; "" for any other."""
+    raised = node.exc if isinstance(node, ast.Raise) else None
+    if isinstance(raised, ast.Call) and ast.unparse(raised.func) == "Refused":
+        return NEVER + ast.unparse(raised.args[1])
+    return ""
+
+
+def questions() -> Iterator[Question]:
+    """What is asked of the rules of the package."""
     for path in sorted(PACKAGE.glob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in tree.body:
-            owner, body = (node.name, node.body) if isinstance(node, ast.ClassDef) else ("", [node])
-            for each in body:
-                if isinstance(each, ast.FunctionDef) and _answers(each):
-                    decorators = {d.id for d in each.decorator_list if isinstance(d, ast.Name)}
-                    yield Rule(
-                        path.stem, owner, each.name, bool(decorators & {"property", "cached_property"})
-                    )
+        for rule in rules(path.stem, _tree(path)):
+            yield from (Question(rule.name, what) for what in rule.changes)
 
 
-def _answers(function: ast.FunctionDef) -> bool:
-    return isinstance(function.returns, ast.Name) and function.returns.id == "bool"
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def _set(rule: Rule) -> None:
-    """Makes a *rule* answer yes, wherever it was imported."""
-
-    def yes(*arguments: Any, **named: Any) -> bool:
-        return True
-
-    module = importlib.import_module(f"tclint.verdicts.{rule.module}")
-    if rule.owner:
-        owner = getattr(module, rule.owner)
-        setattr(owner, rule.name, property(yes) if rule.is_property else staticmethod(yes))
-        return
-    was = getattr(module, rule.name)
-    for name, each in list(sys.modules.items()):
-        if name.startswith("tclint.verdicts"):
-            for attribute in [a for a, value in vars(each).items() if value is was]:
-                setattr(each, attribute, yes)
+# ---------------------------------------------------------------- changes
 
 
-def _files(rule: Rule | None) -> list[str]:
-    """The tests of the package, those that name the module of the *rule* first."""
-    found = sorted(TESTS.glob("test_*.py"))
-    names = {path: rule is not None and rule.module in path.read_text(encoding="utf-8") for path in found}
-    return [str(path) for path in sorted(found, key=lambda path: not names[path])]
+def _change(path: Path, change: Callable[[Rule], None]) -> None:
+    """Makes a *change* of each rule in a module that is loaded."""
+    tree = _tree(path)
+    for rule in list(rules(path.stem, tree)):
+        change(rule)
+    code = compile(ast.fix_missing_locations(tree), str(path), "exec")
+    _replace(code, importlib.import_module(f"tclint.verdicts.{path.stem}"))
 
 
-class _First:
-    """A plugin of pytest that keeps the name of the first test that fails."""
+def _replace(code: CodeType, owner: object) -> None:
+    """Gives the functions of a module or class their code in *code*."""
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            found = inspect.getattr_static(owner, each.co_name, None)
+            for wrapped in ("fget", "func", "__func__", "__wrapped__"):
+                found = getattr(found, wrapped, found)
+            if isinstance(found, type):
+                _replace(each, found)
+            elif isinstance(found, FunctionType):
+                found.__code__ = each
 
-    name = ""
+
+def _ask(question: Question) -> None:
+    """Makes the change that a question is about."""
+
+    def change(rule: Rule) -> None:
+        if rule.name != question.rule:
+            return
+        if question.what.startswith(NEVER):
+            _Without(question.what).visit(rule.node)
+        else:
+            nothing = None if ast.unparse(rule.node.returns or rule.node) in REASONS else ast.Constant("")
+            values = {TRUE: ast.Constant(True), FALSE: ast.Constant(False), EMPTY: nothing}
+            rule.node.body.insert(0, ast.Return(values[question.what]))
+
+    _change(PACKAGE / f"{question.rule.split('.')[0]}.py", change)
+
+
+class _Without(ast.NodeTransformer):
+    """Leaves a refusal out."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def visit_Raise(self, node: ast.Raise) -> ast.stmt:
+        return ast.Pass() if _refusal(node) == self.what else node
+
+
+class _Noting(ast.NodeTransformer):
+    """Makes a function note what it returns, that it yields something, and what it refuses."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def _noted(self, value: ast.expr) -> ast.Call:
+        return ast.Call(ast.Name("__noted__", ast.Load()), [ast.Constant(self.name), value], [])
+
+    def visit_Return(self, node: ast.Return) -> ast.Return:
+        return ast.Return(self._noted(node.value or ast.Constant(None)))
+
+    def visit_Yield(self, node: ast.Yield) -> ast.Yield:
+        return ast.Yield(self._noted(node.value or ast.Constant(None)))
+
+    def visit_Raise(self, node: ast.Raise) -> list[ast.stmt]:
+        return [ast.Expr(self._noted(ast.Constant(_refusal(node)))), node]
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        return node
+
+
+def _unlike(answer: object) -> tuple[str, ...]:
+    """The changes after which a rule would not have answered so."""
+    if isinstance(answer, bool):
+        return (FALSE if answer else TRUE,)
+    if isinstance(answer, str) and (not answer or answer.startswith(NEVER)):
+        return (answer,)
+    return (TRUE, FALSE, EMPTY)
+
+
+# ---------------------------------------------------------------- runs
+
+
+class _Journal:
+    """What was found, each with a digest of all that it depends on."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        lines = path.read_text(encoding="utf-8").splitlines() if path is not None and path.is_file() else ()
+        self.known = {(key, what): found for key, what, found in map(json.loads, lines)}
+
+    def get(self, key: str, what: str) -> Any:
+        return self.known.get((key, what))
+
+    def keep(self, key: str, what: str, found: Any) -> None:
+        self.known[key, what] = found
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([key, what, found]) + "\n")
+
+
+def _digest(*parts: bytes | str) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part if isinstance(part, bytes) else part.encode())
+    return digest.hexdigest()[:16]
+
+
+def _package() -> str:
+    """A digest of the sources of tclint, and of what tests share."""
+    folders = (PACKAGE.parent, Path("tests/tools"))
+    paths = (path for folder in folders for path in sorted(folder.rglob("*")))
+    return _digest(*(path.read_bytes() for path in paths if path.suffix in (".py", ".toml", ".md")))
+
+
+class _Runs:
+    """A plugin of pytest that runs the tests that were collected, changed in one way after the other."""
+
+    def __init__(self, asked: Sequence[Question], journal: _Journal) -> None:
+        self.asked, self.journal, self.package = asked, journal, _package()
+        self.failed = ""
+        self.found: dict[Question, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed and not self.name:
-            self.name = report.nodeid
+        if report.failed and not self.failed:
+            self.failed = report.nodeid
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Each question in turn."""
+        if session.testsfailed:
+            raise RuntimeError("the tests cannot be collected")
+        items = {item.nodeid: item for item in session.items}
+        keys = {test: _digest(self.package, item.path.read_bytes()) for test, item in items.items()}
+        every = _digest(*keys.values())
+        fresh = [item for test, item in items.items() if self.journal.get(keys[test], test) is None]
+        for test, noted in _forked(partial(self._noted, fresh)).items() if fresh else ():
+            self.journal.keep(keys[test], test, noted)
+        noted = {test: self.journal.get(keys[test], test) for test in items}
+        if failed := [test for test in items if noted[test]["fails"]]:
+            raise RuntimeError(f"{failed[0]} fails without a change")
+        for question in self.asked:
+            name = str(question)
+            caught = self.journal.get(every, name)
+            for test in items if caught is None else ():
+                caught = caught or self.journal.get(keys[test], f"{name}: {test}")
+            if caught is None:
+                chosen = [test for test in items if name in noted[test]["others"]]
+                chosen.sort(key=lambda test: noted[test]["seconds"])
+                try:
+                    caught = _forked(partial(self._caught, question, [items[test] for test in chosen]))
+                except TimeoutError:
+                    caught = UNENDING
+                key, what = (keys[caught], f"{name}: {caught}") if caught in keys else (every, name)
+                self.journal.keep(key, what, caught)
+            known = readings().get(("prover", *question, "0"))
+            print(f"{name}: {caught or known or 'no test fails'}", flush=True)
+            self.found[question] = caught
+        return True
+
+    def _noted(self, items: Sequence[pytest.Item]) -> dict[str, Any]:
+        """For each test, how long it takes, whether it fails, and the changes of rules that would be one in it."""
+        others = set[str]()
+
+        def noted(rule: str, answer: object) -> object:
+            others.update(f"{rule} {what}" for what in _unlike(answer))
+            return answer
+
+        def change(rule: Rule) -> None:
+            rule.node.body = [_Noting(rule.name).visit(each) for each in rule.node.body]
+
+        for path in PACKAGE.glob("*.py"):
+            vars(importlib.import_module(f"tclint.verdicts.{path.stem}"))["__noted__"] = noted
+            _change(path, change)
+        found = dict[str, Any]()
+        for item in items:
+            others.clear()
+            start = time.process_time()
+            _run(item)
+            seconds = time.process_time() - start
+            found[item.nodeid] = {"seconds": seconds, "fails": bool(self.failed), "others": sorted(others)}
+            self.failed = ""
+        return found
+
+    def _caught(self, question: Question, items: Sequence[pytest.Item]) -> str:
+        """The first of *items* that fails after a change; "" if none does."""
+        _ask(question)
+        for item in items:
+            _run(item)
+            if self.failed:
+                break
+        return self.failed
 
 
-def caught_by(rule: Rule | None, files: Sequence[str] = ()) -> str:
-    """The first test of *files*, by default of all, that fails if the *rule* always holds; "" if none does.
+def _run(item: pytest.Item) -> None:
+    signal.alarm(PATIENCE)
+    item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
 
-    Without a rule, nothing is changed. The tests run in a process of their own. Raises RuntimeError if they cannot.
+
+def _forked(run: Callable[[], Any]) -> Any:
+    """What *run* returns in a process of its own, which prints nothing.
+
+    Raises TimeoutError if a test does not end, and RuntimeError if anything else fails.
     """
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
-        quiet = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(quiet, 1)
-        os.dup2(quiet, 2)
-        first = _First()
-        if rule is not None:
-            _set(rule)
-        given = list(files) or _files(rule)
-        ended = pytest.main([*OPTIONS, *given], plugins=[first])
-        os.write(writer, first.name.encode())
-        os._exit(ended)
+        status = 1
+        try:
+            quiet = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(quiet, 1)
+            os.dup2(quiet, 2)
+            with os.fdopen(writer, "w", encoding="utf-8") as pipe:
+                json.dump(run(), pipe)
+            status = 0
+        finally:
+            os._exit(status)
     os.close(writer)
     with os.fdopen(reader, encoding="utf-8") as pipe:
-        name = pipe.read()
-    _, status = os.waitpid(child, 0)
-    ended = os.waitstatus_to_exitcode(status)
-    if ended != (pytest.ExitCode.TESTS_FAILED if name else pytest.ExitCode.OK):
-        raise RuntimeError(f"the tests of {rule} do not run: exit status {ended}")
-    return name
+        text = pipe.read()
+    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if ended == -signal.SIGALRM:
+        raise TimeoutError
+    if ended:
+        raise RuntimeError(f"the tests do not run: exit status {ended}")
+    return json.loads(text)
+
+
+def asked(
+    chosen: Sequence[Question], tests: Sequence[str], journal: Path | None = None
+) -> dict[Question, str]:
+    """The first of the *tests* that each question makes fail; "" if none does. Raises RuntimeError if they do not run."""
+    runs = _Runs(chosen, _Journal(journal))
+    ended = pytest.main([*OPTIONS, *tests], plugins=[runs])
+    if ended is not pytest.ExitCode.OK:
+        raise RuntimeError(f"pytest ends with {ended!r}")
+    return runs.found
 
 
 def main() -> None:
-    """Ask about each rule; exit status 1 if one is neither caught nor read."""
+    """Ask about each rule; exit status 1 if a change is neither caught nor read."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument(
+        "tests", nargs="*", default=[TESTS], help="the tests to run, by default all of the package"
+    )
     parser.add_argument("--rule", action="append", default=[], help="only this one (may be repeated)")
+    parser.add_argument("--journal", type=Path, help="keep what is found, so that the run can be resumed")
     parser.add_argument("--record", action="store_true", help="leave a record, and write docs/results.md")
     options = parser.parse_args()
-    if broken := caught_by(None):
-        sys.exit(f"nothing is asked: {broken} fails without a change")
-    every = [rule for rule in rules() if not options.rule or str(rule) in options.rule]
-    known = {
-        kernel: why
-        for (kind, kernel, what, _), why in readings().items()
-        if (kind, what) == ("prover", ALWAYS)
-    }
-    left = list[str]()
-    for rule in every:
-        caught = caught_by(rule)
-        print(f"{rule}: {caught or known.get(str(rule), 'no test fails')}", flush=True)
-        left += [] if caught else [str(rule)]
-    unread = [name for name in left if name not in known]
-    print(f"{len(every)} rules, {len(every) - len(left)} caught, {len(unread)} not read")
-    if options.record and not options.rule:
-        row = {"rules": len(every), "harmless": {n: known[n] for n in left if n in known}, "unread": unread}
-        record("rules", "provers", row, {})
+    chosen = [each for each in questions() if not options.rule or each.rule in options.rule]
+    left = [each for each, caught in asked(chosen, options.tests, options.journal).items() if not caught]
+    known = {each: readings().get(("prover", *each, "0")) for each in left}
+    unread = [str(each) for each, why in known.items() if why is None]
+    names = len({each.rule for each in chosen})
+    print(f"{names} rules, {len(chosen)} changes, {len(chosen) - len(left)} caught, {len(unread)} not read")
+    if options.record and not options.rule and options.tests == [TESTS]:
+        harmless = {str(each): why for each, why in known.items() if why is not None}
+        record(
+            "rules",
+            "provers",
+            {"rules": names, "changes": len(chosen), "harmless": harmless, "unread": unread},
+            {},
+        )
     sys.exit(bool(unread))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -164,8 +165,8 @@ def test_every_reading_names_a_class_and_has_a_reason() -> None:
     known = verdict_score.readings()
     assert known
     assert {hazard for hazard, *_ in known} <= {"prover", *(hazard.value for hazard in HazardClass)}
-    rules = {str(rule) for rule in prover_rules.rules()}
-    assert {kernel for hazard, kernel, *_ in known if hazard == "prover"} <= rules
+    asked = {*prover_rules.questions()}
+    assert {key[1:3] for key in known if key[0] == "prover"} <= asked
     assert all(known.values())
 
 
@@ -206,11 +207,11 @@ def test_the_record_keeps_what_is_not_measured_again(tmp_path: Path, monkeypatch
     }
     verdict_score.record("oracles", "wgmma", asked, {"ptxas": "13"})
     verdict_score.record("mutants", "cp-async", {**row, "harmless": {}}, {})
-    left = {"rules": 9, "harmless": {"a.b": "it is a test"}, "unread": ["a.c"]}
+    left = {"rules": 5, "changes": 9, "harmless": {"a.b": "it is a test"}, "unread": ["a.c"]}
     verdict_score.record("rules", "provers", left, {})
     text = (tmp_path / "results.md").read_text()
-    assert "Of 9 rules" in text
-    assert " 7 make a test fail" in text
+    assert "The 5 rules" in text
+    assert "Of 9 changes, 7 make a test fail" in text
     assert "- `a.b`: it is a test\n- `a.c`: not read" in text
     assert "| `wgmma` | 1 | 3 | 2 | 1 | 0 |" in text
     assert "| `wgmma` | what it says | 4 | 0 | 1 |" in text
@@ -278,36 +279,65 @@ def test_files_that_are_too_large_are_not_counted(
     )
 
 
-def test_a_rule_that_always_holds_makes_a_test_fail() -> None:
-    every = {str(rule): rule for rule in prover_rules.rules()}
-    tests = ROOT / "tests" / "verdicts"
-    lanes, copies = str(tests / "test_lanes.py"), str(tests / "test_copies.py")
-    assert not prover_rules.caught_by(None, [lanes])
-    assert "test_lanes" in prover_rules.caught_by(every["lanes.Lanes._same_in_warp"], [lanes])
-    assert not prover_rules.caught_by(every["mma.Multiplications._accumulates"], [lanes])
-    assert "past the end" in prover_rules.caught_by(every["apart._inside"], [copies])
+RULES = (
+    "lanes.Lanes._same_in_warp",
+    "mma.Multiplications._accumulates",
+    "checker._Checker._fenced",
+    "convergence.Convergence.refused",
+)
 
 
-def test_a_rule_is_a_function_of_the_package_that_answers_yes_or_no() -> None:
-    every = {str(rule): rule for rule in prover_rules.rules()}
-    assert every["completion.Completion._searchable"].is_property
-    assert not every["completion.Completion._waited"].is_property
-    assert every["checker.releases"].owner == ""
-    assert "checker.check" not in every
+def test_a_rule_that_always_gives_one_answer_makes_a_test_fail(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    tests = [f"tests/verdicts/test_{name}.py" for name in ("lanes", "checker")]
+    command = [sys.executable, "-m", "benchmarks.prover_rules", "--journal", str(journal), *tests]
+    command += [word for rule in RULES for word in ("--rule", rule)]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1, ended.stderr
+    found = dict(line.split(": ", 1) for line in ended.stdout.splitlines() if ": " in line)
+    assert "test_lanes.py" in found["lanes.Lanes._same_in_warp always true"]
+    assert "test_lanes.py" in found["lanes.Lanes._same_in_warp always false"]
+    refusal = "checker._Checker._fenced never raises 'no wgmma.fence follows the last access of its registers on every path'"
+    assert "test_checker.py" in found[refusal]
+    assert found["convergence.Convergence.refused always empty"] == "no test fails"
+    assert found["mma.Multiplications._accumulates always true"] == "no test fails"
+    known = journal.read_text()
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert again.stdout == ended.stdout
+    assert journal.read_text() == known
+
+
+def test_a_rule_answers_yes_or_no_states_why_or_refuses() -> None:
+    every = {*prover_rules.questions()}
+    for name in (
+        "completion.Completion._waited",
+        "completion.Completion._disjoint.passes",
+        "mma_checker.in_order",
+    ):
+        assert {(name, "always true"), (name, "always false")} <= every
+    assert ("uniform.Uniform.apart", "always empty") in every
+    assert ("warp_registers.Pool.waiting", "always empty") in every
+    assert ("epochs._check_entries", "never raises why") in every
+    assert "checker.check" not in {rule for rule, _ in every}
 
 
 def test_rules_that_no_test_holds_are_printed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setattr(results, "RECORDS", tmp_path)
+    monkeypatch.setattr(results, "PAGE", tmp_path / "results.md")
     monkeypatch.setattr(
-        prover_rules, "caught_by", lambda rule: "" if rule is None or rule.name == "_waited" else "a test"
+        prover_rules,
+        "asked",
+        lambda chosen, *_: {each: "" if "_waited" in each.rule else "a test" for each in chosen},
     )
     names = ("completion.Completion._waited", "apart.outside")
-    monkeypatch.setattr(sys, "argv", ["prover_rules", *(word for name in names for word in ("--rule", name))])
+    chosen = [each for each in prover_rules.questions() if each.rule in names]
+    monkeypatch.setattr(prover_rules, "questions", lambda: chosen)
+    monkeypatch.setattr(sys, "argv", ["prover_rules", "--record"])
     with pytest.raises(SystemExit) as ended:
         prover_rules.main()
     assert ended.value.code == 1
-    printed = capsys.readouterr().out
-    assert "apart.outside: a test" in printed
-    assert "completion.Completion._waited: no test fails" in printed
-    assert "2 rules, 1 caught, 1 not read" in printed
+    assert "2 rules, 4 changes, 2 caught, 2 not read" in capsys.readouterr().out
+    text = (tmp_path / "results.md").read_text()
+    assert "- `completion.Completion._waited always true`: not read" in text

@@ -190,6 +190,13 @@ def test_the_count_at_launch_is_an_assumption() -> None:
         assert pool(roles(), ALL - {each}).status is Status.UNKNOWN
 
 
+def test_a_setmaxnreg_after_a_divergent_branch_rests_on_reconvergence() -> None:
+    body = roles(before="@%p5 bra one;\nadd.s32 %r8, %r9, 1;\none:")
+    assert Assumption.RECONVERGENCE not in pool(roles()).assumptions
+    assert Assumption.RECONVERGENCE in pool(body).assumptions
+    assert pool(body, ALL - {Assumption.RECONVERGENCE}).status is Status.UNKNOWN
+
+
 LAST = roles(condition="!%p2")
 MAXIMUM = ".maxntid 384\n.minnctapersm 1"
 

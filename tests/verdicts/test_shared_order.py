@@ -354,6 +354,17 @@ def test_no_claim_makes_a_barrier_full(name: str, monkeypatch: pytest.MonkeyPatc
         accepted(of, certificate(of, Discharge.BARRIER))
 
 
+@pytest.mark.parametrize("name", ["a barrier at which others arrive", "another barrier of an unknown number"])
+def test_no_claim_makes_a_barrier_full_that_others_may_use_elsewhere(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = prover(UNKNOWN[name])
+    first = next(i for i, each in enumerate(of.function.instructions) if each.opcode.startswith("bar.sync"))
+    monkeypatch.setattr(SharedOrder, "barriers", property(lambda self: frozenset((first,))))
+    with pytest.raises(Refused, match="elsewhere"):
+        accepted(of, certificate(of, Discharge.BARRIER))
+
+
 @pytest.mark.parametrize("discharge", list(Discharge))
 def test_no_claim_orders_what_may_race(discharge: Discharge) -> None:
     for name in (
