@@ -186,6 +186,9 @@ class _Noting(ast.NodeTransformer):
     def visit_Yield(self, node: ast.Yield) -> ast.Yield:
         return ast.Yield(self._noted(node.value or ast.Constant(None)))
 
+    def visit_YieldFrom(self, node: ast.YieldFrom) -> ast.YieldFrom:
+        return ast.YieldFrom(self._noted(node.value))
+
     def visit_Raise(self, node: ast.Raise) -> list[ast.stmt]:
         return [ast.Expr(self._noted(ast.Constant(_refusal(node)))), node]
 
