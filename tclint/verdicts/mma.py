@@ -126,7 +126,7 @@ class Multiplications:
             discharge = self._discharge(need, pending, apart, reached)
             why = "" if discharge is not None else self._why(need)
             if discharge is None:
-                reasons.append(Reason(span(function, need.use), why, self._help()))
+                reasons.append(Reason(span(function, need.use), why, self._help))
             else:
                 claims[need] = discharge
             at, use = span(function, need.operation), span(function, need.use)
@@ -477,6 +477,7 @@ class Multiplications:
         }[need.what]
         return f"it {at} a {name} that may be pending on some path of the issuing thread"
 
+    @cached_property
     def _help(self) -> str:
         """What would make it known."""
         if not any(self._own(thread) for thread in self.issuers):
