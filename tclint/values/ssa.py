@@ -312,8 +312,10 @@ class Registers:
             return self._packed(instruction, at, register)
         type_name = _first_type(match.modifiers)
         arguments = [self.operand(o, at) for o in operands[1:]]
-        typed = 2 if ".wide" in match.modifiers else len(arguments)  # the addend of a wide product is wider
-        arguments[:typed] = [self._of_type(value, type_name) for value in arguments[:typed]]
+        if Immediate in map(type, operands):
+            # The addend of a wide product is wider.
+            typed = 2 if ".wide" in match.modifiers else len(arguments)
+            arguments[:typed] = [self._of_type(value, type_name) for value in arguments[:typed]]
         destination = operands[0]
         value = self._folded(name, match, arguments, register)
         if value is None:
