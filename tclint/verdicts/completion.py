@@ -348,7 +348,7 @@ class Completion:
     def _searchable(self) -> bool:
         """Whether a proof may rely on infeasible paths: see the docstring of this module."""
         return (
-            path_assumptions(self.model) is not None
+            self.model.fact(path_assumptions) is not None
             and self.assume >= PATH_ASSUMPTIONS
             and self._follows_values
         )

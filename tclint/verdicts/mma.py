@@ -86,7 +86,7 @@ class Multiplications:
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts what discharges them."""
-        wanted = path_assumptions(self.model)
+        wanted = self.model.fact(path_assumptions)
         if wanted is None or not wanted <= self.assume:
             missing = "by a table or by registers that change" if wanted is None else "without assumptions"
             return Outcome(

@@ -80,6 +80,7 @@ class Proxies:
         self.unfenced = solve(
             May(self.fences.affecting, lambda state, at, _: self.fences.executed(state, at)), self.cfg
         )
+        self._affecting = [[i for i in block if i in self.fences.affecting] for block in blocks]
         self.assumed: set[Assumption] = set()
         self._found: dict[Pair, bool] = {}
         self._last: tuple[int, State] = -1, frozenset()
@@ -138,7 +139,7 @@ class Proxies:
     def _separated(self, pair: Pair) -> bool:
         if pair.what == FENCED:
             return self.fences.separated(pair, self._before(pair.use))
-        return pair.what == PUBLISHED and published(pair, self.graph, self.instructions, self._acquires)
+        return pair.what == PUBLISHED and published(pair, self.graph, self.fences, self._acquires)
 
     def _before(self, at: int) -> State:
         if self._last[0] != at:
@@ -154,7 +155,7 @@ class Proxies:
 
     def _infeasible(self, pair: Pair, fences: Fences) -> bool:
         """Whether no feasible path leads from the one access to the other on which no fence separates them."""
-        wanted = path_assumptions(self.model)
+        wanted = self.model.fact(path_assumptions)
         if wanted is None or not wanted <= self.assume:
             return False
         if pair not in self._found:
@@ -175,10 +176,8 @@ class Proxies:
         def goal(state: State, at: int) -> bool:
             return at == pair.use and (pair.what != FENCED or not fences.separated(pair, state))
 
-        relevant = [
-            [i for i in range(block.start, block.end) if i == pair.use or i in fences.affecting]
-            for block in self.cfg.blocks
-        ]
+        relevant, there = list(self._affecting), self.cfg.block_of[pair.use]
+        relevant[there] = sorted({*relevant[there], pair.use})
         query = PathQuery(
             start=pair.operation,
             context=self.model.views.context_in_iteration(pair.operation),
@@ -186,7 +185,7 @@ class Proxies:
             relevant=relevant,
             step=step,
             goal=goal,
-            goals=(self.cfg.block_of[pair.use],),
+            goals=(there,),
         )
         return isinstance(next_answer(find_paths(self.model.search_cache, query)), Infeasible)
 

@@ -235,6 +235,11 @@ def _begun(site: int, found: Iterable[Access]) -> Iterator[Fact]:
             yield Fact(site, access.memory, access.start)
 
 
+def _is_of_maps(instruction: Instruction) -> bool:
+    match = instruction.match
+    return match is not None and match.form.event == "proxy-fence" and match.form.proxy == "tensormap"
+
+
 class Fences:
     """What may not be fenced after an instruction, given what may not be before it."""
 
@@ -253,6 +258,8 @@ class Fences:
             if self.begun.get(i) or i in self.copies.affecting or self._ends(self.instructions[i])
         )
         """The instructions that can change a state."""
+        self.of_maps = [i for block in blocks for i in block if _is_of_maps(self.instructions[i])]
+        """The fences between other proxies and that of tensor maps."""
 
     @staticmethod
     def _ends(instruction: Instruction) -> bool:
@@ -402,23 +409,20 @@ def _holds(
     if claimed is Discharge.FENCED:
         if pair.what == FENCED:
             return fences.separated(pair, state)
-        return pair.what == PUBLISHED and published(pair, graph, fences.instructions, questions.acquires)
+        return pair.what == PUBLISHED and published(pair, graph, fences, questions.acquires)
     if claimed is Discharge.DISJOINT:
         return questions.disjoint(pair, certificate.unfenced)
     return claimed is Discharge.INFEASIBLE and questions.infeasible(pair, fences)
 
 
-def published(
-    pair: Pair,
-    graph: Graph,
-    instructions: Sequence[Instruction],
-    acquires: Callable[[int, int], bool],
-) -> bool:
+def published(pair: Pair, graph: Graph, fences: Fences, acquires: Callable[[int, int], bool]) -> bool:
     """Whether the write of a tensor map is released, and then the map acquired, on every path to its use."""
-    block_of = {i: b for b in graph.reached((0,)) for i in graph.blocks[b]}
-    releases, acquiring = _map_fences(pair, block_of, instructions, acquires)
+    releases, acquiring = _map_fences(pair, fences, acquires)
+    if not releases or not acquiring:
+        return False
+    first = next(b for b, block in enumerate(graph.blocks) if pair.operation in block)
     released = pair.operation in releases
-    work, seen = [(block_of[pair.operation], pair.operation + 1, released)], set[tuple[int, int, bool]]()
+    work, seen = [(first, pair.operation + 1, released)], set[tuple[int, int, bool]]()
     while work:
         here = work.pop()
         if here in seen:
@@ -437,22 +441,18 @@ def published(
 
 
 def _map_fences(
-    pair: Pair,
-    reachable: Collection[int],
-    instructions: Sequence[Instruction],
-    acquires: Callable[[int, int], bool],
+    pair: Pair, fences: Fences, acquires: Callable[[int, int], bool]
 ) -> tuple[set[int], set[int]]:
     """The fences without guards that release tensor maps, and those that acquire the one of the use."""
     releases, acquiring = set[int](), set[int]()
-    for i in reachable:
-        match = instructions[i].match
-        if match is None or match.form.event != "proxy-fence" or match.form.proxy != "tensormap":
-            continue
+    for i in fences.of_maps:
+        instruction = fences.instructions[i]
+        assert instruction.match is not None
         if i == pair.operation:
             releases.add(i)  # it releases what it copies itself, and nothing else
-        elif instructions[i].guard >= 0 or match.form.memory:
+        elif instruction.guard >= 0 or instruction.match.form.memory:
             continue
-        elif "tensormap" not in match.form.roles:
+        elif "tensormap" not in instruction.match.form.roles:
             releases.add(i)
         elif acquires(i, pair.use):
             acquiring.add(i)
