@@ -26,7 +26,7 @@ threads (``.sync_restrict``) separate nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import product
 from typing import NamedTuple
