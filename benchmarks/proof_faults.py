@@ -167,24 +167,19 @@ def _counted(kernel: Kernel) -> Iterator[tuple[int, int]]:
 def _negated(kernel: Kernel) -> Iterator[Fault]:
     """A CTA barrier that the other threads execute."""
     for site, _ in _counted(kernel):
-        if kernel.instructions[site].guard >= 0:
-            negated = kernel.instructions[site].negated
-            edit = kernel.rewrite(site, r"@\s*!?", "@" if negated else "@!")
-            if edit is not None:
-                yield Fault((edit,), frozenset((site,)), kernel.text(site))
+        edit = kernel.inverted(site)
+        if edit is not None:
+            yield Fault((edit,), frozenset((site,)), kernel.text(site))
 
 
 def _others_as_well(kernel: Kernel) -> Iterator[Fault]:
     """A CTA barrier that counts some threads, right before it a second one for those that its guard leaves out."""
     for site, _ in _counted(kernel):
         flat, start = kernel.flat(site), kernel.span(site).start
-        if flat is not None and kernel.instructions[site].guard >= 0:
-            other = (
-                flat.replace("@!", "@", 1)
-                if kernel.instructions[site].negated
-                else flat.replace("@", "@!", 1)
-            )
-            yield Fault((Edit(Span(start, start), f"{other} "),), frozenset((site,)), other)
+        other = kernel.inverted(site) if flat is not None else None
+        if other is not None:
+            text = " ".join(other.text.split())
+            yield Fault((Edit(Span(start, start), f"{text} "),), frozenset((site,)), text)
 
 
 def _renumbered(kernel: Kernel) -> Iterator[Fault]:
@@ -206,10 +201,9 @@ def _led_elsewhere(kernel: Kernel) -> Iterator[Fault]:
             if kernel.instructions[i].flow == "branch" and kernel.instructions[i].guard >= 0
         )
         last = max(branches, default=None)
-        if last is not None:
-            edit = kernel.rewrite(last, r"@\s*!?", "@" if kernel.instructions[last].negated else "@!")
-            if edit is not None:
-                yield Fault((edit,), frozenset((last, site)), kernel.text(last))
+        edit = kernel.inverted(last) if last is not None else None
+        if edit is not None and last is not None:
+            yield Fault((edit,), frozenset((last, site)), kernel.text(last))
 
 
 def _before(text: str) -> Plant:

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import hashlib
 import importlib
 import inspect
 import json
@@ -40,6 +39,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import tclint.verdicts
+from benchmarks.journal import Journal, key, sources
 from benchmarks.verdict_score import readings, record
 
 __all__ = ["Question", "asked", "main", "questions", "rules"]
@@ -208,43 +208,12 @@ def _unlike(answer: object) -> tuple[str, ...]:
 # ---------------------------------------------------------------- runs
 
 
-class _Journal:
-    """What was found, each with a digest of all that it depends on."""
-
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
-        lines = path.read_text(encoding="utf-8").splitlines() if path is not None and path.is_file() else ()
-        self.known = {(key, what): found for key, what, found in map(json.loads, lines)}
-
-    def get(self, key: str, what: str) -> Any:
-        return self.known.get((key, what))
-
-    def keep(self, key: str, what: str, found: Any) -> None:
-        self.known[key, what] = found
-        if self.path is not None:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps([key, what, found]) + "\n")
-
-
-def _digest(*parts: bytes | str) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part if isinstance(part, bytes) else part.encode())
-    return digest.hexdigest()[:16]
-
-
-def _package() -> str:
-    """A digest of the sources of tclint, and of what tests share."""
-    folders = (PACKAGE.parent, Path("tests/tools"))
-    paths = (path for folder in folders for path in sorted(folder.rglob("*")))
-    return _digest(*(path.read_bytes() for path in paths if path.suffix in (".py", ".toml", ".md")))
-
-
 class _Runs:
     """A plugin of pytest that runs the tests that were collected, changed in one way after the other."""
 
-    def __init__(self, asked: Sequence[Question], journal: _Journal) -> None:
-        self.asked, self.journal, self.package = asked, journal, _package()
+    def __init__(self, asked: Sequence[Question], journal: Journal) -> None:
+        self.asked, self.journal, self.package = asked, journal, sources(Path("tests/tools"))
+        """The last is a digest of tclint, and of what tests share."""
         self.failed = ""
         self.found: dict[Question, str] = {}
 
@@ -257,19 +226,21 @@ class _Runs:
         if session.testsfailed:
             raise RuntimeError("the tests cannot be collected")
         items = {item.nodeid: item for item in session.items}
-        keys = {test: _digest(self.package, item.path.read_bytes()) for test, item in items.items()}
-        every = _digest(*keys.values())
-        fresh = [item for test, item in items.items() if self.journal.get(keys[test], test) is None]
+        keys = {test: key(self.package, item.path.read_bytes()) for test, item in items.items()}
+        every = key(*keys.values())
+        known = self.journal.known
+        fresh = [item for test, item in items.items() if f"{keys[test]} {test}" not in known]
         for test, noted in _forked(partial(self._noted, fresh)).items() if fresh else ():
-            self.journal.keep(keys[test], test, noted)
-        noted = {test: self.journal.get(keys[test], test) for test in items}
+            self.journal.keep(f"{keys[test]} {test}", noted)
+        noted = {test: known[f"{keys[test]} {test}"] for test in items}
         if failed := [test for test in items if noted[test]["fails"]]:
             raise RuntimeError(f"{failed[0]} fails without a change")
+        read = readings()
         for question in self.asked:
             name = str(question)
-            caught = self.journal.get(every, name)
+            caught = known.get(f"{every} {name}")
             for test in items if caught is None else ():
-                caught = caught or self.journal.get(keys[test], f"{name}: {test}")
+                caught = caught or known.get(f"{keys[test]} {name}: {test}")
             if caught is None:
                 chosen = [test for test in items if name in noted[test]["others"]]
                 chosen.sort(key=lambda test: noted[test]["seconds"])
@@ -277,10 +248,9 @@ class _Runs:
                     caught = _forked(partial(self._caught, question, [items[test] for test in chosen]))
                 except TimeoutError:
                     caught = UNENDING
-                key, what = (keys[caught], f"{name}: {caught}") if caught in keys else (every, name)
-                self.journal.keep(key, what, caught)
-            known = readings().get(("prover", *question, "0"))
-            print(f"{name}: {caught or known or 'no test fails'}", flush=True)
+                where = f"{keys[caught]} {name}: {caught}" if caught in keys else f"{every} {name}"
+                self.journal.keep(where, caught)
+            print(f"{name}: {caught or read.get(('prover', *question, '0')) or 'no test fails'}", flush=True)
             self.found[question] = caught
         return True
 
@@ -356,7 +326,7 @@ def asked(
     chosen: Sequence[Question], tests: Sequence[str], journal: Path | None = None
 ) -> dict[Question, str]:
     """The first of the *tests* that each question makes fail; "" if none does. Raises RuntimeError if they do not run."""
-    runs = _Runs(chosen, _Journal(journal))
+    runs = _Runs(chosen, Journal(journal))
     ended = pytest.main([*OPTIONS, *tests], plugins=[runs])
     if ended is not pytest.ExitCode.OK:
         raise RuntimeError(f"pytest ends with {ended!r}")
@@ -377,7 +347,8 @@ def main() -> None:
     options = parser.parse_args()
     chosen = [each for each in questions() if not options.rule or each.rule in options.rule]
     left = [each for each, caught in asked(chosen, options.tests, options.journal).items() if not caught]
-    known = {each: readings().get(("prover", *each, "0")) for each in left}
+    read = readings()
+    known = {each: read.get(("prover", *each, "0")) for each in left}
     unread = [str(each) for each, why in known.items() if why is None]
     names = len({each.rule for each in chosen})
     print(f"{names} rules, {len(chosen)} changes, {len(chosen) - len(left)} caught, {len(unread)} not read")

@@ -7,17 +7,15 @@ journal: a run that is repeated with it judges only what it lacks.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import tclint
 from benchmarks import results
+from benchmarks.journal import Journal, key, sources
 from tclint.analyses.model import KernelModel
 from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.verdicts import HazardClass, Status, Verdict
@@ -28,7 +26,7 @@ from tclint.linting.check import check_source
 from tclint.syntax.source import Source, SourceError
 from tclint.verdicts import verdicts
 
-__all__ = ["Journal", "Row", "files", "kernels", "proved", "rows", "section", "shares", "table"]
+__all__ = ["Row", "files", "kernels", "proved", "rows", "section", "shares", "table"]
 
 REASONS = 5
 _NUMBER = re.compile(r"\b\d+\b")
@@ -46,28 +44,6 @@ class Row(NamedTuple):
     """Whether a proof rests on assumptions."""
     why: str
     """The first reason of an unknown class, without its numbers."""
-
-
-class Journal:
-    """What this version of tclint found of texts, kept in a file if there is one, so that a run can be resumed."""
-
-    def __init__(self, path: Path | None, asked: str) -> None:
-        self.path, self.asked = path, f"{_version()} {asked}".encode()
-        """The file, and what is asked about each text."""
-        self.known: dict[str, Any] = {}
-        if path is not None and path.is_file():
-            entries = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-            self.known = {entry["of"]: entry["found"] for entry in entries}
-
-    def of(self, text: bytes, find: Callable[[], Any]) -> Any:
-        """What is known of *text*, and otherwise what *find* returns: values of JSON."""
-        key = hashlib.sha256(text + self.asked).hexdigest()[:16]
-        if key not in self.known:
-            self.known[key] = find()
-            if self.path is not None:
-                with self.path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({"of": key, "found": self.known[key]}) + "\n")
-        return self.known[key]
 
 
 def files(paths: Sequence[Path], every: int) -> list[Path]:
@@ -92,25 +68,16 @@ def proved(module: Module, function: Function, only: Collection[HazardClass]) ->
 
 def rows(paths: Sequence[Path], only: Collection[HazardClass], journal: Path | None = None) -> Iterator[Row]:
     """The rows of all kernels of *paths*. What the *journal* has of this version of tclint is not judged again."""
-    known = Journal(journal, " ".join(sorted(hazard.value for hazard in only)))
+    known = Journal(journal)
+    asked = " ".join((sources(), *sorted(hazard.value for hazard in only)))
     for path in paths:
         try:
             source = Source.read(path)
         except SourceError:
             continue
-        found = known.of(
-            source.data, partial(lambda of, by: list(_of(of, by, only)), source, path.parent.name)
-        )
+        judge = partial(lambda of, by: list(_of(of, by, only)), source, path.parent.name)
+        found = known.of(key(source.data, asked), judge)
         yield from (Row(*row) for row in found)
-
-
-def _version() -> str:
-    """A digest of the sources of tclint."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(tclint.__file__).parent.rglob("*")):
-        if path.suffix in (".py", ".toml", ".md"):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def _of(source: Source, producer: str, only: Collection[HazardClass]) -> Iterator[Row]:

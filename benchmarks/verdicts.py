@@ -34,11 +34,12 @@ from typing import Any, NamedTuple
 from benchmarks import ptxas
 from benchmarks.corpus.builder import default_cache
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
+from benchmarks.journal import Journal, key, sources
 from benchmarks.proof_faults import PROOF_FAULTS
 from benchmarks.studies import sass
 from benchmarks.verdict_oracles import ORACLES, Case, digest, oracle
 from benchmarks.verdict_score import read, record
-from benchmarks.verdict_shares import Journal, Row, files, kernels, proved, rows, shares, table
+from benchmarks.verdict_shares import Row, files, kernels, proved, rows, shares, table
 from tclint.findings.verdicts import HazardClass, Status
 from tclint.syntax.source import Source
 
@@ -87,7 +88,7 @@ def mutants(
     journal: Path | None = None,
 ) -> Mutants:
     """Plants *wanted* faults about *hazard* in kernels that are proved for it: in *most* of them, drawn by *seed*."""
-    rng, known = random.Random(seed), Journal(journal, f"proved {hazard.value}")
+    rng, known, asked = random.Random(seed), Journal(journal), f"{sources()} proved {hazard.value}"
     operators = {name: o.plant for name, o in OPERATORS.items() if re.search(ABOUT[hazard], name)}
     places: list[tuple[Path, Kernel, str, Fault]] = []
     found = 0
@@ -95,7 +96,7 @@ def mutants(
         if found >= most:
             break
         source = Source.read(path)
-        names = known.of(source.data, partial(_proved_names, source, hazard))
+        names = known.of(key(source.data, asked), partial(_proved_names, source, hazard))
         for module, function in kernels(source) if names else ():
             written = module.function(function.name)
             if function.name not in names or written is None:
@@ -110,7 +111,7 @@ def mutants(
             break
         source = Source(apply(kernel.data, fault.edits), str(path))
         entry = kernel.function.name
-        if known.of(source.data + entry.encode(), partial(_proved_names, source, hazard, entry)):
+        if known.of(key(source.data, entry, asked), partial(_proved_names, source, hazard, entry)):
             note = f"{path}, {entry}: {fault.note}"
             line = kernel.line(fault.edits[0].span.start)
             done.survivors.append(Case(hazard, digest(kernel.data, entry), name, line, note))

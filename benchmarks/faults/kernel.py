@@ -104,6 +104,13 @@ class Kernel:
         changed = re.sub(pattern, replacement, text, count=1)
         return Edit(self.span(site), changed) if changed != text else None
 
+    def inverted(self, site: int) -> Edit | None:
+        """Execute a guarded instruction in the other threads; None without a guard."""
+        instruction = self.instructions[site]
+        if instruction.guard < 0:
+            return None
+        return self.rewrite(site, r"@\s*!?", "@" if instruction.negated else "@!")
+
     def flat(self, site: int) -> str | None:
         """The text of an instruction on one line; None when it has a comment, which would swallow what follows."""
         text = self.text(site)

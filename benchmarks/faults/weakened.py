@@ -162,7 +162,7 @@ def _inverted(kernel: Kernel) -> Iterator[Fault]:
         for i in range(site + 1, min(site + 4, len(kernel.instructions))):
             branch = kernel.instructions[i]
             if branch.flow == "branch" and branch.guard in derived and without_loop(kernel, site):
-                edit = kernel.rewrite(i, r"@(!?)", "@" if branch.negated else "@!")
+                edit = kernel.inverted(i)
                 if edit:
                     yield Fault((edit,), frozenset((site, i)), kernel.text(i))
                 break

@@ -94,9 +94,8 @@ class FunctionBuilder:
         self.prototypes: list[Function] = []
         """The prototypes between its statements; their positions are relative to this function."""
         self.longest = 0  # size of the largest range of registers
-        self.own_errors = (
-            0  # number of the function's own errors; those of undefined labels and names follow them
-        )
+        self.own_errors = 0
+        """The number of the function's own errors; those of undefined labels and names follow them."""
         self.uses: dict[tuple[str, str], Use] = {}
         self.names: list[tuple[int, str, bool]] = []
         """``(instruction, name, whether it is the guard)`` for each name that is not a register; other names than guards may

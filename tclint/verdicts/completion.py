@@ -48,7 +48,7 @@ from tclint.verdicts.checker import (
 )
 from tclint.verdicts.may import May
 from tclint.verdicts.outcome import Outcome
-from tclint.verdicts.paths import PATH_ASSUMPTIONS, path_assumptions, value_assumptions
+from tclint.verdicts.paths import PATH_ASSUMPTIONS, RelevantSites, path_assumptions, value_assumptions
 from tclint.verdicts.rings import Rings
 
 __all__ = [
@@ -121,6 +121,7 @@ class Completion:
             (range(self.cfg.blocks[b].start, self.cfg.blocks[b].end) for b in self.cfg.order),
             sources=sources,
         )
+        self.relevant = RelevantSites(self.cfg)
         self.pending = solve(May(self.transfer.affecting, self.transfer.executed), self.cfg)
         self.fences = Fences(self.transfer)
         affecting = [i for i, each in enumerate(self.instructions) if self.fences.affects(i, each)]
@@ -376,15 +377,11 @@ class Completion:
         def goal(state: State, at: int) -> bool:
             return at == use
 
-        relevant = [
-            [i for i in range(block.start, block.end) if i == use or i in transfer.affecting]
-            for block in self.cfg.blocks
-        ]
         query = PathQuery(
             start=site,
             context=self.model.views.context_in_iteration(site),
             fact=frozenset((Pending(site, OPEN),)),
-            relevant=relevant,
+            relevant=self.relevant.of(transfer.affecting, use),
             step=step,
             goal=goal,
             goals=(block_of[use],),

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption
+from tclint.ir.cfg import CFG
 from tclint.ir.nodes import specials
 
-__all__ = ["PATH_ASSUMPTIONS", "path_assumptions", "value_assumptions"]
+__all__ = ["PATH_ASSUMPTIONS", "RelevantSites", "path_assumptions", "value_assumptions"]
 
 PATH_ASSUMPTIONS = frozenset((Assumption.NO_OVERFLOW, Assumption.SAME_LOADS, Assumption.THREADS))
 """What the search for a feasible path may take for granted."""
@@ -39,3 +40,20 @@ def value_assumptions(model: KernelModel) -> frozenset[Assumption] | None:
             return None
     elected = (Assumption.ELECT,) if sites else ()
     return frozenset((*elected, Assumption.ALLOCATED) if model.sites("tmem-alloc") else elected)
+
+
+class RelevantSites:
+    """The instructions that matter to a search for a use, by block."""
+
+    def __init__(self, cfg: CFG) -> None:
+        self.cfg = cfg
+        self._affecting: dict[frozenset[int], list[list[int]]] = {}
+
+    def of(self, affecting: frozenset[int], use: int) -> list[list[int]]:
+        """For each block, the instructions that can change a state, which are *affecting*, and the *use*."""
+        if affecting not in self._affecting:
+            blocks = (range(block.start, block.end) for block in self.cfg.blocks)
+            self._affecting[affecting] = [[i for i in block if i in affecting] for block in blocks]
+        found, there = list(self._affecting[affecting]), self.cfg.block_of[use]
+        found[there] = sorted({*found[there], use})
+        return found

@@ -23,7 +23,7 @@ from tclint.verdicts.checker import Graph, Refused
 from tclint.verdicts.matrices import exact_ranges, largest_expected
 from tclint.verdicts.may import May
 from tclint.verdicts.outcome import Outcome
-from tclint.verdicts.paths import path_assumptions
+from tclint.verdicts.paths import RelevantSites, path_assumptions
 from tclint.verdicts.proxy_checker import (
     FENCED,
     NEVER,
@@ -80,7 +80,7 @@ class Proxies:
         self.unfenced = solve(
             May(self.fences.affecting, lambda state, at, _: self.fences.executed(state, at)), self.cfg
         )
-        self._affecting = [[i for i in block if i in self.fences.affecting] for block in blocks]
+        self.relevant = RelevantSites(self.cfg)
         self.assumed: set[Assumption] = set()
         self._found: dict[Pair, bool] = {}
         self._last: tuple[int, State] = -1, frozenset()
@@ -176,16 +176,14 @@ class Proxies:
         def goal(state: State, at: int) -> bool:
             return at == pair.use and (pair.what != FENCED or not fences.separated(pair, state))
 
-        relevant, there = list(self._affecting), self.cfg.block_of[pair.use]
-        relevant[there] = sorted({*relevant[there], pair.use})
         query = PathQuery(
             start=pair.operation,
             context=self.model.views.context_in_iteration(pair.operation),
             fact=fact,
-            relevant=relevant,
+            relevant=self.relevant.of(fences.affecting, pair.use),
             step=step,
             goal=goal,
-            goals=(there,),
+            goals=(self.cfg.block_of[pair.use],),
         )
         return isinstance(next_answer(find_paths(self.model.search_cache, query)), Infeasible)
 

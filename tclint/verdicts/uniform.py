@@ -137,6 +137,7 @@ class Uniform:
         self.order = sorted(graph.reached((0,)))
         self.regions = {b: self._region(b) for b in self.order if self._decides(b)}
         """Block that ends in a branch -> the blocks that not all threads execute together if they take different edges."""
+        self.parameters = frozenset(p.name for p in function.parameters)
         self.calls = any(i.flow == "call" for i in self.instructions)
         self.block_of = {i: b for b in self.order for i in graph.blocks[b]}
 
@@ -267,14 +268,12 @@ class Uniform:
     def _parameter(self, load: Instruction) -> bool:
         """Whether a load from ``.param`` memory reads a parameter of the kernel, not the result of a call."""
         bases = [o.base for o in load.operands if isinstance(o, Memory)]
-        names = {p.name for p in self.function.parameters}
-        named = all(isinstance(base, Symbol) and base.name in names for base in bases)
+        named = all(isinstance(base, Symbol) and base.name in self.parameters for base in bases)
         return self.function.entry and bool(bases) and (named or not self.calls)
 
     def _names_variable(self, instruction: Instruction) -> bool:
         """Whether it computes from the address of a variable: if that is in shared memory, each CTA has its own (5.1.7)."""
-        parameters = {p.name for p in self.function.parameters}
-        return not parameters.issuperset(symbols(instruction.operands))
+        return not self.parameters.issuperset(symbols(instruction.operands))
 
     def _of_warp(
         self, register: int, instruction: Instruction, at: int, levels: Mapping[int, Level]

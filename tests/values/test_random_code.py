@@ -186,9 +186,9 @@ class Maker:
             *next_stage,
             rng.choice(("", f"@{q} ")) + f"xor.b32 {parity}, {parity}, 1;",
         ]
-        body = [*self.block(depth + 1, rng.randrange(1, 4)), PROBE]
-        cut = rng.randrange(len(body) + 1) if not depth and len(body) == 2 else 0
-        body = [*body[:cut], *ring, *body[cut:]]
+        body = [*self.block(depth + 1, rng.randrange(1, 4)), PROBE, *ring]
+        if rng.random() < 0.5:
+            body = [*ring, *body[: -len(ring)]]
         if rng.random() < 0.25 and (
             self.strict or relation != "ne"
         ):  # such a loop is taken to start before its end
