@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from tclint._pattern import pattern
 
@@ -25,9 +26,9 @@ class Style:
     def __call__(self, code: str, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._color and text else text
 
-    def link(self, url: str, text: str) -> str:
-        """The text, linked to *url* where the terminal supports hyperlinks."""
-        return f"\x1b]8;;{url}\x1b\\{text}\x1b]8;;\x1b\\" if self._links and text else text
+    def link(self, url: Callable[[], str], text: str) -> str:
+        """The text, linked to what *url* returns where the terminal supports hyperlinks; elsewhere, nobody needs it."""
+        return f"\x1b]8;;{url()}\x1b\\{text}\x1b]8;;\x1b\\" if self._links and text else text
 
 
 def file_url(path: str) -> str:

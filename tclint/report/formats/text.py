@@ -22,12 +22,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from tclint._pattern import pattern
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.places import displayed_name, region, unreported
-from tclint.findings.rules import manual_reference, page, url
+from tclint.findings.rules import Rule, manual_reference, page, url
 from tclint.findings.scales import Severity
 from tclint.findings.spans import Span
 from tclint.report.formats._details import (
@@ -116,7 +117,7 @@ class _Frames:
         lines = [point.line for mark in marks for point in region(report, mark.span)]
         gutter = " " * len(str(max(lines)))
         bar = style(BLUE, f"{gutter} |")
-        rule = self._style.link(url(finding.rule) or file_url(str(page(finding.rule))), finding.rule.id)
+        rule = self._style.link(partial(_documentation, finding.rule), finding.rule.id)
         yield (
             style(color, f"{finding.severity.label}[{rule}]")
             + style(BOLD, printable(f" {finding.rule.name} ({certainty(finding)}): {finding.message}"))
@@ -148,7 +149,8 @@ class _Frames:
 
     def _link(self, path: str, text: str) -> str:
         """The text, linked to the file if it exists; standard input and source files of libraries may not."""
-        return self._style.link(file_url(path), printable(text)) if os.path.exists(path) else printable(text)
+        printed = printable(text)
+        return self._style.link(partial(file_url, path), printed) if os.path.exists(path) else printed
 
     def _marks(self, report: FileReport, finding: Finding) -> Iterator[_Mark]:
         """The steps, numbered; the location of the finding is one of them or follows them."""
@@ -288,6 +290,11 @@ def _gone(entries: Sequence[Entry]) -> Iterator[str]:
         )
     if len(entries) > _MAX_GONE:
         yield f"  and {len(entries) - _MAX_GONE} more"
+
+
+def _documentation(rule: Rule) -> str:
+    """The URL of the page of *rule*: on the web where it is published, else the file that comes with tclint."""
+    return url(rule) or file_url(str(page(rule)))
 
 
 def _cut(text: str, room: int) -> str:
