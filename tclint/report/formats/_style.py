@@ -27,7 +27,7 @@ class Style:
         return f"\x1b[{code}m{text}\x1b[0m" if self._color and text else text
 
     def link(self, url: Callable[[], str], text: str) -> str:
-        """The text, linked to what *url* returns where the terminal supports hyperlinks; elsewhere, nobody needs it."""
+        """The text, linked to what *url* returns where the terminal supports hyperlinks; elsewhere, it is not called."""
         return f"\x1b]8;;{url()}\x1b\\{text}\x1b]8;;\x1b\\" if self._links and text else text
 
 
