@@ -7,7 +7,9 @@ from a maximum, a minimum, a remainder or a loop.
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from itertools import chain
 from typing import NamedTuple
 
 from tclint.values.entailment import ConditionalIntervals, KnownRanges
@@ -40,6 +42,13 @@ class Contradictions:
         """``id(known)`` -> ``(known, answer)``. Stores the key object so that its id stays unique."""
         self._sums: dict[tuple[int, int], dict[int, _Sum]] = {}
         """Two bases -> the factor of the second one -> :meth:`_sum`."""
+        self._additive: dict[int, set[int]] = {}
+        """Base -> bases such that the sum and the difference of the two have the ranges of their terms.
+
+        Each has as long as no range of its own is known, and it is not read as unsigned.
+        """
+        self._additive_sums: dict[int, list[tuple[int, int]]] = {}
+        """The base of such a sum or difference -> the two bases, of all pairs."""
 
     def impossible(self, facts: PathCondition) -> bool:
         """Whether the known ranges of two bases contradict that of their sum or difference."""
@@ -50,21 +59,48 @@ class Contradictions:
 
     def _any(self, known: KnownRanges) -> bool:
         """Whether there is a contradiction between two of the *known* ranges."""
-        ranges = [(base, *ends, _overlap(self._of_terms(base, known), ends)) for base, ends in known.items()]
-        adds_ranges_of_terms, mentions = self.ranges.adds_ranges_of_terms, self.ranges.mentions
-        for (one, low, high, agrees), (two, first, last, also_agrees) in combinations(ranges, 2):
-            sums = self._sums.setdefault((one, two), {})
-            for factor, least, most in ((1, low + first, high + last), (-1, low - last, high - first)):
-                if least < -MAX_FINITE_BOUND and most > MAX_FINITE_BOUND:
-                    continue  # no range contradicts this one
-                total = sums.get(factor)
-                if total is None:
-                    total = sums[factor] = self._sum(one, two, factor)
-                base, _, _, bounded, same_terms = total
-                if same_terms and agrees and also_agrees and base not in known and adds_ranges_of_terms(base):
+        agreeing = {base for base, ends in known.items() if _overlap(self._of_terms(base, known), ends)}
+        return any(self._contradict(pair, known, agreeing) for pair in self._pairs(known, agreeing))
+
+    def _pairs(self, known: KnownRanges, agreeing: AbstractSet[int]) -> Iterator[tuple[int, int]]:
+        """The pairs of *known* bases of which :meth:`_contradict` does not say no without a comparison of ranges.
+
+        Almost all pairs are additive, so the others are found without asking about each pair. *agreeing* are the bases
+        whose terms do not contradict them.
+        """
+        bases = list(known)
+        for k, one in enumerate(bases, 1):
+            additive = self._additive.get(one, ()) if one in agreeing else ()
+            yield from ((one, two) for two in bases[k:] if two not in additive or two not in agreeing)
+        for base in chain(bases, self.ranges.read_as_unsigned):
+            for one, two in self._additive_sums.get(base, ()):
+                if one in known and two in known:
+                    yield one, two
+
+    def _contradict(self, pair: tuple[int, int], known: KnownRanges, agreeing: AbstractSet[int]) -> bool:
+        """Whether the ranges of a *pair* of bases contradict that of their sum or difference."""
+        (one, two), ranges = pair, self.ranges
+        (low, high), (first, last) = known[one], known[two]
+        agree = one in agreeing and two in agreeing
+        sums = self._sums.setdefault(pair, {})
+        additive = []
+        for factor, least, most in ((1, low + first, high + last), (-1, low - last, high - first)):
+            if least < -MAX_FINITE_BOUND and most > MAX_FINITE_BOUND:
+                continue  # no range contradicts this one
+            total = sums.get(factor)
+            if total is None:
+                total = sums[factor] = self._sum(one, two, factor)
+            base = total.base
+            if total.same_terms and ranges.adds_ranges_of_terms(base):
+                additive.append(base)
+                if agree and base not in known:
                     continue  # the range of the sum is that of terms which contradict neither of the two
-                if (bounded or mentions(known, base)) and self._contradicts(total, least, most, known):
-                    return True
+            if (total.bounded or ranges.mentions(known, base)) and self._contradicts(total, least, most, known):
+                return True
+        if len(additive) == 2 and two not in self._additive.setdefault(one, set()):
+            self._additive[one].add(two)
+            for base in additive:
+                self._additive_sums.setdefault(base, []).append(pair)
         return False
 
     def _contradicts(self, total: _Sum, least: int, most: int, known: KnownRanges) -> bool:

@@ -77,7 +77,7 @@ class ConditionalIntervals:
         """``(id(known), predicate, whether in its own form)`` -> answer. :attr:`_refined` keeps *known* alive."""
         self._additive: dict[int, bool] = {}
         """Whether only an unsigned reading can make :meth:`adds_ranges_of_terms` false."""
-        self._unsigned_views: dict[int, dict[int, int]] = {}
+        self.read_as_unsigned: dict[int, dict[int, int]] = {}
         """Number -> width -> the value under which the known ranges hold its unsigned reading."""
 
     def entails(self, p: int, node: Node, facts: PathCondition) -> bool | None:
@@ -316,7 +316,7 @@ class ConditionalIntervals:
 
     def _add_unsigned_range(self, value: int, width: int, bounds: Range, known: KnownRanges) -> None:
         """Record that *value*, read as unsigned, is within *bounds*."""
-        view = self._unsigned_views.setdefault(value, {}).setdefault(width, self.table.plain(value, width))
+        view = self.read_as_unsigned.setdefault(value, {}).setdefault(width, self.table.plain(value, width))
         known[view] = intersect(known.get(view, (0, (1 << width) - 1)), bounds)
 
     def _exclude_end(self, value: int, width: int, number: int, known: KnownRanges) -> KnownRanges:
@@ -397,7 +397,7 @@ class ConditionalIntervals:
         """Whether *known* has a range of *value*, of its unsigned reading, or of a part of it."""
         return (
             self.loops.base(value)[0] in known
-            or any(view in known for view in self._unsigned_views.get(value, {}).values())
+            or any(view in known for view in self.read_as_unsigned.get(value, {}).values())
             or not known.keys().isdisjoint(self._parts(value))
         )
 
@@ -449,7 +449,7 @@ class ConditionalIntervals:
             found = self._additive[base] = not (
                 self.loops.bounds(base) or self._alternatives(base) or self._remainder_forms(base)
             )
-        return found and base not in self._unsigned_views
+        return found and base not in self.read_as_unsigned
 
     def range_of(self, value: int, known: KnownRanges, depth: int = 0) -> Range:
         """The range of *value* under *known*; with *depth* operations around it, less deep ones in it are followed."""
@@ -471,7 +471,7 @@ class ConditionalIntervals:
             low, high = self._loop_range(base, known, depth)
             low, high = (-high, -low) if negative else (low, high)
             found = intersect(found, (low + shift, high + shift))
-        for width, view in self._unsigned_views.get(value, {}).items() if known else ():
+        for width, view in self.read_as_unsigned.get(value, {}).items() if known else ():
             if view in known and (found[0] >= 0 or found[1] < 0):
                 less = 1 << width if found[1] < 0 else 0
                 low, high = known[view]
@@ -554,7 +554,7 @@ class ConditionalIntervals:
     def _unsigned_range_of(self, value: int, width: int, known: KnownRanges, depth: int) -> Range:
         """The range of *value* read as unsigned."""
         bounds = as_read(self.range_of(value, known, depth), width, False)
-        view = self._unsigned_views.get(value, {}).get(width)
+        view = self.read_as_unsigned.get(value, {}).get(width)
         return bounds if view not in known else intersect(bounds, known[view])
 
     def _narrowed(self, value: int, found: Range, known: KnownRanges, depth: int) -> Range:

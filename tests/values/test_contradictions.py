@@ -99,3 +99,39 @@ def test_conditions_with_the_same_ranges_are_decided_once(monkeypatch: pytest.Mo
         assert not contradictions.impossible(PathCondition(facts.items()))
         assert not kernel.values.unsatisfiable(facts)
     assert len(asked) == 1
+
+
+
+def test_a_pair_without_a_contradiction_is_asked_about_again_where_its_sum_is_known() -> None:
+    """The sum of %r10 and %r7 is at most 11; only where it is also compared as unsigned, that is a contradiction."""
+    kernel = model("""
+        ld.param.u64 %rd0, [pointer];
+        ld.global.b32 %r1, [%rd0];
+        ld.global.b32 %r2, [%rd0+4];
+        ld.global.b32 %r3, [%rd0+8];
+        ld.global.b32 %r7, [%rd0+12];
+        and.b32 %r4, %r1, -8;
+        and.b32 %r5, %r2, -8;
+        and.b32 %r6, %r3, -8;
+        add.s32 %r10, %r4, %r5;
+        add.s32 %r10, %r10, %r6;
+        add.s32 %r11, %r10, %r7;
+        setp.lt.s32 %p0, %r4, 0;
+        setp.lt.s32 %p1, %r5, 0;
+        setp.lt.s32 %p2, %r10, 8;
+        setp.lt.s32 %p3, %r7, 0;
+        setp.lt.s32 %p4, %r7, 4;
+        setp.lt.u32 %p5, %r11, 12;
+        setp.lt.s32 %p6, %r6, 0;
+        end: ret;
+    """)
+    contradictions = contradictions_of(kernel)
+    truths = {"%p5": False, "%p0": False, "%p1": False, "%p2": True, "%p3": False, "%p4": True, "%p6": False}
+    for left, answer in ((1, False), (0, True)):
+        facts = PathCondition()
+        for p in list(truths)[left:]:
+            facts = kernel.values.refine(value(kernel, p), truths[p], facts)
+        assert contradictions.impossible(facts) is by_definition(contradictions, facts) is answer
+        known = contradictions.ranges.known(facts)
+        asked = set(contradictions._pairs(known, known.keys()))
+        assert ((value(kernel, "%r10"), value(kernel, "%r7")) in asked) is answer
