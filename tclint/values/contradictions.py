@@ -42,6 +42,8 @@ class Contradictions:
         """``id(known)`` -> ``(known, answer)``. Stores the key object so that its id stays unique."""
         self._sums: dict[tuple[int, int], dict[int, _Sum]] = {}
         """Two bases -> the factor of the second one -> :meth:`_sum`."""
+        self._alone: dict[int, Range | None] = {}
+        """Base -> its range without what is known of it; None if that depends on other known ranges."""
         self._additive: dict[int, set[int]] = {}
         """Base -> bases such that the sum and the difference of the two have the ranges of their terms.
 
@@ -59,7 +61,7 @@ class Contradictions:
 
     def _any(self, known: KnownRanges) -> bool:
         """Whether there is a contradiction between two of the *known* ranges."""
-        agreeing = {base for base, ends in known.items() if _overlap(self._of_terms(base, known), ends)}
+        agreeing = {base for base, ends in known.items() if self._agrees(base, ends, known)}
         return any(self._contradict(pair, known, agreeing) for pair in self._pairs(known, agreeing))
 
     def _pairs(self, known: KnownRanges, agreeing: AbstractSet[int]) -> Iterator[tuple[int, int]]:
@@ -122,6 +124,14 @@ class Contradictions:
         bounded = bool(self.loops.bounds(base)) or self.ranges.range_of(base, {}) != UNBOUNDED
         same = constant == 0 and table.node(base)[:3] == ("sum", tuple(sorted(terms)), 0)
         return _Sum(base, constant, negative, bounded, same)
+
+    def _agrees(self, base: int, ends: Range, known: KnownRanges) -> bool:
+        """Whether the range of *base* does not contradict those of its terms."""
+        if base not in self._alone:
+            single = self.table.linear(base) == (((base, 1),), 0)
+            self._alone[base] = self.ranges.range_alone(base) if single else None
+        alone = self._alone[base]
+        return _overlap(self._of_terms(base, known) if alone is None else alone, ends)
 
     def _of_terms(self, base: int, known: KnownRanges) -> Range:
         """The range of *base* that follows from the ranges of its terms."""

@@ -451,6 +451,10 @@ class ConditionalIntervals:
             )
         return found and base not in self.read_as_unsigned
 
+    def range_alone(self, base: int) -> Range | None:
+        """The range of *base* where none of its own is known; None if known ranges of other values narrow it."""
+        return None if self._parts(base) or self.loops.bounds(base) else self.range_of(base, {}, 1)
+
     def range_of(self, value: int, known: KnownRanges, depth: int = 0) -> Range:
         """The range of *value* under *known*; with *depth* operations around it, less deep ones in it are followed."""
         node = self.table.node(value)
