@@ -209,6 +209,8 @@ class _PathSearch:
             tuple[int, int, Hashable, Edge | None], list[tuple[frozenset[tuple[int, bool]], int]]
         ] = {}
         """Position, fact and edge that decides the next branch -> path condition and threads of each state there."""
+        self.events: dict[tuple[int, int, Hashable], tuple[int, Any]] = {}
+        """The results of :meth:`_next_event`."""
         self.created = 0
         """The number of states."""
         self.closed_by: Edge | None = None
@@ -314,18 +316,21 @@ class _PathSearch:
         if state.parent is None:
             cursor = query.start + 1
         marks: list[int] = []
-        for k in range(state.at, len(sites)):
-            i = sites[k]
+        at = state.at
+        while True:
+            k, after = self._next_event(state.block, at, fact)
+            if k == len(sites):
+                break
+            at, i = k + 1, sites[k]
             condition = values.surviving_sites(condition, cursor, i)
             cursor = i
             if query.goal(fact, i):
                 executes, taken = self._guarded(i, threads, condition)
                 if executes is not False:
                     yield self._path(state, i, taken, fact, marks)
-            instruction = self.instructions[i]
-            after = query.step(fact, i, instruction)
             if after == fact:
                 continue
+            instruction = self.instructions[i]
             executes, taken = self._guarded(i, threads, condition)
             if executes is False:
                 continue
@@ -334,7 +339,7 @@ class _PathSearch:
                 if others := threads & values.feasible_threads(p, instruction.negated):
                     # Both outcomes: the one that skips the instruction is queued, the other one continues here.
                     skipped = values.refine(p, instruction.negated, condition)
-                    self._push(state.block, k + 1, fact, skipped, others, state, None, tuple(marks))
+                    self._push(state.block, at, fact, skipped, others, state, None, tuple(marks))
                     condition = values.refine(p, not instruction.negated, condition)
             threads = taken
             if after is None:
@@ -354,6 +359,25 @@ class _PathSearch:
                 self.dispatched = True
         if not dispatches:
             self._branch(state, fact, condition, threads, tuple(marks))
+
+    def _next_event(self, block: int, at: int, fact: Any) -> tuple[int, Any]:
+        """The index from *at* on of the next instruction of *block* that meets the goal or changes *fact*; the fact after it.
+
+        ``(number of relevant instructions, fact)`` if there is none. The answer does not depend on the path condition, in
+        which most states at a position differ. An instruction that meets the goal now may not do so later.
+        """
+        key = block, at, fact
+        found = self.events.get(key)
+        if found is None:
+            query, sites, after = self.query, self.query.relevant[block], fact
+            while at < len(sites):
+                i = sites[at]
+                after = query.step(fact, i, self.instructions[i])
+                if after != fact or query.goal(fact, i):
+                    break
+                at += 1
+            found = self.events[key] = at, after
+        return found
 
     def _guarded(self, i: int, threads: int, condition: PathCondition) -> tuple[bool | None, int]:
         """Whether an instruction executes (None: unknown), and the threads that may execute it."""

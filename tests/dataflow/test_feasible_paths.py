@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -428,6 +429,26 @@ def test_independent_branches_that_are_tested_again_do_not_exhaust_the_search() 
     path = search(m, label(m.function, "start"), label(m.function, "use"))
     assert path is not None
     assert [e.value for e in path.edges if e.predicate >= 0] == [False] * 28
+
+
+def test_what_changes_no_fact_is_passed_at_once_by_all_states_with_that_fact() -> None:
+    """Every path condition meets the same instructions, of which one makes the fact older and another one is the goal."""
+    m = model(diamonds(6, "").replace("@%p0 bra out;", f"{USE * 20} {STEP} {USE * 20}\n@%p0 bra out;", 1))
+    start, to = label(m.function, "start"), label(m.function, "use")
+    markers: Any = Markers(m)
+    asked, met = Counter[tuple[int, int]](), list[int]()
+
+    def step(state: int, i: int, instruction: Instruction) -> int | None:
+        asked[state, i] += 1
+        return {51: None, 52: min(state + 1, 2)}.get(markers.kind[i], state)
+
+    def goal(state: int, i: int) -> bool:
+        return (i == to or i == to - 10) and state == 1 and i not in met
+
+    for path in m.paths(FactQuery(start, 0, markers, step, goal, (to - 10, to))):
+        met.append(path.end)
+    assert met == [to - 10, to]
+    assert set(asked.values()) == {1}
 
 
 def test_contradicting_tests_after_independent_branches_are_infeasible() -> None:
