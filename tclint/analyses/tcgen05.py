@@ -118,10 +118,16 @@ class Tcgen05(FactSet[tuple[int, int]]):
         self._copy()
         self.bits = {site: 1 << at for at, site in enumerate(sorted(self.loads))}
         """Load -> its bit in a set of loads. One value may be computed from many loads."""
+        self._filled_bits = {
+            register: sum(self.bits[s] for s in sites) for register, sites in self.filled.items()
+        }
+        """Register -> its loads of :attr:`filled`, as a set of loads."""
         self.derived = self._computed()
         """Register -> the set of loads that it is loaded or computed from."""
         self.by_opcode = not self.derived
         self._pending: dict[Tcgen05State, int] = {}
+        self._computing: dict[tuple[Tcgen05State, int, int], Tcgen05State] = {}
+        """``(state, loads, status)`` -> the state in which these loads have at most that status."""
         self._distances: dict[tuple[int, int], set[int]] = {}
         """Distance between two addresses, and threads -> its values in these threads; none if unknown."""
         self._ranges: dict[tuple[int, str], ColumnRange | None] = {}
@@ -158,8 +164,7 @@ class Tcgen05(FactSet[tuple[int, int]]):
 
     def _computed(self) -> dict[int, int]:
         """The registers computed from loads. One pass suffices, as values computed in an earlier block do not count."""
-        bits = self.bits
-        derived = {register: sum(bits[s] for s in sites) for register, sites in self.filled.items()}
+        derived = self._filled_bits.copy()
         for instruction in self.model.function.instructions if derived else ():
             taken = derived.get(instruction.guard, 0)
             for register in instruction.reads:
@@ -251,9 +256,17 @@ class Tcgen05(FactSet[tuple[int, int]]):
     def _after_use(self, state: Tcgen05State, used: int, instruction: Instruction) -> Tcgen05State:
         """*state* after an instruction that uses the results of the loads *used*, or values computed from them."""
         if computes(instruction.match):
-            direct = {s for r in instruction.reads for s in self.filled.get(r, ())}
+            direct, filled = 0, self._filled_bits
+            for register in instruction.reads:
+                direct |= filled.get(register, 0)
             status = COPIED if instruction.opcode.startswith("mov.") else USED
-            return frozenset((s, min(before, status)) if s in direct else (s, before) for s, before in state)
+            key = state, direct, status
+            if key not in self._computing:  # many instructions use the registers of one load
+                bits = self.bits
+                self._computing[key] = frozenset(
+                    (s, min(before, status) if bits.get(s, 0) & direct else before) for s, before in state
+                )
+            return self._computing[key]
         return self._without(state, used)
 
     def _without(self, state: Tcgen05State, loads: int) -> Tcgen05State:

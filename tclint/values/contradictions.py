@@ -97,7 +97,9 @@ class Contradictions:
                 additive.append(base)
                 if agree and base not in known:
                     continue  # the range of the sum is that of terms which contradict neither of the two
-            if (total.bounded or ranges.mentions(known, base)) and self._contradicts(total, least, most, known):
+            if (total.bounded or ranges.mentions(known, base)) and self._contradicts(
+                total, least, most, known
+            ):
                 return True
         if len(additive) == 2 and two not in self._additive.setdefault(one, set()):
             self._additive[one].add(two)

@@ -101,7 +101,6 @@ def test_conditions_with_the_same_ranges_are_decided_once(monkeypatch: pytest.Mo
     assert len(asked) == 1
 
 
-
 def test_a_pair_without_a_contradiction_is_asked_about_again_where_its_sum_is_known() -> None:
     """The sum of %r10 and %r7 is at most 11; only where it is also compared as unsigned, that is a contradiction."""
     kernel = model("""
