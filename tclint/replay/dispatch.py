@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from tclint.analyses.model import KernelModel
@@ -13,6 +13,10 @@ from tclint.values.thread_predicates import UniformityScope
 __all__ = ["Dispatch"]
 
 _THREAD_INDICES = (("%tid.x",), ("%tid.y",), ("%tid.z",), ("%warpid",))
+_FROM_LAUNCH = ("parameter", "load")
+"""The kinds of values without which none is computed from the launch (``LaunchInputs.decide``): a load from shared memory
+may read such a value.
+"""
 
 
 class Dispatch:
@@ -112,13 +116,19 @@ class Dispatch:
         """
         values = self.model.values
         parts = list(values.subexpressions(predicate))
-        loads = (node[1] for v in parts if (node := values.node(v))[0] == "load")
+        loads = [node[1] for v in parts if (node := values.node(v))[0] == "load"]
         stored = (values.node(v) for load in loads for v in self.inputs.shared_stores.values(load))
         flags = [s[1] for s in stored if s[0] == "select" and None not in map(values.constant_of, s[2:4])]
         if flags:
             parts = list(values.subexpressions(predicate, *flags))
-        pairs = [node[2:4] for v in parts if (node := values.node(v))[0] == "compare"]
-        return [pair for pair in pairs if self._involves_launch_and_thread(*pair)]
+        nodes = [values.node(v) for v in parts]
+        if not (any(map(_is_thread_index, nodes)) and any(node[0] in _FROM_LAUNCH for node in nodes)):
+            return []  # what a pair is computed from is among them
+        return [
+            node[2:4]
+            for node in nodes
+            if node[0] == "compare" and self._involves_launch_and_thread(*node[2:4])
+        ]
 
     def _involves_launch_and_thread(self, one: int, two: int) -> bool:
         """Whether one of two compared values depends on the launch, and one on a thread index."""
@@ -131,4 +141,8 @@ class Dispatch:
     def _from_thread_index(self, *made: int) -> bool:
         """Whether values are computed from the index of a thread in its CTA."""
         values = self.model.values
-        return any(values.node(v)[1:2] in _THREAD_INDICES for v in values.subexpressions(*made))
+        return any(_is_thread_index(values.node(v)) for v in values.subexpressions(*made))
+
+
+def _is_thread_index(node: Sequence[object]) -> bool:
+    return node[1:2] in _THREAD_INDICES

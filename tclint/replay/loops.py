@@ -61,14 +61,13 @@ class Loops:
         if not any(GRID in words for words in self.bounds.values()):
             return {}
         found: dict[str, set[int]] = {}
-        for block in self.branching & model.cfg.in_cycle:
-            last = model.cfg.blocks[block].end - 1
-            guard = self.model.instruction(last).guard
-            for value in values.subexpressions(values.before(guard, last)) if guard >= 0 else ():
-                start, stride, _ = values.induction(value) or (None, 0, None)
-                kind, *rest = values.node(start) if start is not None else ("",)
-                if kind == "special" and rest[0] in ("%ctaid.x", "%clusterid.x") and stride > 1:
-                    found.setdefault(rest[0], set()).add(stride)
+        ends = (model.cfg.blocks[block].end - 1 for block in self.branching & model.cfg.in_cycle)
+        guards = [(guard, end) for end in ends if (guard := model.instruction(end).guard) >= 0]
+        for value in values.subexpressions(*(values.before(guard, end) for guard, end in guards)):
+            start, stride, _ = values.induction(value) or (None, 0, None)
+            kind, *rest = values.node(start) if start is not None else ("",)
+            if kind == "special" and rest[0] in ("%ctaid.x", "%clusterid.x") and stride > 1:
+                found.setdefault(rest[0], set()).add(stride)
         return {name: min(by) for name, by in found.items() if len(by) == 1}
 
     @cached_property

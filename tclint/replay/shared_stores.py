@@ -42,7 +42,7 @@ class SharedStores:
             reads = [self._location(access) for access in self.model.shared.accesses(load)]
             met = (
                 sites
-                for location, sites in self._writes.items()
+                for location, sites in (self._writes.items() if reads else ())
                 if any(self._may_meet(location, r) for r in reads)
             )
             found = self._writers[load] = sorted(set().union(*met))
