@@ -227,7 +227,11 @@ class BarrierArrival(NamedTuple):
 
     def known_to(self, clocks: Iterable[Clock], ordered: Callable[[Clock, Agent, int], bool]) -> bool:
         """Whether the warps with these *clocks* are all *ordered* after the arrival."""
-        return all(ordered(clock, part, self.number) for clock in clocks for part in self.agent.components)
+        return all(
+            happens_before(clock, self.agent, self.number)  # all warps at once
+            or all(ordered(clock, part, self.number) for part in self.agent.components)
+            for clock in clocks
+        )
 
 
 class PhaseOverlap(NamedTuple):

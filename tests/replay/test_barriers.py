@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import pytest
 
 from tclint.analyses.overlaps import OVERLAP
@@ -10,6 +12,8 @@ from tclint.dataflow import GaveUp
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.replay import warp_overlaps
 from tclint.replay.reasons import Reason
+from tclint.replay.sync import BarrierArrival
+from tclint.replay.vector_clocks import Agent, Clock, event, happens_before, join
 from tclint.replay.verdict import Replay
 from tests.tools.replay import GIVE, changed
 from tests.tools.support import analysed, by_rule, kernel, lint, module
@@ -216,3 +220,21 @@ def test_a_kernel_whose_shape_no_launch_can_have_is_linted(shape: str) -> None:
     body = "mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p1, %r1, 16;\n@%p1 bra on;\nbar.sync 0;\non: ret;"
     for directive in (".maxntid", ".reqntid"):
         assert lint(module(kernel(body, directives=f"{directive} {shape}"))).status == "analysed"
+
+
+@pytest.mark.parametrize("warps", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize("in_time", [False, True])
+def test_an_arrival_of_several_warps_is_known_if_that_of_each_is(
+    warps: tuple[int, ...], in_time: bool
+) -> None:
+    parts = [Agent(n, "", 0, (32 * n,)) for n in range(2)]
+    arrival = BarrierArrival(0, Agent(2, "", 0, (0, 32), parts), 3, (0, 32))
+    clock = reduce(join, [event(parts[n], 3) for n in warps])
+    asked = list[Agent]()
+
+    def ordered(observed: Clock, agent: Agent, number: int) -> bool:
+        asked.append(agent)
+        return in_time or happens_before(observed, agent, number)
+
+    assert arrival.known_to([clock, clock], ordered) == (in_time or len(warps) == 2)
+    assert bool(asked) == (len(warps) < 2)  # one comparison of clocks is enough for all
