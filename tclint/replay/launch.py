@@ -138,6 +138,12 @@ class Launch:
             i.opcode.startswith(_CHANGES_OF_MAPS) for i in function.instructions
         )
         self._others = {name: _OTHERS + (i << _RANGE) for i, (name, _) in enumerate(_other_variables(model))}
+        self._loaded: dict[tuple[Hashable, int, int, int], int] = {}
+        """What was loaded, by the arguments of :meth:`load`."""
+        self._maps: dict[tuple[Hashable, int, int, int], int] = {}
+        """The same for addresses of tensor maps."""
+        self._positions: dict[tuple[str, int], int | None] = {}
+        """The special registers that were read and depend on the grid or the CTA, by name and rank."""
 
     def __str__(self) -> str:
         """What is assumed, in words: ``CTA 0 of 8 with 128 threads; 512 in parameters and memory``."""
@@ -192,13 +198,37 @@ class Launch:
             return isinstance(base, int) or (isinstance(base, Symbol) and base.name in self._parameters)
         return space.startswith((".global", ".const"))
 
-    def load(self, base: Hashable, address: int, size: int, buffer: int = 0) -> int:
+    def agrees(self, earlier: Launch) -> bool:
+        """Whether a replay that asked *earlier* would get the same answers here, so that it would do the same.
+
+        Of the addresses of tensor maps only those count that are equal.
+        """
+        return (
+            (self.shape.block, self.shape.cluster) == (earlier.shape.block, earlier.shape.cluster)
+            and self.values.cancelled == earlier.values.cancelled
+            and self.values.roles_vary == earlier.values.roles_vary
+            and all(self._read(*asked) == answer for asked, answer in earlier._loaded.items())
+            and all(self._of_cta(*asked) == answer for asked, answer in earlier._positions.items())
+            and _equalities(self._read(*asked) for asked in earlier._maps)
+            == _equalities(earlier._maps.values())
+        )
+
+    def load(
+        self, base: Hashable, address: int, size: int, buffer: int = 0, *, names_map: bool = False
+    ) -> int:
         """The *size* bytes of a parameter or of global memory at *address* after *base*: each aligned 32-bit word has
         one value. The words of each *buffer* are of their own where memory is *distinct*.
 
         A word is thus the same whether it is loaded alone, as half of a 64-bit value, or in a vector. Where memory is
-        *increasing*, each element is larger than the one before it instead.
+        *increasing*, each element is larger than the one before it instead. What is loaded may do no more than name a
+        tensor map.
         """
+        known, asked = self._maps if names_map else self._loaded, (base, address, size, buffer)
+        if asked not in known:
+            known[asked] = self._read(*asked)
+        return known[asked]
+
+    def _read(self, base: Hashable, address: int, size: int, buffer: int) -> int:
         if self.values.distinct and base is MEMORY:
             element, other = hypotheses.DISTINCT_ELEMENTS.value, hypotheses.DISTINCT_BUFFERS.value
             return self.values.word(MEMORY) + address // size * element + buffer * other & (1 << size * 8) - 1
@@ -224,10 +254,24 @@ class Launch:
     def special(self, name: str, cta: int, threads: Sequence[int]) -> Lanes:
         """A special register in *threads* of the CTA of rank *cta*; None where the shape of the launch does not determine it."""
         register = SPECIAL_REGISTERS[name]
+        if register.of_cta is not None:
+            if (name, cta) not in self._positions:
+                self._positions[name, cta] = self._of_cta(name, cta)
+            return self._positions[name, cta]
+        read_by = threads if register.scope < Scope.CTA else threads[:1]
+        return collapse([register.value(self.shape, (0, 0, 0), thread) for thread in read_by])
+
+    def _of_cta(self, name: str, cta: int) -> int | None:
+        """A special register that is the same in all threads of the CTA of rank *cta*."""
         width, height, _ = self.shape.cluster
         position = (cta % width + self.values.cta * width, cta // width % height, cta // (width * height))
-        read_by = threads if register.scope < Scope.CTA else threads[:1]
-        return collapse([register.value(self.shape, position, thread) for thread in read_by])
+        return SPECIAL_REGISTERS[name].value(self.shape, position, 0)
+
+
+def _equalities(values: Iterable[int]) -> list[int]:
+    """For each value the position of the first one that is equal."""
+    first: dict[int, int] = {}
+    return [first.setdefault(value, at) for at, value in enumerate(values)]
 
 
 def _sides(shape: Iterable[int]) -> str:

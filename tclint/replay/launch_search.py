@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
+from typing import NamedTuple
 
 import tclint.replay.instructions  # noqa: F401  registers the functions for steps
 from tclint.dataflow import GaveUp
@@ -47,6 +48,28 @@ from tclint.replay.sync import Mbarrier
 from tclint.replay.thread_groups import Stuck
 
 __all__ = ["LaunchSearch"]
+
+
+class _Effect(NamedTuple):
+    """What a replay changes in the search, however it ends."""
+
+    entered: frozenset[int]
+    repeated: frozenset[int]
+    parts_lanes: bool
+    steps: int
+    extended: bool
+    """It took extra steps."""
+
+
+class _Ended(NamedTuple):
+    """A replay that came to its end, or to that of its budget."""
+
+    launch: Launch
+    limits: Limits
+    run: ReplayRun | None
+    gave_up: GaveUp[Reason] | None
+    out_of_steps: bool
+    effect: _Effect
 
 
 class LaunchSearch:
@@ -89,6 +112,8 @@ class LaunchSearch:
         self._extrapolated = False
         """The last launch has a reduction that was not forced."""
         self._runs: dict[tuple[LaunchHypothesis, Shape], ReplayRun] = {}
+        self._ended: list[_Ended] = []
+        """The replays so far that ended with the values that a launch began with."""
 
     @property
     def truncated(self) -> bool:
@@ -196,14 +221,28 @@ class LaunchSearch:
         reached: dict[tuple[int, int], int] = {}
         original, often, made = values, 0, 0
         iteration_counts: tuple[object, ...] = ()
-        for _ in range(hypotheses.MAX_REDUCTIONS.value):
+        for attempt in range(hypotheses.MAX_REDUCTIONS.value):
             extra_steps = hypotheses.MAX_EXTRA_STEPS.value if self._extensions_left else 0
-            machine = self._machine(
-                values, shape, Limits(self._budget, irreducible, self._extrapolates, extra_steps)
-            )
+            limits = Limits(self._budget, frozenset(irreducible), self._extrapolates, extra_steps)
+            machine = self._machine(values, shape, limits)
+            if not attempt and (same := self._same_replay(machine.launch, limits)) is not None:
+                self.gave_up, self._out_of_steps = same.gave_up, same.out_of_steps
+                self._apply(same.effect)
+                return None if same.run is None else same.run._replace(launch=machine.launch)
             try:
                 run = self._run_machine(machine)
                 if run is None or not any(_blocked_early(s, reached) for s in run.deadlocks):
+                    if not attempt:
+                        self._ended.append(
+                            _Ended(
+                                machine.launch,
+                                limits,
+                                run,
+                                self.gave_up,
+                                self._out_of_steps,
+                                self._effect_of(machine),
+                            )
+                        )
                     return run
                 if self._trip_counts_related:
                     return self._replay_unreduced(original, shape)
@@ -242,13 +281,30 @@ class LaunchSearch:
                     values, made = reduced, made + 1
                 self._extrapolated |= error.excess > 0 or made > 1
             finally:
-                self.entered, self.repeated = frozenset(machine.entered), machine.repeated
-                self._parts_lanes = machine.parts_lanes
-                self.steps += machine.spent
-                if machine.limits.steps > self._budget:
-                    self._extensions_left = 0 if self._out_of_steps else self._extensions_left - 1
+                self._apply(self._effect_of(machine))
         self._note_truncation(machine)
         return None
+
+    def _same_replay(self, launch: Launch, limits: Limits) -> _Ended | None:
+        """An earlier replay that ended, and that asked nothing to which *launch* gives another answer."""
+        return next(
+            (each for each in self._ended if each.limits == limits and launch.agrees(each.launch)), None
+        )
+
+    def _effect_of(self, machine: Machine) -> _Effect:
+        return _Effect(
+            frozenset(machine.entered),
+            machine.repeated,
+            machine.parts_lanes,
+            machine.spent,
+            machine.limits.steps > self._budget,
+        )
+
+    def _apply(self, effect: _Effect) -> None:
+        self.entered, self.repeated, self._parts_lanes = effect.entered, effect.repeated, effect.parts_lanes
+        self.steps += effect.steps
+        if effect.extended:
+            self._extensions_left = 0 if self._out_of_steps else self._extensions_left - 1
 
     def _deepest(
         self, values: LaunchValues, shape: Shape, error: TooManyMbarriers, steps: int

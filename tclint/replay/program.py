@@ -16,7 +16,7 @@ from tclint.analyses.happens_before import is_release_fence
 from tclint.analyses.mbarriers import RESPONSE
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import TensorMemory
-from tclint.ir.nodes import Memory, Operand
+from tclint.ir.nodes import Memory, Operand, registers
 from tclint.isa.forms import Match
 from tclint.replay.dispatch import Dispatch
 from tclint.replay.launch_inputs import LaunchInputs
@@ -333,6 +333,53 @@ class Program:
             and ".add" in match.modifiers
             and match.space.startswith(".global")
             and values.constant_operand(step.instruction.operands[2], site) == 1
+        )
+
+    @cached_property
+    def map_loads(self) -> frozenset[int]:
+        """The loads of parameters that only give the addresses of tensor maps, if all of these come from such loads.
+
+        A replay does not know the bytes of a copy through a map, only that they are the same through equal maps. Empty for
+        a recorded launch, in which they are known.
+        """
+        maps, others = set[int](), set[int]()
+        for step in self._steps.values():
+            instruction = step.instruction
+            others.add(instruction.guard)
+            tensor_map = instruction.role("tensormap") if step.what == "issue" else None
+            if tensor_map is None or instruction.group == BULK:
+                others.update(instruction.reads)
+                continue
+            if (
+                not isinstance(tensor_map, Memory)
+                or not isinstance(tensor_map.base, int)
+                or tensor_map.offset
+            ):
+                return frozenset()
+            maps.add(tensor_map.base)
+            for operand in (*instruction.operands, *tensor_map.extras):
+                others.update(() if operand is tensor_map else registers(operand))
+        for block in self.branching:
+            last = self.instructions[self.model.cfg.blocks[block].end - 1]
+            others.update((*last.reads, last.guard))
+        sites = frozenset(site for register in maps for site in self.model.values.defs.get(register, ()))
+        return (
+            sites
+            if self.model.recorded is None
+            and maps.isdisjoint(others)
+            and all(map(self._loads_parameter, sites))
+            else frozenset()
+        )
+
+    def _loads_parameter(self, site: int) -> bool:
+        """Whether a step of the slice loads one word or two of a parameter."""
+        step = self._steps[site]
+        match, writes = step.instruction.match, step.instruction.writes
+        return (
+            step.what == "load"
+            and match is not None
+            and match.space.startswith(".param")
+            and len(writes) == 1
         )
 
     @cached_property

@@ -6,15 +6,19 @@ from itertools import permutations
 
 import pytest
 
+from tclint.analyses.model import KernelModel
 from tclint.replay import hypotheses
 from tclint.replay.hypotheses import LaunchHypothesis, LaunchWord
 from tclint.replay.interface import Faulty, Verdict
+from tclint.replay.launch import Launch, LaunchValues
 from tclint.replay.launch_search import LaunchSearch
 from tclint.replay.launches import ReplayRun
+from tclint.replay.machine import Machine
 from tclint.replay.program import Program
+from tclint.replay.thread_groups import Stuck
 from tclint.replay.verdict import Replay
 from tests.tools.replay import ELECTING, GIVE, MULTICAST, PAIR, RING, WAIT, WALK, changed
-from tests.tools.support import analysed
+from tests.tools.support import analysed, model
 
 KERNELS = {
     "right": RING,
@@ -104,3 +108,146 @@ def test_each_search_has_extended_replays_of_its_own() -> None:
     assert used.replay(more, (160,)) is None
     assert used.truncated
     assert fresh.replay(more, (160,)) is not None
+
+
+def machines(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
+    """The launches that are executed from now on."""
+    executed = list[Launch]()
+    run = Machine.run
+
+    def noted(self: Machine) -> list[Stuck]:
+        executed.append(self.launch)
+        return run(self)
+
+    monkeypatch.setattr(Machine, "run", noted)
+    return executed
+
+
+NINE = changed("ld.param.u32 %r20, [rounds];", "mov.u32 %r20, 9;")
+
+
+@pytest.mark.parametrize(
+    ("code", "often"),
+    [
+        (NINE, 1),
+        (NINE.replace("mov.u32 %r20, 9;", "mov.u32 %r20, %nctaid.y;\n    add.u32 %r20, %r20, 8;"), 1),
+        (NINE.replace("mov.u32 %r20, 9;", "mov.u32 %r20, %nctaid.x;"), 3),
+        (
+            RING.replace(
+                "ld.param.u32 %r20, [rounds];", "ld.param.u32 %r20, [rounds];\n    min.u32 %r20, %r20, 9;"
+            ),
+            3,
+        ),
+    ],
+    ids=["asks nothing", "asks what is equal", "asks for the grid", "asks for a parameter"],
+)
+def test_launches_that_answer_the_same_are_executed_once(
+    monkeypatch: pytest.MonkeyPatch, code: str, often: int
+) -> None:
+    executed = machines(monkeypatch)
+    search = LaunchSearch(Program(analysed(code)), (1,), hypotheses.MAX_STEPS.value)
+    runs, steps = list[ReplayRun](), list[int]()
+    for hypothesis in hypotheses.SIZES.value:
+        run = search.replay(hypothesis, (160,))
+        assert run is not None
+        assert run.launch is not None
+        assert run.launch.values.size == hypothesis.size
+        runs.append(run)
+        steps.append(search.steps)
+    assert len(executed) == often
+    if often == 1:
+        assert [shown(run) for run in runs] == [shown(runs[0])] * 3
+        assert steps == [steps[0], 2 * steps[0], 3 * steps[0]]  # they count against budgets as before
+
+
+@pytest.mark.parametrize("name", [*KERNELS, "constant trip count", "constant trip count, deadlock"])
+def test_a_launch_that_is_not_executed_again_shows_the_same(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    code = {**KERNELS, "constant trip count": NINE, "constant trip count, deadlock": NINE.replace(GIVE, "")}[
+        name
+    ]
+    found = answer(Replay(analysed(code)).verdict)
+    monkeypatch.setattr(LaunchSearch, "_same_replay", lambda self, launch, limits: None)
+    assert answer(Replay(analysed(code)).verdict) == found
+
+
+def test_another_shape_or_budget_is_another_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    executed = machines(monkeypatch)
+    program, (one, two, _) = Program(analysed(NINE)), hypotheses.SIZES.value
+    search = LaunchSearch(program, (1,), hypotheses.MAX_STEPS.value)
+    for hypothesis, shape in ((one, (160,)), (two, (192,))):
+        search.replay(hypothesis, shape)
+    assert len(executed) == 2
+    search._budget -= 1
+    search.replay(two, (160,))
+    assert len(executed) == 3
+
+
+COPIES = """
+    .shared .align 8 .b64 m;
+    .shared .align 128 .b8 tile[4096];
+    .reg .b64 %d<4>;
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %d0, [one];
+    ld.param.u64 %d1, [two];
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [m], 1;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [m], 4096;
+    cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%d0, {%r0}], [m];
+    cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [tile+2048], [%d1, {%r0}], [m];
+ready:
+    bar.sync 0;
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [m], 0;
+    @!%p2 bra wait;
+    ret;
+"""
+
+
+def copies(old: str = "", new: str = "") -> KernelModel:
+    assert old in COPIES
+    return model(
+        COPIES.replace(old, new, 1) if old else COPIES, parameters=".param .u64 one, .param .u64 two"
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "often"),
+    [
+        ("", "", 1),
+        ("[%d1, {", "[%d1+64, {", 3),  # another map than the one at this address
+        ("[%d1, {", "[two, {", 3),  # compared with an address of another origin
+        ("%p0, %r0, 0;", "%p0, %r0, 0;\n    setp.eq.u64 %p1, %d1, 0;\n    @%p1 bra ready;", 3),
+        ("ld.param.u64 %d1, [two];", "ld.global.u64 %d1, [%d0];", 3),
+    ],
+    ids=["alone", "offset", "symbol", "branch", "memory"],
+)
+def test_the_address_of_a_tensor_map_alone_distinguishes_no_launches(
+    monkeypatch: pytest.MonkeyPatch, old: str, new: str, often: int
+) -> None:
+    executed = machines(monkeypatch)
+    program = Program(copies(old, new))
+    assert bool(program.map_loads) == (often == 1)
+    search = LaunchSearch(program, (1,), hypotheses.MAX_STEPS.value)
+    for hypothesis in hypotheses.SIZES.value:
+        search.replay(hypothesis, (32,))
+    assert len(executed) == often
+
+
+def test_maps_that_are_equal_in_one_launch_only_distinguish_it() -> None:
+    kernel, word = copies(), LaunchWord("two")
+    one, other, apart = (
+        Launch(kernel, values, (32,))
+        for values in (LaunchValues(512, 8), LaunchValues(1280, 24), LaunchValues(512, 8, others={word: 7}))
+    )
+    for launch in (one, other, apart):
+        for base in ("one", "two"):
+            launch.load(base, 0, 8, names_map=True)
+    assert other.agrees(one)
+    assert not apart.agrees(one)
+    assert not one.agrees(apart)
+    assert not Launch(kernel, LaunchValues(512, 8), (64,)).agrees(one)
+    one.load("two", 0, 8)
+    assert not other.agrees(one)

@@ -38,7 +38,11 @@ def _load(machine: Machine, group: ThreadGroup, step: Step, where: Lanes) -> Non
         elif machine.launch.provides(match.space, operand) and match.element[1] != "f":
             base, offset = machine.program.inputs.word(step.site)
             value = machine.launch.load(
-                base, offset + i * size, size, machine.program.inputs.buffer(step.site)
+                base,
+                offset + i * size,
+                size,
+                machine.program.inputs.buffer(step.site),
+                names_map=step.site in machine.program.map_loads,
             )
             if step.site in machine.program.atomic_counters and _single_thread(where, len(group.threads)):
                 taken = machine.counter_reads.get(step.site, 0)
