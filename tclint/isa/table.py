@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +137,9 @@ class Table:
     def _read(self, opcode: str = "") -> None:
         if opcode not in self._asked:
             self._asked.add(opcode)
-            self._add(form for file in self._unread for form in file.take(opcode))
+            root, modifiers = split_opcode(opcode)
+            words = frozenset(modifiers)
+            self._add(form for file in self._unread for form in file.take(root, words))
             if not opcode:
                 self._forms = dict(sorted(self._forms.items(), key=lambda item: item[1].place))
 
@@ -305,8 +306,7 @@ _FORM_KEYS = frozenset(
     summary event group flow compute scope scope_when issued_by completion proxy space memory async roles align types
     address_lanes all_lanes_valid""".split()
 )
-_QUOTED_WORDS = (re.compile(r'"(\w+)'), re.compile(r"'(\w+)"))
-"""One pattern for each quote: a search is fast for a pattern that starts with a certain character."""
+_QUOTED_WORD = re.compile(r"""["'](\w+)""")
 _SYNTAX = re.compile(r"^syntax *= *(\[.*?\]|.*?)$", re.MULTILINE | re.DOTALL)
 _QUOTED_OPCODE = re.compile(r"""["'](\w[^\s"']*)[^"']*["']""")
 _OPTIONAL = re.compile(r"\{[^{}]*\}")
@@ -487,48 +487,43 @@ class _Unread:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._text = path.read_text("utf-8")
-        self._roots = frozenset(chain.from_iterable(start.findall(self._text) for start in _QUOTED_WORDS))
-        """The first words of all quoted texts; the roots of the opcodes are among them."""
+        self._head, *forms = f"\n{path.read_text('utf-8')}".split("\n[[form]]")
+        self._forms = dict(enumerate(forms))
+        """The forms that are not parsed yet, by their number in the file."""
+        self._roots: dict[str, list[int]] = {}
+        """First word of the opcode -> the forms with a syntax line that starts with it; under "" the forms whose syntax lines
+        are not found."""
+        for number, text in self._forms.items():
+            lines = _SYNTAX.search(text)
+            for root in _QUOTED_WORD.findall(lines[1] if lines else "") or [""]:
+                self._roots.setdefault(root, []).append(number)
         self._required: dict[int, list[tuple[str, frozenset[str]]]] = {}
 
     @cached_property
-    def _parts(self) -> list[str]:
-        """The head of the file, and its forms."""
-        return f"\n{self._text}".split("\n[[form]]")
-
-    @cached_property
-    def _forms(self) -> dict[int, str]:
-        """The forms that are not parsed yet, by their number in the file."""
-        return dict(enumerate(self._parts[1:]))
-
-    @cached_property
     def _shared(self) -> dict[str, Any]:
-        return parse_toml(self._parts[0], self._path)
+        return parse_toml(self._head, self._path)
 
     @cached_property
     def _shared_keys(self) -> str:
-        return _keys(self._parts[0])
+        return _keys(self._head)
 
-    def take(self, opcode: str) -> Iterator[Form]:
-        """The forms that may accept *opcode*, or all if it is empty; each form is returned once."""
-        root, modifiers = split_opcode(opcode) if opcode else ("", ())
-        if root and root not in self._roots:
-            return
-        for number, text in list(self._forms.items()):
-            if root and not self._may_accept(number, text, root, frozenset(modifiers)):
-                continue
-            del self._forms[number]
-            (raw,) = parse_toml(f"[[form]]{text}", self._path)["form"]
+    def take(self, root: str, modifiers: frozenset[str]) -> Iterator[Form]:
+        """The forms that may accept an opcode of *root* and *modifiers*, or all if *root* is empty; each form is returned
+        once."""
+        for number in self._may_accept(root, modifiers) if root else [*self._forms]:
+            (raw,) = parse_toml(f"[[form]]{self._forms.pop(number)}", self._path)["form"]
             yield _form(raw, self._path.stem, number, self._shared)
 
-    def _may_accept(self, number: int, text: str, root: str, modifiers: frozenset[str]) -> bool:
-        """Whether a form may accept an opcode: it has all modifiers that a syntax line with its root requires literally."""
-        if root not in text:
-            return False
+    def _may_accept(self, root: str, modifiers: frozenset[str]) -> list[int]:
+        """The forms, of those that are not parsed yet, that may accept an opcode of *root* and *modifiers*."""
+        numbers = dict.fromkeys((*self._roots.get(root, ()), *self._roots.get("", ())))
+        return [n for n in numbers if n in self._forms and self._fits(n, root, modifiers)]
+
+    def _fits(self, number: int, root: str, modifiers: frozenset[str]) -> bool:
+        """Whether *modifiers* include all that a syntax line of the form with *root* requires literally."""
         required = self._required.get(number)
         if required is None:
-            required = self._required[number] = list(self._literals(text))
+            required = self._required[number] = list(self._literals(self._forms[number]))
         return not required or any(word == root and words <= modifiers for word, words in required)
 
     def _literals(self, text: str) -> Iterator[tuple[str, frozenset[str]]]:
