@@ -18,6 +18,7 @@ _DECLARATION = re.compile(
     re.DOTALL,
 )
 _DECLARATOR = re.compile(r"([\w$%]+)\s*(?:<\s*(\d+)\s*>)?\s*((?:\[[^\]]*\]\s*)*)")
+_DIMENSION = re.compile(r"\[([^\]]*)\]")
 _ALIGN = re.compile(r"\.align\s+((?:0[xX][0-9a-fA-F]+|\d+)U?)")
 _TYPE = re.compile(r"\.([busf]|f16x|bf|e\dm)(\d+)(?:x\d+)?\b|\.pred\b|\.(?:tex|sampler|surf)ref\b|\.b128\b")
 _VECTOR = re.compile(r"\.v([248])\b")
@@ -41,32 +42,31 @@ def _declarators(text: str) -> Iterator[tuple[str, str, str, int, Variable]]:
     match = _DECLARATION.match(text)
     if not match:
         return
-    space, attributes, names = match[1], match[2], match[3]
-    kind = _TYPE.search(attributes)
-    type_name = kind[0] if kind else ""
-    width = size_of(type_name)
-    vector = _VECTOR.search(attributes)
-    width *= int(vector[1]) if vector else 1
-    aligned = _ALIGN.search(attributes.partition(".ptr")[0])  # after .ptr: of what a pointer points to
-    align = integer(aligned[1]) if aligned else width or 1
+    space, attributes, names = match.groups()
+    type_name, width, align = _type(attributes)
     for part in split_operands(names):
         declarator = _DECLARATOR.match(part)
         if not declarator:
             continue
         name, count, dimensions = declarator.groups()
         size = width
-        for dimension in re.findall(r"\[([^\]]*)\]", dimensions):
+        for dimension in _DIMENSION.findall(dimensions) if dimensions else ():
             digits = dimension.strip()
             size *= integer(digits) if re.fullmatch(r"0[xX][0-9a-fA-F]+|[1-9]\d*|0", digits) else 0
-        yield (
-            space,
-            type_name,
-            name,
-            integer(count or "0"),
-            Variable(
-                name, "." + space, align, min(size, LARGEST), type_name, _initial(part, declarator.end())
-            ),
-        )
+        initial = _initial(part, declarator.end())
+        variable = Variable(name, "." + space, align, min(size, LARGEST), type_name, initial)
+        yield space, type_name, name, integer(count) if count else 0, variable
+
+
+@lru_cache(maxsize=64)
+def _type(attributes: str) -> tuple[str, int, int]:
+    """The type that the *attributes* of a declaration name, its size with that of a vector, and the alignment."""
+    kind = _TYPE.search(attributes)
+    type_name = kind[0] if kind else ""
+    vector = _VECTOR.search(attributes)
+    width = size_of(type_name) * (int(vector[1]) if vector else 1)
+    aligned = _ALIGN.search(attributes.partition(".ptr")[0])  # after .ptr: of what a pointer points to
+    return type_name, width, integer(aligned[1]) if aligned else width or 1
 
 
 def _initial(declarator: str, at: int) -> str:

@@ -137,15 +137,17 @@ def _is_variable(words: list[str]) -> bool:
     if words[-1:] == [";"]:
         words = words[:-1]
     if words[:1] == [".reg"]:
-        kind, names = words[1:2], words[2:]
-        ranged = all(_is_size(after) for word, after in pairwise(words) if word == "<")
-        return (
-            bool(kind and names)
-            and kind[0] in _REGISTER_TYPES
-            and ranged
-            and all(word in ("<", ">", ",") or word.isdigit() or _is_name(word) for word in names)
-        )
+        names = words[2:]
+        if not names or words[1] not in _REGISTER_TYPES:
+            return False
+        if "<" in names and not all(_is_size(after) for word, after in pairwise(names) if word == "<"):
+            return False
+        return all(map(_is_part_of_names, names))
     return words[:1] in ([".param"], [".local"], [".shared"]) and _is_array(_typed(words[1:]))
+
+
+def _is_part_of_names(word: str) -> bool:
+    return word in ("<", ">", ",") or word.isdigit() or _is_name(word)
 
 
 def _is_module_variable(words: list[str]) -> bool:
