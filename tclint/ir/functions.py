@@ -259,6 +259,7 @@ class FunctionBuilder:
         """Build the statements of a function body, nested scopes included, without recursion."""
         stack: list[tuple[Iterator[Node], int]] = [(iter(node.named_children), node.end_byte)]
         instructions = self.function.instructions
+        max_labels = 0  # the function has at most as many labels as colons; one more name is enough for an error
         while stack:
             child = next(stack[-1][0], None)
             if child is None:
@@ -288,9 +289,9 @@ class FunctionBuilder:
                 if match:
                     self.list_label(match[1], child.start_byte, child.end_byte)
                     names: list[str] = []
-                    # The function has at most as many labels as colons; one more name is enough for an error.
-                    max_labels = self.text.count(":", self.base, self.function.end) + 1
                     for name, count in _RANGED.findall(match[2]):
+                        if count and not max_labels:
+                            max_labels = self.text.count(":", self.base, self.function.end) + 1
                         names.extend(
                             f"{name}{i}" for i in range(min(integer(count), max_labels))
                         ) if count else names.append(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from operator import is_
 
@@ -225,6 +226,28 @@ def test_a_branch_table(where: str) -> None:
 def test_a_branch_table_with_a_range() -> None:
     f = body(".reg .b32 %r<2>;\nts: .branchtargets L<2>, M;\nbrx.idx %r0, ts;\nL0: exit;\nL1: ret;\nM: trap;")
     assert f.instructions[0].targets == (1, 2, 3)
+
+
+@pytest.mark.parametrize("label", ["L", "L<2>"])
+def test_the_text_is_searched_for_labels_once_for_all_branch_tables(label: str) -> None:
+    tables = "".join(f"ts{n}: .branchtargets {label};\n" for n in range(50))
+    searched = 0
+
+    def watch(frame: object, event: str, argument: object) -> None:
+        nonlocal searched
+        whole = getattr(argument, "__name__", "") == "count" and tables in str(
+            getattr(argument, "__self__", "")
+        )
+        searched += event == "c_call" and whole
+
+    old = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        f = body(tables + "L: L0: L1: ret;")
+    finally:
+        sys.setprofile(old)
+    assert not f.errors
+    assert searched == ("<" in label)
 
 
 # ---------------------------------------------------------------- operands
