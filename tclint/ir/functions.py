@@ -259,7 +259,8 @@ class FunctionBuilder:
         """Build the statements of a function body, nested scopes included, without recursion."""
         stack: list[tuple[Iterator[Node], int]] = [(iter(node.named_children), node.end_byte)]
         instructions = self.function.instructions
-        max_labels = 0  # the function has at most as many labels as colons; one more name is enough for an error
+        # The function has at most as many labels as colons; one more name is enough for an error.
+        max_labels = 0
         while stack:
             child = next(stack[-1][0], None)
             if child is None:
