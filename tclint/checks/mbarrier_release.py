@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import reduce
-from operator import or_
-from typing import TypeVar
+from itertools import groupby
+from operator import itemgetter, or_
+from typing import NamedTuple, TypeVar
 
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.mbarrier_addresses import array_of
@@ -71,6 +72,32 @@ def _by_one_lane(model: KernelModel, arrival: int) -> bool:
     return instruction.group != "cp.async" and T.at_most_one_lane(model.views.context_of(arrival).threads)
 
 
+class _Run(NamedTuple):
+    """Accesses of one block that follow each other and have the same threads."""
+
+    block: int
+    threads: int
+    accesses: list[Access]
+
+    def after(self, model: KernelModel, site: int) -> _Run:
+        """Those to which a path of the CFG leads from *site*."""
+        cfg = model.cfg
+        block = cfg.block_of[site]
+        if cfg.reachable_from[block] >> self.block & 1:
+            return self
+        return self._replace(accesses=[a for a in self.accesses if block == self.block and site < a.site])
+
+
+def _runs(model: KernelModel, accesses: list[tuple[int, Access]], writes: bool) -> list[_Run]:
+    """The reads, or the writes, among *accesses*, which are in order."""
+    block_of, context_of = model.cfg.block_of, model.views.context_of
+    wanted = ((block_of[i], context_of(i).threads, a) for i, a in accesses if a.writes is writes)
+    return [
+        _Run(block, threads, [a for *_, a in alike])
+        for (block, threads), alike in groupby(wanted, key=itemgetter(0, 1))
+    ]
+
+
 class _Release:
     """The accesses that arrivals release, and the waits that acquire them."""
 
@@ -86,10 +113,11 @@ class _Release:
             for i, a in reached
             if not a.later and plain(model, i) and i not in allocated and self.memory.executed.certainly(i)
         ]
-        self.accesses = {
-            writes: [(a, model.views.context_of(i).threads) for i, a in reached if a.writes is writes]
-            for writes in (False, True)
+        self._plain_at = {
+            writes: grouped((a.site, a) for a in self.plain if a.writes is writes) for writes in (False, True)
         }
+        self.accesses = {writes: _runs(model, reached, writes) for writes in (False, True)}
+        """The reads, and the writes, in order."""
         self.order = order = model.fact(HappensBefore)
         self.barriers = order.points.barrier_sites(Scope.WARPS)
         self.lanes = order.points.barrier_sites(Scope.LANES).union(calls(model))
@@ -104,7 +132,7 @@ class _Release:
         """Where a warp may become ordered after another one."""
         self.barring = self.barriers.union(calls(model))
         self._follow_cache: dict[tuple[int, int, int, frozenset[int]], bool] = {}
-        self._found: dict[tuple[tuple[int, ...], int, bool], list[tuple[int, Access]]] = {}
+        self._found: dict[tuple[tuple[int, ...], int, bool], list[tuple[int, _Run]]] = {}
         handovers = order.synchronised_pairs(
             model.sites("mbarrier-arrive"), frozenset(model.sites("mbarrier-wait"))
         )
@@ -308,7 +336,7 @@ class _Release:
         model = self.model
         block_of = model.cfg.block_of
         arriving = model.views.context_of(arrival).threads
-        by_site = grouped((a.site, a) for a in self.plain if a.writes is writes)
+        by_site = self._plain_at[writes]
         for site in last(model, by_site, ends, (arrival,)):
             if self._leads(by_site[site][0], arriving, arrival, ends):
                 # Earlier accesses of its block follow the same barrier.
@@ -323,17 +351,17 @@ class _Release:
         ledger = self.model.ledger
         return ledger.at_most(MAX_OPERATIONS_PER_MBARRIER, items, _QUESTION, arrival, what)
 
-    def _uses(self, arrival: int, writes: bool) -> list[tuple[int, Access]]:
+    def _uses(self, arrival: int, writes: bool) -> list[tuple[int, _Run]]:
         """The waits for the *arrival*, each with the writes, or reads, that may follow it."""
         waits = self.waits(arrival)
         key = waits, T.whole(self.model.views.context_of(arrival).threads, 32), writes
         if key not in self._found:
             self._found[key] = [
-                (wait, use)
+                (wait, after)
                 for wait in self._at_most(arrival, waits, "waits")
                 if (waiting := self._waiting(arrival, wait))
-                for use, threads in self.accesses[writes]
-                if threads & waiting and self.model.reaches(wait, use.site)
+                for run in self.accesses[writes]
+                if run.threads & waiting and (after := run.after(self.model, wait)).accesses
             ]
         return self._found[key]
 
@@ -343,24 +371,26 @@ class _Release:
         return views.context_of(wait).threads & ~T.whole(views.context_of(arrival).threads, 32)
 
     def _conflict(
-        self, arrival: int, access: Access, others: int, uses: list[tuple[int, Access]]
+        self, arrival: int, access: Access, others: int, uses: list[tuple[int, _Run]]
     ) -> tuple[int, Access] | None:
         """The first of *uses*, with its wait, that overlaps the *access* of *others* and is not ordered after it."""
         observers: frozenset[int] | None = None
-        for wait, use in uses:
+        for wait, run in uses:
             waiting = self._waiting(arrival, wait)
-            there = self.model.views.context_of(use.site).threads & waiting
-            if (
-                self._same(access, use, others, there)
-                and self._follows(wait, waiting, use.site)
-                and not any(
-                    self.order.must.separates(b, access.site, use.site, others | there) for b in self.barriers
-                )
-            ):
-                if observers is None:
-                    observers = self._other_observers(arrival, access.site, others)
-                if not observers or self._avoids(wait, waiting, use.site, observers):
-                    return wait, use
+            there = run.threads & waiting
+            for use in run.accesses:
+                if (
+                    self._same(access, use, others, there)
+                    and self._follows(wait, waiting, use.site)
+                    and not any(
+                        self.order.must.separates(b, access.site, use.site, others | there)
+                        for b in self.barriers
+                    )
+                ):
+                    if observers is None:
+                        observers = self._other_observers(arrival, access.site, others)
+                    if not observers or self._avoids(wait, waiting, use.site, observers):
+                        return wait, use
         return None
 
     def _avoids(self, wait: int, waiting: int, use: int, observers: frozenset[int]) -> bool:
