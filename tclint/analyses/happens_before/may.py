@@ -12,7 +12,7 @@ pass a barrier equally often (``_paired_waits``).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 
@@ -40,13 +40,20 @@ class MayOrder:
         self._paired: dict[tuple[int, Hashable], frozenset[int]] = {}
         self._others: dict[tuple[int, int], int] = {}
         """The contexts of two instructions (:meth:`Views.kind`) -> see :meth:`threads_elsewhere`."""
-        self._elsewhere: dict[tuple[frozenset[int], int, int, bool], frozenset[int]] = {}
+        self._of_others: dict[tuple[int, int], tuple[frozenset[int], ...]] = {}
+        """Threads, and the number of their context where it matters -> the waits and the signals of other threads."""
+        self._elsewhere: dict[tuple[frozenset[int], tuple[int, int], bool], frozenset[int]] = {}
+        self._completed: dict[int, frozenset[int]] = {}
+        """Answers of :meth:`_completed_by`."""
+        self._distinct: dict[frozenset[int], frozenset[int]] = {}
+        """Each answer by itself: those of hundreds of signals are equal."""
 
     def observed_after(self, sources: frozenset[int], waits: frozenset[int]) -> frozenset[int]:
         """*waits*, and the waits that signals reach from *sources*, through any number of threads."""
         key = frozenset(map(self._next_in_block, sources)), waits
         if key not in self._observed:
-            self._observed[key] = self._observed_from(*key)
+            found = self._observed_from(*key)
+            self._observed[key] = self._distinct.setdefault(found, found)
         return self._observed[key]
 
     def _next_in_block(self, site: int) -> int:
@@ -196,11 +203,30 @@ class MayOrder:
 
     @cached_property
     def _signals_of_kind(self) -> list[list[int]]:
-        """The signals, those with equal contexts (:meth:`Views.kind`) together."""
+        """The signals, those with equal contexts together."""
+        return self._by_kind(self.points.signals)
+
+    @cached_property
+    def _waits_of_kind(self) -> list[list[int]]:
+        """The waits, those with equal contexts together."""
+        return self._by_kind(self.points.waits)
+
+    def _by_kind(self, sites: Iterable[int]) -> list[list[int]]:
+        """*sites*, those with equal contexts (:meth:`Views.kind`) together."""
         found: dict[int, list[int]] = {}
-        for signal in self.points.signals:
-            found.setdefault(self.model.views.kind(signal), []).append(signal)
+        for site in sites:
+            found.setdefault(self.model.views.kind(site), []).append(site)
         return list(found.values())
+
+    def _completed_by(self, signal: int) -> frozenset[int]:
+        """The waits that *signal* itself may complete, without those for other mbarriers of its ring."""
+        if signal not in self._completed:
+            waits, channels = self._targets(signal)
+            same = self.points.mbarriers.addresses.same
+            alike = {wait for channel in channels for wait in self._waits_on.get(channel, ())} - waits
+            found = waits.union(wait for wait in alike if same(signal, wait) is not False)
+            self._completed[signal] = self._distinct.setdefault(found, found)
+        return self._completed[signal]
 
     def signalled_elsewhere(self, signals: AbstractSet[int], own: int, *, through: bool) -> frozenset[int]:
         """The waits of threads other than those of *own* that one of *signals* itself may complete.
@@ -211,28 +237,33 @@ class MayOrder:
         views = self.model.views
         threads = views.context_of(own).threads
         distinct = T.full(self.model.values.threads) & ~threads
-        key = frozenset(signals), threads, -1 if distinct else views.kind(own), through
+        role = threads, -1 if distinct else views.kind(own)
+        key = frozenset(signals), role, through
         if key not in self._elsewhere:
-            self._elsewhere[key] = self._signalled_elsewhere(signals, own, through)
+            if role not in self._of_others:
+                self._of_others[role] = tuple(
+                    frozenset(i for alike in kinds if self.threads_elsewhere(alike[0], own) for i in alike)
+                    for kinds in (self._waits_of_kind, self._signals_of_kind)
+                )
+            self._elsewhere[key] = self._signalled_elsewhere(signals, own, through, *self._of_others[role])
         return self._elsewhere[key]
 
-    def _signalled_elsewhere(self, signals: AbstractSet[int], own: int, through: bool) -> frozenset[int]:
+    def _signalled_elsewhere(
+        self,
+        signals: AbstractSet[int],
+        own: int,
+        through: bool,
+        waits: frozenset[int],
+        others: frozenset[int],
+    ) -> frozenset[int]:
+        """:meth:`signalled_elsewhere`, not cached; *waits* and *others* are those of other threads than *own*."""
         found, work = set[int](), list[int]()
-        left = set[int]()
-        for alike in self._signals_of_kind if through else ():
-            if self.threads_elsewhere(alike[0], own):
-                left.update(alike)
+        left = set(others) if through else set[int]()
 
         def complete(signal: int) -> None:
-            waits, channels = self._targets(signal)
-            completed = waits.union(*(self._waits_on.get(channel, ()) for channel in channels))
-            differ = self.points.mbarriers.addresses.same
-            for wait in completed - found:
-                if wait not in waits and differ(signal, wait) is False:
-                    continue  # other mbarriers of the ring
-                if wait in self.points.waits and self.threads_elsewhere(wait, own):
-                    found.add(wait)
-                    work.append(wait)
+            fresh = (self._completed_by(signal) & waits) - found
+            found.update(fresh)
+            work.extend(fresh)
 
         for signal in signals:
             complete(signal)
