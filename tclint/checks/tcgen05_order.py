@@ -53,7 +53,7 @@ def unordered_pair(model: KernelModel) -> Iterator[Hit]:
     """Operation -> the operations that may start before it has completed, with what each does to it."""
     for b in model.cfg.order:
         for at, state in results.walk(b):
-            if at not in tmem.operations:
+            if not pairs.may_be_unordered(at):
                 continue
             for site in {s for s, _ in state if s in tmem.operations and s != at}:
                 if why := pairs.unordered(site, at):
@@ -111,6 +111,17 @@ class _Pairs:
         self.shapes = {i: _shape(model, i) for i, kind in self.kinds.items() if kind == "mma"}
         self.operands = {i: tmem.columns_read(i) for i in self.shapes}
         self.values = model.values
+        self._several_shapes = len(set(self.shapes.values()) - {None}) > 1
+
+    def may_be_unordered(self, then: int) -> bool:
+        """Whether :meth:`unordered` may hold for *then* and some other operation; false if *then* is not an operation.
+
+        MMAs of one shape whose A is in shared memory are all in order.
+        """
+        kind = self.kinds.get(then)
+        return kind is not None and (
+            kind != "mma" or self._several_shapes or self.tmem.range(then, "a") is not None
+        )
 
     def unordered(self, first: int, then: int) -> str:
         """What *then* does, unordered, to the tensor memory of *first*; empty if they do not conflict or are in
