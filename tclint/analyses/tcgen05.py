@@ -228,7 +228,8 @@ class Tcgen05(FactSet[tuple[int, int]]):
         if not event:
             return state
         if event == "issue" and group in self.groups:
-            return frozenset(f for f in state if f[0] != at or group == "tcgen05") | {(at, ISSUED)}
+            again = state if group == "tcgen05" else state.difference(((at, COPIED), (at, USED)))
+            return again | {(at, ISSUED)}
         if event == "wait" and group in self.groups:
             done = self.loads if group == "tcgen05.ld" else self.stores
             return frozenset(f for f in state if f[0] not in done)

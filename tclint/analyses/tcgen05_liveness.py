@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import TensorMemory
@@ -19,22 +19,25 @@ class LoadLiveness(Analysis[int]):
 
     def __init__(self, model: KernelModel) -> None:
         self.tmem = model.solution(TensorMemory)[0]
-        self.bits = {register: 1 << at for at, register in enumerate(sorted(self.registers()))}
+        registers = self.registers()
+        self.bits = {register: 1 << at for at, register in enumerate(sorted(registers))}
+        self._by_loads: dict[int, int] = {}
+        """Set of loads -> the bits of the registers that belong to just these."""
+        for register, bit in self.bits.items():
+            loads = registers[register]
+            self._by_loads[loads] = self._by_loads.get(loads, 0) | bit
         self._of_load: dict[int, int] = {}
 
-    def registers(self) -> Iterable[int]:
-        """The registers that are tracked."""
-        return self.tmem.filled
-
-    def belongs(self, register: int, load: int) -> bool:
-        """Whether *load* is among the loads that fill a tracked register."""
-        return load in self.tmem.filled[register]
+    def registers(self) -> Mapping[int, int]:
+        """The registers that are tracked, each with the loads that fill it, as a bit set (:attr:`Tcgen05.bits`)."""
+        bits = self.tmem.bits
+        return {register: sum(map(bits.__getitem__, loads)) for register, loads in self.tmem.filled.items()}
 
     def of_load(self, load: int) -> int:
         """The bits of the registers that belong to *load*."""
         if load not in self._of_load:
-            mine = (bit for register, bit in self.bits.items() if self.belongs(register, load))
-            self._of_load[load] = sum(mine)
+            one = self.tmem.bits[load]
+            self._of_load[load] = sum(mine for loads, mine in self._by_loads.items() if loads & one)
         return self._of_load[load]
 
     def boundary(self) -> int:
@@ -62,8 +65,5 @@ class LoadLiveness(Analysis[int]):
 class ResultLiveness(LoadLiveness):
     """Liveness of all registers that are loaded by ``tcgen05.ld`` or computed from such registers."""
 
-    def registers(self) -> Iterable[int]:
+    def registers(self) -> Mapping[int, int]:
         return self.tmem.derived
-
-    def belongs(self, register: int, load: int) -> bool:
-        return bool(self.tmem.derived[register] & self.tmem.bits[load])

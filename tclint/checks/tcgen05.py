@@ -277,10 +277,10 @@ def _signalled(
 ) -> Iterator[tuple[int, _Candidate]]:
     """The loads and stores that are pending where *i* lets another thread use their columns."""
     release, barrier = model.fact(TmemRelease), model.instruction(i).event == "barrier-sync"
-    for site in sorted({site for site, _ in state}):
-        what = "ld" if site in tmem.loads else "st" if site in tmem.stores else ""
-        arrivals = [*(release.arrivals_for_others(site, i) if what and barrier else ()), i]
-        found = ((release.started_early(site, signal), signal) for signal in arrivals if what)
+    for site in sorted({site for site, _ in state if site not in tmem.operations}):
+        what = "ld" if site in tmem.loads else "st"
+        arrivals = [*(release.arrivals_for_others(site, i) if barrier else ()), i]
+        found = ((release.started_early(site, signal), signal) for signal in arrivals)
         user, arrival = next((pair for pair in found if pair[0] is not None), (None, i))
         if user is not None:
             done = "read" if what == "ld" else "written"
