@@ -165,7 +165,7 @@ class OverlapSearch:
             inside = sites[bisect_left(sites, block.start) : bisect_left(sites, block.end)]
             if not inside:
                 continue
-            walk = self._states(b)
+            walk = results.walk_to_end(b)
             relevant, state = next(walk)
             if relevant == block.end and not self.pending(results.entry[b]):
                 continue
@@ -173,33 +173,21 @@ class OverlapSearch:
             for i in inside:
                 while relevant < i:
                     (relevant, state), pending = next(walk), None
-                if pending is None:
-                    pending = self.pending(state)
-                if i not in self.operations and not pending:
-                    continue
                 begun = [a for a in shared.accesses(i) if self.begins(a)] if i in self.operations else []
-                wanted = [a for a in shared.accesses(i) if self.wanted(a)] if pending else []
-                if not begun and not wanted:
-                    continue
-                class_ = classes.of(i)
+                if pending is None and (not begun or any(map(self.wanted, shared.accesses(i)))):
+                    pending = self.pending(state)  # most operations are no uses, so they do not ask
                 if begun:
-                    operations.setdefault(class_, Members()).accesses.extend(begun)
-                for access in wanted:
-                    use = uses.setdefault((class_, access.writes), Members())
+                    operations.setdefault(classes.of(i), Members()).accesses.extend(begun)
+                if not pending:
+                    continue
+                for access in filter(self.wanted, shared.accesses(i)):
+                    use = uses.setdefault((classes.of(i), access.writes), Members())
                     use.accesses.append(access)
                     use.pending |= pending
         for members in (*operations.values(), *uses.values()):
             for access in members.accesses:
                 members.by_base.setdefault(shared.split(access.address)[0], []).append(access)
         return list(operations.values()), list(uses.values())
-
-    def _states(self, block: int) -> Iterator[tuple[int, Any]]:
-        """``(instruction, state before it)`` for the affecting instructions of *block*, and its end with the state there.
-
-        One after the other: together, the states of a block with many copies in flight would fill the memory.
-        """
-        yield from self.results.walk(block)
-        yield self.model.cfg.blocks[block].end, self.results.leave(block)
 
     def _union(self, members: Members, base: int) -> Footprint | None:
         """All bytes that the accesses of *members* with that base touch; None if unknown."""

@@ -143,6 +143,18 @@ class Results(Generic[D]):
             yield at, state
             state = _step(analysis, state, at, instructions[at])
 
+    def walk_to_end(self, block: int) -> Iterator[tuple[int, D]]:
+        """:meth:`walk`, and then the end of *block* with the state there; the analysis is a forward one.
+
+        One after the other: together, the states of a block with many copies in flight would fill the memory.
+        """
+        analysis, instructions = self.analysis, self.cfg.function.instructions
+        state = self.entry[block]
+        for at in self.affecting[block]:
+            yield at, state
+            state = _step(analysis, state, at, instructions[at])
+        yield self.cfg.blocks[block].end, state
+
     def before(self, at: int) -> D:
         """The state before instruction *at* in the direction of the analysis."""
         block = self.cfg.block_of[at]
