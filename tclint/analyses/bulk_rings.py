@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from math import gcd
+from typing import NamedTuple
 
 from tclint._dataclass import dataclass
 from tclint.analyses.extents import Extent, Extents
@@ -13,7 +14,7 @@ from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel
 from tclint.values.shared_memory import Access
 
-__all__ = ["SWIZZLE_SPANS", "WIDEST", "BulkRings", "Filled", "filled_extent", "room", "rows"]
+__all__ = ["SWIZZLE_SPANS", "WIDEST", "BulkRings", "Filled", "Rooms", "filled_extent", "rows"]
 
 SWIZZLE_SPANS = {0: 16, 1: 128, 2: 128, 4: 64, 6: 32}
 """Bytes that a swizzle mode of a matrix descriptor permutes (9.7.15.5.1.2.2, 9.7.16.4.1): a row has at least as
@@ -149,37 +150,80 @@ def _expected(model: KernelModel, ring: Ring, copy: Access) -> int | None:
     return None
 
 
-def room(model: KernelModel, ring: Ring, together: Collection[int]) -> dict[int, int]:
-    """The maximum bytes that each load of *together*, the loads of one phase, can transfer without an overrun.
+class Rooms:
+    """The maximum bytes that loads of a ring can transfer without an overrun.
 
-    What a load must not overrun is the start of another of these loads, a later stage of any load of the ring, an
-    mbarrier, or the end of the variable. The first stage of the other loads does not count, since loads of other phases
-    may divide it differently. Empty unless every stage of every load of the ring has a known location.
+    What a load must not overrun is the start of another load of the same phase, a later stage of any load of the ring,
+    an mbarrier, or the end of the variable. The first stage of the other loads does not count, since loads of other
+    phases may divide it differently.
     """
-    mbarriers, extents = model.fact(Mbarriers), model.fact(Extents)
-    lows: dict[int, Extent] = {}
-    starts: dict[int, set[int]] = {}
-    for access in (a for i in mbarriers.copies(ring) for a in model.shared.accesses(i) if a.writes):
-        extent = extents.of(access)
-        if extent is None:
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self._rings: dict[Ring, _Layout | None] = {}
+        self._every: dict[Ring, dict[int, int]] = {}
+
+    def every(self, ring: Ring) -> dict[int, int]:
+        """The room of each load of *ring*, if all of them belong to one phase."""
+        if ring not in self._every:
+            self._every[ring] = self.of(ring, self.model.fact(Mbarriers).copies(ring))
+        return self._every[ring]
+
+    def of(self, ring: Ring, together: Collection[int]) -> dict[int, int]:
+        """The room of each load of *together*, the loads of one phase.
+
+        Empty unless every stage of every load of the ring has a known location.
+        """
+        if ring not in self._rings:
+            self._rings[ring] = self._layout(ring)
+        layout = self._rings[ring]
+        if layout is None:
             return {}
-        to_last_stage = extent.high - extent.low - access.size
-        if to_last_stage and (not extent.stride or to_last_stage != extent.stride * (len(ring.stages) - 1)):
-            return {}
-        stages = range(extent.low, extent.low + to_last_stage + 1, extent.stride or 1)
-        starts.setdefault(extent.base, set()).update(stages if access.site in together else stages[1:])
-        if access.site in together:
-            lows[access.site] = extent
-    for base, known in starts.items():
-        if size := model.size(base):
-            known.add(size)
-    found: dict[int, int] = {}
-    for site, e in lows.items():
-        next_mbarrier = _next(model.fact(_Starts).mbarriers, e.base, e.low)
-        ends = [s for s in starts[e.base] if s > e.low] + ([] if next_mbarrier is None else [next_mbarrier])
-        if ends:
-            found[site] = min(ends) - e.low
-    return found
+        firsts: dict[int, list[int]] = {}
+        for e in (e for site in together for e in layout.loads.get(site, ())):
+            firsts.setdefault(e.base, []).append(e.low)
+        for known in firsts.values():
+            known.sort()
+        mbarriers, found = self.model.fact(_Starts).mbarriers, dict[int, int]()
+        for site in together:
+            for e in layout.loads.get(site, ())[-1:]:
+                nexts = (_next(starts, e.base, e.low) for starts in (firsts, layout.ends, mbarriers))
+                if ends := [end for end in nexts if end is not None]:
+                    found[site] = min(ends) - e.low
+        return found
+
+    def _layout(self, ring: Ring) -> _Layout | None:
+        """Where the loads of *ring* write; None unless every stage of each has a known location."""
+        model, extents = self.model, self.model.fact(Extents)
+        loads: dict[int, list[Extent]] = {}
+        ends: dict[int, set[int]] = {}
+        for access in (
+            a for i in model.fact(Mbarriers).copies(ring) for a in model.shared.accesses(i) if a.writes
+        ):
+            extent = extents.of(access)
+            if extent is None:
+                return None
+            to_last_stage = extent.high - extent.low - access.size
+            if to_last_stage and (
+                not extent.stride or to_last_stage != extent.stride * (len(ring.stages) - 1)
+            ):
+                return None
+            stages = range(extent.low, extent.low + to_last_stage + 1, extent.stride or 1)
+            ends.setdefault(extent.base, set()).update(stages[1:])
+            loads.setdefault(access.site, []).append(extent)
+        for base, known in ends.items():
+            if size := model.size(base):
+                known.add(size)
+        return _Layout(loads, {base: sorted(known) for base, known in ends.items()})
+
+
+class _Layout(NamedTuple):
+    """Where the loads of a ring write."""
+
+    loads: dict[int, list[Extent]]
+    """Load -> the bytes of its writes, from the first stage on."""
+    ends: dict[int, list[int]]
+    """Base -> where the later stages of the loads begin, and where the variable ends, in ascending order."""
 
 
 def rows(model: KernelModel, ring: Ring) -> tuple[int, int]:

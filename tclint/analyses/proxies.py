@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from tclint.analyses.access_classes import AccessClasses
-from tclint.analyses.bulk_rings import filled_extent, room
+from tclint.analyses.bulk_rings import Rooms, filled_extent
 from tclint.analyses.cp_async import CopyGroups
 from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.fact_set import FactSet
@@ -292,8 +292,8 @@ class Overwritten:
             return place
         size = model.constant_of(site, "bytes")
         if size is None and place.stride:  # the stages of a ring
-            mbarriers = model.fact(Mbarriers)
-            rooms = [room(model, r, mbarriers.copies(r)).get(site) for r in mbarriers.rings_at(site)]
+            every = model.fact(Rooms).every
+            rooms = [every(ring).get(site) for ring in model.fact(Mbarriers).rings_at(site)]
             size = min((s for s in (self._max_expected, *rooms) if s), default=None)
         size = size or self._max_expected
         return place._replace(high=place.high - load.size + size) if size else None

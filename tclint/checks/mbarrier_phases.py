@@ -19,7 +19,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from tclint.analyses.bulk_rings import WIDEST, room, rows
+from tclint.analyses.bulk_rings import WIDEST, Rooms, rows
 from tclint.analyses.mbarriers import (
     RESPONSE,
     Arrivals,
@@ -272,7 +272,7 @@ def _too_many(
 # ---------------------------------------------------------------- bytes
 
 
-@check(MB004, MB005, needs="mbarrier", analyses=(Mbarriers,))
+@check(MB004, MB005, needs="mbarrier", analyses=(Mbarriers, Rooms))
 def transactions(model: KernelModel) -> Iterator[Hit]:
     """Report phases whose expected bytes differ from what their copies transfer."""
     mbarriers = model.fact(Mbarriers)
@@ -488,7 +488,7 @@ def _oversized(model: KernelModel, rings: Rest) -> Iterator[Hit]:
             expected = None if total is None else model.values.constant_of(total)
             if expected is None or part.threads.bit_count() != 1:
                 continue
-            most = room(model, ring, part.copies)
+            most = model.fact(Rooms).of(ring, part.copies)
             if not all(i in most for i in part.copies):
                 continue
             fits = sum(model.constant_of(i, "bytes") or most[i] for i in part.copies)
