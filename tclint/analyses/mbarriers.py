@@ -29,7 +29,7 @@ from tclint.isa.forms import Match
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
-__all__ = ["MAX_COUNT", "RESPONSE", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "first_parity", "transaction_unit", "transferred"]  # fmt: skip
+__all__ = ["MAX_COUNT", "RESPONSE", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "first_waits_for", "transaction_unit", "transferred"]  # fmt: skip
 
 MAX_COUNT = (1 << 20) - 1
 """The largest arrival count and the largest tx-count of an mbarrier (9.7.13.15.2)."""
@@ -654,8 +654,11 @@ def _classes(sites: dict[int, int]) -> Iterator[tuple[int, list[int]]]:
     yield from classes.items()
 
 
-def first_parity(model: KernelModel, wait: int) -> int | None:
-    """The parity that *wait* tests when it is executed for the first time; None if unknown."""
-    value, resolve = model.value(wait, "parity"), model.at_first(wait).witness
-    constant = None if value is None or resolve is None else model.values.constant_of(resolve(value))
-    return None if constant is None else constant & 1
+def first_waits_for(model: KernelModel, wait: int, parity: int) -> bool:
+    """Whether *wait* is certain to test *parity* when it is executed for the first time."""
+    value, values = model.value(wait, "parity"), model.values
+    if value is None or values.known_bits(value)[1 - parity] & 1:
+        return False  # it always tests the other one, for which no path is needed
+    resolve = model.at_first(wait).witness
+    constant = None if resolve is None else values.constant_of(resolve(value))
+    return constant is not None and constant & 1 == parity

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tclint.analyses.bulk_rings import BulkRings, Filled
 from tclint.analyses.execution import executing
 from tclint.analyses.happens_before import HappensBefore
-from tclint.analyses.mbarriers import first_parity
+from tclint.analyses.mbarriers import first_waits_for
 from tclint.analyses.model import KernelModel
 from tclint.analyses.plausibility import NO_DOUBT, skips_for_launch
 from tclint.analyses.role_paths import whole_program
@@ -97,7 +97,7 @@ def _passes_at_once(model: KernelModel, filled: Filled, wait: int) -> bool:
     return (
         all(model.reaches(wait, i) for i in before)
         and model.reaches(-1, wait, before)
-        and first_parity(model, wait) == 1
+        and first_waits_for(model, wait, 1)
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import islice
 from math import prod
 from operator import or_
@@ -21,7 +21,7 @@ from tclint.analyses.mbarrier_addresses import (
     home,
     may_leave,
 )
-from tclint.analyses.mbarriers import first_parity
+from tclint.analyses.mbarriers import first_waits_for
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._mbarrier_objects import MbarrierObjects
@@ -393,10 +393,18 @@ class _Publication:
         self._shared: dict[frozenset[int], frozenset[int]] = {}
         """Each set of :attr:`_after` by itself: those of hundreds of mbarriers are equal."""
 
-    @cached_property
-    def passed(self) -> frozenset[int]:
-        """Waits whose first execution returns at once: for parity 1, a fresh mbarrier needs no arrival."""
-        return frozenset(i for i in self.model.sites("mbarrier-wait") if first_parity(self.model, i) == 1)
+    def passed(self, observers: frozenset[int], uses: Collection[int]) -> frozenset[int]:
+        """Those of *observers*, on a path to one of *uses*, that are waits whose first execution returns at once.
+
+        For parity 1, a fresh mbarrier needs no arrival. No other path is of interest than one that passes none but such
+        waits, so no other wait is asked for its parity.
+        """
+        model = self.model
+        waits = observers.intersection(model.sites("mbarrier-wait"))
+        others = observers - waits
+        unguarded = [i for i in others if model.instruction(i).guard < 0]
+        on_path = role_paths.unbarred(model, model.reached_from((-1,), waits, unguarded), others, uses)
+        return frozenset(i for i in on_path if first_waits_for(model, i, 1))
 
     def after(self, inits: frozenset[int]) -> frozenset[int]:
         """The acquire points at which a thread may observe one of *inits*."""
@@ -476,7 +484,8 @@ def _unpublished(known: MbarrierObjects) -> Iterator[Hit]:
                     for w in observers & publication.order.points.barrier_sites(Scope.CTAS)
                 )
             ]
-            searches += [(everyone, far, observers - publication.passed, "")] if far else []
+            if far:
+                searches.append((everyone, far, observers - publication.passed(observers, far), ""))
         for view, to, observers, doubt in searches:
             path = role_paths.follow(model, -1, view, to, observers).witness if to else None
             if path is None:

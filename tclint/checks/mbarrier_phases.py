@@ -27,7 +27,7 @@ from tclint.analyses.mbarriers import (
     Mbarrier,
     Mbarriers,
     Ring,
-    first_parity,
+    first_waits_for,
     transaction_unit,
 )
 from tclint.analyses.model import KernelModel
@@ -207,7 +207,7 @@ def _first_wait(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mba
     whole = (1, len(ring.stages))
     for wait in ring.uses["mbarrier-wait"]:
         named = mbarriers.named(wait)
-        if stage in named and len(named) in whole and first_parity(model, wait) == 0:
+        if stage in named and len(named) in whole and first_waits_for(model, wait, 0):
             return wait
     return None
 

@@ -245,6 +245,12 @@ SMALL = "mov.u32 %r8, %cluster_nctaid.x;\nsetp.eq.u32 %p4, %r8, 1;\n@%p4 bra alo
     ("between", "parity", "observed"),
     [
         pytest.param("", 1, False, id="a wait that is over at once"),
+        pytest.param(
+            "first: mbarrier.try_wait.parity.shared::cta.b64 %p1, [ring], 1;\n@!%p1 bra first;",
+            1,
+            False,
+            id="two waits that are over at once",
+        ),
         pytest.param("", 0, True, id="a wait with an arrival"),
         pytest.param(JOIN, 1, True, id="the cluster"),
         pytest.param(f"{SMALL}\n{JOIN}\nalone:", 1, True, id="the cluster, if it has several CTAs"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from tclint.analyses.happens_before.may import MayOrder
-from tclint.analyses.mbarriers import first_parity
+from tclint.analyses.mbarriers import first_waits_for
 from tclint.analyses.role_paths import dominated_by
 
 __all__ = ["fences_between", "returns_at_once"]
@@ -56,8 +56,6 @@ def returns_at_once(may: MayOrder, start: int, wait: int) -> bool:
     mbarrier before.
     """
     model, mbarriers = may.model, may.points.mbarriers
-    if first_parity(model, wait) != 1:
-        return False
     for ring in mbarriers.rings_at(wait):
         for event, sites in ring.uses.items():
             if event == "mbarrier-wait":
@@ -65,4 +63,4 @@ def returns_at_once(may: MayOrder, start: int, wait: int) -> bool:
                     return False
             elif event != "mbarrier-init" and any(model.reaches(-1, i, (start,)) for i in sites):
                 return False
-    return True
+    return first_waits_for(model, wait, 1)
