@@ -41,6 +41,7 @@ class ExecutionGuarantee:
         self._same = model.fact(SameInWarps)
         self._blocks: dict[int, bool] = {}
         self._predicates: dict[tuple[int, int, bool], bool] = {}
+        self._by_size: dict[tuple[int, int, bool], bool] = {}
         self._users: dict[int, int] = {}
         self._strides: dict[int, frozenset[Linear]] = {}
 
@@ -66,7 +67,10 @@ class ExecutionGuarantee:
 
     def by_size(self, site: int) -> bool:
         """Whether the number of threads that a launch chooses may decide alone which threads execute *site*."""
-        return any(self._of_position(p, "%ntid.x") for p in self.deciding(site))
+        key = self.model.guarded_block(site)
+        if key not in self._by_size:
+            self._by_size[key] = any(self._of_position(p, "%ntid.x") for p in self.deciding(site))
+        return self._by_size[key]
 
     def takers(self, site: int) -> int:
         """The threads of the warps in which the value loaded at *site* reaches memory, a branch or an event.

@@ -135,15 +135,35 @@ def last(
     return list({block_of[site]: site for site in unbarred(model, sites, barring, to)}.values())
 
 
+class _Unguarded:
+    """The unguarded instructions of a set, by block.
+
+    The last set is remembered: a check asks about one set for each of many instructions.
+    """
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self._last: tuple[frozenset[int], dict[int, list[int]]] = frozenset(), {}
+
+    def by_block(self, sites: Collection[int]) -> dict[int, list[int]]:
+        """Block -> those of *sites* in it that have no guard."""
+        if sites is not self._last[0]:
+            found: dict[int, list[int]] = {}
+            for i in sites:
+                if self.model.instruction(i).guard < 0:
+                    found.setdefault(self.model.cfg.block_of[i], []).append(i)
+            if not isinstance(sites, frozenset):  # it may change
+                return found
+            self._last = sites, found
+        return self._last[1]
+
+
 def unbarred(
     model: KernelModel, sites: Iterable[int], barring: Collection[int], to: Collection[int] = ()
 ) -> list[int]:
     """All *sites* of which :func:`last` gives the last in each block, in order."""
     cfg = model.cfg
-    unguarded: dict[int, list[int]] = {}
-    for i in barring:
-        if model.instruction(i).guard < 0:
-            unguarded.setdefault(cfg.block_of[i], []).append(i)
+    unguarded = model.fact(_Unguarded).by_block(barring)
     work = [(cfg.block_of[i], i) for i in to] or [(b, cfg.blocks[b].end) for b in cfg.exits if b in cfg.rank]
     seen, whole = set(work), set[int]()
     free: dict[int, list[tuple[int, int]]] = {}

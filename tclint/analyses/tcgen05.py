@@ -319,7 +319,9 @@ class Tcgen05(FactSet[tuple[int, int]]):
         """The facts about one operation after one more instruction; None if it has ended or is issued again."""
         if at == site:
             return None
-        after = frozenset(f for f in self.transfer(state, at, instruction) if f[0] == site)
+        after = self.transfer(state, at, instruction)
+        if after is not state:
+            after = frozenset(f for f in after if f[0] == site)
         return after or None
 
     def pending_causes(self, paths: Iterable[tuple[int, Path]]) -> frozenset[int]:

@@ -4,7 +4,7 @@ are invalidated (PTX ISA 9.7.13.15.3)."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from functools import reduce
 from itertools import islice
 from math import prod
@@ -281,16 +281,26 @@ def _by_several_warps(known: MbarrierObjects) -> Iterator[Hit]:
 
 def _remade(known: MbarrierObjects) -> Iterator[tuple[MbarrierLocation, int, int]]:
     """Mbarriers, each with two inits, or one init twice, that a path without an mbarrier.inval connects."""
-    model = known.model
+    model, connected = known.model, dict[tuple[Hashable, ...], tuple[int, int] | None]()
     for place, sites in known.unambiguous(known.inits).items():
         if len(sites) == 1 and model.cfg.block_of[sites[0]] not in model.cfg.in_cycle:
             continue
         ends = known.enders(place)
-        for first in sites:
-            path = role_paths.follow(model, first, model.views.context_of(first), sites, ends).witness
-            if path is not None:
-                yield place, first, path.end
-                break
+        # Without an inval, mbarriers that the same blocks initialise have the same paths from init to init.
+        alike = tuple(map(model.guarded_block, sites)) if not ends else (place,)
+        if alike not in connected:
+            connected[alike] = _connected(model, sites, ends)
+        if (pair := connected[alike]) is not None:
+            yield place, sites[pair[0]], sites[pair[1]]
+
+
+def _connected(model: KernelModel, sites: Sequence[int], ends: Collection[int]) -> tuple[int, int] | None:
+    """The positions in *sites* of two that a path connects which passes none of *ends*; None if there is no path."""
+    for position, first in enumerate(sites):
+        path = role_paths.follow(model, first, model.views.context_of(first), sites, ends).witness
+        if path is not None:
+            return position, sites.index(path.end)
+    return None
 
 
 def _touched(known: MbarrierObjects) -> Iterator[Hit]:

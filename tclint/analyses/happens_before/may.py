@@ -43,8 +43,8 @@ class MayOrder:
         self._of_others: dict[tuple[int, int], tuple[frozenset[int], ...]] = {}
         """Threads, and the number of their context where it matters -> the waits and the signals of other threads."""
         self._elsewhere: dict[tuple[frozenset[int], tuple[int, int], bool], frozenset[int]] = {}
-        self._completed: dict[int, frozenset[int]] = {}
-        """Answers of :meth:`_completed_by`."""
+        self._completed: dict[Hashable, frozenset[int]] = {}
+        """Answers of :meth:`_completed_by`: signals with the same targets and the same address have the same."""
         self._distinct: dict[frozenset[int], frozenset[int]] = {}
         """Each answer by itself: those of hundreds of signals are equal."""
 
@@ -220,13 +220,16 @@ class MayOrder:
 
     def _completed_by(self, signal: int) -> frozenset[int]:
         """The waits that *signal* itself may complete, without those for other mbarriers of its ring."""
-        if signal not in self._completed:
-            waits, channels = self._targets(signal)
-            same = self.points.mbarriers.addresses.same
+        waits, channels = self._targets(signal)
+        addresses = self.points.mbarriers.addresses
+        named = (addresses.locations(signal), self.model.value(signal, "mbarrier")) if channels else None
+        key = waits, channels, named
+        if key not in self._completed:
             alike = {wait for channel in channels for wait in self._waits_on.get(channel, ())} - waits
-            found = waits.union(wait for wait in alike if same(signal, wait) is not False)
-            self._completed[signal] = self._distinct.setdefault(found, found)
-        return self._completed[signal]
+            self._completed[key] = waits.union(
+                wait for wait in alike if addresses.same(signal, wait) is not False
+            )
+        return self._completed[key]
 
     def signalled_elsewhere(self, signals: AbstractSet[int], own: int, *, through: bool) -> frozenset[int]:
         """The waits of threads other than those of *own* that one of *signals* itself may complete.
