@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tclint.analyses.mbarriers import Mbarriers, Ring
+from tclint.analyses.mbarriers import Mbarriers, Ring, first_waits_for
 from tclint.analyses.model import KernelModel
 from tclint.ir.frontend import analyse
 from tclint.syntax.source import Source
@@ -249,3 +249,30 @@ def test_expectations_and_deliveries_of_bytes_are_matched() -> None:
     (delivery,) = deliveries
     assert delivery.threads == 1
     assert len(delivery.expects) == len(delivery.copies) == 1
+
+
+WAITS = """
+    mov.u32 %r7, {begin};
+again:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], {parity};
+    @!%p1 bra again;
+    xor.b32 %r7, %r7, 1;
+    setp.lt.u32 %p2, %r7, %r1;
+    @%p2 bra again;
+"""
+
+
+@pytest.mark.parametrize(("begin", "parity"), [(0, "0"), (0, "1"), (1, "%r7"), (0, "%r7"), (1, "3")])
+def test_a_first_wait_is_for_the_parity_that_it_begins_with(begin: int, parity: str) -> None:
+    made = model(WAITS.format(begin=begin, parity=parity))
+    (wait,) = made.sites("mbarrier-wait")
+    first = begin if parity == "%r7" else int(parity) & 1
+    assert first_waits_for(made, wait, first)
+    assert not first_waits_for(made, wait, 1 - first)
+
+
+def test_no_path_is_searched_for_a_parity_that_a_wait_never_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = model(WAITS.format(begin=0, parity="0"))
+    (wait,) = made.sites("mbarrier-wait")
+    monkeypatch.setattr(made, "at_first", None)
+    assert not first_waits_for(made, wait, 1)

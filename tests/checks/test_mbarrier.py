@@ -464,6 +464,15 @@ def test_an_elected_lane_initialises(mask: int | str, user: int, confidence: Con
     assert bool(hit.doubt) is (confidence is Confidence.LOW)
 
 
+def test_an_inval_counts_for_the_mbarrier_that_it_names_alone() -> None:
+    """The inits of all three are in the same two blocks."""
+    makes = "\n".join(f"mbarrier.init.shared::cta.b64 [ring+{offset}], 1;" for offset in (0, 8, 16))
+    body = f"@%p0 bra on;\n{makes}\nmbarrier.inval.shared::cta.b64 [ring+8];\nbra next;\nnext:\n{makes}\non:"
+    (hit,) = [hit for hit in found(body, "MB009") if "re-initialises" in hit.message]
+    assert hit.count == 2
+    assert "[ring]" in hit.message
+
+
 def test_an_mbarrier_without_an_init_is_shown_with_the_inits_of_its_neighbours() -> None:
     inits = [f"@!%p0 mbarrier.init.shared::cta.b64 [ring+{8 * k}], 1;" for k in (0, 2, 1)]
     body = "\n".join((*inits, SIGNAL, "mbarrier.arrive.shared::cta.b64 _, [ring+24];"))
