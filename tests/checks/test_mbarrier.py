@@ -7,6 +7,7 @@ import pytest
 from benchmarks.grow import SHAPES
 from tclint.analyses.model import KernelModel
 from tclint.checks.mbarrier_objects import _Publication
+from tclint.checks.mbarrier_release import _runs
 from tclint.findings.finding import Finding
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
@@ -417,6 +418,28 @@ def test_mbarriers_that_the_same_points_observe_share_one_set_of_them() -> None:
     assert len({id(publication.after(frozenset((init,)))) for init in inits}) == 1
 
 
+def test_the_accesses_after_an_instruction_are_those_that_a_path_leads_to() -> None:
+    body = f"""
+    st.shared.u32 [tile], %r0;
+    {ASK}
+    @%p1 st.shared.u32 [tile+4], %r0;
+    st.shared.u32 [tile+8], %r0;
+    again: st.shared.u32 [tile+12], %r0;
+    {ASK}
+    st.shared.u32 [tile+16], %r0;
+    @!%p1 bra again;
+    st.shared.u32 [tile+20], %r0;
+    """
+    made = built(module(kernel(f"{START}\n{body}\nret;"), header=HEADER))
+    model = KernelModel(made.functions[0], made)
+    accesses = [(i, a) for i in sorted(model.shared.sites) for a in model.shared.accesses(i)]
+    runs = _runs(model, accesses, True)
+    assert len(runs) < len([a for _, a in accesses if a.writes])
+    for site in range(len(model.function.instructions)):
+        after = [a for run in runs for a in run.after(model, site).accesses]
+        assert after == [a for i, a in accesses if a.writes and model.reaches(site, i)]
+
+
 def test_the_initialising_thread_may_use_it_at_once() -> None:
     body = f"@%p0 bra on;\nmbarrier.init.shared::cta.b64 [full], 1;\n{ARRIVE}\n{WAIT}\non: ret;"
     assert not found(body, "MB002")
@@ -467,7 +490,7 @@ def test_an_elected_lane_initialises(mask: int | str, user: int, confidence: Con
 def test_an_inval_counts_for_the_mbarrier_that_it_names_alone() -> None:
     """The inits of all three are in the same two blocks."""
     makes = "\n".join(f"mbarrier.init.shared::cta.b64 [ring+{offset}], 1;" for offset in (0, 8, 16))
-    body = f"@%p0 bra on;\n{makes}\nmbarrier.inval.shared::cta.b64 [ring+8];\nbra next;\nnext:\n{makes}\non:"
+    body = f"@%p0 bra on;\n{makes}\nmbarrier.inval.shared::cta.b64 [ring+8];\nbra next;\nnext:\n{makes}\nmbarrier.inval.shared::cta.b64 [ring+16];\non:"
     (hit,) = [hit for hit in found(body, "MB009") if "re-initialises" in hit.message]
     assert hit.count == 2
     assert "[ring]" in hit.message
