@@ -89,7 +89,7 @@ class KernelModel:
     *toolkit* is the version of the CUDA toolkit whose ptxas will compile the code; None: not named. *pause* is called
     before each analysis and before each search for a path. If it raises, the model must not be used any more. *strict*
     models assume less of values, as a proof must (:class:`~tclint.values.Values`). *recorded* is the launch to replay;
-    None: replays assume some.
+    None: replays assume some. *on* are the rules that are checked; None: all.
     """
 
     def __init__(
@@ -101,6 +101,7 @@ class KernelModel:
         *,
         strict: bool = False,
         recorded: Recording | None = None,
+        on: frozenset[str] | None = None,
     ) -> None:
         self.function = function
         self.module = module
@@ -108,12 +109,17 @@ class KernelModel:
         self.pause = pause or _never_cancel
         self.strict = strict
         self.recorded = recorded
+        self._on = on
         self._solved: dict[type, tuple[Any, Results[Any]]] = {}
         self._made: dict[Callable[[KernelModel], Any], Any] = {}
         self._first_times: dict[tuple[int, int, bool], Answer[PathSubstitution]] = {}
         self._entry_paths: dict[tuple[int, int, bool], Answer[Path]] = {}
         self.ledger = Ledger()
         """The questions about this function that a search, a replay or an analysis left open."""
+
+    def wants(self, *rules: str) -> bool:
+        """Whether a hit of one of *rules* is shown. A check leaves out what only hits of other rules need."""
+        return self._on is None or not self._on.isdisjoint(rules)
 
     def shaped(self, shape: tuple[int, ...]) -> KernelModel:
         """The model of the same function in CTAs of *shape*, the threads along x, y and z, as if by ``.reqntid``."""

@@ -89,9 +89,12 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
     signals = model.fact(HappensBefore).points.release_points.intersection(
         i for event in _SIGNALS for i in model.sites(event)
     )
+    hidden = _hidden(model, tmem)
     candidates: dict[int, dict[int, _Candidate]] = {}
     for b in model.cfg.order:
         for i, state in results.walk(b):
+            if hidden:
+                state = frozenset(fact for fact in state if fact[0] not in hidden)
             if not state:
                 continue
             instruction = model.instruction(i)
@@ -135,6 +138,12 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
             confidence=model.confidence(path, site),
             about=tmem.pending_causes(paths),
         ).doubted(doubt)
+
+
+def _hidden(model: KernelModel, tmem: TensorMemory) -> frozenset[int]:
+    """The operations about which no hit is wanted, whatever follows them."""
+    about = (tmem.operations, (TC001,)), (tmem.loads, (TC002, TC003)), (tmem.stores, (TC002, TC004))
+    return frozenset[int]().union(*(sites for sites, rules in about if not model.wants(*rules)))
 
 
 def _started(model: KernelModel, candidate: _Candidate) -> Iterator[Mark]:

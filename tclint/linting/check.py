@@ -142,7 +142,8 @@ def _check(
 
     def check(function: Function) -> CheckResult:
         launch = recorded if recorded is not None and recorded.kernel == function.name else None
-        return _result(KernelModel(function, module, toolkit, past.pause, recorded=launch), on, tick, judge)
+        model = KernelModel(function, module, toolkit, past.pause, recorded=launch, on=on)
+        return _result(model, on, tick, judge)
 
     open_questions: list[OpenQuestion] = []
     for function in module.functions:

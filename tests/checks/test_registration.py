@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -25,6 +26,7 @@ from tclint.checks import (
     registered,
 )
 from tclint.checks._needs import NEEDS, OPTIONAL, SHARED, contents, needed
+from tclint.findings.edits import resolve
 from tclint.findings.moved import subjects
 from tclint.findings.rules import all_rules, default_rules
 from tclint.findings.scales import Method
@@ -88,6 +90,39 @@ def test_a_check_yields_no_hits_but_of_its_subjects() -> None:
     replays = [each for each in kernel_checks() if each.method is Method.REPLAY]
     assert set.union(*(found[each.run] for each in replays)) > {"MB016"}
     assert all({"BK001", "SM001"}.isdisjoint(each.subjects) for each in replays)
+
+
+@pytest.mark.slow
+def test_a_rule_has_the_same_hits_when_it_is_checked_alone() -> None:
+    """A check may leave out what only its other rules need (:meth:`KernelModel.wants`), and nothing else."""
+    shorter = set()
+    for source, toolkit in sources():
+        module, _ = analyse(source)
+        for function in module.functions if not module.errors else ():
+            checks_here = (
+                kernel_checks(function.uses) if function.instructions and not function.errors else ()
+            )
+            model = KernelModel(function, module, toolkit)
+            for each in checks_here:
+                hits = list(each.run(model))
+                for subject in each.subjects if hits and len(each.subjects) > 1 else ():
+                    alone = list(each.run(KernelModel(function, module, toolkit, on=frozenset((subject,)))))
+                    expected, found = (
+                        [
+                            (
+                                replace(hit, fixes=(), provided=None),
+                                resolve(source, function, hit.fixes, note=False),
+                            )
+                            for hit in some
+                            if hit.subject == subject
+                        ]
+                        for some in (hits, alone)
+                    )
+                    assert found == expected, f"{subject} in {source.path}"
+                    if len(alone) < len(hits):
+                        shorter.add(each.run.__name__)
+            model.release()
+    assert "tensor_memory_hazards" in shorter
 
 
 def nothing(model: KernelModel) -> Iterator[Hit]:
