@@ -231,11 +231,11 @@ def verified_fixes(report: FileReport, config: Config, past: IncrementalCache | 
         good += best
     else:
         unsuspected = [(f, fix) for f, fix in best if not _among(f, fix, made.suspects)]
-        if len(unsuspected) > 1 and _hold_alone(before, unsuspected, config, past):
+        if len(unsuspected) > 1 and _hold(before, unsuspected, config, past):
             good += unsuspected
             done = unsuspected
     others = [(f, fix) for f in seen for fix in f.fixes if not _among(f, fix, done)]
-    good += [pair for pair in others[:_MAX_SINGLE_TRIALS] if _hold_alone(before, [pair], config, past)]
+    good += [pair for pair in others[:_MAX_SINGLE_TRIALS] if _hold(before, [pair], config, past)]
     kept = {id(f): tuple(x for x in f.fixes if _among(f, x, good)) for f in seen}
     findings = tuple(replace(f, fixes=kept[id(f)]) if id(f) in kept else f for f in report.findings)
     return replace(report, findings=findings)
@@ -246,13 +246,11 @@ def _among(finding: Finding, fix: Fix, pairs: Iterable[tuple[Finding, Fix]]) -> 
     return any(finding is other and fix is one for other, one in pairs)
 
 
-def _hold_alone(
+def _hold(
     before: FileReport, pairs: Sequence[tuple[Finding, Fix]], config: Config, past: IncrementalCache | None
 ) -> bool:
     """Whether fixes hold without those that were tried last."""
-    if past is not None and before.source is not None:
-        past.builds.build(before.source.data)  # one edit away from the next text, and from the last one
-    return isinstance(tried(before, pairs, config, past=past), Fixed)
+    return isinstance(_tried(before, pairs, config, past=past), Fixed)
 
 
 def _about(config: Config, findings: Iterable[Finding]) -> Config:

@@ -1,7 +1,7 @@
 """Incremental building: the module of an edited text reuses what the edit left unchanged.
 
-A function whose text is the same is reused as a whole. In the edited function, only the statements around the edit are
-rebuilt if nothing else depends on them; if the edit involves labels, tables of branches, calls, declarations or blocks,
+A function whose text is the same is reused as a whole. In an edited function, only the statements around each change are
+rebuilt if nothing else depends on them; if a change involves labels, tables of branches, calls, declarations or blocks,
 the whole function is rebuilt. The result always equals the module that :func:`tclint.ir.build.build` builds from scratch;
 only the instructions may be older objects with moved spans.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from tclint.ir.build import build
@@ -42,7 +43,7 @@ class Builds:
     """Builds the modules of successive states of one text.
 
     Without *edited*, another state is not expected to follow: the syntax tree, of twenty times the memory of the text, and
-    what small functions were built with are not kept, and are made again if one does.
+    what small functions were built with are not kept. They are made again if one does, and kept from then on.
     """
 
     def __init__(self, *, edited: bool = True) -> None:
@@ -68,10 +69,11 @@ class Builds:
             tree = parse(data)
             module = build(tree, data, make=self._fresh)
         else:
-            change = TextChange.between(self._data, data)
+            self._edited = True  # more states may follow this one
+            changes = TextChange.all_between(self._data, data)
             old = built[0] or parse(self._data)
-            tree, window = reparse(old, self._data, data, change)
-            step = _Step(before, self._replaced, old, tree, change, window, self._fresh)
+            tree, ranges = reparse(old, self._data, data, changes)
+            step = _Step(before, self._replaced, old, tree, _windows(changes, ranges), self._fresh)
             module = build(tree, data, make=lambda *about: self._note(about[0], *step.make(*about)))
         self._data, self._built = data, (tree if self._edited else None, module)
         return tree, module
@@ -94,6 +96,31 @@ class Builds:
         return function, builder
 
 
+class _Window(NamedTuple):
+    """A part of the text outside of which the edit changes nothing but positions."""
+
+    low: int
+    high: int
+    before: int
+    """The number of bytes by which the text before it moved."""
+    changes: list[TextChange]
+
+    @property
+    def delta(self) -> int:
+        """The number of bytes by which the text after it moved in addition."""
+        return sum(change.delta for change in self.changes)
+
+
+def _windows(changes: list[TextChange], ranges: list[tuple[int, int]]) -> list[_Window]:
+    """The windows at *ranges* of the new text, each of which contains at least one of *changes*, which they share."""
+    found, before = [], 0
+    for low, high in ranges:
+        window = _Window(low, high, before, [c for c in changes if low <= c.start <= high])
+        before += window.delta
+        found.append(window)
+    return found
+
+
 class _Step:
     """The transition from one state of the text to the next."""
 
@@ -103,16 +130,14 @@ class _Step:
         replaced: dict[str, tuple[Function, FunctionBuilder, bool]],
         old: Tree,
         new: Tree,
-        change: TextChange,
-        window: tuple[int, int],
+        windows: list[_Window],
         fresh: Callable[[Node, str, Module, Table], tuple[Function, FunctionBuilder | None]],
     ) -> None:
         self.before = before
         self.replaced = replaced
         self.old = old
         self.new = new
-        self.change = change
-        self.window = window
+        self.windows = windows
         self.fresh = fresh
 
     def make(
@@ -120,13 +145,14 @@ class _Step:
     ) -> tuple[Function, FunctionBuilder | None]:
         """The function of *node*, reused from the earlier state if possible."""
         start, end = node.start_byte, node.end_byte
-        low, high = self.window
-        moved = start >= self.change.new_end and start > high
-        made = self.before.get(start - self.change.delta if moved else start)
+        passed = [w for w in self.windows if w.high < start]
+        edited = [w for w in self.windows[len(passed) :] if w.low <= end]
+        moved, delta = sum(w.delta for w in passed), sum(w.delta for w in edited)
+        made = self.before.get(start - moved)
         if made is None or (made[0].version, made[0].target) != (module.version or (0, 0), module.target):
             return self.fresh(node, text, module, isa)
         function, builder, broken = made
-        if moved or end < low:
+        if not edited:
             if end - start == function.end - function.start and not broken and not node.has_error:
                 return _again(function, builder, text, node)
             return self.fresh(node, text, module, isa)
@@ -141,15 +167,15 @@ class _Step:
             self.replaced[builder.text] = made
             return _again(known[0], known[1], text, node)
         if (
-            start < low
-            and high < end
-            and end - start == function.end - function.start + self.change.delta
+            start < edited[0].low
+            and edited[-1].high < end
+            and end - start == function.end - function.start + delta
             and function.damaged == broken
             and len(function.instructions) >= FEW_INSTRUCTIONS
-            and (found := self._statements(node, function, builder)) is not None
+            and (parts := self._parts(edited, function, builder)) is not None
         ):
             saved = _Saved.of(builder)
-            new = _edited(function, builder, text, self.change, *found)
+            new = _edited(function, builder, text, start, parts)
             if new is not None:
                 new.damaged = node.has_error
                 return new, builder
@@ -158,26 +184,51 @@ class _Step:
         self.replaced[builder.text] = made
         return self.fresh(node, text, module, isa)
 
-    def _cut(self, child: Node, function: Function, text: str) -> bool:
+    def _cut(self, child: Node, window: _Window, function: Function, text: str) -> bool:
         """Whether the edit may have deleted the beginning of a node of the old tree: what is left has the same extent as a
         node that begins after the edit. *text* is the old one."""
-        start, old_end = self.change.start, self.change.old_end
-        if not (child.start_byte == start == self.change.new_end < old_end):
-            return False
-        if child.type == "instruction":
-            old, at = function.instructions, old_end - function.start
-            index = bisect_left(old, at, key=lambda i: i.start)
-            return index == len(old) or old[index].start != at
-        return child.type not in _ONE_WORD or text[old_end - 1] not in _ENDS
+        before = window.before
+        for change in window.changes:
+            old_end = change.old_end - before
+            before += change.delta
+            if not (child.start_byte == change.start == change.new_end < change.old_end):
+                continue
+            if child.type == "instruction":
+                old, at = function.instructions, old_end - function.start
+                index = bisect_left(old, at, key=lambda i: i.start)
+                return index == len(old) or old[index].start != at
+            return child.type not in _ONE_WORD or text[old_end - 1] not in _ENDS
+        return False
+
+    def _parts(
+        self, windows: list[_Window], function: Function, builder: FunctionBuilder
+    ) -> list[_Part] | None:
+        """What *windows* change in a *function*; None if one contains anything but instructions and comments, before or
+        after the edit, or if no instruction is between two."""
+        parts: list[_Part] = []
+        instructions = function.instructions
+        for window in windows:
+            found = self._statements(window, function, builder)
+            if found is None:
+                return None
+            low, high, nodes = found
+            before = function.start + window.before
+            low, high = low - before, high - before - window.delta
+            first = bisect_left(instructions, low, key=lambda i: i.start)
+            end = bisect_left(instructions, high, lo=first, key=lambda i: i.start)
+            if parts and (low <= parts[-1].high or first <= parts[-1].end):
+                return None
+            parts.append(_Part(low, high, window.delta, first, end, nodes))
+        return parts
 
     def _statements(
-        self, node: Node, function: Function, builder: FunctionBuilder
+        self, window: _Window, function: Function, builder: FunctionBuilder
     ) -> tuple[int, int, list[Node]] | None:
-        """The byte range of the whole statements around the edit, and the instructions in it after the edit.
+        """The byte range of the whole statements around *window*, and the instructions in it after the edit.
 
         None if the range contains anything but instructions and comments, before or after the edit.
         """
-        low, high = self.window
+        low, high = window.low, window.high
         for _ in range(MAX_WINDOW_EXTENSIONS):
             around: list[list[Node]] = []
             blocks = [_block(tree.root_node, low, high) for tree in (self.old, self.new)]
@@ -188,7 +239,7 @@ class _Step:
                     return None
                 around.append(list(_touched(block, low, high)))
             # A node that only touches the edit, both before and after it, has the same text.
-            whole = (c for c in around[0] if not self._cut(c, function, builder.text))
+            whole = (c for c in around[0] if not self._cut(c, window, function, builder.text))
             beside = {_extent(c) for c in whole} & {_extent(c) for c in around[1]}
             beside = {extent for extent in beside if extent[2] <= low or extent[1] >= high}
             around = [[child for child in found if _extent(child) not in beside] for found in around]
@@ -207,6 +258,7 @@ class _Saved(NamedTuple):
 
     function: Function
     text: str
+    base: int
     registers: int
     """The number of registers."""
     names: list[tuple[int, str, bool]]
@@ -220,12 +272,12 @@ class _Saved(NamedTuple):
         uses = {key: (use, use.sites[:]) for key, use in builder.uses.items()}
         labels = [(scope, scope.labels) for scope in _scopes(builder)]
         registers, names, unresolved = len(function.registers), builder.names[:], builder.unresolved[:]
-        return cls(function, builder.text, registers, names, unresolved, uses, labels)
+        return cls(function, builder.text, builder.base, registers, names, unresolved, uses, labels)
 
     def restore(self, builder: FunctionBuilder) -> None:
         function = builder.function = self.function
-        builder.text, builder.names, builder.instructions = self.text, self.names, function.instructions
-        builder.unresolved = self.unresolved
+        builder.text, builder.base, builder.instructions = self.text, self.base, function.instructions
+        builder.names, builder.unresolved = self.names, self.unresolved
         builder.uses = {key: use for key, (use, _) in self.uses.items()}
         for use, sites in self.uses.values():
             use.sites = sites
@@ -287,106 +339,153 @@ def _touched(block: Node, low: int, high: int) -> Iterator[Node]:
             return
 
 
+class _Part(NamedTuple):
+    """The statements of a function that an edit replaces in one place, whose offsets and numbers are those before it."""
+
+    low: int
+    high: int
+    delta: int
+    """The number of bytes by which the text after it moves in addition."""
+    first: int
+    end: int
+    nodes: list[Node]
+    """The instructions after the edit that take the place of those from *first* to *end*."""
+
+    @property
+    def shift(self) -> int:
+        """The number by which the numbers of the instructions after it grow."""
+        return len(self.nodes) - (self.end - self.first)
+
+
 def _edited(
-    function: Function,
-    builder: FunctionBuilder,
-    text: str,
-    change: TextChange,
-    low: int,
-    high: int,
-    nodes: list[Node],
+    function: Function, builder: FunctionBuilder, text: str, start: int, parts: list[_Part]
 ) -> Function | None:
-    """The function with the statements from *low* to *high* rebuilt from *nodes*; None if more than these may
-    change."""
+    """The function at *start* with the statements of *parts* rebuilt; None if more than these may change."""
     if builder.own_errors or builder.prototypes or (builder.unresolved and builder.tables):
         return None
-    start, delta = function.start, change.delta
-    old_high = high - delta - start
     instructions = function.instructions
-    first = bisect_left(instructions, low - start, key=lambda i: i.start)
-    end = bisect_left(instructions, old_high, lo=first, key=lambda i: i.start)
-    if any(i.flow in _ELSEWHERE for i in instructions[first:end]):
-        return None
-    at = bisect_right(builder.scope_starts, low - start, key=lambda pair: pair[0]) - 1
-    scope = innermost = builder.scope_starts[at][1]
-    while scope is not None:
-        if scope.last > low - start:
+    innermost: list[Scope] = []
+    for part in parts:
+        if any(i.flow in _ELSEWHERE for i in instructions[part.first : part.end]):
             return None
-        scope = scope.parent  # type: ignore[assignment]
-    length = function.end - start
-    if builder.longest > min(builder.plenty, (length + delta) // 8):
+        at = bisect_right(builder.scope_starts, part.low, key=lambda pair: pair[0]) - 1
+        scope: Scope | None = builder.scope_starts[at][1]
+        innermost.append(builder.scope_starts[at][1])
+        while scope is not None:
+            if scope.last > part.low:
+                return None
+            scope = scope.parent
+    length = function.end - function.start + sum(part.delta for part in parts)
+    if builder.longest > min(builder.plenty, length // 8):
         return None
 
     # From here on the builder is modified. If this returns None, the caller restores it.
+    moves = _Moves(parts)
+    new = _moved(function, start, length, moves)
+    kept = instructions[:]
+    if any(part.shift for part in parts) and not _renumber(new, builder, text, kept, moves):
+        return None
     for use in builder.uses.values():
-        sites = use.sites
-        del sites[bisect_left(sites, first) : bisect_left(sites, end)]
-    tail = instructions[end:]
-    shift = len(nodes) - (end - first)
-    new = _shifted(function, instructions[:first], old_high, delta)
-    if shift and not _renumber(new, builder, text, tail, first, end, nodes):
-        return None
-    builder.names = [
-        (i if i < first else i + shift, name, guard)
-        for i, name, guard in builder.names
-        if not first <= i < end
-    ]
-    builder.unresolved = [
-        (i if i < first else i + shift, name) for i, name in builder.unresolved if not first <= i < end
-    ]
-    builder.function, builder.instructions, builder.text = new, new.instructions, text
-    builder.scope, builder.plenty = innermost, (length + delta) // 8
-    known = len(new.registers)
-    for node in nodes:
-        builder.instruction(node.start_byte, node.end_byte)
-    fresh = new.instructions[first:]
-    if new.errors or new.damaged or len(new.registers) != known or len(fresh) != len(nodes):
-        return None
-    for at, instruction in enumerate(fresh, first):
-        flow = instruction.flow
-        if flow in _ELSEWHERE or (flow and not _branched(builder, at, instruction)):
+        use.sites[:] = moves.sites(use.sites)
+    builder.names = [(at, name, guard) for i, name, guard in builder.names if (at := moves.site(i)) >= 0]
+    builder.unresolved = [(at, name) for i, name in builder.unresolved if (at := moves.site(i)) >= 0]
+    builder.function, builder.instructions, builder.text, builder.base = new, new.instructions, text, start
+    builder.plenty = length // 8
+    known, done = len(new.registers), 0
+    for part, scope in zip(parts, innermost, strict=True):
+        new.instructions += kept[done : part.first]
+        done, begin = part.end, len(new.instructions)
+        builder.scope = scope
+        for node in part.nodes:
+            builder.instruction(node.start_byte, node.end_byte)
+        fresh = new.instructions[begin:]
+        if new.errors or new.damaged or len(new.registers) != known or len(fresh) != len(part.nodes):
             return None
+        for at, instruction in enumerate(fresh, begin):
+            flow = instruction.flow
+            if flow in _ELSEWHERE or (flow and not _branched(builder, at, instruction)):
+                return None
+    new.instructions += kept[done:]
     builder.names.sort(key=lambda found: found[0])
     builder.unresolved.sort(key=lambda found: found[0])
     for use in builder.uses.values():
         use.sites.sort()
     new.uses = sorted((use for use in builder.uses.values() if use.sites), key=lambda use: use.sites[0])
-    new.instructions += tail
-    if delta:
-        _shift_rest(builder, tail, old_high, delta)
+    _move_rest(builder, kept, moves)
     return new
 
 
-def _shifted(function: Function, before: list[Instruction], high: int, delta: int) -> Function:
-    """A copy of a function with the instructions *before* an edit, and what is from *high* on shifted by *delta* bytes."""
+class _Moves:
+    """Where *parts* move what is at an offset, or at the number of an instruction, of a function."""
+
+    def __init__(self, parts: list[_Part]) -> None:
+        self.parts = parts
+        self.firsts = [part.first for part in parts]
+        self.ends = [part.end for part in parts]
+        self.highs = [part.high for part in parts]
+        self.deltas = [0, *accumulate(part.delta for part in parts)]
+        self.shifts = [0, *accumulate(part.shift for part in parts)]
+
+    def by(self, offset: int) -> int:
+        """The number of bytes by which what begins at *offset*, outside of the parts, moves."""
+        return self.deltas[bisect_right(self.highs, offset)]
+
+    def site(self, site: int) -> int:
+        """The new number of an instruction; -1 if it is replaced."""
+        passed = bisect_right(self.ends, site)
+        replaced = passed < len(self.parts) and self.firsts[passed] <= site
+        return -1 if replaced else site + self.shifts[passed]
+
+    def sites(self, sites: list[int]) -> list[int]:
+        """The new numbers of those of *sites* that are kept."""
+        found: list[int] = []
+        begin = 0
+        for part, shift in zip(self.parts, self.shifts, strict=False):
+            if begin == len(sites):
+                break
+            end = bisect_left(sites, part.first, lo=begin)
+            found += [site + shift for site in sites[begin:end]]
+            begin = bisect_left(sites, part.end, lo=end)
+        shift = self.shifts[-1]
+        return found + [site + shift for site in sites[begin:]]
+
+    def number(self, number: int, follows: bool) -> int:
+        """The new number of what precedes an instruction, and *follows* what is inserted before that."""
+        passed = bisect_left(self.firsts, number)
+        if follows and passed < len(self.parts) and self.firsts[passed] == number == self.ends[passed]:
+            passed += 1
+        return number + self.shifts[passed]
+
+
+def _moved(function: Function, start: int, length: int, moves: _Moves) -> Function:
+    """A copy of a function, without instructions, at *start* and of a new *length*."""
+    by = moves.by
     return replace(
         function,
-        end=function.end + delta,
-        instructions=before,
+        start=start,
+        end=start + length,
+        instructions=[],
         features=[
-            use._replace(start=use.start + delta, end=use.end + delta) if use.start >= high else use
+            use._replace(start=use.start + by(use.start), end=use.end + by(use.start))
             for use in function.features
         ],
-        unlocated=[
-            (call, at + delta, end + delta) if at >= high else (call, at, end)
-            for call, at, end in function.unlocated
-        ],
+        unlocated=[(call, at + by(at), end + by(at)) for call, at, end in function.unlocated],
         errors=[],
         damaged=False,
     )
 
 
-def _shift_rest(builder: FunctionBuilder, tail: list[Instruction], high: int, delta: int) -> None:
-    """Shifts the instructions after an edit, which are the *tail*, and the scopes from *high* on by *delta* bytes."""
-    for instruction in tail:
-        instruction.start += delta
-        instruction.end += delta
+def _move_rest(builder: FunctionBuilder, kept: list[Instruction], moves: _Moves) -> None:
+    """Moves the instructions *kept* between and after the parts of an edit, and the scopes."""
+    for part, following, delta in zip(
+        moves.parts, [*(part.first for part in moves.parts[1:]), len(kept)], moves.deltas[1:], strict=True
+    ):
+        for instruction in kept[part.end : following] if delta else ():
+            instruction.start += delta
+            instruction.end += delta
     for scope in _scopes(builder):
-        if scope.last >= high:
-            scope.last += delta
-    builder.scope_starts = [
-        (offset + delta if offset > high else offset, scope) for offset, scope in builder.scope_starts
-    ]
+        scope.last += moves.by(scope.last)
+    builder.scope_starts = [(offset + moves.by(offset - 1), scope) for offset, scope in builder.scope_starts]
 
 
 def _branched(builder: FunctionBuilder, site: int, instruction: Instruction) -> bool:
@@ -411,70 +510,61 @@ def _branched(builder: FunctionBuilder, site: int, instruction: Instruction) -> 
 
 
 def _renumber(
-    new: Function,
-    builder: FunctionBuilder,
-    text: str,
-    tail: list[Instruction],
-    first: int,
-    end: int,
-    nodes: list[Node],
+    new: Function, builder: FunctionBuilder, text: str, kept: list[Instruction], moves: _Moves
 ) -> bool:
-    """Change the numbers of the instructions from *end* on, as *nodes* of *text* take the place of those from *first* on;
-    False if a number is not known.
+    """Change the numbers of what precedes instructions, and of the targets of branches among those *kept*, where
+    instructions are inserted or deleted; False if a number is not known.
 
     A label or location between two instructions is recorded by the number of the second one. If statements are only
-    inserted between the two, what surrounds *nodes* decides where it is.
+    inserted between the two, what surrounds them in *text* decides where it is.
     """
-    shift = len(nodes) - (end - first)
-    between = _Between([], [], None, False)
-    if first == end and (
-        any(number == first for number, _ in new.locations)
-        or any(first in scope.labels.values() for scope in _scopes(builder))
-    ):
-        found = _Between.around(nodes, text)
-        if found is None:
-            return False
-        between = found
-
-    def moved(number: int, follows: bool) -> int:
-        return number + shift if number > first or (number == first and follows) else number
+    marked = {number for number, _ in new.locations}.union(*(s.labels.values() for s in _scopes(builder)))
+    betweens: dict[int, _Between] = {}
+    """Number of the instruction before which others are inserted -> what is there already."""
+    for part in moves.parts:
+        if part.shift and part.first == part.end and part.first in marked:
+            found = _Between.around(part.nodes, text)
+            if found is None:
+                return False
+            betweens[part.first] = found
+    nothing = _Between([], [], None, False)
 
     old, new.labels = new.labels, {}
     for number, name in old.items():
-        if number == first == end:
-            new.labels |= {first: name} if between.labels else {}
-            new.labels |= {first + shift: between.following[0]} if between.following else {}
+        at, between = moves.number(number, False), betweens.get(number)
+        if between is None:
+            new.labels.setdefault(at, name)
         else:
-            new.labels.setdefault(moved(number, False), name)
+            new.labels |= {at: name} if between.labels else {}
+            new.labels |= {moves.number(number, True): between.following[0]} if between.following else {}
     locations: dict[int, Location] = {}
     for number, location in new.locations:
-        if number == first == end and between.located and between.location is not None:
-            locations[first] = between.location
-        locations[moved(number, between.located)] = location
+        between = betweens.get(number, nothing)
+        if between.located and between.location is not None:
+            locations[moves.number(number, False)] = between.location
+        locations[moves.number(number, between.located)] = location
     new.locations = [*locations.items()]
     for scope in _scopes(builder):
         scope.labels = {
-            name: moved(number, name in between.following) for name, number in scope.labels.items()
+            name: moves.number(number, name in betweens.get(number, nothing).following)
+            for name, number in scope.labels.items()
         }
     for use in builder.uses.values():
-        sites = use.sites
-        at = bisect_left(sites, end)
-        sites[at:] = [site + shift for site in sites[at:]]
-        if not use.flow:
-            continue
-        for site in sites:  # a branch is copied, because an earlier state may still be compared with this one
-            instructions = new.instructions if site < first else tail
-            index = site if site < first else site - end - shift
-            branch = instructions[index]
-            follows = bool(between.following)
-            if follows and between.labels and first in branch.targets:
-                if use.match is None or use.match.form.flow != "branch":
-                    return False
-                target = branch.operands[-1]
-                follows = isinstance(target, Symbol) and target.name in between.following
-            targets = tuple(moved(t, follows) for t in branch.targets)
-            if targets != branch.targets:
-                instructions[index] = _with_targets(branch, targets)
+        for site in (
+            use.sites if use.flow else ()
+        ):  # a branch is copied: an earlier state may still be compared with this one
+            branch, targets = kept[site], []
+            for target in branch.targets:
+                between = betweens.get(target, nothing)
+                follows = bool(between.following)
+                if follows and between.labels:
+                    if use.match is None or use.match.form.flow != "branch":
+                        return False
+                    operand = branch.operands[-1]
+                    follows = isinstance(operand, Symbol) and operand.name in between.following
+                targets.append(moves.number(target, follows))
+            if tuple(targets) != branch.targets:
+                kept[site] = _with_targets(branch, tuple(targets))
     return True
 
 

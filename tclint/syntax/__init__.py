@@ -39,6 +39,11 @@ LANGUAGE = Language(language())
 # Syntax errors that are listed for a file; the rest is counted. A binary file has one for nearly every byte.
 MAX_PROBLEMS = 20
 
+# The changes that an edit in several places is taken apart into, the bytes of each, and those that are the same after it.
+MAX_CHANGES = 64
+MAX_CHANGED = 1024
+CONTEXT = 48
+
 # Characters of the input that a message quotes.
 MAX_QUOTED = 40
 
@@ -79,8 +84,10 @@ def parse(text: bytes, old_tree: Tree | None = None) -> Tree:
 
 @dataclass(frozen=True, slots=True)
 class TextChange:
-    """An edit: bytes ``start`` to ``old_end`` of a text were replaced by bytes ``start`` to ``new_end`` of the next
-    one."""
+    """An edit: bytes ``start`` to ``old_end`` of a text were replaced by bytes ``start`` to ``new_end`` of the next one.
+
+    Several changes follow each other in the text, and each is one of the text with those before it.
+    """
 
     start: int
     old_end: int
@@ -93,6 +100,27 @@ class TextChange:
         rest = min(len(old), len(new)) - start
         tail = _largest(rest, lambda n: n == 0 or old[-n:] == new[-n:])
         return cls(start, len(old) - tail, len(new) - tail)
+
+    @classmethod
+    def all_between(cls, old: bytes, new: bytes) -> list[TextChange]:
+        """Small changes that turn *old* into *new*, as where statements are inserted in several places; or else one."""
+        whole = cls.between(old, new)
+        found: list[TextChange] = []
+        at, then = whole.start, whole.start  # in the old text, and in the new one
+        while at < whole.old_end and then < whole.new_end:
+            if max(whole.old_end - at, whole.new_end - then) <= CONTEXT:
+                break
+            resumed = _resumption(old, at, new, then)
+            if resumed is None or len(found) == MAX_CHANGES:
+                return [whole]
+            resumed_at, resumed_then = resumed
+            if resumed_at >= whole.old_end or resumed_then >= whole.new_end:
+                break
+            found.append(cls(then, then + resumed_at - at, resumed_then))
+            same = _common(old, resumed_at, new, resumed_then, whole)
+            at, then = resumed_at + same, resumed_then + same
+        last = cls.between(old[at:], new[then:])
+        return [*found, cls(then + last.start, then + last.old_end, then + last.new_end)]
 
     @property
     def delta(self) -> int:
@@ -109,35 +137,87 @@ def _largest(limit: int, equal: Callable[[int], bool]) -> int:
     return low
 
 
-def reparse(old_tree: Tree, old: bytes, new: bytes, change: TextChange) -> tuple[Tree, tuple[int, int]]:
-    """The tree of *new*, and the byte range of *new* outside of which both trees are equal.
+def _resumption(old: bytes, at: int, new: bytes, then: int) -> tuple[int, int] | None:
+    """Where *old* and *new*, which differ from *at* and *then* on, are the same again for a while: what is inserted or
+    deleted ends there, or else lines are replaced. None if that is nowhere near."""
+    inserted = new.find(old[at : at + CONTEXT], then, then + MAX_CHANGED)
+    deleted = old.find(new[then : then + CONTEXT], at, at + MAX_CHANGED)
+    if inserted >= 0 and not 0 <= deleted - at <= inserted - then:
+        return at, inserted
+    if deleted >= 0:
+        return deleted, then
+    line = at
+    while (line := old.find(b"\n", line, at + MAX_CHANGED) + 1) > 0:
+        resumed = new.find(old[line : line + CONTEXT], then, then + MAX_CHANGED)
+        if resumed >= 0:
+            return line, resumed
+    return None
 
-    *old_tree*, the tree of *old*, is modified: its positions are adjusted to *change*. Error recovery depends on what is
+
+def _common(old: bytes, at: int, new: bytes, then: int, within: TextChange) -> int:
+    """The number of bytes that are the same in *old* from *at* on and in *new* from *then* on, *within* a change."""
+    limit = min(within.old_end - at, within.new_end - then)
+    size = min(CONTEXT, limit)
+    while old[at : at + size] == new[then : then + size]:
+        if size == limit:
+            return limit
+        size = min(4 * size, limit)
+    return _largest(size, lambda n: old[at : at + n] == new[then : then + n])
+
+
+def reparse(
+    old_tree: Tree, old: bytes, new: bytes, changes: Sequence[TextChange]
+) -> tuple[Tree, list[tuple[int, int]]]:
+    """The tree of *new*, and the byte ranges of *new* outside of which both trees are equal; each contains a change.
+
+    *old_tree*, the tree of *old*, is modified: its positions are adjusted to *changes*. Error recovery depends on what is
     reused, so a text with errors is parsed from scratch; the result always equals that of `parse`.
     """
-    if change.start == change.old_end == change.new_end:
-        return old_tree, (change.start, change.start)
-    old_tree.edit(
-        start_byte=change.start,
-        old_end_byte=change.old_end,
-        new_end_byte=change.new_end,
-        start_point=_point(old, change.start),
-        old_end_point=_point(old, change.old_end),
-        new_end_point=_point(new, change.new_end),
-    )
+    if all(change.start == change.old_end == change.new_end for change in changes):
+        return old_tree, [(change.start, change.start) for change in changes]
+    at, moved, point = 0, 0, Point(0, 0)
+    for change in changes:
+        start = _advanced(point, new[at : change.start])
+        removed = old[change.start - moved : change.old_end - moved]
+        at, moved, point = (
+            change.new_end,
+            moved + change.delta,
+            _advanced(start, new[change.start : change.new_end]),
+        )
+        old_tree.edit(
+            start_byte=change.start,
+            old_end_byte=change.old_end,
+            new_end_byte=change.new_end,
+            start_point=start,
+            old_end_point=_advanced(start, removed),
+            new_end_point=point,
+        )
     broken = old_tree.root_node.has_error
     tree = parse(new, None if broken else old_tree)
     if tree.root_node.has_error and not broken:
         tree = parse(new)
-    ranges = old_tree.changed_ranges(tree)
-    return tree, (
-        min([change.start, *(r.start_byte for r in ranges)]),
-        max([change.new_end, *(r.end_byte for r in ranges)]),
-    )
+    differing = [(r.start_byte, r.end_byte) for r in old_tree.changed_ranges(tree)]
+    changed = [(change.start, change.new_end) for change in changes]
+    return tree, _merged(changed, differing)
 
 
-def _point(text: bytes, offset: int) -> Point:
-    return Point(text.count(b"\n", 0, offset), offset - text.rfind(b"\n", 0, offset) - 1)
+def _merged(changed: list[tuple[int, int]], differing: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The ranges *changed*, extended by those *differing*; a single range if one of these is beside none of them."""
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted((*changed, *differing)):
+        if merged and low <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], high)
+        else:
+            merged.append((low, high))
+    if any(not any(low <= start <= high for start, _ in changed) for low, high in merged):
+        return [(merged[0][0], merged[-1][1])]
+    return merged
+
+
+def _advanced(point: Point, text: bytes) -> Point:
+    """The point after *text*, which begins at *point*."""
+    lines = text.count(b"\n")
+    return Point(point.row + lines, len(text) - text.rfind(b"\n") - 1 if lines else point.column + len(text))
 
 
 def problems(tree: Tree) -> list[SyntaxProblem]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from math import inf
 from random import Random
 from time import monotonic, process_time
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from benchmarks.edits import KINDS, edits
 from tclint.findings.finding import FileReport
 from tclint.findings.selection import Selected
 from tclint.ir import Function, Module, build, rebuild
+from tclint.ir.functions import make_function
 from tclint.ir.rebuild import Builds, same_program
 from tclint.linting.cache import IncrementalCache
 from tclint.linting.check import check_source
@@ -253,6 +256,80 @@ def test_labels_after_random_lines_are_those_of_a_fresh_build(text: str, start: 
         assert_same_module(builds.build(state.encode())[1], built(state))
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_edits_in_several_places_are_those_of_a_fresh_build(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With so little context that a short text has several places, and that much is taken for what it is not."""
+    monkeypatch.setattr("tclint.syntax.CONTEXT", 8 + 4 * seed)
+    random, together = Random(seed), 0
+    patch = rebuild._edited
+
+    def counted(function: Function, *about: Any) -> Function | None:
+        nonlocal together
+        found = patch(function, *about)
+        together += found is not None and len(about[-1]) > 1
+        return found
+
+    monkeypatch.setattr(rebuild, "_edited", counted)
+    texts = [module(LABELLED, LABELLED.replace("labelled", "again")), module(TABLED), TWO]
+    inserted = (
+        *("mov.u32 %r4, 4;", "bra out;", "@%p1 bra top;", "// a word") * 4,
+        ".loc 1 7 1",
+        "{ mov.u32 %r4, 5; }",
+    )
+    for text in texts:
+        builds, lines = Builds(), text.splitlines(keepends=True)
+        builds.build(text.encode())
+        known = [lines]
+        for _ in range(40):
+            lines = known[random.choice((0, -1))][:]
+            for _ in range(random.randrange(2, 5)):
+                at = random.randrange(4, len(lines) - 1)
+                if random.random() < 0.8 and lines[at].lstrip()[:1] in tuple("am@bt"):
+                    lines.insert(at, f"    {random.choice(inserted)}\n")
+                elif lines[at].lstrip()[:1] in tuple("am@b"):
+                    del lines[at]
+            known.append(lines)
+            state = "".join(lines)
+            assert_same_module(builds.build(state.encode())[1], built(state))
+    assert together > 5
+
+
+def make_function_calls(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """A function that counts the functions that were built anew since."""
+    made = 0
+
+    def counted(*about: Any) -> Any:
+        nonlocal made
+        made += 1
+        return make_function(*about)
+
+    monkeypatch.setattr(rebuild, "make_function", counted)
+    return lambda: made
+
+
+def test_statements_in_several_places_cost_no_building(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the fixes of several findings at once: also in two functions, around labels, and where they are undone."""
+    made = make_function_calls(monkeypatch)
+    wide = "".join(f"    add.u32 %r{n % 9}, %r{n * 4 % 9}, {n};\n" for n in range(40))
+    body = LABELLED.replace("top:\n", f"{wide}top:\n").replace("mid:\n", f"{wide}mid:\n")
+    text = module(body, body.replace("labelled", "again"))
+    builds = Builds(edited=False)
+    before = builds.build(text.encode())[1]
+    wait = "    mov.u32 %r4, 4;\n"
+    states = [
+        text.replace("top:\n", f"top:\n{wait}").replace("out:\n", f"out:\n{wait}"),
+        text.replace("mid:\n", f"{wait}mid:\n").replace("        @%p1 bra inner;\n", ""),
+        text.replace("%r2, %r2, 1;\n", f"%r2, %r2, 1;\n{wait}"),
+        text.replace("%r7, %r1, 7;\n", f"%r7, %r1, 7;\n{wait}{wait}"),
+    ]
+    assert len({text, *states}) == 5
+    for state in (*states, text, *reversed(states)):
+        assert_same_module(builds.build(state.encode())[1], built(state))
+    assert made() == len(before.functions)
+
+
 def test_a_label_that_is_missing_costs_no_building() -> None:
     """It is what a branch that was copied to another scope lacks, and stays until it is repaired."""
     text = module(LABELLED).replace("bra top", "bra nowhere")
@@ -489,12 +566,36 @@ def test_the_smallest_change(old: bytes, new: bytes, change: tuple[int, int, int
     assert old[: found.start] + new[found.start : found.new_end] + old[found.old_end :] == new
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_changes_in_several_places_make_the_new_text(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    random, several = Random(seed), 0
+    for _ in range(300):
+        monkeypatch.setattr("tclint.syntax.CONTEXT", random.choice([1, 3, 9]))
+        old = bytes(random.choice(b"aab;") for _ in range(random.randrange(120)))
+        new = old
+        for _ in range(random.randrange(6)):
+            at = random.randrange(len(new) + 1)
+            new = new[:at] + random.choice([b"", b"xy", b"a;", b"baab;b"]) + new[at + random.randrange(4) :]
+        changes = TextChange.all_between(old, new)
+        text, end = old, 0
+        for change in changes:
+            assert change.start >= end, "in order"
+            assert change.start < max(change.old_end, change.new_end) or old == new
+            text, end = (
+                text[: change.start] + new[change.start : change.new_end] + text[change.old_end :],
+                change.new_end,
+            )
+        assert text == new
+        several += len(changes) > 1
+    assert several > 50
+
+
 def test_the_tree_after_a_change_is_that_of_the_text() -> None:
     random = Random(3)
     text = module(kernel(f"    {WGMMA}\n    {{\n    mov.b32 %r1, 1;\n    }}\n    ret;")).encode()
     tree, before = parse(text), text
     for _, state in islice(edits(text, random), 300):
-        tree, _ = reparse(tree, before, state, TextChange.between(before, state))
+        tree, _ = reparse(tree, before, state, TextChange.all_between(before, state))
         assert str(tree.root_node) == str(parse(state).root_node)
         before = state
 
