@@ -550,9 +550,8 @@ def _renumber(
             for name, number in scope.labels.items()
         }
     for use in builder.uses.values():
-        for site in (
-            use.sites if use.flow else ()
-        ):  # a branch is copied: an earlier state may still be compared with this one
+        # A branch is copied, because an earlier state may still be compared with this one.
+        for site in use.sites if use.flow else ():
             branch, targets = kept[site], []
             for target in branch.targets:
                 between = betweens.get(target, nothing)
