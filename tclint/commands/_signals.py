@@ -14,6 +14,10 @@ _MAX_CLEANUP_SECONDS = 2.0
 """Time for the cleanup, after which the process is ended in any case."""
 
 
+class _Exit(SystemExit):
+    """Raised by a signal."""
+
+
 class _Unwinding:
     """A handler that raises SystemExit, so that a run unwinds and cleans up."""
 
@@ -28,7 +32,9 @@ class _Unwinding:
             # Python drops an exception that a handler raises in a finaliser. The timer ends the process then too.
             signal.signal(signal.SIGALRM, lambda *_: self.end())
             signal.setitimer(signal.ITIMER_REAL, _MAX_CLEANUP_SECONDS)
-        raise SystemExit(128 + number)
+        show = sys.unraisablehook
+        sys.unraisablehook = lambda dropped: None if dropped.exc_type is _Exit else show(dropped)
+        raise _Exit(128 + number)
 
     def end(self) -> None:
         """Ends the process by the signal that it received."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
+from types import FrameType
 from typing import Any, NoReturn
 
 import click
@@ -25,6 +28,7 @@ def watch(once: Callable[[], int], observed: Callable[[], Iterable[str]]) -> NoR
 
     An error of a run is shown, and the next change may fix it.
     """
+    interrupted = _interrupts()
     while True:
         before = _stamps(observed())  # before the run, so that a change during it is not missed
         if sys.stdout.isatty():
@@ -36,11 +40,27 @@ def watch(once: Callable[[], int], observed: Callable[[], Iterable[str]]) -> NoR
         write_notes(["Watching for changes; Ctrl-C ends."])
         wait = _POLL_SECONDS
         while True:
+            if interrupted:
+                raise KeyboardInterrupt
             sleep(wait)
             began = monotonic()
             if _stamps(observed()) != before:
                 break
             wait = max(_POLL_SECONDS, _SHARE * (monotonic() - began))
+
+
+def _interrupts() -> list[int]:
+    """The interrupts from now on: Python drops the exception of one that arrives in a finaliser."""
+    received: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    with suppress(ValueError):  # only the main thread may set a handler
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, interrupt)
+    return received
 
 
 def observed(

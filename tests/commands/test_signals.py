@@ -159,3 +159,23 @@ def test_handlers_are_those_of_the_caller_afterwards() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
     with ThreadPoolExecutor() as pool:  # only the main thread may set one
         assert isinstance(pool.submit(main, ["--version"]).exception(), SystemExit)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there, a process is not ended with a signal")
+def test_an_exit_that_python_drops_in_a_finaliser_is_not_shown() -> None:
+    code = """
+import os, signal
+from tclint.commands._signals import unwound_by_signals
+
+class Finalised:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+with unwound_by_signals():
+    Finalised()
+    print("continued")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGTERM, "continued\n", "")

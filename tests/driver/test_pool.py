@@ -272,9 +272,7 @@ def test_no_process_is_left_whenever_the_parent_ends(tmp_path: Path) -> None:
         time.sleep(rng.uniform(0.1, 1))
         process.send_signal(number)
         status, _, err = rest(process, 5)
-        # Python drops the exception of a handler that runs in a finaliser, and says so; a timer ends the process then.
-        dropped = number == signal.SIGTERM and err.startswith("Exception ignored in")
-        assert (status in (0, -number), "" if dropped else err) == (True, "")
+        assert (status in (0, -number), err) == (True, "")
 
 
 class Terminal:
