@@ -27,6 +27,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.results import RECORDS, ROOT
+from benchmarks.speed import check_command
 
 __all__ = ["CASES", "compare", "counts", "main", "surroundings"]
 
@@ -53,10 +54,9 @@ def _run(fixture: str, folder: Path, *options: str, under: Sequence[str] = ()) -
 
     Raises ValueError when the run fails.
     """
-    command = [sys.executable, "-m", "tclint", "check", "--isolated", "--fail-on", "never", "--jobs", "1"]
     kept = {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "TCLINT_"))}
     done = subprocess.run(
-        [*under, *command, *options, str(ROOT / "fixtures" / fixture)],
+        [*under, *check_command("--jobs", "1", *options, ROOT / "fixtures" / fixture)],
         env={
             **kept,
             "PYTHONPATH": str(ROOT),

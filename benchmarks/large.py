@@ -23,7 +23,7 @@ from unittest import mock
 
 from benchmarks import results
 from benchmarks.ptxas import Ptxas, PtxasMissing, find
-from benchmarks.speed import Stopwatch, process, ptxas_seconds, split
+from benchmarks.speed import Stopwatch, check_command, process, ptxas_seconds, split
 from tclint.analyses.model import KernelModel
 from tclint.checks import kernel_checks
 from tclint.config.config import Config
@@ -95,18 +95,7 @@ def unpacked(archives: Path = ARCHIVES) -> Iterator[list[Path]]:
 
 
 def _check(path: Path) -> list[str | Path]:
-    return [
-        sys.executable,
-        "-m",
-        "tclint",
-        "check",
-        "--isolated",
-        "--fail-on",
-        "never",
-        "--jobs",
-        "1",
-        path,
-    ]
+    return check_command("--jobs", "1", path)
 
 
 def compile_modules(path: Path) -> None:

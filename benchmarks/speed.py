@@ -54,6 +54,7 @@ __all__ = [
     "TITLE",
     "Measured",
     "Stopwatch",
+    "check_command",
     "lint",
     "measure",
     "process",
@@ -345,7 +346,8 @@ def _tclint(*arguments: str | Path) -> list[str | Path]:
     return [sys.executable, "-m", "tclint", *arguments]
 
 
-def _check(*arguments: str | Path) -> list[str | Path]:
+def check_command(*arguments: str | Path) -> list[str | Path]:
+    """``tclint check`` with *arguments*, whatever it finds and whatever is configured."""
     return _tclint("check", "--isolated", "--fail-on", "never", *arguments)
 
 
@@ -367,7 +369,7 @@ def commands(paths: Sequence[Path], folder: Path, runs: int = 5) -> list[dict[st
     for path in dict.fromkeys((by_size[len(by_size) // 20], by_size[len(by_size) // 2], by_size[-1])):
         for name in FORMATS:
             _progress(f"tclint check {path.name} as {name}")
-            command = _check("--output-format", name, path.resolve())
+            command = check_command("--output-format", name, path.resolve())
             done = [process(command)]
             if done[0].wall < LONG:
                 done += [process(command) for _ in range(runs - 1)]
@@ -390,7 +392,7 @@ def scaling(folder: Path) -> list[dict[str, Any]]:
     found = []
     for jobs in counts:
         _progress(f"--jobs {jobs}")
-        done = process(_check("--jobs", str(jobs), folder.resolve()))
+        done = process(check_command("--jobs", str(jobs), folder.resolve()))
         found.append({"jobs": jobs, "wall": done.wall, "cpu": done.cpu})
     return found
 
