@@ -29,6 +29,9 @@ MAX_DEPTH = 63
 """The largest number of groups that hardware leaves pending: ptxas waits for it instead of a larger one, and keeps these
 bits of a negative one."""
 
+_NONE: frozenset[int] = frozenset()
+"""The registers of an operation that has none: each empty set made anew takes 216 bytes."""
+
 Copy = tuple[int, int, int, int]
 """A copy of a result: the register that holds it, the operation, the register copied from, and an age of the
 operation."""
@@ -93,8 +96,8 @@ class Groups(Analysis[GroupsState]):
             operand = instruction.named(name)
             if isinstance(operand, Vector):
                 read.extend(registers(operand))
-        self.results[site] = frozenset(results_of(instruction))
-        self.sources[site] = frozenset(read) - self.results[site]
+        self.results[site] = frozenset(results_of(instruction)) or _NONE
+        self.sources[site] = (frozenset(read) - self.results[site]) or _NONE
 
     def _copies(self) -> frozenset[int]:
         """Registers that a chain of ``mov`` may fill from a tracked one."""

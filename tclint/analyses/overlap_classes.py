@@ -10,7 +10,7 @@ from tclint._dataclass import dataclass
 from tclint.analyses.ages import ones
 from tclint.values.shared_memory import Access, Footprint, SharedMemory
 
-__all__ = ["LocatedAccess", "Members", "Uses", "may_overlap"]
+__all__ = ["LocatedAccess", "Members", "SameBase", "Uses", "may_overlap"]
 
 LocatedAccess = tuple[Access, Footprint | None]
 """An access, and the bytes that threads are certain to touch, relative to the base of its address; None if unknown."""
@@ -22,23 +22,35 @@ _CHUNK_MASK = (1 << _CHUNK) - 1
 
 
 @dataclass(slots=True, eq=False)
+class SameBase:
+    """The accesses of one class whose addresses have the same base, and what was asked about them.
+
+    Where thousands of operations are in flight, most classes have one access, so this is what the search is made of.
+    """
+
+    accesses: list[Access] = field(default_factory=list)
+    has_union: bool = False
+    """Whether :attr:`union` is known."""
+    union: Footprint | None = None
+    """All bytes that they touch if all threads have the base in common."""
+    footprints: dict[int, list[LocatedAccess]] = field(default_factory=dict)
+    """Threads of the other class -> the footprints of the accesses, given that those threads exist."""
+    resolved: tuple[int, int | None] | None = None
+    """The base without its constant, and the constant, on every path; None if not asked, or if the base varies.
+
+    The constant is None where a pointer may have a different initial value in each thread.
+    """
+
+
+@dataclass(slots=True, eq=False)
 class Members:
     """The accesses of one class, either operations or uses."""
 
     accesses: list[Access] = field(default_factory=list)
     pending: int = 0
     """The bit set of the operations that may be in flight at these uses."""
-    by_base: dict[int, list[Access]] = field(default_factory=dict)
+    by_base: dict[int, SameBase] = field(default_factory=dict)
     """Base of an address -> the accesses that have it."""
-    unions: dict[int, Footprint | None] = field(default_factory=dict)
-    """Base -> all bytes that its accesses touch if all threads have the base in common; filled on demand."""
-    footprints: dict[tuple[int, int], list[LocatedAccess]] = field(default_factory=dict)
-    """Base, and threads of the other class -> the footprints of its accesses, given that those threads exist."""
-    resolved: dict[int, tuple[int, int | None]] = field(default_factory=dict)
-    """Base that does not vary -> the base without its constant, and the constant, on every path.
-
-    The constant is None where a pointer may have a different initial value in each thread.
-    """
 
 
 def may_overlap(one: Footprint | None, other: Footprint | None, distance: int) -> bool:

@@ -31,7 +31,7 @@ from tclint._dataclass import dataclass
 from tclint.analyses.access_classes import AccessClass, AccessClasses
 from tclint.analyses.ages import Numbering
 from tclint.analyses.model import FactQuery, KernelModel
-from tclint.analyses.overlap_classes import LocatedAccess, Members, Overlapping, Uses, may_overlap
+from tclint.analyses.overlap_classes import LocatedAccess, Members, Overlapping, SameBase, Uses, may_overlap
 from tclint.analyses.plausibility import NO_DOUBT, Doubt, DoubtAbout
 from tclint.dataflow import Answer, Found, Infeasible, Path, Results, Search, next_answer
 from tclint.dataflow.feasible_paths import concrete_entry_path
@@ -149,7 +149,9 @@ class OverlapSearch:
     def __iter__(self) -> Iterator[Conflict]:
         operations, found = self._collect()
         uses = Uses(found, self.shared, self._union)
-        for members in operations:
+        operations.reverse()
+        while operations:  # what is known of each is needed no more when it has been searched
+            members = operations.pop()
             bits = self.numbering.bits(a.site for a in members.accesses)
             yield from self._search(members, uses.overlapping(members, bits))
 
@@ -186,15 +188,21 @@ class OverlapSearch:
                     use.pending |= pending
         for members in (*operations.values(), *uses.values()):
             for access in members.accesses:
-                members.by_base.setdefault(shared.split(access.address)[0], []).append(access)
+                base = shared.split(access.address)[0]
+                same = members.by_base.get(base)
+                if same is None:
+                    same = members.by_base[base] = SameBase()
+                same.accesses.append(access)
         return list(operations.values()), list(uses.values())
 
     def _union(self, members: Members, base: int) -> Footprint | None:
         """All bytes that the accesses of *members* with that base touch; None if unknown."""
-        if base not in members.unions:
+        same = members.by_base[base]
+        if not same.has_union:
             threads = self.model.views.context_of(members.accesses[0].site).threads
-            members.unions.update(self.shared.combined_footprints(members.by_base[base], threads))
-        return members.unions[base]
+            same.union = self.shared.combined_footprints(same.accesses, threads)[base]
+            same.has_union = True
+        return same.union
 
     def _search(self, operations: Members, overlapping: Overlapping) -> list[Conflict]:
         """The conflicts of *operations* with the nearest uses on a feasible path; longer loop paths come last.
@@ -466,14 +474,14 @@ class OverlapSearch:
         shared, values = self.shared, self.model.values
 
         def resolved(members: Members, resolve: Resolve) -> Iterator[tuple[int, int, int | None]]:
-            for base in members.by_base:
-                found = members.resolved.get(base)
+            for base, same in members.by_base.items():
+                found = same.resolved
                 if found is None:
                     common, per_thread, constant = shared.split(resolve(base))
                     # A pointer that a loop advances may have a different initial value in each thread.
                     found = common, constant if values.constant_of(per_thread) == 0 else None
                     if not values.varying_at(base):
-                        members.resolved[base] = found
+                        same.resolved = found
                 yield base, *found
 
         by_common: dict[int, list[tuple[int, int | None]]] = {}
@@ -499,12 +507,14 @@ class OverlapSearch:
         """
         shared, views = self.shared, self.model.views
         threads, others = (views.context_of(b.accesses[0].site).threads for b in (members, beside))
-        accesses = members.by_base[base]
+        same = members.by_base[base]
         if resolve is not None:
-            return [(a, shared.footprint(shared.along(a, resolve), threads, others)) for a in accesses]
-        if (base, others) not in members.footprints:
-            members.footprints[base, others] = [(a, shared.footprint(a, threads, others)) for a in accesses]
-        return members.footprints[base, others]
+            return [(a, shared.footprint(shared.along(a, resolve), threads, others)) for a in same.accesses]
+        found = same.footprints.get(others)
+        if found is None:
+            found = [(a, shared.footprint(a, threads, others)) for a in same.accesses]
+            same.footprints[others] = found
+        return found
 
     def _matched(
         self, operations: list[LocatedAccess], uses: list[LocatedAccess], distance: int, route: Route

@@ -323,8 +323,11 @@ class SharedMemory:
         for access in accesses:
             base = self.split(access.address)[0]
             here = self._footprint_of(access, threads)
-            known = found.setdefault(base, here)
-            found[base] = here and known and known.union(here)
+            if base in found:
+                known = found[base]
+                found[base] = here and known and known.union(here)
+            else:
+                found[base] = here
         return found
 
     def _is_cta_uniform(self, base: int) -> bool:

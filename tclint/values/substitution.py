@@ -15,6 +15,7 @@ __all__ = ["AtSize", "Lifetimes", "PathSubstitution"]
 
 MAX_EXPRESSIONS_PER_QUESTION = 4000
 """Expressions that one question about a path may substitute, in addition to those that earlier questions did."""
+_NOWHERE: frozenset[tuple[str, int]] = frozenset()
 
 
 class _BudgetExhausted(Exception):
@@ -142,7 +143,7 @@ class Lifetimes:
         found = self._volatile.get(value)
         if found is not None:
             return found
-        self._volatile[value] = frozenset()
+        self._volatile[value] = _NOWHERE
         node = self.table.nodes[value]
         kind = node[0]
         result: frozenset[tuple[str, int]]
@@ -153,7 +154,11 @@ class Lifetimes:
         elif kind == "load":
             result = frozenset((("site", node[1]),)) | self.varying_at(node[3])
         else:
-            result = frozenset().union(*(self.varying_at(p) for p in self.table.parts(node)))
+            result = _NOWHERE
+            for part in self.table.parts(node):
+                varying = self.varying_at(part)
+                if not varying <= result:
+                    result = result | varying if result else varying
         self._volatile[value] = result
         return result
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tclint.analyses import overlaps
-from tclint.analyses.overlap_classes import Members, Uses, may_overlap
+from tclint.analyses.overlap_classes import Members, SameBase, Uses, may_overlap
 from tclint.values.shared_memory import Access, Footprint
 from tests.tools.support import kernel, lint, module
 
@@ -29,16 +29,17 @@ SHARED: Any = SimpleNamespace(
 
 def members(site: int, footprints: dict[int, Footprint | None], pending: int) -> Members:
     accesses = [Access(site, False, 0, 4)]
-    return Members(accesses, pending, dict.fromkeys(footprints, accesses), footprints)
+    by_base = {base: SameBase(accesses, True, footprint) for base, footprint in footprints.items()}
+    return Members(accesses, pending, by_base)
 
 
 def overlap(one: Members, other: Members) -> bool:
     return any(
         (first, second) in ALIASES
         if first != second
-        else first in VARYING or may_overlap(one.unions[first], other.unions[second], 0)
-        for first in one.by_base
-        for second in other.by_base
+        else first in VARYING or may_overlap(here.union, there.union, 0)
+        for first, here in one.by_base.items()
+        for second, there in other.by_base.items()
     )
 
 
@@ -53,7 +54,7 @@ def test_the_uses_looked_up_are_those_that_a_comparison_of_all_pairs_finds(
         for number, (footprints, pending, site) in enumerate(classes)
     ]
     operations = members(0, operation[0], 0)
-    uses = Uses(found, SHARED, lambda one, base: one.unions[base])
+    uses = Uses(found, SHARED, lambda one, base: one.by_base[base].union)
     overlapping = uses.overlapping(operations, operation[1])
     expected = [one for one in found if one.pending & operation[1] and overlap(operations, one)]
     assert list(overlapping.every().values()) == expected
