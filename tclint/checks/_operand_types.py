@@ -82,7 +82,7 @@ class OperandTypes:
         self.types = [register.type for register in function.registers]
         self.present = {*self.types}
         parameters = {parameter.name: parameter for parameter in function.parameters}
-        self.variables = ChainMap(function.variables, parameters, module.variables)
+        self.variables = ChainMap(dict(function.variables), parameters, module.variables)
         """The variables and parameters by name."""
 
     @cached_property

@@ -199,13 +199,14 @@ def _report_undeclared(
 
     *names* are those of the module, and *first* has the offset of the first declaration of each.
     """
+    errors: list[BuildError] = []
     for index, label in builder.unresolved:
         ins, message = function.instructions[index], f"label {quoted(label)} is not defined"
-        function.errors.append(BuildError("undefined-label", ins.start, ins.end, message))
+        errors.append(BuildError("undefined-label", ins.start, ins.end, message))
     own = function.variables.keys() | {p.name for p in function.parameters}
     labels = set(function.labels.values())
     if clashing := labels & names:
-        _report_shadowed(function, clashing, first)
+        errors += _shadowed(function, clashing, first)
     uses: dict[str, dict[int, None]] = {}
     guards: set[str] = set()
     for index, name, guard in builder.names:
@@ -234,12 +235,13 @@ def _report_undeclared(
         else:
             continue
         kind = "undefined-guard" if name in guards else "undefined-register"
-        function.errors.append(BuildError(kind, ins.start, ins.end, message, count, tuple(sites)))
+        errors.append(BuildError(kind, ins.start, ins.end, message, count, tuple(sites)))
+    function.errors = (*function.errors, *errors)
 
 
-def _report_shadowed(function: Function, labels: AbstractSet[str], first: Mapping[str, int]) -> None:
-    """Report branches to one of *labels* that follows them, if the module declares the name before: ptxas then takes
-    the name for the variable or the function."""
+def _shadowed(function: Function, labels: AbstractSet[str], first: Mapping[str, int]) -> Iterator[BuildError]:
+    """The errors of branches to one of *labels* that follows them, if the module declares the name before: ptxas then
+    takes the name for the variable or the function."""
     for index, ins in enumerate(function.instructions):
         operand = ins.operands[-1] if ins.targets and ins.operands else None
         if not isinstance(operand, Symbol) or operand.name not in labels or ins.targets[0] <= index:
@@ -249,4 +251,4 @@ def _report_shadowed(function: Function, labels: AbstractSet[str], first: Mappin
             and first.get(operand.name, 0) < function.start
         ):
             message = f"{quoted(operand.name)} is not a label here: the module declares the name before"
-            function.errors.append(BuildError("undefined-label", ins.start, ins.end, message))
+            yield BuildError("undefined-label", ins.start, ins.end, message)

@@ -19,8 +19,10 @@ from tclint._pattern import pattern
 from tclint.ir.declarations import declared, misaligned, positions, size_of, targets_of, unknown_directive
 from tclint.ir.features import FEATURED, note
 from tclint.ir.nodes import (
+    NOTHING,
     BuildError,
     Directive,
+    FeatureUse,
     Function,
     Immediate,
     Instruction,
@@ -67,6 +69,7 @@ _MOST_REGISTERS = (1 << 32) - 1
 _BLANKS_BEFORE_SELECTOR = re.compile(r"(?<=[\w$])\s+(?=\.[a-zA-Z])")
 _SEVERAL_PARTS = re.compile(r"\[[^\]]*,")
 """The beginning of an address with several parts: ``[r0, d1]``."""
+_NO_FORMALS: tuple[tuple[Variable, ...], tuple[Variable, ...]] = (), ()
 
 
 _FEW_REGISTERS = 64
@@ -77,9 +80,9 @@ class FunctionBuilder:
     """Builds one function."""
 
     __slots__ = (
-        "base", "constants", "function", "instructions", "isa", "locations", "longest", "named", "names", "overflow",
-        "own_errors", "plenty", "prototypes", "scope", "scope_starts", "tables", "targets", "text", "unresolved", "uses",
-        "vectors",
+        "base", "constants", "errors", "features", "function", "instructions", "isa", "labels", "located", "locations",
+        "longest", "named", "names", "overflow", "own_errors", "plenty", "prototypes", "scope", "scope_starts", "tables",
+        "targets", "text", "unlocated", "unresolved", "uses", "variables", "vectors",
     )  # fmt: skip
 
     def __init__(self, function: Function, text: str, isa: Table) -> None:
@@ -112,6 +115,26 @@ class FunctionBuilder:
         self.tables: list[tuple[int, int]] = []
         """Where the lists of targets begin and end."""
         self.locations: dict[tuple[int, ...], Location] = {}
+        # What the function has of these when it is finished; see there.
+        self.errors: list[BuildError] = []
+        self.features: list[FeatureUse] = []
+        self.labels: dict[int, str] = {}
+        self.located: list[tuple[int, Location]] = []
+        self.unlocated: list[tuple[tuple[int, int, int], int, int]] = []
+        self.variables: dict[str, Variable] = {}
+
+    def finish(self) -> Function:
+        """The function, with all that was collected for it; what it has none of is shared with other functions."""
+        function = self.function
+        function.errors, self.own_errors = tuple(self.errors), len(self.errors)
+        function.features = tuple(self.features)
+        function.labels = self.labels or NOTHING
+        function.locations = tuple(self.located)
+        function.positions = self.locations.keys() or ()
+        function.unlocated = tuple(self.unlocated)
+        function.uses = list(self.uses.values())
+        function.variables = self.variables or NOTHING
+        return function
 
     # ------------------------------------------------------------ names
 
@@ -190,8 +213,8 @@ class FunctionBuilder:
             else:
                 if name != "_" and not external:
                     self.claim(name, start, end)
-                again = name in self.function.variables and space != "param" and not external
-                if self.function.variables.setdefault(name, variable) != variable or again:
+                again = name in self.variables and space != "param" and not external
+                if self.variables.setdefault(name, variable) != variable or again:
                     self.function.redeclared |= {name}
 
     def declare_register(self, name: str, kind: str, length: int) -> None:
@@ -251,7 +274,7 @@ class FunctionBuilder:
         registers.extend(fresh)
 
     def trouble(self, kind: str, start: int, end: int, message: str) -> None:
-        self.function.errors.append(BuildError(kind, start - self.base, end - self.base, message))
+        self.errors.append(BuildError(kind, start - self.base, end - self.base, message))
 
     # ------------------------------------------------------------ statements
 
@@ -280,7 +303,7 @@ class FunctionBuilder:
                 name = self.text[child.start_byte : child.end_byte - 1].strip()
                 self.label(name, child.start_byte, child.end_byte)
                 self.scope.labels[name] = len(instructions)
-                self.function.labels.setdefault(len(instructions), name)
+                self.labels.setdefault(len(instructions), name)
             elif kind == "block":
                 self.scope = Scope(self.scope)
                 self.scope_starts.append((child.start_byte + 1 - self.base, self.scope))
@@ -306,7 +329,7 @@ class FunctionBuilder:
             elif kind == "function":
                 prototype = _head(child, self.text, self.function.version, self.function.target, self.isa)
                 start, end = child.start_byte - self.base, child.end_byte - self.base
-                self.prototypes.append(replace(prototype.function, start=start, end=end, declared_only=True))
+                self.prototypes.append(replace(prototype.finish(), start=start, end=end, declared_only=True))
             elif kind == "target_directive":
                 self.target(child)
             elif kind in FEATURED:
@@ -344,8 +367,7 @@ class FunctionBuilder:
 
     def note(self, kind: str, start: int, end: int) -> None:
         """Record the features of a statement of *kind*."""
-        function = self.function
-        note(function.features, kind, self.text, (start, end), function.version, self.base)
+        note(self.features, kind, self.text, (start, end), self.function.version, self.base)
 
     def close(self) -> None:
         """Leave the current scope: resolve the branches to its labels, and pass the others to the enclosing scope."""
@@ -387,7 +409,7 @@ class FunctionBuilder:
             self.trouble(kind, *self.tables[-index - 1], message)
             return
         instruction = self.function.instructions[index]
-        self.function.errors.append(BuildError(kind, instruction.start, instruction.end, message))
+        self.errors.append(BuildError(kind, instruction.start, instruction.end, message))
 
     def jump(self, scope: Scope, index: int, names: list[str]) -> None:
         """Record that the targets of the branch at *index* are the labels *names*, to be resolved in *scope*; -1 and so
@@ -407,14 +429,13 @@ class FunctionBuilder:
         )
         if call is not None and call not in self.locations:
             span = node.start_byte - self.base, node.end_byte - self.base
-            self.function.unlocated.append((call, *span))
+            self.unlocated.append((call, *span))
         self.locations[position] = location = Location(*position, inlined)
         at = len(self.function.instructions)
-        locations = self.function.locations
-        if locations and locations[-1][0] == at:
-            locations[-1] = (at, location)
+        if self.located and self.located[-1][0] == at:
+            self.located[-1] = (at, location)
         else:
-            locations.append((at, location))
+            self.located.append((at, location))
 
     def instruction(self, start: int, end: int) -> None:
         text = self.text[start:end]
@@ -493,8 +514,7 @@ class FunctionBuilder:
             self.named = False
             self.symbols(instruction)
         if self.overflow:
-            error = BuildError("overflow", start - self.base, end - self.base, self.overflow)
-            self.function.errors.append(error)
+            self.trouble("overflow", start, end, self.overflow)
             self.overflow = ""
 
     def _guard(self, name: str) -> int:
@@ -622,16 +642,12 @@ def make_function(
 ) -> tuple[Function, FunctionBuilder | None]:
     """The function of a syntax node, and its builder if it has a body. Names are not resolved in the module yet."""
     builder = _head(node, text, module.version or (0, 0), module.target, isa)
-    function = builder.function
     body = node.child_by_field_name("body")
     if body is None:
-        function.declared_only = True
-        return function, None
+        builder.function.declared_only = True
+        return builder.finish(), None
     builder.block(body)
-    builder.own_errors = len(function.errors)
-    function.positions = builder.locations.keys()
-    function.uses = list(builder.uses.values())
-    return function, builder
+    return builder.finish(), builder
 
 
 def _head(node: Node, text: str, version: Version, target: Target | None, isa: Table) -> FunctionBuilder:
@@ -651,9 +667,11 @@ def _head(node: Node, text: str, version: Version, target: Target | None, isa: T
     role = "entry" if function.entry else "func"
     if kind_node is not None and kind_node.start_byte > node.start_byte:
         builder.note(role, node.start_byte, kind_node.start_byte)
-    formals: tuple[list[Variable], list[Variable]] = [], []
+    formals: list[tuple[Variable, ...]] = []
+    parameters: list[Variable] = []
     open_ended = False
-    for some, field_name in zip(formals, ("returns", "parameters"), strict=True):
+    for field_name in ("returns", "parameters"):
+        some: list[Variable] = []
         listed = node.child_by_field_name(field_name)
         for child in listed.named_children if listed else ():
             if child.type == "parameter":
@@ -663,20 +681,25 @@ def _head(node: Node, text: str, version: Version, target: Target | None, isa: T
                 builder.note(f"{role}-parameter", child.start_byte, child.end_byte)
                 found = [variable for *_, variable in declared(declaration)]
                 some += found or [Variable("", "", 1, 0)]
-                function.parameters += [variable for variable in found if variable.space == ".param"]
-    function.formals = None if open_ended else formals
+                parameters += [variable for variable in found if variable.space == ".param"]
+        formals.append(tuple(some))
+    function.parameters = tuple(parameters)
+    function.formals = None if open_ended else (formals[0], formals[1]) if any(formals) else _NO_FORMALS
+    directives: dict[str, tuple[int, ...]] = {}
+    stated: list[Directive] = []
     for child in node.named_children:
         if child.type == "performance_directive":
             name, *rest = ((c.type, text[c.start_byte : c.end_byte]) for c in child.named_children)
             numbers = tuple(integer(word) for kind, word in rest if kind == "integer")
-            function.directives[name[1]] = numbers
+            directives[name[1]] = numbers
             start, end = child.start_byte - node.start_byte, child.end_byte - node.start_byte
-            function.stated.append(Directive(name[1], numbers, start, end))
+            stated.append(Directive(name[1], numbers, start, end))
             function.noreturn |= name[1] == ".noreturn"
         elif child.type == "pragma_directive":
             builder.note("head-pragma", child.start_byte, child.end_byte)
         elif child.type == "attribute":
             builder.note(role, child.start_byte, child.end_byte)
+    function.directives, function.stated = directives or NOTHING, tuple(stated)
     return builder
 
 

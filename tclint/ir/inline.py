@@ -136,13 +136,15 @@ class _Inliner:
             target=function.target,
             version=function.version,
             registers=list(function.registers),
-            variables=dict(function.variables),
             parameters=function.parameters,
             directives=function.directives,
             errors=function.errors,
             noreturn=function.noreturn,
         )
         self.function = function
+        self.labels: dict[int, str] = {}
+        self.locations: list[tuple[int, Location]] = []
+        self.variables = dict(function.variables)
         self.branch = table().match("bra", ("s",))
         self._known: dict[str, Parameters] = {}
 
@@ -158,6 +160,8 @@ class _Inliner:
                 use = uses[key] = Use(instruction.opcode, instruction.match, (), (), False, flow)
             use.sites.append(i)
         result.uses = list(uses.values())
+        result.labels, result.locations = self.labels, tuple(self.locations)
+        result.variables = self.variables
         return result
 
     def _body(
@@ -179,10 +183,10 @@ class _Inliner:
         for i, instruction in enumerate(body.instructions):
             moved[i] = len(out)
             while next_location[0] <= i:
-                self.result.locations.append((len(out), next_location[1]))
+                self.locations.append((len(out), next_location[1]))
                 next_location = next(where)
             if i in body.labels:
-                self.result.labels.setdefault(len(out), body.labels[i])
+                self.labels.setdefault(len(out), body.labels[i])
             if i in calls and self._fits(body, calls[i], active):
                 here, inlined[calls[i]] = self._passing(body, calls[i])
                 passed = passed | here
@@ -291,7 +295,7 @@ class _Inliner:
         for name, variable in callee.variables.items():
             if variable.space == ".param":  # a parameter that it passes on is a new variable in each call
                 own.setdefault(name, f"{name}.{inner}")
-            result.variables.setdefault(own.get(name, name), variable._replace(name=own.get(name, name)))
+            self.variables.setdefault(own.get(name, name), variable._replace(name=own.get(name, name)))
         result.registers.extend(callee.registers)
         self._body(callee, inner, (*active, callee.name), own, passed)
         if skip is not None:

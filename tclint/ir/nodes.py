@@ -7,12 +7,13 @@ the function, so that an edit elsewhere in a file leaves a function's instructio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from math import copysign, inf, prod
 from operator import itemgetter
 from struct import pack
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tclint._dataclass import dataclass
@@ -23,6 +24,7 @@ from tclint.isa.target import Target, Version
 __all__ = [
     "DECIMAL",
     "LARGEST",
+    "NOTHING",
     "SINK",
     "BuildError",
     "Directive",
@@ -409,6 +411,11 @@ class BuildError(NamedTuple):
 _FLOW_ERRORS = frozenset(("undefined-guard", "undefined-label", "duplicate-label"))
 
 
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+"""The empty mapping that all functions share: a module may have tens of thousands of small ones."""
+_target = lru_cache(maxsize=64)(Target.parse)
+
+
 @dataclass
 class Function:
     """A ``.entry`` or ``.func``; one without a body has no instructions and ``declared_only`` set."""
@@ -424,30 +431,30 @@ class Function:
     uses: list[Use] = field(default_factory=list)
     """The opcodes and operand kinds that occur, in order of first occurrence."""
     registers: list[Register] = field(default_factory=list)
-    variables: dict[str, Variable] = field(default_factory=dict)
+    variables: Mapping[str, Variable] = field(default_factory=lambda: NOTHING)
     redeclared: frozenset[str] = frozenset()
     """The variables that several scopes declare, and the parameters that they declare differently; ``variables`` has the
     first declaration of each."""
-    parameters: list[Variable] = field(default_factory=list)
-    formals: tuple[list[Variable], list[Variable]] | None = None
+    parameters: Sequence[Variable] = ()
+    formals: tuple[Sequence[Variable], Sequence[Variable]] | None = None
     """Its results and its parameters as declared; None if the last parameter is an array without a size."""
-    directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    directives: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: NOTHING)
     """Name of a directive such as ``.reqntid`` -> its values; of several with one name the last is used, as by
     ptxas."""
-    stated: list[Directive] = field(default_factory=list)
+    stated: Sequence[Directive] = ()
     """All directives, in the order of the text."""
-    features: list[FeatureUse] = field(default_factory=list)
+    features: Sequence[FeatureUse] = ()
     """The features of its head, parameters, declarations and pragmas, in the order of the text."""
-    labels: dict[int, str] = field(default_factory=dict)
+    labels: Mapping[int, str] = field(default_factory=lambda: NOTHING)
     """Instruction index -> one label in front of it."""
-    locations: list[tuple[int, Location]] = field(default_factory=list)
+    locations: Sequence[tuple[int, Location]] = ()
     """``(first instruction, location)`` for each ``.loc``, in order."""
     positions: Collection[tuple[int, ...]] = ()
     """File, line and column of each ``.loc``."""
-    unlocated: list[tuple[tuple[int, int, int], int, int]] = field(default_factory=list)
+    unlocated: Sequence[tuple[tuple[int, int, int], int, int]] = ()
     """The position after each ``inlined_at`` that is not one of an earlier ``.loc`` of the function, and the span of
     the directive."""
-    errors: list[BuildError] = field(default_factory=list)
+    errors: Sequence[BuildError] = ()
     declared_only: bool = False
     damaged: bool = False
     """It contains a syntax error, so no finding about it can be trusted."""
@@ -516,7 +523,7 @@ class Module:
     @property
     def target(self) -> Target | None:
         """The last architecture that ``.target`` names, as ptxas takes it; None if it names none that exists."""
-        return next((t for t in map(Target.parse, reversed(self.targets)) if t), None)
+        return next((t for t in map(_target, reversed(self.targets)) if t), None)
 
     @property
     def debug(self) -> bool:

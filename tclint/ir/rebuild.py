@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tclint.ir.build import build
 from tclint.ir.declarations import positions
 from tclint.ir.functions import FunctionBuilder, make_function
-from tclint.ir.nodes import Function, Instruction, Location, Module, Operand, Symbol, Use
+from tclint.ir.nodes import NOTHING, Function, Instruction, Location, Module, Operand, Symbol, Use
 from tclint.ir.scopes import Scope
 from tclint.isa.table import Table
 from tclint.syntax import TextChange, Tree, parse, reparse
@@ -390,7 +390,7 @@ def _edited(
     builder.names = [(at, name, guard) for i, name, guard in builder.names if (at := moves.site(i)) >= 0]
     builder.unresolved = [(at, name) for i, name in builder.unresolved if (at := moves.site(i)) >= 0]
     builder.function, builder.instructions, builder.text, builder.base = new, new.instructions, text, start
-    builder.plenty = length // 8
+    builder.plenty, builder.errors = length // 8, []
     known, done = len(new.registers), 0
     for part, scope in zip(parts, innermost, strict=True):
         new.instructions += kept[done : part.first]
@@ -399,7 +399,7 @@ def _edited(
         for node in part.nodes:
             builder.instruction(node.start_byte, node.end_byte)
         fresh = new.instructions[begin:]
-        if new.errors or new.damaged or len(new.registers) != known or len(fresh) != len(part.nodes):
+        if builder.errors or new.damaged or len(new.registers) != known or len(fresh) != len(part.nodes):
             return None
         for at, instruction in enumerate(fresh, begin):
             flow = instruction.flow
@@ -465,12 +465,12 @@ def _moved(function: Function, start: int, length: int, moves: _Moves) -> Functi
         start=start,
         end=start + length,
         instructions=[],
-        features=[
+        features=tuple(
             use._replace(start=use.start + by(use.start), end=use.end + by(use.start))
             for use in function.features
-        ],
-        unlocated=[(call, at + by(at), end + by(at)) for call, at, end in function.unlocated],
-        errors=[],
+        ),
+        unlocated=tuple((call, at + by(at), end + by(at)) for call, at, end in function.unlocated),
+        errors=(),
         damaged=False,
     )
 
@@ -529,21 +529,22 @@ def _renumber(
             betweens[part.first] = found
     nothing = _Between([], [], None, False)
 
-    old, new.labels = new.labels, {}
-    for number, name in old.items():
+    labels: dict[int, str] = {}
+    for number, name in new.labels.items():
         at, between = moves.number(number, False), betweens.get(number)
         if between is None:
-            new.labels.setdefault(at, name)
+            labels.setdefault(at, name)
         else:
-            new.labels |= {at: name} if between.labels else {}
-            new.labels |= {moves.number(number, True): between.following[0]} if between.following else {}
+            labels |= {at: name} if between.labels else {}
+            labels |= {moves.number(number, True): between.following[0]} if between.following else {}
+    new.labels = labels or NOTHING
     locations: dict[int, Location] = {}
     for number, location in new.locations:
         between = betweens.get(number, nothing)
         if between.located and between.location is not None:
             locations[moves.number(number, False)] = between.location
         locations[moves.number(number, between.located)] = location
-    new.locations = [*locations.items()]
+    new.locations = tuple(locations.items())
     for scope in _scopes(builder):
         scope.labels = {
             name: moves.number(number, name in betweens.get(number, nothing).following)

@@ -757,12 +757,12 @@ def test_a_range_of_more_registers_than_32_bits_count_is_an_error() -> None:
 @pytest.mark.parametrize(("count", "last"), [(1 << 63, None), ((1 << 63) + 2, "%r1")])
 def test_a_size_of_64_bits_counts_by_its_lower_half(count: int, last: str | None) -> None:
     f = body(f".reg .b32 %r<{count}>;" + (f"mov.u32 {last}, 0;" if last else ""))
-    assert f.errors == []
+    assert not f.errors
 
 
 def test_a_label_hides_a_special_register_from_what_follows_in_its_scope() -> None:
     f = body(".reg .b32 %a; mov.u32 %a, %laneid; { %laneid: bra %laneid; } mov.u32 %a, %laneid;")
-    assert f.errors == []
+    assert not f.errors
     assert f.instructions[1].targets == (1,)
     assert f.instructions[0].operands == f.instructions[2].operands
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from benchmarks.grow import SHAPES
 from tclint.ir.nodes import Function
 from tclint.linting import check
 from tclint.linting.check import check_source
@@ -56,16 +57,8 @@ def test_the_functions_of_a_module_are_not_searched_for_each_of_them(monkeypatch
     assert 0 < few == many
 
 
-def peak_of_copies(copies: int) -> int:
-    """The most memory that linting a kernel with as many copies in flight takes at once."""
-    body = [f"cp.async.ca.shared.global [tile+{16 * i}], [%rd0+{16 * i}], 16;" for i in range(copies)]
-    text = module(
-        kernel(
-            f".shared .align 128 .b8 tile[{16 * copies}];\n    ld.param.u64 %rd0, [pointer];\n"
-            + "\n".join(body)
-            + "\n    cp.async.wait_all;\n    bar.sync 0;\n    ld.shared.b32 %r1, [tile];\n    ret;"
-        )
-    )
+def peak(text: str) -> int:
+    """The most memory that linting *text* takes at once."""
     source = Source(text.encode(), "k.ptx")
     tracemalloc.start()
     try:
@@ -75,6 +68,26 @@ def peak_of_copies(copies: int) -> int:
         tracemalloc.stop()
 
 
+def copies_in_one_group(copies: int) -> str:
+    """A kernel with as many copies in flight."""
+    body = [f"cp.async.ca.shared.global [tile+{16 * i}], [%rd0+{16 * i}], 16;" for i in range(copies)]
+    return module(
+        kernel(
+            f".shared .align 128 .b8 tile[{16 * copies}];\n    ld.param.u64 %rd0, [pointer];\n"
+            + "\n".join(body)
+            + "\n    cp.async.wait_all;\n    bar.sync 0;\n    ld.shared.b32 %r1, [tile];\n    ret;"
+        )
+    )
+
+
 def test_memory_does_not_grow_with_the_square_of_the_copies_in_flight() -> None:
-    few, many = map(peak_of_copies, (200, 800))
+    few, many = (peak(copies_in_one_group(copies)) for copies in (200, 800))
     assert many < 6 * few
+
+
+@pytest.mark.parametrize("shape", ["copies in flight", "functions"])
+def test_what_is_added_to_a_text_takes_at_most_sixty_times_its_size(shape: str) -> None:
+    make, count = SHAPES[shape]
+    peak(make(count))  # what is loaded once counts for neither
+    few, many = make(2 * count), make(6 * count)
+    assert peak(many) - peak(few) < 60 * (len(many) - len(few))
