@@ -230,7 +230,11 @@ class MbarrierAddresses:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._of: dict[int, tuple[Address, ...]] = {}
+        self._of_value: dict[tuple[int, bool], tuple[Address, ...]] = {}
+        """An address, and whether it is that of an init -> what it may name."""
         self._locations: dict[int, frozenset[MbarrierLocation] | None] = {}
+        self._enumerations: dict[tuple[int, tuple[Address, ...]], frozenset[MbarrierLocation] | None] = {}
+        """Threads, and the addresses that they may name -> the mbarriers there."""
         self._each: dict[int, frozenset[MbarrierLocation]] = {}
         self._same: dict[tuple[frozenset[MbarrierLocation], frozenset[MbarrierLocation]], bool | None] = {}
 
@@ -310,9 +314,12 @@ class MbarrierAddresses:
 
     def _resolved(self, site: int, value: int) -> tuple[Address, ...]:
         init = self.model.instruction(site).event == "mbarrier-init"
-        found = [self._resolve(v, leaves, init) for v, leaves in self._alternatives(value)]
-        known = tuple(a for a in found if a is not None)
-        return known if len(known) == len(found) else ()
+        resolved = self._of_value.get((value, init))
+        if resolved is None:
+            found = [self._resolve(v, leaves, init) for v, leaves in self._alternatives(value)]
+            known = tuple(a for a in found if a is not None)
+            resolved = self._of_value[value, init] = known if len(known) == len(found) else ()
+        return resolved
 
     def _alternatives(self, value: int) -> list[Home]:
         """The addresses that joins and selects choose between."""
@@ -419,10 +426,18 @@ class MbarrierAddresses:
     # ------------------------------------------------------------ enumeration
 
     def _enumerated(self, site: int, addresses: tuple[Address, ...]) -> frozenset[MbarrierLocation] | None:
+        key = self.model.views.context_of(site).threads, addresses
+        if key not in self._enumerations:
+            self._enumerations[key] = self._enumerated_by(*key)
+        return self._enumerations[key]
+
+    def _enumerated_by(
+        self, threads: int, addresses: tuple[Address, ...]
+    ) -> frozenset[MbarrierLocation] | None:
         found = set[MbarrierLocation]()
         for address in addresses:
             stages = self._stages(address)
-            per_thread = self.model.shared.offsets(address.mine, self.model.views.context_of(site).threads)
+            per_thread = self.model.shared.offsets(address.mine, threads)
             if stages is None or per_thread is None or len(per_thread) > _MAX_STAGES:
                 return None
             found.update(MbarrierLocation(address.base, stage + n) for stage in stages for n in per_thread)

@@ -408,27 +408,41 @@ class KernelModel:
 
         Predicates and guards are ignored, so the path need not be feasible.
         """
+        return self.cut(start, end, avoiding) is None
+
+    def cut(self, start: int, end: int, avoiding: Collection[int] = ()) -> frozenset[int] | None:
+        """Those of *avoiding* of which every such path passes one; None if a path passes none.
+
+        These are few, so that a question about other instructions is answered where they are among them.
+        """
         cfg = self.cfg
         first, last = cfg.block_of[max(start, 0)], cfg.block_of[end]
         straight = first == last and start < end
         if not avoiding or not (straight or cfg.reachable_from[first] >> last & 1):
-            return straight or bool(cfg.reachable_from[first] >> last & 1)
+            return None if straight or cfg.reachable_from[first] >> last & 1 else frozenset()
         avoided: dict[int, list[int]] = {}
         for i in avoiding:
             avoided.setdefault(cfg.block_of[i], []).append(i)
         if straight and not any(start < i < end for i in avoided.get(first, ())):
-            return True
-        if any(i > start for i in avoided.get(first, ())) or any(i < end for i in avoided.get(last, ())):
-            return False
+            return None
+        after = [i for i in avoided.get(first, ()) if i > start]
+        if after or (after := [i for i in avoided.get(last, ()) if i < end]):
+            return frozenset(after[:1])
         work, seen = [first], set[int]()
+        found: list[int] = []
         while work:
             for edge in cfg.successors[work.pop()]:
-                if edge.target == last:
-                    return True
-                if edge.target not in seen and edge.target not in avoided:
-                    seen.add(edge.target)
-                    work.append(edge.target)
-        return False
+                target = edge.target
+                if target == last:
+                    return None
+                if target in seen:
+                    continue
+                seen.add(target)
+                if target not in avoided:
+                    work.append(target)
+                elif cfg.reachable_from[target] >> last & 1:
+                    found.append(avoided[target][0])
+        return frozenset(found)
 
     def reaching(self, starts: Iterable[int], ends: Iterable[int]) -> frozenset[int]:
         """Those of *starts* from which a path of the CFG leads to one of *ends*; see :meth:`reaches`."""

@@ -54,6 +54,10 @@ SKIP:
         for start in (-1, *sites):
             expected = {i for i in sites if m.reaches(start, i, avoiding)}
             assert m.reached_from((start,), sites, avoiding) == expected, (start, avoiding)
+            for end in sites:
+                cut = m.cut(start, end, avoiding)
+                assert (cut is None) == (end in expected)
+                assert cut is None or (cut <= {*avoiding} and not m.reaches(start, end, cut or avoiding))
         assert m.reached_from((0, 4), sites, avoiding) == {
             i for i in sites if m.reaches(0, i, avoiding) or m.reaches(4, i, avoiding)
         }

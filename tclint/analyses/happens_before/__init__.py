@@ -82,6 +82,8 @@ class HappensBefore:
         self._unsynchronised: dict[
             tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...]], Path | None
         ] = {}
+        self._cuts: dict[tuple[int, int], list[frozenset[int]]] = {}
+        """Start and use -> sets of unguarded instructions that each cut off all paths of the CFG between the two."""
 
     def observers_of(self, sites: Iterable[int]) -> frozenset[int]:
         """The waits after which a thread may know that another has executed one of *sites*.
@@ -273,10 +275,19 @@ class HappensBefore:
         *stops* are the waits at which some event may be observed, so a thread on the path is not ordered after that
         event. The facts *given* hold on the whole path.
         """
-        key = use, frozenset(stops), start, tuple(given.items())
-        if key not in self._unsynchronised:
-            self._unsynchronised[key] = self._path_avoiding(use, key[1] - {use}, start, given)
-        return self._unsynchronised[key]
+        avoided = frozenset(stops)
+        if use in avoided:
+            avoided -= {use}
+        path = self._continued(use, avoided, start, given)
+        if path is not None or start >= 0:
+            return path
+        # A search ends at a dispatcher of roles, so a path is tried from the start of each role, if the dispatcher
+        # itself is reached without passing *stops*.
+        for dispatcher, first in self._roles:
+            path = self._continued(use, avoided, first, given)
+            if path is not None and self._continued(dispatcher, avoided, start, given) is not None:
+                return path
+        return None
 
     def order(
         self,
@@ -333,20 +344,6 @@ class HappensBefore:
                 seen |= before
                 work += before
 
-    def _path_avoiding(
-        self, use: int, stops: frozenset[int], start: int, given: Mapping[int, bool]
-    ) -> Path | None:
-        path = self._continued(use, stops, start, given)
-        if path is not None or start >= 0:
-            return path
-        # A search ends at a dispatcher of roles, so a path is tried from the start of each role, if the dispatcher
-        # itself is reached without passing *stops*.
-        for dispatcher, first in self._roles:
-            path = self._continued(use, stops, first, given)
-            if path is not None and self._continued(dispatcher, stops, start, given) is not None:
-                return path
-        return None
-
     @cached_property
     def _roles(self) -> list[tuple[int, int]]:
         """The dispatching branch and the first instruction of each role whose warps are known."""
@@ -362,9 +359,19 @@ class HappensBefore:
     ) -> Path | None:
         """A path from *start* to *use* that passes none of *stops* and no dispatcher."""
         model = self.model
-        here = model.views.context_in_iteration(start)
-        context = ThreadContext(here.threads, PathCondition({**here.facts, **given})) if given else here
-        unguarded = {i for i in stops if model.instruction(i).guard < 0}
-        if not context.threads or start in unguarded or not model.reaches(start, use, unguarded):
+        cuts = self._cuts.setdefault((start, use), [])
+        if any(map(stops.issuperset, cuts)):
             return None
-        return follow(model, start, context, (use,), stops, likely=True).witness
+        key = use, stops, start, tuple(given.items())
+        if key not in self._unsynchronised:
+            here = model.views.context_in_iteration(start)
+            context = ThreadContext(here.threads, PathCondition({**here.facts, **given})) if given else here
+            unguarded = {i for i in stops if model.instruction(i).guard < 0}
+            cut = frozenset((start,)) if start in unguarded else model.cut(start, use, unguarded)
+            if cut is not None:
+                cuts.append(cut)  # and not the answer by itself: thousands of sets of stops have this cut
+                return None
+            self._unsynchronised[key] = (
+                follow(model, start, context, (use,), stops, likely=True).witness if context.threads else None
+            )
+        return self._unsynchronised[key]

@@ -22,6 +22,7 @@ from tclint.values import thread_masks as T
 
 __all__ = ["MayOrder"]
 
+_NONE: frozenset[int] = frozenset()
 _END = 1 << 62
 """Greater than the number of any instruction."""
 _Targets = tuple[frozenset[int], frozenset[Hashable]]
@@ -135,7 +136,9 @@ class MayOrder:
                     waits |= self.points.barrier_sites(Scope.WARPS)  # its number is unknown
                 elif not self._writes(signal):
                     waits.update(self.points.waits)
-            self._targets_of[signal] = frozenset(waits), frozenset(channels)
+            # Most signals complete no wait by itself, and have one set of channels, which is shared.
+            shared = own if channels == own else frozenset(channels)
+            self._targets_of[signal] = frozenset(waits) or _NONE, shared
         return self._targets_of[signal]
 
     def _writes(self, signal: int) -> bool:
