@@ -10,9 +10,19 @@ from tclint._pattern import pattern
 from tclint.ir.nodes import LARGEST, Variable
 from tclint.ir.operands import clean, integer, quoted, split_operands
 
-__all__ = ["declared", "misaligned", "positions", "size_of", "targets_of", "unknown_directive"]
+__all__ = [
+    "ONE_REGISTER",
+    "declared",
+    "misaligned",
+    "positions",
+    "size_of",
+    "targets_of",
+    "unknown_directive",
+]
 
 _SIZES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16}
+ONE_REGISTER = re.compile(r"\.reg\s+(\.(?:pred|[busf](?:8|16|32|64)))\s+(%[a-z]+\d{1,9})\s*;")
+"""A declaration of one numbered register, with its type and name: some compilers write thousands of them."""
 _DECLARATION = re.compile(
     r"\s*(?:\.(?:extern|visible|weak|common)\s+)*\.(reg|sreg|shared|global|const|local|param|tex)\b((?:\s*(?:\[\d+\])|\s*\.\w+(?:\s+\d+U?)?(?=[\s.(])(?:\s*\([^)]*\))?)*)\s*(.*?);?\s*$",
     re.DOTALL,
@@ -34,7 +44,12 @@ _LOC = pattern(
 @lru_cache(maxsize=1024)
 def declared(text: str) -> tuple[tuple[str, str, str, int, Variable], ...]:
     """``(space, type, name, size of a range or 0, variable)`` for each declarator of a declaration."""
-    return tuple(_declarators(text))
+    register = ONE_REGISTER.fullmatch(text)
+    if register is None:
+        return tuple(_declarators(text))
+    kind, name = register.groups()
+    size = size_of(kind)
+    return (("reg", kind, name, 0, Variable(name, ".reg", size or 1, size, kind)),)
 
 
 def _declarators(text: str) -> Iterator[tuple[str, str, str, int, Variable]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint._pattern import pattern
+from tclint.ir.declarations import ONE_REGISTER
 from tclint.ir.nodes import DECIMAL, FeatureUse
 from tclint.ir.operands import abnormal, clean, only_short_integers, overflows
 from tclint.isa.features import feature, used
@@ -62,6 +63,9 @@ def note(
 
 def _parts(kind: str, text: str) -> Iterator[tuple[str, str]]:
     """The parts of a statement that have features of their own: the kind of each, and its text without comments."""
+    if kind == "variable" and (register := ONE_REGISTER.fullmatch(text)):
+        yield kind, f".reg {register[1]} %r;"  # whatever its name is
+        return
     text = clean(text) if "/" in text and kind != "file" else text
     if kind.endswith("variable") and "=" in text:
         head, _, initial = text.partition("=")

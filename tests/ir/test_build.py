@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tclint.ir import SINK, Function, Immediate, Memory, Not, Pair, Special, Symbol, Vector
+from tclint.ir.declarations import ONE_REGISTER, declared
+from tclint.ir.features import note
 from tclint.ir.inline import inlinable, inline
-from tclint.ir.nodes import Location, Negated
+from tclint.ir.nodes import FeatureUse, Location, Negated
 from tests.tools.support import HEADER, REGISTERS, built, function, kernel, module, register
 
 
@@ -799,3 +801,33 @@ def test_range_does_not_replace_a_register_that_is_declared() -> None:
     f = body(".reg .b64 %r2;\n.reg .b32 %r<4>;\nmov.u64 %r2, 1;")
     types = {r.name: r.type for r in f.registers}
     assert types == {"%r2": ".b64", "%r0": ".b32", "%r1": ".b32", "%r3": ".b32"}
+
+
+@given(
+    st.sampled_from([".pred", *(f".{kind}{size}" for kind in "busf" for size in (8, 16, 32, 64))]),
+    st.from_regex(r"%[a-z]{1,3}\d{1,9}", fullmatch=True),
+)
+def test_one_register_is_declared_as_any_declaration_is(kind: str, name: str) -> None:
+    text = f".reg {kind} {name};"
+    assert ONE_REGISTER.fullmatch(text)
+    assert declared(text) == declared(f"{text} ")
+    for version in ((1, 0), (6, 0), (9, 1)):
+        one: list[FeatureUse] = []
+        other: list[FeatureUse] = []
+        note(one, "variable", text, (0, len(text)), version)
+        note(other, "variable", f"{text} ", (0, len(text) + 1), version)
+        assert [use.spec for use in one] == [use.spec for use in other]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ".reg .b128 %r1;",
+        ".reg .b32 %r1, %r2;",
+        ".reg .v2 .b32 %r1;",
+        ".reg .b32 %r<3>;",
+        ".reg .b32 WARP_SZ;",
+    ],
+)
+def test_other_declarations_are_not_taken_for_one_register(text: str) -> None:
+    assert not ONE_REGISTER.fullmatch(text)
