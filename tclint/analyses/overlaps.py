@@ -535,7 +535,9 @@ class OverlapSearch:
                 if may_overlap(own, touched, distance) and self.meet(
                     here, shared.along(use, route.after), route
                 ):
-                    yield Conflict(operation, use, replace(route.path, end=use.site))
+                    path = route.path
+                    path = path if path.end == use.site else replace(path, end=use.site)
+                    yield Conflict(operation, use, path)
                     break
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
@@ -412,7 +413,8 @@ def _step(module: Module, mark: Mark, owner: Function | None) -> Step:
 def _pairs(hit: Hit, owner: Function | None) -> tuple[Pair, ...]:
     if owner is None or len(hit.pairs) < 2:
         return ()
-    return tuple(Pair(span(owner, first), span(owner, second)) for first, second in sorted(set(hit.pairs)))
+    spans = {site: span(owner, site) for site in chain.from_iterable(hit.pairs)}  # most are in several pairs
+    return tuple(Pair(spans[first], spans[second]) for first, second in sorted(set(hit.pairs)))
 
 
 def _span(hit: Hit, function: Function | None) -> Span:
