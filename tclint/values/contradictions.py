@@ -7,7 +7,7 @@ from a maximum, a minimum, a remainder or a loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import NamedTuple
@@ -16,8 +16,12 @@ from tclint.values.entailment import ConditionalIntervals, KnownRanges
 from tclint.values.integers import Range
 from tclint.values.path_condition import PathCondition
 from tclint.values.ranges import MAX_FINITE_BOUND, UNBOUNDED, may_be_congruent
+from tclint.values.value_table import MAX_TERMS_PER_SUM, MIN_MAX
 
 __all__ = ["Contradictions"]
+
+Terms = tuple[tuple[int, int], ...]
+"""The terms of a sum, with their factors."""
 
 
 class _Sum(NamedTuple):
@@ -44,13 +48,15 @@ class Contradictions:
         """Two bases -> the factor of the second one -> :meth:`_sum`."""
         self._alone: dict[int, Range | None] = {}
         """Base -> its range without what is known of it; None if that depends on other known ranges."""
+        self._plain_terms: dict[int, Terms] = {}
+        """Base -> its terms if each is one of many that :meth:`_adds` knows enough about; else none."""
         self._additive: dict[int, set[int]] = {}
         """Base -> bases such that the sum and the difference of the two have the ranges of their terms.
 
         Each has as long as no range of its own is known, and it is not read as unsigned.
         """
-        self._additive_sums: dict[int, list[tuple[int, int]]] = {}
-        """The base of such a sum or difference -> the two bases, of all pairs."""
+        self._additive_sums: dict[Terms, list[tuple[int, int]]] = {}
+        """The terms of such a sum or difference -> the two bases, of all pairs."""
 
     def impossible(self, facts: PathCondition) -> bool:
         """Whether the known ranges of two bases contradict that of their sum or difference."""
@@ -70,14 +76,64 @@ class Contradictions:
         Almost all pairs are additive, so the others are found without asking about each pair. *agreeing* are the bases
         whose terms do not contradict them.
         """
-        bases = list(known)
-        for k, one in enumerate(bases, 1):
-            additive = self._additive.get(one, ()) if one in agreeing else ()
-            yield from ((one, two) for two in bases[k:] if two not in additive or two not in agreeing)
-        for base in chain(bases, self.ranges.read_as_unsigned):
-            for one, two in self._additive_sums.get(base, ()):
-                if one in known and two in known:
-                    yield one, two
+        rest, additive = set(known), self._additive
+        for one in sorted(known):
+            rest.discard(one)
+            yield from (
+                (one, two) for two in rest.difference(additive.get(one, ())) if not self._adds(one, two)
+            )
+        for one in known.keys() - agreeing:
+            yield from ((min(one, two), max(one, two)) for two in additive.get(one, ()) if two in known)
+        nodes = self.table.nodes
+        for base in chain(known, self.ranges.read_as_unsigned):
+            if nodes[base][0] == "sum":
+                for one, two in self._additive_sums.get(nodes[base][1], ()):
+                    if one in known and two in known:
+                        yield one, two
+
+    def _adds(self, one: int, two: int) -> bool:
+        """Whether the terms of two bases alone show that the pair is additive, which is then noted.
+
+        So it is if they have no term in common, and none of the terms is a minimum, a maximum or some bits, which a sum
+        may say more about, or a counter, whose loop may. No value is made of the sum: few are known of any.
+        """
+        if (one, two) in self._sums:
+            return False
+        ours, theirs = self._plain(one), self._plain(two)
+        if (
+            not ours
+            or not theirs
+            or len(ours) + len(theirs) > MAX_TERMS_PER_SUM
+            or not {t for t, _ in ours}.isdisjoint(t for t, _ in theirs)
+        ):
+            return False
+        less = sorted((*ours, *((t, -f) for t, f in theirs)))
+        if less[0][1] < 0:
+            less = [(t, -f) for t, f in less]
+        self._note_additive(one, two, (tuple(sorted(ours + theirs)), tuple(less)))
+        return True
+
+    def _plain(self, base: int) -> Terms:
+        """The terms of *base* if :meth:`_adds` knows enough about each of them; none if not."""
+        found = self._plain_terms.get(base)
+        if found is None:
+            found, constant = self.table.linear(base)
+            if constant or any(self._is_special(term) for term, _ in found):
+                found = ()
+            self._plain_terms[base] = found
+        return found
+
+    def _is_special(self, term: int) -> bool:
+        """Whether a sum with *term* may have another range than that of its terms."""
+        kind = self.table.node(term)[:2]
+        return kind in MIN_MAX or kind == ("op", "mask") or self.loops.counter(term) is not None
+
+    def _note_additive(self, one: int, two: int, sums: Iterable[Terms]) -> None:
+        """Record that the pair is additive, and the terms of its sum and difference."""
+        self._additive.setdefault(one, set()).add(two)
+        self._additive.setdefault(two, set()).add(one)
+        for terms in sums:
+            self._additive_sums.setdefault(terms, []).append((one, two))
 
     def _contradict(self, pair: tuple[int, int], known: KnownRanges, agreeing: AbstractSet[int]) -> bool:
         """Whether the ranges of a *pair* of bases contradict that of their sum or difference."""
@@ -101,10 +157,8 @@ class Contradictions:
                 total, least, most, known
             ):
                 return True
-        if len(additive) == 2 and two not in self._additive.setdefault(one, set()):
-            self._additive[one].add(two)
-            for base in additive:
-                self._additive_sums.setdefault(base, []).append(pair)
+        if len(additive) == 2 and two not in self._additive.get(one, ()):
+            self._note_additive(one, two, (self.table.node(base)[1] for base in additive))
         return False
 
     def _contradicts(self, total: _Sum, least: int, most: int, known: KnownRanges) -> bool:

@@ -133,4 +133,77 @@ def test_a_pair_without_a_contradiction_is_asked_about_again_where_its_sum_is_kn
         assert contradictions.impossible(facts) is by_definition(contradictions, facts) is answer
         known = contradictions.ranges.known(facts)
         asked = set(contradictions._pairs(known, known.keys()))
-        assert ((value(kernel, "%r10"), value(kernel, "%r7")) in asked) is answer
+        assert (tuple(sorted(value(kernel, r) for r in ("%r10", "%r7"))) in asked) is answer
+
+
+LOADED = """
+    ld.param.u64 %rd0, [pointer];
+    ld.global.b32 %r1, [%rd0];
+    ld.global.b32 %r2, [%rd0+4];
+    ld.global.b32 %r3, [%rd0+8];
+"""
+
+
+@pytest.mark.parametrize("opcode", ["add.s32", "sub.s32"])
+def test_an_additive_pair_is_asked_about_where_its_sum_or_difference_is_known(opcode: str) -> None:
+    kernel = model(f"{LOADED} add.s32 %r4, %r1, %r3; {opcode} %r5, %r4, %r2; end: ret;")
+    contradictions = contradictions_of(kernel)
+    _, first, second, total = (value(kernel, r) for r in ("%r1", "%r2", "%r4", "%r5"))
+    known = dict.fromkeys((first, second), (0, 9))
+    pair = min(first, second), max(first, second)
+    assert pair not in contradictions._pairs(known, known.keys())
+    assert pair in contradictions._pairs(known, {first})
+    known[contradictions.loops.base(total)[0]] = (0, 9)
+    assert pair in contradictions._pairs(known, known.keys())
+
+
+@pytest.mark.parametrize("term", ["min.s32 %r4, %r1, %r3;", "max.u32 %r4, %r1, %r3;", "and.b32 %r4, %r1, 7;"])
+def test_a_pair_is_asked_about_where_a_term_may_narrow_the_sum(term: str) -> None:
+    kernel = model(f"{LOADED} {term} end: ret;")
+    contradictions = contradictions_of(kernel)
+    pair = value(kernel, "%r2"), value(kernel, "%r4")
+    known = dict.fromkeys(pair, (0, 9))
+    assert pair in contradictions._pairs(known, known.keys())
+
+
+@pytest.mark.parametrize(
+    ("code", "truths"),
+    [
+        pytest.param(
+            f"""{LOADED}
+            mov.u32 %r4, %tid.x;
+            add.s32 %r5, %r1, %r2;
+            add.s32 %r6, %r5, %r4;
+            setp.lt.s32 %p0, %r5, 4;
+            setp.lt.s32 %p1, %r6, 2000;
+            end: ret;
+            """,
+            (True, False),
+            id="a common term",
+        ),
+        pytest.param(
+            f"""{LOADED}
+            mov.b32 %r4, 0;
+            head:
+            setp.lt.s32 %p0, %r4, 5;
+            setp.lt.s32 %p1, %r1, 3;
+            end: add.s32 %r4, %r4, 1;
+            setp.ne.s32 %p2, %r4, %r1;
+            @%p2 bra head;
+            ret;
+            """,
+            (False, True),
+            id="a counter and its limit",
+        ),
+    ],
+)
+def test_a_pair_is_not_additive_where_its_sum_says_more_than_its_terms(
+    code: str, truths: tuple[bool, ...]
+) -> None:
+    kernel = model(code)
+    contradictions, facts = contradictions_of(kernel), PathCondition()
+    for p, truth in enumerate(truths):
+        assert not contradictions.impossible(facts)
+        facts = kernel.values.refine(value(kernel, f"%p{p}"), truth, facts)
+    assert contradictions.impossible(facts)
+    assert by_definition(contradictions, facts)
