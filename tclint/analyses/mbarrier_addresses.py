@@ -236,6 +236,8 @@ class MbarrierAddresses:
         self._enumerations: dict[tuple[int, tuple[Address, ...]], frozenset[MbarrierLocation] | None] = {}
         """Threads, and the addresses that they may name -> the mbarriers there."""
         self._each: dict[int, frozenset[MbarrierLocation]] = {}
+        self._counting: dict[int, bool] = {}
+        """The results of :meth:`_counts`; False for a value about which it is still being asked."""
         self._same: dict[tuple[frozenset[MbarrierLocation], frozenset[MbarrierLocation]], bool | None] = {}
 
     def of(self, site: int) -> tuple[Address, ...]:
@@ -504,25 +506,29 @@ class MbarrierAddresses:
 
     def _takes_each_value(self, value: int) -> bool:
         """Whether a loop is certain to reach every value within the bounds of *value*."""
-        value = self._unmasked(value)
-        bounds = self.model.values.interval(value)
-        return bounds is not None and self._counts(value, bounds)
+        return self._counts(self._unmasked(value))
 
-    def _counts(self, value: int, bounds: tuple[int, int], joined: frozenset[int] = frozenset()) -> bool:
-        """Whether *value* is a loop counter, which reaches both of its *bounds*, or a mask of one, or of a plain value.
+    def _counts(self, value: int) -> bool:
+        """Whether *value* is a loop counter, which reaches both of its bounds, or a mask of one, or of a plain value."""
+        found = self._counting.get(value)
+        if found is None:
+            # What a phi of a cycle with several entries reaches is not known: it is asked for again within the question.
+            self._counting[value] = False
+            bounds = self.model.values.interval(value)
+            found = self._counting[value] = bounds is not None and self._reaches(value, bounds)
+        return found
 
-        A loop that packs a stage and a phase into one value need not reach all combinations of its bits. Nor is it known
-        what a phi of a cycle with several entries reaches; *joined* are the phis that *value* is an argument of.
+    def _reaches(self, value: int, bounds: tuple[int, int]) -> bool:
+        """See :meth:`_counts`.
+
+        A loop that packs a stage and a phase into one value need not reach all combinations of its bits.
         """
         values = self.model.values
         node = values.node(value)
-        if value in joined:
-            return False
         if node[0] == "phi":
             # At a join, not at a loop header, every incoming value must be one.
             incoming = () if node[1] in self.model.cfg.loops else values.arguments(value)
-            parts = [(a, values.interval(a)) for a in incoming if values.constant_of(a) is None]
-            return all(ends is not None and self._counts(a, ends, joined | {value}) for a, ends in parts)
+            return all(values.constant_of(a) is not None or self._counts(a) for a in incoming)
         if node[:2] == ("op", "mask"):
             varying = [
                 t for t, _ in values.linear(node[2])[0] if values.node(t)[0] in ("phi", "select", "op")

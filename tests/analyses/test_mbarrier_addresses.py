@@ -228,6 +228,32 @@ middle:
     assert made.fact(MbarrierAddresses).each(arrival(made)) == frozenset()
 
 
+def test_each_value_that_joins_lead_to_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of six branches may exchange two stages, so 64 paths lead to the last join."""
+    exchange = """
+    @%p1 bra kept_{n};
+    mov.u32 %r8, %r3; mov.u32 %r3, %r4; mov.u32 %r4, %r8;
+kept_{n}:
+    add.u32 %r9, %r9, 1;
+    setp.eq.u32 %p1, %r9, {n};
+    """
+    joins = "".join(exchange.format(n=n) for n in range(6))
+    made = kernel_of(
+        "setp.eq.u32 %p1, %r9, 77; and.b32 %r3, %r9, 3; and.b32 %r4, %r5, 3;"
+        f"{joins} shl.b32 %r4, %r3, 3; add.u32 %r6, %r1, %r4; {ARRIVE}"
+    )
+    asked: list[int] = []
+    reaches = MbarrierAddresses._reaches
+
+    def noted(addresses: MbarrierAddresses, stage: int, bounds: tuple[int, int]) -> bool:
+        asked.append(stage)
+        return reaches(addresses, stage, bounds)
+
+    monkeypatch.setattr(MbarrierAddresses, "_reaches", noted)
+    assert made.fact(MbarrierAddresses).each(arrival(made)) == {place(made, "full", 8 * k) for k in range(4)}
+    assert len(asked) == len({*asked}) > 6
+
+
 @pytest.mark.parametrize("spelling", [s for name, s in MAPPED.items() if name != "selected"])
 def test_uninitialised_mbarrier_is_reported_in_each_spelling(spelling: str) -> None:
     """The stage after those that are initialised."""
