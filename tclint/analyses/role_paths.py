@@ -76,10 +76,8 @@ def path_avoiding(
     """
     here = model.views.context_in_iteration(start)
     context = ThreadContext(here.threads & threads & T.lane_zero(model.values.threads), facts or here.facts)
-    cfg, first = model.cfg, max(start, 0)
-    if not context.threads or (
-        cfg.block_of[first] not in cfg.in_cycle and not last(model, (first,), ends, to)
-    ):
+    others = frozenset(ends).difference((start,)) if start in ends else ends  # a path begins after its start
+    if not context.threads or (start >= 0 and not last(model, (start,), others, to)):
         return _NO_PATH
     return follow(model, start, context, to, ends)
 

@@ -12,6 +12,7 @@ from pathlib import Path as File
 import pytest
 
 import tclint
+from tclint.analyses import role_paths
 from tclint.analyses.groups import WgmmaGroups
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import path_avoiding
@@ -23,6 +24,7 @@ from tclint.dataflow import (
     Infeasible,
     Path,
     PathQuery,
+    Search,
     feasible_paths,
     find_paths,
     next_answer,
@@ -153,6 +155,48 @@ def test_a_path_that_avoids_what_is_on_every_path_is_infeasible() -> None:
     everybody = T.full(128)
     assert isinstance(path_avoiding(of, start, everybody, (use,), (stop,)), Infeasible)
     assert isinstance(path_avoiding(of, start, everybody, (use,), ()), Found)
+
+
+LOOP = """
+again:
+    setp.eq.s32 %p1, %r1, 3;
+    start: mov.u32 %r7, 1;
+    {stop}
+    use: add.s32 %r1, %r1, 1;
+    setp.lt.s32 %p2, %r1, 100;
+    @%p2 bra again;
+    ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("stop", "to", "ends", "found"),
+    [
+        ("stop: mov.u32 %r8, 1;", "use", ("stop",), False),
+        ("stop: mov.u32 %r8, 1;", "start", ("stop",), False),
+        ("@%p1 mov.u32 %r8, 1;", "start", (), True),
+        ("stop: @%p1 mov.u32 %r8, 1;", "use", ("stop",), True),
+        ("stop: @%p1 mov.u32 %r8, 1;", "start", ("stop",), True),
+        ("stop: mov.u32 %r8, 1;", "stop", ("start",), True),
+        ("stop: mov.u32 %r8, 1;", "use", ("start",), True),
+    ],
+)
+def test_no_path_is_searched_for_in_a_loop_where_an_instruction_to_avoid_is_on_every_path(
+    monkeypatch: pytest.MonkeyPatch, stop: str, to: str, ends: tuple[str, ...], found: bool
+) -> None:
+    """The start itself is not on the path, and an instruction under a guard may be skipped."""
+    of = model(NUMBER + LOOP.format(stop=stop))
+    searched: list[int] = []
+
+    def noted(cache: object, query: PathQuery) -> Search[Path]:
+        searched.append(query.start)
+        return find_paths(of.search_cache, query)
+
+    monkeypatch.setattr(role_paths, "find_paths", noted)
+    start, goal, *avoided = (label(of.function, name) for name in ("start", to, *ends))
+    answer = path_avoiding(of, start, T.full(128), (goal,), avoided)
+    assert isinstance(answer, Found if found else Infeasible)
+    assert searched == [start] * found
 
 
 # ---------------------------------------------------------------- paths from the entry
