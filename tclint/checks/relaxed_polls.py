@@ -193,13 +193,16 @@ class _Polls:
     def unreleased_write(self, signal: int, polled: int) -> tuple[int, Path] | None:
         """A weak write of data that is read after *polled*, and a path from it to *signal* with no release."""
         model = self.model
+        # Without regard to the conditions of branches first, which costs far less than a search for a path.
+        writes = [
+            i
+            for i in sorted(self._writes.difference(self._strong_writes))
+            if not model.instruction(i).event and model.reaches(i, signal, self._releases)
+        ]
         read = frozenset[int]().union(
-            *(self._origins(i, "read") for i in self.reads if model.reaches(polled, i))
+            *(self._origins(i, "read") for i in (self.reads if writes else ()) if model.reaches(polled, i))
         )
-        for write in sorted(self._writes.difference(self._strong_writes)):
-            # Without regard to the conditions of branches first, which costs far less than a search for a path.
-            if model.instruction(write).event or not model.reaches(write, signal, self._releases):
-                continue
+        for write in writes:
             if read.isdisjoint(self._origins(write, "write")):
                 continue
             path = role_paths.follow(
