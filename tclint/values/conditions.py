@@ -25,6 +25,7 @@ class Conditions:
         self.registers, self.lifetimes = ranges.loops.registers, ranges.loops.lifetimes
         self._facts: dict[frozenset[tuple[int, bool]], PathCondition] = {}
         self._shared_terms: dict[int, bool] = {}
+        self._equalities: dict[tuple[int, int], int] = {}
         self._translated: dict[tuple[int, int, int], int] = {}
         """``(predicate, source and target of a back edge)`` -> the predicate in the next iteration; -1: none."""
         self._translations: set[int] = set()
@@ -209,8 +210,12 @@ class Conditions:
 
     def equals_constant(self, phi: int, number: int) -> int:
         """The predicate "the integer joined by *phi* equals the constant *number*"."""
-        width = width_of(self.registers.function.registers[self.table.nodes[phi][2]].type)
-        return self.table.compare("eq", phi, self.table.constant(number), True, width or 32)
+        found = self._equalities.get((phi, number))
+        if found is None:
+            width = width_of(self.registers.function.registers[self.table.nodes[phi][2]].type)
+            found = self.table.compare("eq", phi, self.table.constant(number), True, width or 32)
+            self._equalities[phi, number] = found
+        return found
 
     def choice_among(self, value: int, numbers: Iterable[int], facts: PathCondition) -> int | None:
         """The constant that *value* is, or that *facts* equate it with if it is a phi; otherwise None.

@@ -62,6 +62,7 @@ class ConditionalIntervals:
         self._divisions = Divisions(bounds.table)
         self.bits = BitTests(bounds.table, self._divisions).decide
         self._part_cache: dict[int, frozenset[int]] = {}
+        self._pairs: dict[int, tuple[int, ...]] = {}
         self._alternative_cache: dict[int, tuple[tuple[int, bool, int, int], ...]] = {}
         self._points: dict[int, tuple[int, int] | None] = {}
         self._unconditional: dict[tuple[int, int], Range] = {}
@@ -362,10 +363,16 @@ class ConditionalIntervals:
                     least, most = low - ends[1], high - ends[0]
                     self._add_range(one, (least, most) if factor == 1 else (-most, -least), known, depth)
         elif len(terms) == 1 and depth < MAX_PROPAGATION_DEPTH:
-            for both in [b for b in known if b != base]:
-                there, _ = table.linear(both)
-                if len(there) == 2 and any(t == base for t, _ in there):
-                    self._add_part_ranges(both, known[both], known, depth + 1)
+            for both in [b for b in known if b != base and base in self._pair(b)]:
+                self._add_part_ranges(both, known[both], known, depth + 1)
+
+    def _pair(self, base: int) -> tuple[int, ...]:
+        """The two terms of the sum *base*; empty if it has another number of them."""
+        found = self._pairs.get(base)
+        if found is None:
+            terms, _ = self.table.linear(base)
+            found = self._pairs[base] = tuple(t for t, _ in terms) if len(terms) == 2 else ()
+        return found
 
     def _choices(self, base: int, known: KnownRanges, depth: int) -> Iterator[tuple[bool, int, int]]:
         """``(is the maximum, one, two)``: for each maximum or minimum in *base*, the sums of which *base* is that.
