@@ -18,6 +18,7 @@ __all__ = [
     "gather",
     "immediate",
     "merge",
+    "negated",
     "select",
 ]
 
@@ -58,13 +59,18 @@ def apply(function: Callable[..., int], values: Sequence[Lanes]) -> Lanes:
     return collapse([*map(function, *columns)])
 
 
+def negated(predicate: Lanes) -> Lanes:
+    """The negation of a predicate in every thread."""
+    return 1 - predicate if isinstance(predicate, int) else apply(lambda p: 1 - p, [predicate])
+
+
 def immediate(operand: Immediate) -> Lanes:
     """The bits of an integer constant; None for a floating-point one."""
     return operand.value & ALL_BITS if isinstance(operand.value, int) else None
 
 
 class Results(dict[Any, Lanes]):
-    """The results of one instruction, by the values of its sources that are not constants: one value, or a tuple of
+    """The results of one operation, by the values of its sources that are not constants: one value, or a tuple of
     several.
 
     A result is computed when it is asked for first. Values are immutable, so all replays of a kernel share the

@@ -7,13 +7,15 @@ they depend on, so the replays of all launches share them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from tclint.analyses.model import KernelModel
+from tclint.analyses.role_paths import calls
 from tclint.ir.nodes import Immediate, Operand, Vector
 from tclint.isa.callees import ASSERTION
-from tclint.replay.abstract_lanes import Lanes, Results
+from tclint.replay.abstract_lanes import Lanes, Results, immediate
 from tclint.replay.steps import Step
 
 __all__ = ["Branch", "Plan", "Plans", "StepBatch"]
@@ -26,7 +28,7 @@ class Plan(NamedTuple):
     sources: list[Operand]
     """The sources that are not constants."""
     results: Results
-    """The results by the values of the sources, for all replays."""
+    """The results by the values of the sources, for all replays, and for all instructions that compute the same."""
 
 
 class FusedCompute(NamedTuple):
@@ -70,9 +72,13 @@ class Plans:
         self.blocks = blocks
         """The steps of each block."""
         self._plans: dict[int, Plan] = {}
+        self._results: dict[tuple[object, ...], Results] = {}
+        """What instructions share that compute the same of their sources: the function, and the sources that are constants."""
         self._batches: dict[int, list[StepBatch]] = {}
         self._branches: dict[int, Branch] = {}
         self._reconvergence: dict[int, int] = {}
+        self._executing: dict[tuple[int | None, ...], list[int]] = {}
+        """The positions of the threads that execute an instruction, by its guard."""
         self.shuffles: dict[tuple[object, ...], tuple[Lanes, list[int | None]]] = {}
         """For shuffles: which threads read a lane inside their segment, and the positions of the threads that each
         reads.
@@ -88,16 +94,18 @@ class Plans:
         """The steps of a block: consecutive computations together, and every other step alone."""
         found = self._batches.get(block)
         if found is None:
-            found = self._batches[block] = []
+            found, fused = [], list[FusedCompute]()
             for step in self.blocks[block]:
-                made = self._fuse(step)
-                if made is None:
-                    found.append(StepBatch(1, [], step))
-                elif found and found[-1].step is None:
-                    steps, fused, _ = found[-1]
-                    found[-1] = StepBatch(steps + 1, [*fused, made], None)
-                else:
-                    found.append(StepBatch(1, [made], None))
+                if (made := self._fuse(step)) is not None:
+                    fused.append(made)
+                    continue
+                if fused:
+                    found.append(StepBatch(len(fused), fused, None))
+                    fused = []
+                found.append(StepBatch(1, [], step))
+            if fused:
+                found.append(StepBatch(len(fused), fused, None))
+            self._batches[block] = found
         return found
 
     def _fuse(self, step: Step) -> FusedCompute | None:
@@ -121,9 +129,21 @@ class Plans:
             if sources and isinstance(sources[0], Vector):
                 sources = list(sources[0].items)
             decisive = {"and": 0, "or": 1}.get(match.form.compute) if ".pred" in match.modifiers else None
-            results = Results(step.compute, sources, decisive)
-            sources = [o for o in sources if not isinstance(o, Immediate)]
+            constants = tuple([(i, immediate(o)) for i, o in enumerate(sources) if isinstance(o, Immediate)])
+            key = step.compute, decisive, len(sources), constants
+            results = self._results.get(key)
+            if results is None:
+                results = self._results[key] = Results(step.compute, sources, decisive)
+            if constants:
+                sources = [o for o in sources if not isinstance(o, Immediate)]
             found = self._plans[step.site] = Plan(destination, sources, results)
+        return found
+
+    def executing(self, where: tuple[int | None, ...]) -> Sequence[int]:
+        """The positions of the threads *where* a guard is true."""
+        found = self._executing.get(where)
+        if found is None:
+            found = self._executing[where] = [i for i, w in enumerate(where) if w]
         return found
 
     def branch(self, block: int) -> Branch:
@@ -133,7 +153,7 @@ class Plans:
             cfg = self.model.cfg
             site, edges = cfg.blocks[block].end - 1, cfg.successors[block]
             last = self.model.instruction(site)
-            passing = [e.target for e in edges if not self._fails_assertion(e.target)]
+            passing = [e.target for e in edges if e.target not in self._failed_assertions]
             if len(passing) == 1 < len(edges):
                 found = Branch(site, -1, False, None, {-1: passing[0]}, -1)
             else:
@@ -148,10 +168,12 @@ class Plans:
             self._branches[block] = found
         return found
 
-    def _fails_assertion(self, block: int) -> bool:
-        """Whether a block reports the failure of an assertion, which ends the launch."""
-        of = self.model.cfg.blocks[block]
-        return any(self.model.instruction(i).callee == ASSERTION for i in range(of.start, of.end))
+    @cached_property
+    def _failed_assertions(self) -> frozenset[int]:
+        """The blocks that report the failure of an assertion, which ends the launch."""
+        model = self.model
+        failing = (i for i in calls(model) if model.instruction(i).callee == ASSERTION)
+        return frozenset(model.cfg.block_of[i] for i in failing)
 
     def reconvergence(self, block: int) -> int:
         """Where threads that leave *block* reconverge if its branch does not matter; -1: nowhere."""

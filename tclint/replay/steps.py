@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from tclint.analyses.model import KernelModel
@@ -47,16 +48,15 @@ class Step(NamedTuple):
     compute: Callable[..., int] | None = None
 
 
-def registers_needed(step: Step) -> list[int]:
+def registers_needed(step: Step) -> Sequence[int]:
     """The registers that a step reads."""
     instruction, found = step.instruction, list[int]()
+    if step.what == "compute":
+        guard, reads = instruction.guard, instruction.reads
+        return reads if guard < 0 else (guard, *reads, *instruction.writes)
     if instruction.guard >= 0:
         found.append(instruction.guard)
     if step.what in ("unknown", "constant") or (step.what == "load" and not of_shared(instruction)):
-        return found
-    if step.what == "compute":
-        found += instruction.reads
-        found += [r for r in instruction.writes if instruction.guard >= 0]
         return found
     for operand in _operands(step):
         found += registers(operand._replace(extras=())) if isinstance(operand, Memory) else registers(operand)
@@ -127,7 +127,13 @@ def _evaluator(model: KernelModel, instruction: Instruction, match: Match) -> Ca
     destination = instruction.operands[0]
     register = destination.first if isinstance(destination, Pair) else destination
     bits = bits_of(model, register) if isinstance(register, int) else 64
-    return bind(match.form.compute, match.binding, bits)
+    return _bound(match.form.compute, tuple(match.binding.items()), bits)
+
+
+@cache
+def _bound(name: str, binding: tuple[tuple[str, str], ...], bits: int) -> Callable[..., int]:
+    """The function of all instructions with this operation, so that they share its results (``plans``)."""
+    return bind(name, dict(binding), bits)
 
 
 def bits_of(model: KernelModel, register: int) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from itertools import product
+from random import Random
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from tclint.linting.check import check_source
 from tclint.replay import hypotheses
 from tclint.replay.abstract_lanes import Results, apply, collapse, gather, merge, select
 from tclint.replay.accesses import Access
+from tclint.replay.epochs import Epochs
 from tclint.replay.hypotheses import LaunchHypothesis, rows
 from tclint.replay.interface import Faulty, NoFault
 from tclint.replay.lane_exchange import shuffled
@@ -31,13 +34,16 @@ from tclint.replay.launch import Launch, LaunchValues
 from tclint.replay.launch_search import LaunchSearch
 from tclint.replay.launches import LaunchResults, ReplayRun
 from tclint.replay.machine import Machine
+from tclint.replay.operations import Operations
+from tclint.replay.plans import Plans
 from tclint.replay.program import Program
 from tclint.replay.races import races
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import Limits, OutOfSteps, TooManyIterations
 from tclint.replay.shared_stores import SharedStores
+from tclint.replay.steps import defining_step
 from tclint.replay.sync import Barrier, Mbarrier, ReleasedWaiter, Transfer
-from tclint.replay.thread_groups import Registers, Stuck, ThreadGroup
+from tclint.replay.thread_groups import DivergencePoint, Registers, Stuck, ThreadGroup
 from tclint.replay.vector_clocks import (
     BOTTOM,
     Agent,
@@ -2971,6 +2977,81 @@ def test_results_are_computed_once() -> None:
     assert Results(quotient, [Immediate(9), Immediate(3)])[()] == 3
     either = Results(lambda a, b: a | b, [1, 2], decisive=1)
     assert [either[held] for held in ((None, 1), (None, 0), (0, 0))] == [1, None, 0]
+
+
+def test_instructions_share_results_only_if_they_compute_the_same() -> None:
+    body = """
+    add.u32 %r1, %r9, 4;
+    add.u32 %r2, %r8, 4;
+    add.u32 %r3, %r9, 8;
+    add.u32 %r4, 4, %r9;
+    add.s64 %rd1, %rd2, 4;
+    sub.u32 %r5, %r9, 4;
+    add.u32 %r6, %r9, %r8;
+    mov.b32 %r7, 1;
+    mov.b32 %r10, 0f3F800000;
+    ret;
+"""
+    made = model(body)
+    plans = Plans(made, [])
+    computing = [defining_step(made, i) for i in range(len(made.function.instructions) - 1)]
+    results = [plans.plan(step).results for step in computing]
+    assert results[0] is results[1]
+    assert len(set(map(id, results))) == len(results) - 1
+    assert results[7][()] == 1
+    assert results[8][()] is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_precedes_an_issue_in_time_is_closed_over_all_earlier_issues(seed: int) -> None:
+    random, operations = Random(seed), Operations(Epochs(Program(model("ret;"))))
+    engines = [Agent(i, "copy", 0) for i in range(4)]
+    warps = [Agent(4 + i, "", 0, (32 * i,)) for i in range(3)]
+    preceding: dict[tuple[Agent, int], Clock] = {}
+    events: list[tuple[Agent, int]] = []
+
+    def clock() -> Clock:
+        chosen = [*random.choices(events, k=2), (random.choice(warps), random.randrange(9))] if events else []
+        return reduce(join, [event(*each) for each in chosen], BOTTOM)
+
+    def closure(observed: Clock) -> Clock:
+        known = BOTTOM
+        while known != observed:
+            known = observed
+            for agent, number in events:
+                if happens_before(known, agent, number):
+                    observed = join(observed, preceding[agent, number])
+        return known
+
+    for _ in range(30):
+        before, agent = clock(), random.choice(engines)
+        number = operations.begin_copy(agent, before)
+        preceding[agent, number] = before
+        events.append((agent, number))
+        observed = clock()
+        for other in (*engines, *warps):
+            for n in range(9):
+                assert operations.ordered_in_time(observed, other, n) == happens_before(
+                    closure(observed), other, n
+                )
+
+
+@pytest.mark.parametrize(
+    ("parked", "split"),
+    [
+        ([range(32)], False),
+        ([range(16)], True),
+        ([range(16), range(16, 32)], False),
+        ([range(64)], False),
+        ([range(40)], True),
+        ([range(64, 80)], False),
+        ([[0], range(1, 31)], True),
+    ],
+)
+def test_parked_lanes_that_wait_for_others_of_their_warp(parked: list[Sequence[int]], split: bool) -> None:
+    groups = [ThreadGroup(0, tuple(threads), Registers(), BOTTOM) for threads in parked]
+    point = DivergencePoint(0, None, Registers(), tuple(range(80)), 80, groups)
+    assert point.splits_a_warp is split
 
 
 @pytest.mark.parametrize("steps", range(1, 12))
