@@ -15,7 +15,6 @@ from tclint.replay.vector_clocks import (
     Agent,
     Clock,
     WarpClocks,
-    difference,
     event,
     happens_before,
     join,
@@ -41,8 +40,14 @@ class Operations:
         """What happens before the issue of an operation and of those before it, by the index of the agent and the
         number.
         """
-        self._time_closures: dict[Clock, Clock] = {}
-        """The closure of a clock under what precedes the issue of the copies in it."""
+        self._issued: list[tuple[Agent, int]] = []
+        """The operations that :attr:`_issue_clocks` has and :attr:`_closed_issue_clocks` has not, in the order of their
+        issue.
+        """
+        self._closed_issue_clocks: dict[Agent, list[Clock]] = {}
+        """The closures of the issue clocks of each agent, by the number of the operation, under what precedes the issue of
+        the operations in them. The first operation has number 1.
+        """
 
     def begin(self, kind: str, group: ThreadGroup, positions: Sequence[int]) -> tuple[Agent, int, Clock]:
         """The agent that works for the threads at *positions*, the number of its new operation, and what happens
@@ -64,6 +69,7 @@ class Operations:
         """
         before = self._issue_clocks.get((agent.index, number - 1), BOTTOM)
         self._issue_clocks[agent.index, number] = join(before, clock)
+        self._issued.append((agent, number))
 
     def issued(self, kind: str, group: ThreadGroup, positions: Sequence[int]) -> Clock:
         """The operations that the threads at *positions* have issued so far, alone or with others of their warp."""
@@ -97,14 +103,25 @@ class Operations:
         The completion of a copy does not release what its thread did before. But it is later in time, so no access
         that follows the completion can come before that.
         """
-        if happens_before(observed, agent, number):
-            return True
-        known = self._time_closures.get(observed)
-        if known is None:
-            known, work = observed, [*difference(BOTTOM, observed)]
-            while work:
-                before = self._issue_clocks.get(work.pop(), BOTTOM)
-                work += difference(known, before)
-                known = join(known, before)
-            self._time_closures[observed] = known
-        return happens_before(known, agent, number)
+        return happens_before(observed, agent, number) or happens_before(
+            self._closed(observed), agent, number
+        )
+
+    def _closed(self, clock: Clock) -> Clock:
+        """The closure of *clock* under what precedes the issue of the operations in it.
+
+        What precedes an issue contains only operations that were issued before, so one pass in the order of the issues
+        closes the clocks of all of them.
+        """
+        issued, self._issued = self._issued, []
+        for agent, number in issued:
+            closed = self._closed_issue_clocks.setdefault(agent, [BOTTOM])
+            closed.append(self._joined_issues(join(closed[-1], self._issue_clocks[agent.index, number])))
+        return self._joined_issues(clock)
+
+    def _joined_issues(self, clock: Clock) -> Clock:
+        """*clock* with the closed issue clocks of the operations in it."""
+        found = clock
+        for agent, closed in self._closed_issue_clocks.items():
+            found = join(found, closed[max(last_event(clock, agent), 0)])
+        return found
