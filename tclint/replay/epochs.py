@@ -34,6 +34,8 @@ class Epochs:
         self._agents: dict[tuple[object, ...], Agent] = {}
         self._warp_fields: dict[tuple[int, int], Clock] = {}
         """The fields of the agents that are lanes of a warp, by CTA and warp."""
+        self._own_fields: dict[tuple[int, tuple[int, ...]], Clock] = {}
+        """Masks of these fields, by CTA and warps."""
         self._sub_agents: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Agent] = {}
         """The agents of some threads of a group, by its warps."""
         self.time = 0
@@ -50,6 +52,7 @@ class Epochs:
             if len(warps) == 1:
                 warp = cta, *warps
                 self._warp_fields[warp] = self._warp_fields.get(warp, BOTTOM) + found.fields
+                self._own_fields.clear()
         return found
 
     def agent_of_warps(self, group: ThreadGroup, warps: Collection[int]) -> Agent:
@@ -67,9 +70,12 @@ class Epochs:
         """The own events of some *warps* of a group."""
         if len(warps) == len(group.warps):
             return group.own
-        return group.own & field_mask(
-            sum([self._warp_fields.get((group.cta, warp), BOTTOM) for warp in warps])
-        )
+        key = group.cta, tuple(warps)
+        mask = self._own_fields.get(key)
+        if mask is None:
+            fields = sum([self._warp_fields.get((group.cta, warp), BOTTOM) for warp in warps])
+            mask = self._own_fields[key] = field_mask(fields)
+        return group.own & mask
 
     def agent_of(self, group: ThreadGroup) -> Agent:
         if group.agent is None:

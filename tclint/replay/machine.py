@@ -23,8 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tclint.ir.nodes import Not
-from tclint.replay.abstract_lanes import Lanes, broadcast
+from tclint.replay.abstract_lanes import Lanes, negated
 from tclint.replay.accesses import OFFSET, Access, LaneAddresses
 from tclint.replay.launch import Launch
 from tclint.replay.operations import Operations
@@ -158,7 +157,9 @@ class Machine(ThreadGroupScheduler):
         instruction = step.instruction
         where: Lanes = 1
         if instruction.guard >= 0:
-            where = self.operand(group, Not(instruction.guard) if instruction.negated else instruction.guard)
+            where = group.registers[instruction.guard]
+            if instruction.negated:
+                where = negated(where)
             if where == 0:
                 return True
         data = DATA.get(step.what)
@@ -167,9 +168,9 @@ class Machine(ThreadGroupScheduler):
             return True
         if where is None or (isinstance(where, tuple) and None in where):
             raise Unresolved(step.site, Reason.UNKNOWN_GUARD)
-        positions: Sequence[int] = range(len(group.threads))
-        if where != 1:
-            positions = [i for i, w in enumerate(broadcast(where, len(group.threads))) if w]
+        positions = (
+            self.program.plans.executing(where) if isinstance(where, tuple) else range(len(group.threads))
+        )
         if step.what not in _PURE_QUERIES:
             group.failed_test = ()
         self.executed.add(step.site)

@@ -89,6 +89,8 @@ def races(accesses: list[Access], ordered_in_time: OrderedInTime, program: Progr
     for race in _first_of_each(_async_races(accesses), ordered_in_time):
         if not any(a.plain and program.accesses.indexed_by_memory(a.site) for a in race):
             yield race
+    if not any(access.stores for access in accesses):
+        return
     for race in _first_of_each(
         chain(_store_races(accesses), _lockstep_races(accesses, program)), ordered_in_time
     ):
@@ -120,7 +122,7 @@ def _first_of_each(found: Iterable[_Found], ordered_in_time: OrderedInTime) -> I
 def _async_races(accesses: list[Access]) -> Iterator[_Found]:
     """The races of asynchronous writes with reads."""
     sizes = _sizes(accesses)
-    accesses = [a for a in accesses if not a.stores]
+    accesses = [a for a in accesses if not (a.writes and a.stores)]
     regions: dict[tuple[int, int], dict[int, int]] = {}
     for access in accesses:
         if access.writes:
@@ -153,12 +155,12 @@ def _store_races(accesses: list[Access]) -> Iterator[_Found]:
     for access in accesses:
         if access.stores:
             by_memory.setdefault(access.memory, set()).add(access.offset)
-    if not by_memory:
-        return
     starts = {memory: sorted(own) for memory, own in by_memory.items()}
     locations = {(memory, start): _StoreLocation() for memory, own in starts.items() for start in own}
     for access in accesses:
-        own = starts.get(access.memory, ())
+        own = starts.get(access.memory)
+        if own is None:
+            continue
         # The end of a copy of unknown size is a guess: good enough for copies among themselves.
         size = 1 if access.plain else access.size or _LEAST
         for at in range(bisect_left(own, access.offset), bisect_left(own, access.offset + size)):
@@ -205,8 +207,6 @@ def _races_at(access: Access, location: _StoreLocation) -> Iterator[tuple[Race, 
 
 def _lockstep_races(accesses: list[Access], program: Program) -> Iterator[_Found]:
     """The races of loads with stores of other warps of the same thread group."""
-    if not any(access.stores for access in accesses):
-        return
     overlaps = program.model.fact(WarpOverlaps)
     last: dict[int, Access] = {}
     lane_addresses: LaneAddresses | None = None

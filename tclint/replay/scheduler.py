@@ -13,12 +13,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import reduce
 from itertools import chain
-from operator import attrgetter
 from typing import NamedTuple, NoReturn
 
 from tclint.ir.nodes import Immediate, Memory, Not, Operand, Special, Symbol
 from tclint.replay import hypotheses
-from tclint.replay.abstract_lanes import ALL_BITS, Lanes, apply, broadcast, gather, immediate, select
+from tclint.replay.abstract_lanes import ALL_BITS, Lanes, broadcast, gather, immediate, negated, select
 from tclint.replay.epochs import Epochs
 from tclint.replay.hypotheses import CANCELLED, LaunchWord
 from tclint.replay.launch import Launch
@@ -111,10 +110,6 @@ class Limits(NamedTuple):
     """Further steps if no reduction would shorten the replay."""
 
 
-_CLOCKS = tuple(map(attrgetter, ("clock", "fenced", "fenced_cluster", "unfenced")))
-"""What each warp has acquired and released, of a group."""
-
-
 def _targets(targets: int | dict[int, list[int]], threads: int) -> list[int]:
     """Where each of so many threads continues."""
     if isinstance(targets, int):
@@ -158,6 +153,8 @@ class ThreadGroupScheduler(ABC):
         self._polling: list[tuple[ThreadGroup, int]] = []
         """The groups that poll memory, each with the block where it continues."""
         self.epochs = Epochs(program)
+        self._clocks = ("clock", "fenced", "fenced_cluster", "unfenced") if program.relaxed else ("clock",)
+        """What each warp of a group has acquired and released. Without relaxed operations fences are not followed."""
         self.alive = dict.fromkeys(range(launch.shape.ranks), launch.shape.threads)
         self.groups = [
             ThreadGroup(cta, tuple(range(launch.shape.threads)), Registers(), BOTTOM)
@@ -245,19 +242,21 @@ class ThreadGroupScheduler(ABC):
     def _run(self, group: ThreadGroup) -> None:
         """Executes a group until it waits, reconverges or exits."""
         while True:
-            parts = self.program.plans.batches(group.block)
-            while group.at < len(parts):
-                steps, sums, step = parts[group.at]
+            parts, registers = self.program.plans.batches(group.block), group.registers
+            for at in range(group.at, len(parts)):
+                steps, sums, step = parts[at]
                 self.budget -= steps
                 if self.budget < 0:
                     self._extend_or_stop()
-                registers = group.registers
                 for held, results, destination in sums:
                     registers[destination] = results[held(registers)]
-                if step is not None and not self._execute(group, step):
+                if step is None:
+                    continue
+                group.at = at
+                if not self._execute(group, step):
                     return
-                group.at += 1
-                if step is not None and step.what == "mbarrier-wait":
+                if step.what == "mbarrier-wait":
+                    group.at = at + 1
                     return  # others run before it reaches the next phase
             self.budget -= 1
             if self.budget < 0:
@@ -409,18 +408,22 @@ class ThreadGroupScheduler(ABC):
         if guard is None:
             guard = self._non_trapping_value(block)
         case = -1 if branch.selector is None else self.operand(group, branch.selector)
-        taken, other, negated = branch.taken, branch.other, branch.negated
+        taken, other = branch.taken, branch.other
         if isinstance(guard, int) and isinstance(case, int):
-            return taken.get(case, -1) if guard ^ negated else other
+            return taken.get(case, -1) if guard ^ branch.negated else other
         key = block, guard, case
         found = self.program.plans.divergences.get(key)
         if found is not None:
             return found
+        positions: dict[tuple[int | None, int | None], list[int]] = {}
+        for position, decided in enumerate(zip(broadcast(guard, size), broadcast(case, size), strict=True)):
+            positions.setdefault(decided, []).append(position)
         targets: dict[int, list[int]] = {}
-        for position, (p, k) in enumerate(zip(broadcast(guard, size), broadcast(case, size), strict=True)):
+        for (p, k), own in positions.items():
             if p is None or k is None:
                 raise Unresolved(site, Reason.UNKNOWN_BRANCH)
-            targets.setdefault(taken.get(k, -1) if p ^ negated else other, []).append(position)
+            target = taken.get(k, -1) if p ^ branch.negated else other
+            targets[target] = sorted([*targets[target], *own]) if target in targets else own
         self.program.plans.divergences[key] = targets
         return targets
 
@@ -445,13 +448,9 @@ class ThreadGroupScheduler(ABC):
             return False
         group.block, group.at = target, 0
         self.entered.add(target)
-        while (
-            group.divergence is not None
-            and group.divergence.reconvergence == target
-            and group.divergence.released
-        ):
-            group.divergence = group.divergence.outer
         divergence = group.divergence
+        while divergence is not None and divergence.reconvergence == target and divergence.released:
+            divergence = group.divergence = divergence.outer
         if divergence is None or divergence.reconvergence != target:
             return True
         self.groups.remove(group)
@@ -499,9 +498,8 @@ class ThreadGroupScheduler(ABC):
             child = ThreadGroup(
                 group.cta, threads, registers, BOTTOM, divergence=divergence, cluster=group.cluster
             )
-            child.clock, child.fenced, child.fenced_cluster, child.unfenced = (
-                group.clocks_of(observed(group), child) for observed in _CLOCKS
-            )
+            for name in self._clocks:
+                setattr(child, name, group.clocks_of(getattr(group, name), child))
             child.own = self.epochs.own_clock(group, child.warps)
             child.committed, child.waited = group.committed, group.waited
             children.append(child)
@@ -534,16 +532,18 @@ class ThreadGroupScheduler(ABC):
             block=divergence.reconvergence,
             divergence=divergence.outer,
             cluster=first.cluster,
+            waited=first.waited,
         )
         whole.own = reduce(join, [part.own for part in parts])
-        whole.clock, whole.fenced, whole.fenced_cluster, whole.unfenced = (
-            reconverge_clocks([(part.warps, observed(part)) for part in parts], whole.warps)
-            for observed in _CLOCKS
-        )
+        for name in self._clocks:
+            clocks = [(part.warps, getattr(part, name)) for part in parts]
+            setattr(whole, name, reconverge_clocks(clocks, whole.warps))
         for part in parts:
-            both = {k: committed_groups(whole.committed.get(k, ()), c) for k, c in part.committed.items()}
-            whole.committed = {**whole.committed, **both}
-            whole.waited = {**whole.waited, **part.waited}
+            if part.committed:
+                both = {k: committed_groups(whole.committed.get(k, ()), c) for k, c in part.committed.items()}
+                whole.committed = {**whole.committed, **both}
+            if part.waited and part.waited is not whole.waited:
+                whole.waited = {**whole.waited, **part.waited}
         self.groups.append(whole)
         self._enter(whole, divergence.reconvergence)
 
@@ -579,7 +579,7 @@ class ThreadGroupScheduler(ABC):
         if isinstance(operand, Special):
             return self.launch.special(operand.name, group.cta, group.threads)
         if isinstance(operand, Not):
-            return apply(lambda p: 1 - p, [group.registers[operand.register]])
+            return negated(group.registers[operand.register])
         return None
 
     def role(self, group: ThreadGroup, step: Step, name: str, default: Lanes = None) -> Lanes:

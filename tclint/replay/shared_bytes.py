@@ -23,8 +23,11 @@ class SharedBytes:
 
     def store(self, address: int, number: int | None, size: int) -> None:
         """Stores the low *size* bytes of a number; None: it is unknown."""
-        for k in range(size):
-            self._bytes[address + k] = None if number is None else number >> 8 * k & 255
+        if number is None:
+            self._bytes.update(dict.fromkeys(range(address, address + size)))
+        else:
+            stored = (number & (1 << 8 * size) - 1).to_bytes(size, "little")
+            self._bytes.update(enumerate(stored, address))
 
     def invalidate(self, address: int, size: int | None) -> None:
         """Makes *size* bytes unknown.

@@ -119,9 +119,11 @@ class DivergencePoint:
     @property
     def splits_a_warp(self) -> bool:
         """Whether parked lanes wait for other lanes of their warp."""
-        parked = {t for group in self.parked for t in group.threads}
-        warps = {t >> 5 for t in parked}
-        return any(t >> 5 in warps and t not in parked for t in self.threads)
+        warps = {warp for group in self.parked for warp in group.warps}
+        lanes = zip(warps_of(self.threads), positions_of(self.threads), strict=True)
+        return sum([len(group.threads) for group in self.parked]) < sum(
+            [len(own) for warp, own in lanes if warp in warps]
+        )
 
 
 @cache

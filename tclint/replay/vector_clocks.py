@@ -51,8 +51,8 @@ _FIELD_BITS = 32
 The highest is never set, so that all fields can be subtracted at once without a borrow between them.
 """
 _FIELD_MAX = (1 << _FIELD_BITS - 1) - 1
-_FIELDS_PER_CONSTANT = 16
-"""Masks are made for multiples of this many fields, so that few of them are made and kept."""
+_BITS_PER_CONSTANT = 16 * _FIELD_BITS
+"""Masks are made for multiples of this many bits, so that few of them are made and kept."""
 
 Clock = int
 """For each agent the number of its events that happen before a point."""
@@ -109,7 +109,7 @@ def join(a: Clock, b: Clock) -> Clock:
         return a
     if not a:
         return b
-    guards = _guards(max(b, a))
+    guards = _guards((a | b).bit_length() // _BITS_PER_CONSTANT)
     more = (a | guards) - b & guards
     # All bits of the fields in which *a* is at least *b*.
     kept = more - (more >> _FIELD_BITS - 1)
@@ -118,7 +118,7 @@ def join(a: Clock, b: Clock) -> Clock:
 
 def leq(a: Clock, b: Clock) -> bool:
     """Whether *b* contains all events that *a* contains."""
-    guards = _guards(max(b, a))
+    guards = _guards((a | b).bit_length() // _BITS_PER_CONSTANT)
     return a == b or (b | guards) - a & guards == guards
 
 
@@ -205,13 +205,9 @@ def _collapse(clocks: list[Clock]) -> WarpClocks:
     return clocks[0] if clocks.count(clocks[0]) == len(clocks) else tuple(clocks)
 
 
-def _guards(clock: Clock) -> int:
-    """A mask of the highest bit of each field, for at least as many fields as *clock* has."""
-    return _guards_of(clock.bit_length() // (_FIELDS_PER_CONSTANT * _FIELD_BITS) + 1)
-
-
 @cache
-def _guards_of(subset: int) -> int:
-    return ((1 << subset * _FIELDS_PER_CONSTANT * _FIELD_BITS) - 1) // (
-        (1 << _FIELD_BITS) - 1
-    ) << _FIELD_BITS - 1
+def _guards(constants: int) -> Clock:
+    """A mask of the highest bit of each field, for clocks with this many times :data:`_BITS_PER_CONSTANT` bits and
+    less than that in addition.
+    """
+    return ((1 << (constants + 1) * _BITS_PER_CONSTANT) - 1) // ((1 << _FIELD_BITS) - 1) << _FIELD_BITS - 1

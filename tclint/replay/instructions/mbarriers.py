@@ -148,7 +148,11 @@ def _mbarrier_wait(
         # Nothing was done since the same test: the result is the same until a phase completes.
         at = tests[complete_now.index(False)][0]
         group.stuck = Stuck(step.site, group.threads, machine.mbarrier(step, at))
-        group.waits = lambda: tuple(map(complete, tests)) != complete_now
+        group.waits = (
+            partial(complete, tests[0])
+            if len(tests) == 1
+            else lambda: tuple(map(complete, tests)) != complete_now
+        )
         return False
     group.failed_test = () if all(complete_now) else question
     for (at, which), answer in answers.items():
