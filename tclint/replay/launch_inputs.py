@@ -49,29 +49,32 @@ class LaunchInputs:
         """The words of the launch that values are computed from, and those that select between constants."""
         return frozenset().union(*self.words_of(map(self.model.values.representative, made)).values())
 
-    def words_of(self, made: Iterable[int]) -> dict[int, set[LaunchWord]]:
+    def words_of(self, made: Iterable[int]) -> dict[int, frozenset[LaunchWord]]:
         """The same for each of the values *made*, in one walk over all that they are computed from."""
-        each: dict[int, set[LaunchWord]] = {value: set() for value in made}
-        work, uses, named = list(each), {value: list[int]() for value in each}, dict[LaunchWord, list[int]]()
+        users: dict[int, list[int]] = {value: [] for value in made}
+        numbers, held, work = dict[LaunchWord, int](), dict[int, int](), [*users]
+        wanted = tuple(users)
         while work:
             value = work.pop()
-            batches, words = self._inputs_of(value)
-            for word in words:
-                named.setdefault(word, []).append(value)
-            for part in map(self.model.values.representative, batches):
-                if part not in uses:
-                    uses[part] = []
+            parts, words = self._inputs_of(value)
+            held[value] = sum(1 << numbers.setdefault(word, len(numbers)) for word in words)
+            for part in map(self.model.values.representative, parts):
+                if part not in users:
+                    users[part] = []
                     work.append(part)
-                uses[part].append(value)
-        for word, work in named.items():
-            seen = set(work)
-            while work:
-                fresh = [use for use in uses[work.pop()] if use not in seen]
-                seen.update(fresh)
-                work += fresh
-            for value in seen & each.keys():
-                each[value].add(word)
-        return each
+                users[part].append(value)
+        # Words are bits here: what a value holds is handed to its users until none of them gains any.
+        work = [value for value, own in held.items() if own]
+        while work:
+            mine = held[value := work.pop()]
+            for user in users[value]:
+                if mine & ~held[user]:
+                    held[user] |= mine
+                    work.append(user)
+        return {
+            value: frozenset(word for word, number in numbers.items() if held[value] >> number & 1)
+            for value in wanted
+        }
 
     def _inputs_of(self, value: int) -> tuple[Iterable[int], tuple[LaunchWord, ...]]:
         """What a value is computed from, or what selects it if it is a choice of constants; and the words of the

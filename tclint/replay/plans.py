@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from itertools import compress
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -143,7 +144,7 @@ class Plans:
         """The positions of the threads *where* a guard is true."""
         found = self._executing.get(where)
         if found is None:
-            found = self._executing[where] = [i for i, w in enumerate(where) if w]
+            found = self._executing[where] = [*compress(range(len(where)), where)]
         return found
 
     def branch(self, block: int) -> Branch:

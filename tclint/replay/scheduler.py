@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import reduce
-from itertools import chain
+from itertools import chain, compress
 from typing import NamedTuple, NoReturn
 
 from tclint.ir.nodes import Immediate, Memory, Not, Operand, Special, Symbol
@@ -415,15 +415,16 @@ class ThreadGroupScheduler(ABC):
         found = self.program.plans.divergences.get(key)
         if found is not None:
             return found
-        positions: dict[tuple[int | None, int | None], list[int]] = {}
-        for position, decided in enumerate(zip(broadcast(guard, size), broadcast(case, size), strict=True)):
-            positions.setdefault(decided, []).append(position)
-        targets: dict[int, list[int]] = {}
-        for (p, k), own in positions.items():
+        decided = [*zip(broadcast(guard, size), broadcast(case, size), strict=True)]
+        target_of: dict[tuple[int | None, int | None], int] = {}
+        for p, k in dict.fromkeys(decided):
             if p is None or k is None:
                 raise Unresolved(site, Reason.UNKNOWN_BRANCH)
-            target = taken.get(k, -1) if p ^ branch.negated else other
-            targets[target] = sorted([*targets[target], *own]) if target in targets else own
+            target_of[p, k] = taken.get(k, -1) if p ^ branch.negated else other
+        each = [*map(target_of.__getitem__, decided)]
+        targets = {
+            target: [*compress(range(size), map(target.__eq__, each))] for target in dict.fromkeys(each)
+        }
         self.program.plans.divergences[key] = targets
         return targets
 
