@@ -1,8 +1,11 @@
-"""Only what pyproject.toml cannot say: the C extension of the grammar, built against Python's stable ABI."""
+"""Only what pyproject.toml cannot say: the C extension of the grammar, built against Python's stable ABI, and what the
+ISA table says in a form that is read fast."""
 
 from __future__ import annotations
 
+import sys
 import sysconfig
+from pathlib import Path
 
 from setuptools import Extension, setup
 
@@ -10,6 +13,10 @@ from setuptools import Extension, setup
 STABLE_ABI = not sysconfig.get_config_var("Py_GIL_DISABLED")
 SOURCES = "tclint/syntax"
 
+sys.path.insert(0, str(Path(__file__).parent))
+from tclint.isa.documents import prepare
+
+prepare()
 setup(
     ext_modules=[
         Extension(

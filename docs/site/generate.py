@@ -19,8 +19,9 @@ from commands import Command, commands
 
 from tclint.findings.rules import Rule, all_rules
 from tclint.inspect.explain import facts
+from tclint.isa.documents import read_toml
 from tclint.isa.forms import Form
-from tclint.isa.table import read_toml, table
+from tclint.isa.table import table
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MANUAL = "https://docs.nvidia.com/cuda/parallel-thread-execution/"

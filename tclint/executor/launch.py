@@ -30,7 +30,7 @@ from tclint.ir.nodes import (
     MAX_SHARED_BYTES,
     Function,
 )
-from tclint.isa.table import TableError, parse_toml
+from tclint.isa.documents import TableError, parse_toml
 from tclint.recording import Recording
 
 __all__ = [

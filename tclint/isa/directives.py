@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from tclint._dataclass import dataclass
-from tclint.isa.table import read_toml
+from tclint.isa.documents import documents
 from tclint.isa.target import Availability, Version, parse_version
 
 __all__ = ["DirectiveSpec", "directives"]
@@ -54,5 +53,4 @@ def _spec(raw: Mapping[str, Any]) -> DirectiveSpec:
 @cache
 def directives() -> Mapping[str, DirectiveSpec]:
     """Name -> description of every directive."""
-    document = read_toml(Path(__file__).parent / "directives.toml")
-    return {raw["name"]: _spec(raw) for raw in document["directive"]}
+    return {raw["name"]: _spec(raw) for raw in documents().document("directives")["directive"]}

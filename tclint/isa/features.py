@@ -9,14 +9,13 @@ instructions finds them all.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from tclint._dataclass import dataclass
-from tclint.isa.table import TableError, parse_toml
+from tclint.isa.documents import TableError, documents
 from tclint.isa.target import Availability, Version, parse_version
 
 __all__ = ["KINDS", "FeatureSpec", "feature", "features", "used"]
@@ -30,7 +29,6 @@ KINDS = frozenset(
 is what precedes the word; for a variable, it ends at the ``=`` of its initial value, and ``initial`` is the value. A
 feature of the kind ``named`` has no pattern: a check recognises it."""
 
-_FILE = Path(__file__).parent / "features.toml"
 _TYPES = frozenset([*(f".{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64)), ".f32", ".f64"])
 _REGISTER_TYPES = _TYPES.union((".pred", ".f16"))
 _OF_PROTOTYPES = _TYPES.union((".callprototype", ".param", ".reg", ".align"))
@@ -80,25 +78,25 @@ def _spec(raw: Mapping[str, Any]) -> FeatureSpec:
 
 
 @cache
-def _unread() -> tuple[str, ...]:
-    """The text of each feature: parsing all of them takes as long as linting a small kernel that has one."""
-    _, *texts = _FILE.read_text("utf-8").split("\n[[feature]]\n")
-    return tuple(texts)
+def _read(index: int) -> FeatureSpec:
+    return _spec(_raw()[index])
 
 
 @cache
-def _read(text: str) -> FeatureSpec:
-    return _spec(parse_toml(text, _FILE))
+def _raw() -> Sequence[Mapping[str, Any]]:
+    found: Sequence[Mapping[str, Any]] = documents().document("features")["feature"]
+    return found
 
 
 def features() -> tuple[FeatureSpec, ...]:
     """The description of every feature; several have one name where its availability depends on the statement."""
-    return tuple(map(_read, _unread()))
+    return tuple(map(_read, range(len(_raw()))))
 
 
 @cache
 def _of_kind(kind: str) -> tuple[FeatureSpec, ...]:
-    return tuple(spec for text in _unread() if kind in text and kind in (spec := _read(text)).on)
+    """The features of a kind: their patterns are compiled only for the kinds that a kernel has."""
+    return tuple(_read(index) for index, raw in enumerate(_raw()) if kind in raw["on"].split())
 
 
 def feature(name: str) -> FeatureSpec:

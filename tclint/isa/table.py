@@ -1,4 +1,4 @@
-"""The ISA table: every instruction form, read from the TOML files beside this module.
+"""The ISA table: every instruction form, as the TOML files beside this module describe it.
 
 A form is a group of syntax lines with one meaning. ``README.md`` in this folder describes the keys of a form. This
 module reads them, rejects unknown ones, and matches instructions against the forms.
@@ -6,19 +6,19 @@ module reads them, rejects unknown ones, and matches instructions against the fo
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tclint._pattern import pattern
+from tclint.isa.documents import Documents, Raw, TableError, documents, read_documents
 from tclint.isa.forms import DEFAULT, Form, Match, OperandSpec, Requirement, Rule
 from tclint.isa.notation import NotationError, OperandSlot, Syntax, expand, parse_syntax
 from tclint.isa.target import Availability
 
-__all__ = ["EVENTS", "LOWERINGS", "Table", "TableError", "parse_toml", "read_toml", "split_opcode", "table"]
+__all__ = ["EVENTS", "LOWERINGS", "Table", "split_opcode", "table"]
 
 EVENTS = frozenset(
     """issue submit commit wait register-fence
@@ -37,10 +37,6 @@ LOWERINGS = frozenset("trap synchronous emulation".split())
 
 SCOPES = ("thread", "active", "lanes", "warp", "warpgroup", "cta", "cluster")
 FLOWS = frozenset("branch branch-table call return exit trap".split())
-
-
-class TableError(ValueError):
-    """A TOML file of the ISA table is malformed or has an unknown key or value."""
 
 
 _REPEATABLE = frozenset(".NaN .approx .cc .relu .sat .satfinite .shiftamt .sync .uni".split())
@@ -110,43 +106,44 @@ _BARE = "rsf"
 class Table:
     """All forms, indexed by the first word of the opcode.
 
-    The forms of *unread* files are parsed when one of their opcodes is first looked up: most kernels use few of them.
+    A form is read when one of its opcodes is first looked up: most kernels use few of them.
     """
 
-    def __init__(self, forms: Iterable[Form], unread: Iterable[Path] = ()) -> None:
+    def __init__(self, unread: Documents) -> None:
+        self._unread = unread
+        self._taken: set[int] = set()
         self._forms: dict[str, Form] = {}
         self._roots: dict[str, list[tuple[Form, Syntax]]] = {}
-        self._unread = [_Unread(path) for path in unread]
-        self._asked: set[str] = set()
-        self._add(forms)
         self._candidates: dict[str, list[tuple[Form, Syntax, dict[str, str]]]] = {}
         self._matches: dict[tuple[str, tuple[str, ...]], Match | None] = {}
 
     @property
     def forms(self) -> Mapping[str, Form]:
         """All forms by name, in the order of their families."""
-        self._read()
+        self.read()
         return self._forms
 
     @property
     def roots(self) -> Mapping[str, list[tuple[Form, Syntax]]]:
         """First word of the opcode -> the forms and their syntax lines."""
-        self._read()
+        self.read()
         return self._roots
 
-    def _read(self, opcode: str = "") -> None:
-        if opcode not in self._asked:
-            self._asked.add(opcode)
-            root, modifiers = split_opcode(opcode)
-            words = frozenset(modifiers)
-            self._add(form for file in self._unread for form in file.take(root, words))
-            if not opcode:
-                self._forms = dict(sorted(self._forms.items(), key=lambda item: item[1].place))
+    def read(self) -> None:
+        """Read all forms. Raises :class:`TableError`."""
+        if len(self._taken) < len(self._unread.forms):
+            self._add(range(len(self._unread.forms)))
+            self._forms = dict(sorted(self._forms.items(), key=lambda item: item[1].place))
 
-    def _add(self, forms: Iterable[Form]) -> None:
-        """Add *forms*. The order of the forms of an opcode does not depend on the order in which they are added."""
+    def _add(self, indices: Iterable[int]) -> None:
+        """Read forms. The order of the forms of an opcode does not depend on the order in which they are read."""
         roots = set()
-        for form in forms:
+        for index in indices:
+            if index in self._taken:
+                continue
+            self._taken.add(index)
+            raw = self._unread.raw(index)
+            form = _form(raw, self._unread.document(raw.family))
             if form.name in self._forms:
                 raise TableError(f"two forms have the name {form.name}")
             self._forms[form.name] = form
@@ -161,7 +158,7 @@ class Table:
         found = self._candidates.get(opcode)
         if found is None:
             root, modifiers = split_opcode(opcode)
-            self._read(opcode)
+            self._add(self._unread.may_accept(root, frozenset(modifiers)))
             found = self._candidates[opcode] = []
             for form, syntax in self._roots.get(root, ()):
                 binding = syntax.bind(modifiers)
@@ -299,17 +296,13 @@ def _accesses(
     return tuple(reads), tuple(writes)
 
 
-# ---------------------------------------------------------------- reading the TOML files
+# ---------------------------------------------------------------- the forms of the TOML files
 
 _FORM_KEYS = frozenset(
     """name syntax stem where since targets requires optimized lowered combinations operands with numbers manual examples
     summary event group flow compute scope scope_when issued_by completion proxy space memory async roles align types
     address_lanes all_lanes_valid""".split()
 )
-_QUOTED_WORD = re.compile(r"""["'](\w+)""")
-_SYNTAX = re.compile(r"^syntax *= *(\[.*?\]|.*?)$", re.MULTILINE | re.DOTALL)
-_QUOTED_OPCODE = re.compile(r"""["'](\w[^\s"']*)[^"']*["']""")
-_OPTIONAL = re.compile(r"\{[^{}]*\}")
 _SPEC_WORD = re.compile(r"(?P<word>[a-z]+)(?:\((?P<inside>[^)]*)\))?")
 _GIVEN = pattern(r"_|register|\.\w+|\d+(?:\.\.\d+)?")
 _SPEC_KINDS = {"reg": "r", "imm": "i", "float": "f", "symbol": "s", "pred": "rn", "neg": "-", "sink": "_"}
@@ -365,7 +358,9 @@ def _texts(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def _form(raw: Mapping[str, Any], family: str, number: int, shared: Mapping[str, Any]) -> Form:
+def _form(given: Raw, shared: Mapping[str, Any]) -> Form:
+    """A form; *shared* are the keys of its file."""
+    family, number, raw = given
     name = raw.get("name", "")
     if not name:
         raise TableError(f"{family}.toml: a form without a name: {raw.get('syntax')}")
@@ -457,103 +452,14 @@ def _alternatives(text: str) -> list[list[str]]:
     return found
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The TOML document in *path*. Raises :class:`TableError` if it is malformed."""
-    return parse_toml(path.read_text("utf-8"), path)
-
-
-def parse_toml(text: str, path: Path) -> dict[str, Any]:
-    """The TOML document *text*, a part of *path*. Raises :class:`TableError` if it is malformed."""
-    import sys
-
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a TOMLDecodeError, or a number of too many digits
-        raise TableError(f"{path.name}: {error}") from error
-
-
-def _forms_of(path: Path) -> list[Form]:
-    document = read_toml(path)
-    return [_form(raw, path.stem, number, document) for number, raw in enumerate(document.get("form", ()))]
-
-
-class _Unread:
-    """A file whose forms are parsed only when an opcode that they may accept is looked up, since parsing is slow."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._head, *forms = f"\n{path.read_text('utf-8')}".split("\n[[form]]")
-        self._forms = dict(enumerate(forms))
-        """The forms that are not parsed yet, by their number in the file."""
-        self._roots: dict[str, list[int]] = {}
-        """First word of the opcode -> the forms with a syntax line that starts with it; under "" the forms whose syntax lines
-        are not found."""
-        for number, text in self._forms.items():
-            lines = _SYNTAX.search(text)
-            for root in _QUOTED_WORD.findall(lines[1] if lines else "") or [""]:
-                self._roots.setdefault(root, []).append(number)
-        self._required: dict[int, list[tuple[str, frozenset[str]]]] = {}
-
-    @cached_property
-    def _shared(self) -> dict[str, Any]:
-        return parse_toml(self._head, self._path)
-
-    @cached_property
-    def _shared_keys(self) -> str:
-        return _keys(self._head)
-
-    def take(self, root: str, modifiers: frozenset[str]) -> Iterator[Form]:
-        """The forms that may accept an opcode of *root* and *modifiers*, or all if *root* is empty; each form is returned
-        once."""
-        for number in self._may_accept(root, modifiers) if root else [*self._forms]:
-            (raw,) = parse_toml(f"[[form]]{self._forms.pop(number)}", self._path)["form"]
-            yield _form(raw, self._path.stem, number, self._shared)
-
-    def _may_accept(self, root: str, modifiers: frozenset[str]) -> list[int]:
-        """The forms, of those that are not parsed yet, that may accept an opcode of *root* and *modifiers*."""
-        numbers = dict.fromkeys((*self._roots.get(root, ()), *self._roots.get("", ())))
-        return [n for n in numbers if n in self._forms and self._fits(n, root, modifiers)]
-
-    def _fits(self, number: int, root: str, modifiers: frozenset[str]) -> bool:
-        """Whether *modifiers* include all that a syntax line of the form with *root* requires literally."""
-        required = self._required.get(number)
-        if required is None:
-            required = self._required[number] = list(self._literals(self._forms[number]))
-        return not required or any(word == root and words <= modifiers for word, words in required)
-
-    def _literals(self, text: str) -> Iterator[tuple[str, frozenset[str]]]:
-        """Each syntax line as its root and the modifiers that it requires and that are not names of choices.
-
-        Choices are keys of the form or the head of the file; any key may be one. Nothing if the lines are not found.
-        """
-        lines = _SYNTAX.search(text)
-        keys = self._shared_keys + _keys(text)
-        for opcode in _QUOTED_OPCODE.findall(lines[1]) if lines else ():
-            root, *words = _OPTIONAL.sub("", opcode).split(".")
-            yield root, frozenset(f".{word}" for word in words if f"{word}=" not in keys)
-
-
-def _keys(text: str) -> str:
-    """A text of TOML in which each key is directly followed by an equals sign."""
-    return text.replace(" ", "").replace('"=', "=").replace("'=", "=")
-
-
-def _files(folder: Path) -> list[Path]:
-    return [folder / name for name in sorted(os.listdir(folder)) if name.endswith(".toml")]
-
-
-def load(folder: Path | None = None) -> Table:
-    """The table of every ``*.toml`` in *folder*, by default of this package. Raises :class:`TableError`."""
-    paths = _files(folder or Path(__file__).parent)
-    return Table(form for path in paths for form in _forms_of(path))
+def load(folder: Path) -> Table:
+    """The table of every ``*.toml`` in *folder*, all read. Raises :class:`TableError`."""
+    read = Table(read_documents(folder))
+    read.read()
+    return read
 
 
 @cache
 def table() -> Table:
     """The ISA table of this package."""
-    return Table((), unread=_files(Path(__file__).parent))
+    return Table(documents())

@@ -11,8 +11,9 @@ import pytest
 
 from benchmarks.coverage import statement
 from tclint.driver.cuda_tools import candidates
+from tclint.isa.documents import Raw, TableError
 from tclint.isa.forms import Match
-from tclint.isa.table import TableError, _form, table
+from tclint.isa.table import _form, table
 from tclint.isa.target import Target
 from tests.tools.ptxas import find_ptxas
 
@@ -130,4 +131,4 @@ def test_what_a_target_does_not_implement(example: str, expected: dict[str, str]
 def test_an_unknown_lowering_is_refused() -> None:
     raw = {"name": "braid", "syntax": "braid d, a", "lowered": [{"targets": "sm_90+", "to": "magic"}]}
     with pytest.raises(TableError, match="unknown lowering 'magic'"):
-        _form(raw, "test", 0, {})
+        _form(Raw("test", 0, raw), {})
