@@ -56,8 +56,21 @@ def main(args: Sequence[str] | None = None) -> None:
     """The entry point: runs a command and exits. Exceptions become tracebacks only with ``TCLINT_DEBUG``."""
     with unwound_by_signals():
         code = _run(args)
-    gc.freeze()  # the interpreter would search all that is left for cycles before it ends
+    _keep()
     sys.exit(code)
+
+
+_KEPT: list[object] = []
+
+
+def _keep() -> None:
+    """Keeps all that is left until the process ends: freeing it, and searching it for cycles, takes longer than some runs.
+
+    The interpreter clears modules at its end. A cycle that is not searched refers to the same objects as the modules.
+    """
+    if not _KEPT:
+        _KEPT.extend((_KEPT, *(getattr(module, "__dict__", {}).copy() for module in [*sys.modules.values()])))
+    gc.freeze()
 
 
 def _run(args: Sequence[str] | None) -> int:

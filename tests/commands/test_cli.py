@@ -653,6 +653,19 @@ def test_starting_imports_nothing_heavy(run_tclint: Process) -> None:
     assert not heavy & set(done.stdout.split())
 
 
+def test_nothing_is_freed_at_the_end_but_what_was_registered_for_it_runs() -> None:
+    code = (
+        "import atexit, sys, tclint.commands as c; from tclint.commands._cli import main\n"
+        "class Left:\n    def __del__(self): sys.stderr.write('freed')\n"
+        "c.left = Left(); sys.modules['absent'] = None\n"
+        "atexit.register(print, 'ended')\n"
+        "main(['--version'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"tclint {__version__}\nended\n"
+
+
 def test_a_clean_small_file_imports_nothing_that_it_does_not_need() -> None:
     """Linting one stays below 0.15 s only while this holds, and while instructions and rules are read as needed."""
     prepare()
