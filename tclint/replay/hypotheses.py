@@ -5,8 +5,8 @@ the shape of a CTA or a cluster. Each row gives the values that are tried for on
 how long a replay with such values may take (a *budget*). No row is a fact of the ISA, so no verdict may rest on one
 value alone: :class:`~tclint.replay.verdict.Replay` reports a fault only if the launches of all rows that reach it agree.
 
-Code reads ``hypotheses.NAME.value`` when it needs a value, so a test can replace a row. ``tests/replay/test_replay.py``
-alters each row and requires the named test to fail.
+Code reads ``hypotheses.NAME.value`` when it needs a value, so a test can replace a row.
+``tests/replay/test_hypotheses.py`` alters each row and requires the named test to fail.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Row(Generic[T]):
     why: str
     """What the value is for, and why it is this one."""
     needed_by: str
-    """The test of ``tests/replay/test_replay.py`` that fails with another value."""
+    """The test in ``tests/replay`` that fails with another value."""
 
 
 # ---------------------------------------------------------------- values of a launch

@@ -1,0 +1,211 @@
+"""Replays: what parameters and words of global memory are, and when they confirm a fault."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.replay.interface import Faulty
+from tclint.replay.reasons import Reason
+from tclint.replay.verdict import Replay
+from tests.tools.replay import GIVE, changed, replay, what, why
+from tests.tools.support import by_rule, lint, model
+
+ITEMS = """
+.version 8.6
+.target sm_90
+.address_size 64
+
+.visible .entry items(.param .u64 table, .param .u64 out)
+.reqntid 64
+{
+    .reg .pred %p<8>;
+    .reg .b32 %r<16>, %full, %empty, %item;
+    .reg .b64 %table, %out, %rd<4>;
+    .shared .align 8 .b64 bars[3];
+    .shared .align 4 .b32 cell;
+
+    ld.param.u64 %table, [table];
+    ld.param.u64 %out, [out];
+    mov.u32 %full, bars;
+    add.u32 %empty, %full, 8;
+    add.u32 %item, %full, 16;
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [%full], 32;
+    mbarrier.init.shared::cta.b64 [%empty], 32;
+    mbarrier.init.shared::cta.b64 [%item], 32;
+ready:
+    bar.sync 0;
+    ld.global.u32 %r1, [%table];
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r5, 0;
+    mov.u32 %r6, 0;
+    setp.ge.s32 %p1, %r2, %r1;
+    @%p1 bra finish;
+    setp.lt.u32 %p2, %r0, 32;
+    @%p2 bra producer;
+consumer:
+    mul.wide.u32 %rd1, %r2, 8;
+    add.s64 %rd1, %table, %rd1;
+    ld.global.v2.u32 {%r7, %r8}, [%rd1+8];
+    sub.s32 %r9, %r8, %r7;
+    setp.lt.s32 %p3, %r9, 1;
+    @%p3 bra consumed;
+chunk:
+    mbarrier.try_wait.parity.shared::cta.b64 %p4, [%full], %r5;
+    @!%p4 bra chunk;
+    ld.shared.u32 %r10, [cell];
+    st.global.u32 [%out], %r10;
+    mbarrier.arrive.shared::cta.b64 _, [%empty];
+    xor.b32 %r5, %r5, 1;
+    sub.s32 %r9, %r9, 1;
+    setp.gt.s32 %p5, %r9, 0;
+    @%p5 bra chunk;
+consumed:
+    mbarrier.try_wait.parity.shared::cta.b64 %p4, [%item], %r6;
+    @!%p4 bra consumed;
+    xor.b32 %r6, %r6, 1;
+    add.s32 %r2, %r2, 148;
+    setp.lt.s32 %p6, %r2, %r1;
+    @%p6 bra consumer;
+    bra finish;
+producer:
+    mul.wide.u32 %rd1, %r2, 8;
+    add.s64 %rd1, %table, %rd1;
+    ld.global.v2.u32 {%r7, %r8}, [%rd1+8];
+    sub.s32 %r9, %r8, %r7;
+    setp.lt.s32 %p3, %r9, 1;
+    @%p3 bra produced;
+    xor.b32 %r11, %r5, 1;
+room:
+    mbarrier.try_wait.parity.shared::cta.b64 %p4, [%empty], %r11;
+    @!%p4 bra room;
+    @!%p0 st.shared.u32 [cell], %r9;
+    bar.warp.sync -1;
+    mbarrier.arrive.shared::cta.b64 _, [%full];
+    xor.b32 %r11, %r11, 1;
+    xor.b32 %r5, %r5, 1;
+    sub.s32 %r9, %r9, 1;
+    setp.gt.s32 %p5, %r9, 0;
+    @%p5 bra room;
+produced:
+    mbarrier.arrive.shared::cta.b64 _, [%item];
+    add.s32 %r2, %r2, 148;
+    setp.lt.s32 %p6, %r2, %r1;
+    @%p6 bra producer;
+finish:
+    ret;
+}
+"""
+"""Both roles walk the same items. With items that are not empty, the consumer holds the producer back by each chunk."""
+
+
+def test_words_of_memory_that_must_be_equal_for_a_fault() -> None:
+    """Where all items are empty, the producer may be two phases ahead; nothing is wrong where none is."""
+    found = replay(ITEMS).verdict
+    assert isinstance(found, Faulty)
+    assert found.equal is not None
+    assert sorted(found.equal.names) == ["%r7", "%r8"]
+    assert found.equal.tested
+    full = replay(ITEMS.replace("    mbarrier.arrive.shared::cta.b64 _, [%empty];\n", "")).verdict
+    assert isinstance(full, Faulty)
+    assert full.equal is None
+
+
+def test_a_fault_of_equal_words_is_reported_with_its_condition() -> None:
+    (hit,) = by_rule(lint(ITEMS), "MB016")
+    assert hit.message.endswith("(only if %r8 == %r7, neighbouring words of memory, as of an empty item)")
+    assert (hit.severity.label, hit.confidence.label) == ("warning", "medium")
+    assert "loads %r8 or %r7, which are equal in this launch" in [step.message for step in hit.steps]
+    (always,) = by_rule(
+        lint(ITEMS.replace("    mbarrier.arrive.shared::cta.b64 _, [%empty];\n", "")), "MB016"
+    )
+    assert "only if" not in always.message
+
+
+SENTINEL = """
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @!%p0 mbarrier.init.shared::cta.b64 [all], 128;
+    bar.sync 0;
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u64 %rd1, [other];
+    ld.global.u32 %r1, [%rd0];
+    ld.global.u32 %r2, [{second}];
+    setp.{relation}.u32 %p1, %r1, %r2;
+    @%p1 bra wait;
+    mbarrier.arrive.shared::cta.b64 _, [all];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [all], 0;
+    @!%p2 bra wait;
+    ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "relation", "found", "condition"),
+    [
+        ("%rd1", "eq", False, False),  # words of two buffers, which nothing relates
+        ("%rd0+4", "eq", True, True),  # neighbours
+        ("%rd1", "ne", False, False),
+    ],
+)
+def test_words_of_two_buffers_are_equal_in_no_launch_that_confirms(
+    second: str, relation: str, found: bool, condition: bool
+) -> None:
+    body = SENTINEL.format(second=second, relation=relation)
+    asked = Replay(
+        model(body, before=".shared .b64 all;", parameters=".param .u64 pointer, .param .u64 other")
+    )
+    assert isinstance(asked.verdict, Faulty) == found
+    assert not isinstance(asked.verdict, Faulty) or (asked.verdict.equal is not None) == condition
+
+
+def test_roles_that_a_parameter_decides() -> None:
+    code = changed(
+        "setp.lt.u32 %p2, %r0, 128;", "ld.param.u32 %r1, [rounds];\n    setp.lt.u32 %p2, %r0, %r1;"
+    )
+    asked = replay(code)
+    assert asked.run is None
+    assert asked.runs[0].wrong  # with 512 there are no consumers
+
+
+def test_arrivals_that_a_parameter_counts() -> None:
+    code = changed(
+        "mbarrier.init.shared::cta.b64 [empty], 128;", "mbarrier.init.shared::cta.b64 [empty], %r20;"
+    )
+    asked = replay(code)
+    assert asked.run is None
+    assert why(asked) == Reason.COUNT_FROM_LAUNCH
+    either = "selp.b32 %r1, 128, 96, %p1;\n    mbarrier.init.shared::cta.b64 [empty], %r1;"
+    chosen = code.replace(
+        "mbarrier.init.shared::cta.b64 [empty], %r20;", "setp.ne.u32 %p1, %r20, 0;\n    " + either
+    )
+    assert replay(chosen).run is None
+    assert "stuck" in what(replay(chosen.replace(GIVE, "")).run)
+
+
+def test_phases_that_a_parameter_names() -> None:
+    """Parities that the host passes go with each other; those of a launch that is made up need not."""
+    code = changed(".param .u32 rounds)", ".param .u32 rounds, .param .u32 parity)")
+    given = code.replace("    mov.u32 %r23, 1;\n", "    ld.param.u32 %r23, [parity];\n")
+    asked = replay(given)
+    assert asked.run is None
+    assert why(asked) == Reason.PHASE_FROM_LAUNCH
+    chosen = given.replace(
+        "    ld.param.u32 %r23, [parity];\n",
+        "    ld.param.u32 %r1, [rounds];\n    setp.ne.u32 %p1, %r1, 0;\n    selp.b32 %r23, 1, 1, %p1;\n",
+    )
+    assert replay(chosen).run is None
+    assert "stuck" in what(replay(chosen.replace(GIVE, "")).run)
+
+
+def test_what_depends_on_memory_is_not_reported() -> None:
+    code = changed(
+        GIVE,
+        "    mov.u32 %r32, %clock;\n    setp.eq.u32 %p3, %r32, 7;\n    @%p3 mbarrier.arrive.shared::cta.b64 _, [%r28];\n",
+    )
+    asked = replay(code)
+    assert asked.run is None
+    assert why(asked) == Reason.UNKNOWN_GUARD
