@@ -541,3 +541,26 @@ def test_threads_elsewhere_are_those_of_the_two_instructions_whichever_pair_was_
             assert order.may.threads_elsewhere(site, own) == expected
             answers.append(bool(expected))
     assert 0 < sum(answers) < len(answers)
+
+
+def test_what_a_signal_lets_other_threads_continue_to_is_followed_through_their_signals() -> None:
+    roles = (
+        f"@%p0 bra other;\na: {arrive('full')}\nback: {wait('v', 'empty')}\n{arrive('full')}\n@%p4 bra back;\nbra end;\n"
+        f"other: {arrive('empty')}\n{wait('w', 'full')}\n{arrive('empty')}\n@%p3 bra last;\n{arrive('full')}\nbra end;\n"
+        f"last: bar.sync 1, 64;\n{wait('x', 'full')}\n{arrive('empty')}\nend: bar.sync 0;"
+    )
+    kernel, order, labels = ordered(roles)
+    may, elsewhere, found = order.may, order.may.threads_elsewhere, set[bool]()
+    for signal, own in product(order.points.signals, (labels["a"], labels["other"], labels["last"])):
+        waits = set(may.signalled_elsewhere({signal}, own, through=False))
+        work = list(waits)
+        while work:
+            at = work.pop()
+            for then in order.points.signals:
+                if elsewhere(at, own) & elsewhere(then, own) and (then == at or kernel.reaches(at, then)):
+                    more = may.signalled_elsewhere({then}, own, through=False) - waits
+                    waits |= more
+                    work += more
+        assert may.signalled_elsewhere({signal}, own, through=True) == waits
+        found.add(waits > may.signalled_elsewhere({signal}, own, through=False))
+    assert found == {False, True}

@@ -263,8 +263,12 @@ class MayOrder:
         others: frozenset[int],
     ) -> frozenset[int]:
         """:meth:`signalled_elsewhere`, not cached; *waits* and *others* are those of other threads than *own*."""
-        found, work = set[int](), list[int]()
-        left = set(others) if through else set[int]()
+        cfg, found, work = self.model.cfg, set[int](), list[int]()
+        left: dict[int, dict[int, list[int]]] = {}
+        """Threads of signals of others -> block -> the signals that have not been taken."""
+        for i in sorted(others) if through else ():
+            by_block = left.setdefault(self.threads_elsewhere(i, own), {})
+            by_block.setdefault(cfg.block_of[i], []).append(i)
 
         def complete(signal: int) -> None:
             fresh = (self._completed_by(signal) & waits) - found
@@ -275,13 +279,18 @@ class MayOrder:
             complete(signal)
         while work and left:
             wait = work.pop()
-            threads = self.threads_elsewhere(wait, own)
-            after = {
-                i
-                for i in left
-                if threads & self.threads_elsewhere(i, own) and (i == wait or self.model.reaches(wait, i))
-            }
-            left -= after
-            for signal in after:
-                complete(signal)
+            threads, block = self.threads_elsewhere(wait, own), cfg.block_of[wait]
+            reachable = cfg.reachable_from[block]
+            for theirs, by_block in left.items():
+                if not threads & theirs:
+                    continue
+                for there in [b for b in by_block if reachable >> b & 1 or b == block]:
+                    signals_there = by_block.pop(there)
+                    if not reachable >> there & 1:  # only those that follow in the block itself
+                        at = bisect_left(signals_there, wait)
+                        if at:
+                            by_block[there] = signals_there[:at]
+                        signals_there = signals_there[at:]
+                    for signal in signals_there:
+                        complete(signal)
         return frozenset(found)
