@@ -30,7 +30,7 @@ from benchmarks.corpus.builder import default_cache
 from benchmarks.studies import sass
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import FactQuery, KernelModel
-from tclint.analyses.tcgen05 import ISSUED, Tcgen05, Tcgen05State
+from tclint.analyses.tmem_transfers import TmemTransfers, TransfersState
 from tclint.checks.tcgen05 import register_use_before_wait, tensor_memory_hazards
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence
@@ -62,22 +62,19 @@ SIGNALS = ("mbarrier-arrive", "barrier-sync", "barrier-arrive")
 """Events of the ISA table by which a thread lets others continue."""
 
 
-class Unwaited(Tcgen05):
+class Unwaited(TmemTransfers):
     """Loads and stores until a ``tcgen05.wait``, as the letter of the ISA has it: no use of a register ends them."""
-
-    groups = ("tcgen05.ld", "tcgen05.st")
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
         self.derived = {}
-        self.by_opcode = True
 
 
 def releases(model: KernelModel) -> list[tuple[int, int]]:
     """Every load or store and signal to other threads between which the PTX has a feasible path without the wait."""
     if not (model.sites("issue", "tcgen05.ld") or model.sites("issue", "tcgen05.st")):
         return []
-    tmem, solution = model.solution(Unwaited)
+    unwaited, solution = model.solution(Unwaited)
     signals = model.fact(HappensBefore).points.release_points.intersection(
         i for event in SIGNALS for i in model.sites(event)
     )
@@ -86,15 +83,15 @@ def releases(model: KernelModel) -> list[tuple[int, int]]:
         for signal, state in solution.walk(block):
             if not state or signal not in signals:
                 continue
-            for site, _ in sorted(state):
-                step, goal = partial(tmem.follow, site), partial(_at, signal)
-                start = frozenset({(site, ISSUED)})
-                if model.path(FactQuery(site, start, solution, step, goal, (signal,))).witness is not None:
+            for site in sorted(unwaited.originating_sites(state)):
+                step, goal = partial(unwaited.follow, site), partial(_at, signal)
+                query = FactQuery(site, unwaited.issued(site), solution, step, goal, (signal,))
+                if model.path(query).witness is not None:
                     found.append((site, signal))
     return found
 
 
-def _at(signal: int, state: Tcgen05State, at: int) -> bool:
+def _at(signal: int, state: TransfersState, at: int) -> bool:
     return at == signal
 
 

@@ -20,7 +20,7 @@ from tclint.analyses.mbarrier_addresses import SIZE
 from tclint.analyses.mbarriers import Mbarrier, Mbarriers, Ring
 from tclint.analyses.model import KernelModel
 from tclint.analyses.pretty import ValuePrinter
-from tclint.analyses.tcgen05 import TensorMemory
+from tclint.analyses.tensor_memory import TensorMemory
 from tclint.values.shared_memory import Access
 
 __all__ = ["ObjectNames"]
@@ -214,7 +214,7 @@ class ObjectNames:
 
     def _columns(self, site: int, role: str) -> str | None:
         """The columns of tensor memory that *role* of an instruction covers, relative to the allocation; None if unknown."""
-        memory, _ = self.model.solution(TensorMemory)
+        memory = self.model.fact(TensorMemory)
         covered, address = memory.range(site, role), self.model.value(site, role)
         relative = None if covered is None or address is None else memory.relative(address)
         first = None if relative is None else self.model.values.constant_of(relative.distance)

@@ -1,69 +1,55 @@
-"""Liveness: the registers that may be read before they are written again."""
+"""Whether what a ``tcgen05.ld`` has loaded is read later."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 
 from tclint.analyses.model import KernelModel
-from tclint.analyses.tcgen05 import TensorMemory
-from tclint.dataflow.solver import Analysis
-from tclint.ir.nodes import Instruction
+from tclint.analyses.tmem_transfers import TmemTransfers
 
-__all__ = ["LoadLiveness", "ResultLiveness"]
+__all__ = ["LoadLiveness"]
 
 
-class LoadLiveness(Analysis[int]):
-    """Liveness of the registers that ``tcgen05.ld`` fills, one bit each; no others, so that the states stay small."""
-
-    direction = "backward"
+class LoadLiveness:
+    """Liveness of the registers of one load at a time: few loads are asked about, and most are read soon."""
 
     def __init__(self, model: KernelModel) -> None:
-        self.tmem = model.solution(TensorMemory)[0]
-        registers = self.registers()
-        self.bits = {register: 1 << at for at, register in enumerate(sorted(registers))}
-        self._by_loads: dict[int, int] = {}
-        """Set of loads -> the bits of the registers that belong to just these."""
-        for register, bit in self.bits.items():
-            loads = registers[register]
-            self._by_loads[loads] = self._by_loads.get(loads, 0) | bit
-        self._of_load: dict[int, int] = {}
+        self.model = model
+        transfers, _ = model.solution(TmemTransfers)
+        self.bits = transfers.bits
+        self._filled, self._derived = _by_loads(transfers.filled), _by_loads(transfers.derived)
 
-    def registers(self) -> Mapping[int, int]:
-        """The registers that are tracked, each with the loads that fill it, as a bit set (:attr:`Tcgen05.bits`)."""
-        bits = self.tmem.bits
-        return {register: sum(map(bits.__getitem__, loads)) for register, loads in self.tmem.filled.items()}
+    def read_after(self, load: int, at: int, *, computed: bool) -> bool:
+        """Whether a register that *load* fills may be read after *at*, before it is written again.
 
-    def of_load(self, load: int) -> int:
-        """The bits of the registers that belong to *load*."""
-        if load not in self._of_load:
-            one = self.tmem.bits[load]
-            self._of_load[load] = sum(mine for loads, mine in self._by_loads.items() if loads & one)
-        return self._of_load[load]
-
-    def boundary(self) -> int:
-        return 0
-
-    def bottom(self) -> int:
-        return 0
-
-    def join(self, a: int, b: int) -> int:
-        return a | b
-
-    def affecting(self, instruction: Instruction) -> bool:
-        bits = self.bits.keys()
-        return not bits.isdisjoint(instruction.reads) or not bits.isdisjoint(instruction.writes)
-
-    def transfer(self, state: int, at: int, instruction: Instruction) -> int:
-        bits = self.bits
-        for register in instruction.writes:
-            state &= ~bits.get(register, 0)
-        for register in instruction.reads:
-            state |= bits.get(register, 0)
-        return state
+        With *computed*, so may a register that is computed from those.
+        """
+        cfg, readers, writers = self.model.cfg, self.model.readers, self.model.values.defs
+        groups, bit = self._derived if computed else self._filled, self.bits[load]
+        registers = frozenset(r for loads, some in groups.items() if loads & bit for r in some)
+        sites = sorted({i for r in registers for i in (*readers.get(r, ()), *writers[r])})
+        seen: dict[int, frozenset[int]] = {}
+        work = [(cfg.block_of[at], at + 1, registers)]
+        while work:
+            block, start, live = work.pop()
+            for i in sites[bisect_left(sites, start) : bisect_left(sites, cfg.blocks[block].end)]:
+                instruction = self.model.instruction(i)
+                if not live.isdisjoint(instruction.reads):
+                    return True
+                if instruction.guard < 0:
+                    live = live.difference(instruction.writes)
+            for target in cfg.targets[block]:
+                known = seen.get(target, frozenset())
+                if not live <= known:
+                    seen[target] = known | live
+                    work.append((target, cfg.blocks[target].start, live - known))
+        return False
 
 
-class ResultLiveness(LoadLiveness):
-    """Liveness of all registers that are loaded by ``tcgen05.ld`` or computed from such registers."""
-
-    def registers(self) -> Mapping[int, int]:
-        return self.tmem.derived
+def _by_loads(registers: Mapping[int, int]) -> dict[int, list[int]]:
+    """Set of loads -> the *registers* that belong to just these."""
+    found: dict[int, list[int]] = {}
+    for register, loads in registers.items():
+        found.setdefault(loads, []).append(register)
+    return found

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tclint.analyses.model import KernelModel
 from tclint.analyses.since_barrier import ReadsSince, SharedByBound, WritesSince
-from tclint.analyses.tcgen05 import TensorMemory
+from tclint.analyses.tensor_memory import TensorMemory
 from tclint.isa.forms import Match
 from tclint.values.shared_memory import Access
 
@@ -25,7 +25,7 @@ class TmemByWarps(SharedByBound):
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
-        self.tmem, _ = model.solution(TensorMemory)
+        self.tmem = model.fact(TensorMemory)
 
     @staticmethod
     def touches(match: Match) -> bool:

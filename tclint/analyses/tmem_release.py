@@ -19,8 +19,9 @@ from functools import cached_property
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import follow
-from tclint.analyses.tcgen05 import TensorMemory
 from tclint.analyses.tcgen05_sync import ThreadSync
+from tclint.analyses.tensor_memory import TensorMemory
+from tclint.analyses.tmem_transfers import TmemTransfers
 from tclint.dataflow import Infeasible
 from tclint.values import thread_masks as T
 
@@ -42,7 +43,7 @@ class TmemRelease:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self.order = model.fact(HappensBefore)
-        self.tmem, self._results = model.solution(TensorMemory)
+        self.tmem = model.fact(TensorMemory)
         self._users = [
             *sorted(self.tmem.operations | self.tmem.loads | self.tmem.stores),
             *model.sites("tmem-dealloc"),
@@ -227,8 +228,9 @@ class TmemRelease:
     @cached_property
     def _pending(self) -> dict[int, frozenset[int]]:
         """Signal -> the loads and stores that may be pending there."""
-        accesses = self.tmem.loads | self.tmem.stores
-        return {i: accesses.intersection(s for s, _ in self._results.before(i)) for i in self._signals}
+        transfers, results = self.model.solution(TmemTransfers)
+        states = ((i, transfers.in_flight(results.before(i))) for i in self._signals)
+        return {i: frozenset(transfers.members(pending)) for i, pending in states}
 
     @cached_property
     def _unfenced(self) -> dict[int, frozenset[int]]:

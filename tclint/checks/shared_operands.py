@@ -93,7 +93,7 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
         numbering,
         lambda state: numbering.bits(s for s, _ in state),
         lambda state, site: False,  # another thread may wait for it and notify this one
-        lambda site: frozenset(((site, ISSUED),)),
+        lambda site: tmem.issued(site),
         lambda site, state, i, instruction: state if i == site else tmem.follow(site, state, i, instruction),
         _writes,
         partial(_overlaps, model, 1024),

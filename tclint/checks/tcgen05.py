@@ -6,13 +6,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
+from typing import Any
 
 from tclint._dataclass import dataclass
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import FactQuery, KernelModel
-from tclint.analyses.tcgen05 import COPIED, ISSUED, USED, Tcgen05State, TensorMemory, computes
-from tclint.analyses.tcgen05_liveness import LoadLiveness, ResultLiveness
+from tclint.analyses.tcgen05 import ISSUED, OperationsState, Tcgen05Operations
+from tclint.analyses.tcgen05_liveness import LoadLiveness
+from tclint.analyses.tensor_memory import ColumnRange, TensorMemory
 from tclint.analyses.tmem_release import TmemRelease
+from tclint.analyses.tmem_transfers import TmemTransfers, TransfersState, TransferStatus, computes
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import wait_in_block
 from tclint.dataflow import EXIT, Path, Results
@@ -26,25 +29,6 @@ TC004 = RuleId("TC004")
 TC005 = RuleId("TC005")
 TC007 = RuleId("TC007")
 TC008 = RuleId("TC008")
-
-
-def _follow(
-    model: KernelModel,
-    tmem: TensorMemory,
-    results: Results[Tcgen05State],
-    site: int,
-    use: int,
-    wanted: frozenset[int],
-) -> Path | None:
-    """A path from *site* to *use* on which the operation stays pending and ends with a status in *wanted*."""
-
-    def step(state: Tcgen05State, i: int, instruction: Instruction) -> Tcgen05State | None:
-        return tmem.follow(site, state, i, instruction)
-
-    def goal(state: Tcgen05State, i: int) -> bool:
-        return i == use and any(status in wanted for _, status in state)
-
-    return model.path(FactQuery(site, frozenset(((site, ISSUED),)), results, step, goal, (use,))).witness
 
 
 _SIGNALS = ("mbarrier-arrive", "barrier-sync", "barrier-arrive")
@@ -76,7 +60,7 @@ class _Candidate:
     TC003,
     TC004,
     needs="tcgen05",
-    analyses=(LoadLiveness, HappensBefore, ResultLiveness, TensorMemory, TmemRelease),
+    analyses=(LoadLiveness, HappensBefore, Tcgen05Operations, TensorMemory, TmemRelease, TmemTransfers),
 )
 def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
     """Tensor memory reused, or released to other threads, while an operation on it is pending (9.7.16.6.4).
@@ -85,31 +69,13 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
     """
     if not model.sites("issue"):
         return
-    tmem, results = model.solution(TensorMemory)
-    signals = model.fact(HappensBefore).points.release_points.intersection(
-        i for event in _SIGNALS for i in model.sites(event)
-    )
-    hidden = _hidden(model, tmem)
     candidates: dict[int, dict[int, _Candidate]] = {}
-    for b in model.cfg.order:
-        for i, state in results.walk(b):
-            if hidden:
-                state = frozenset(fact for fact in state if fact[0] not in hidden)
-            if not state:
-                continue
-            instruction = model.instruction(i)
-            if i in signals:
-                for site, candidate in _signalled(model, tmem, state, i):
-                    candidates.setdefault(site, {})[i] = candidate
-            elif instruction.event == "tmem-dealloc" or (
-                instruction.event == "issue" and instruction.group.startswith("tcgen05")
-            ):
-                for site, candidate in _conflicts(model, tmem, state, i, instruction):
-                    candidates.setdefault(site, {}).setdefault(i, candidate)
+    for site, candidate in (*_before_transfers(model), *_before_operations(model)):
+        candidates.setdefault(site, {}).setdefault(candidate.site, candidate)
     causes = grouped(
         ((candidate.rule, candidate.what, candidate.site, bool(doubt)), (candidate, doubt, site, path))
         for site in sorted(candidates)
-        for candidate, path, doubt in filter(None, (_nearest(model, tmem, results, site, candidates[site]),))
+        for candidate, path, doubt in filter(None, (_nearest(model, site, candidates[site]),))
     )
     for same_cause in causes.values():
         candidate, doubt, site, path = same_cause[0]
@@ -136,14 +102,17 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
             != "op"  # it is unknown which mbarrier should signal the completion of an operation
             else (),
             confidence=model.confidence(path, site),
-            about=tmem.pending_causes(paths),
+            about=_pending_causes(model, candidate, paths),
         ).doubted(doubt)
 
 
-def _hidden(model: KernelModel, tmem: TensorMemory) -> frozenset[int]:
-    """The operations about which no hit is wanted, whatever follows them."""
-    about = (tmem.operations, (TC001,)), (tmem.loads, (TC002, TC003)), (tmem.stores, (TC002, TC004))
-    return frozenset[int]().union(*(sites for sites, rules in about if not model.wants(*rules)))
+def _pending_causes(
+    model: KernelModel, candidate: _Candidate, paths: list[tuple[int, Path]]
+) -> frozenset[int]:
+    """What leaves the operations in flight at the ends of *paths*."""
+    if candidate.what != "op":
+        return frozenset(site for site, _ in paths)
+    return model.solution(Tcgen05Operations)[0].pending_causes(paths)
 
 
 def _started(model: KernelModel, candidate: _Candidate) -> Iterator[Mark]:
@@ -161,11 +130,7 @@ def _started(model: KernelModel, candidate: _Candidate) -> Iterator[Mark]:
 
 
 def _nearest(
-    model: KernelModel,
-    tmem: TensorMemory,
-    results: Results[Tcgen05State],
-    site: int,
-    candidates: dict[int, _Candidate],
+    model: KernelModel, site: int, candidates: dict[int, _Candidate]
 ) -> tuple[_Candidate, Path, str] | None:
     """The candidate that a finding is reported at, the path, and its doubt (empty if there is none).
 
@@ -176,46 +141,49 @@ def _nearest(
     direct = {i: candidate for i, candidate in candidates.items() if candidate.rule != TC002}
     if signals and direct:
         before = {i: candidate for i, candidate in direct.items() if model.reaches(site, i, signals)}
-        found = _first(model, tmem, results, site, before, frozenset(signals))
+        found = _first(model, site, before, frozenset(signals))
         if found is not None and not found[2]:
             return found
-    return _first(model, tmem, results, site, candidates)
+    return _first(model, site, candidates)
 
 
 def _first(
-    model: KernelModel,
-    tmem: TensorMemory,
-    results: Results[Tcgen05State],
-    site: int,
-    candidates: dict[int, _Candidate],
-    ends: frozenset[int] = frozenset(),
+    model: KernelModel, site: int, candidates: dict[int, _Candidate], ends: frozenset[int] = frozenset()
 ) -> tuple[_Candidate, Path, str] | None:
     """The first candidate on a feasible path from the operation that passes none of *ends*, the path, and its doubt.
 
     A candidate without a doubt is preferred. None if no candidate is a finding.
     """
+    memory = model.fact(TensorMemory)
+    what = "d" if site in memory.operations else "taddr"
+    analysis: Tcgen05Operations | TmemTransfers
+    analysis, results = model.solution(Tcgen05Operations if site in memory.operations else TmemTransfers)
     left = dict(candidates)
     doubtful: tuple[_Candidate, Path, str] | None = None
 
-    def step(state: Tcgen05State, i: int, instruction: Instruction) -> Tcgen05State | None:
-        return None if i in ends else tmem.follow(site, state, i, instruction)
+    def step(state: Any, i: int, instruction: Instruction) -> Any:
+        return None if i in ends else analysis.follow(site, state, i, instruction)
 
-    def goal(state: Tcgen05State, i: int) -> bool:
+    def goal(state: Any, i: int) -> bool:
         return i in left
 
     for _ in range(MAX_CONFLICTS_PER_OPERATION):
         if not left:
             break
-        path = model.path(FactQuery(site, frozenset(((site, ISSUED),)), results, step, goal, left)).witness
+        path = model.path(FactQuery(site, analysis.issued(site), results, step, goal, left)).witness
         if path is None:
             break
         candidate = left.pop(path.end)
-        if (site, USED) in path.state and (site, USED) not in results.before(path.end):
+        if (
+            candidate.what == "ld"
+            and _used(model, site, path.state)
+            and not _used(model, site, results.before(path.end))
+        ):
             continue
-        columns = tmem.range(site, "d" if candidate.what == "op" else "taddr")
+        columns = memory.range(site, what)
         if candidate.rule != TC002 and columns is not None and model.changes(columns.start, path, site):
             continue  # the path passes the update of an induction variable, so the address has another value at its end
-        doubt = _doubt(model, tmem, candidate, site, path)
+        doubt = _doubt(model, candidate, site, path)
         if not doubt:
             return candidate, path, ""
         doubtful = doubtful or (candidate, path, doubt)
@@ -226,29 +194,62 @@ def _first(
     return doubtful
 
 
-def _conflicts(
-    model: KernelModel, tmem: TensorMemory, state: Tcgen05State, i: int, instruction: Instruction
-) -> Iterator[tuple[int, _Candidate]]:
-    """The pending operations that *instruction* conflicts with, because it uses columns of theirs too."""
-    group = instruction.group
+def _used(model: KernelModel, load: int, state: TransfersState) -> bool:
+    """Whether a value may have been computed from the registers of *load*."""
+    transfers, _ = model.solution(TmemTransfers)
+    return bool(transfers.having(state, TransferStatus.USED) & transfers.bits[load])
+
+
+def _accessed(model: KernelModel, i: int) -> list[tuple[ColumnRange | None, bool]]:
+    """The columns of tensor memory that an instruction accesses, each with whether it writes or frees them."""
+    memory, instruction = model.fact(TensorMemory), model.instruction(i)
     dealloc = instruction.event == "tmem-dealloc"
-    if dealloc or group in ("tcgen05.ld", "tcgen05.st"):
-        accessed = [("taddr", dealloc or group == "tcgen05.st")]
-    else:
-        accessed = [("d", True), ("a", False)]
-    ranges = [(tmem.range(i, role), writes) for role, writes in accessed]
+    if dealloc or instruction.group in ("tcgen05.ld", "tcgen05.st"):
+        return [(memory.range(i, "taddr"), dealloc or instruction.group == "tcgen05.st")]
+    if instruction.event == "issue" and instruction.group == "tcgen05":
+        return [(memory.range(i, "d"), True), (memory.range(i, "a"), False)]
+    return []
+
+
+def _before_transfers(model: KernelModel) -> Iterator[tuple[int, _Candidate]]:
+    """Loads and stores of tensor memory with what should not be executed before they are complete."""
+    transfers, results = model.solution(TmemTransfers)
+    wanted = 0
+    for sites, rules in (transfers.loads, (TC002, TC003)), (transfers.stores, (TC002, TC004)):
+        wanted |= transfers.set_of(sites) if model.wants(*rules) else 0
+    signals = model.fact(HappensBefore).points.release_points.intersection(
+        i for event in _SIGNALS for i in model.sites(event)
+    )
+    for b in model.cfg.order if wanted else ():
+        for i, state in results.walk(b):
+            pending = transfers.in_flight(state) & wanted
+            if not pending:
+                continue
+            if i in signals:
+                yield from _signalled(model, sorted(transfers.members(pending)), i)
+            elif accessed := _accessed(model, i):
+                yield from _conflicts(model, pending, i, accessed)
+
+
+def _conflicts(
+    model: KernelModel, pending: int, i: int, accessed: list[tuple[ColumnRange | None, bool]]
+) -> Iterator[tuple[int, _Candidate]]:
+    """Those of the *pending* loads and stores that instruction *i* conflicts with, as it uses columns of theirs too."""
+    memory, (transfers, _) = model.fact(TensorMemory), model.solution(TmemTransfers)
+    instruction = model.instruction(i)
+    dealloc = instruction.event == "tmem-dealloc"
     threads = model.views.context_of(i).threads
-    loads_read = 0
+    # An instruction that reads a loaded value, or one computed from it, depends on the load and so waits for it.
+    depends = 0
     for register in instruction.reads:
-        loads_read |= tmem.derived.get(register, 0)
-    for site, status in sorted(state):
+        depends |= transfers.derived.get(register, 0)
+    for site in transfers.members(pending):
         if site == i:
             continue
-        if site in tmem.loads:
-            mine = tmem.range(site, "taddr")
-            # An instruction that reads a loaded value, or one computed from it, depends on the load and so waits for it.
-            if not tmem.bits[site] & loads_read and any(
-                writes and tmem.meet(mine, r, threads) for r, writes in ranges
+        mine = memory.range(site, "taddr")
+        if site in transfers.loads:
+            if not transfers.bits[site] & depends and any(
+                writes and memory.meet(mine, r, threads) for r, writes in accessed
             ):
                 how = "frees" if dealloc else "overwrites"
                 message = (
@@ -256,38 +257,51 @@ def _conflicts(
                     "no intervening tcgen05.wait::ld"
                 )
                 yield site, _Candidate(TC003, i, "ld", message, _WAIT.format("ld"))
-        elif site in tmem.stores:
-            mine = tmem.range(site, "taddr")
-            if group != "tcgen05.st" and any(tmem.meet(mine, r, threads) for r, _ in ranges):
-                message = (
-                    f"{'frees' if dealloc else 'uses'} columns of tensor memory that an earlier tcgen05.st "
-                    "may not have written yet: no intervening tcgen05.wait::st"
-                )
-                yield site, _Candidate(TC004, i, "st", message, _WAIT.format("st"))
-        elif group in ("tcgen05.ld", "tcgen05.st"):
-            mine = tmem.range(site, "d")
-            # The columns of the first iteration count too, unless that iteration precedes the operation.
-            first = None if model.reaches(i, site) else tmem.at_first(i, "taddr")
-            if any(tmem.meet(mine, r, threads) for r in (*(r for r, _ in ranges), first)):
-                missing = "wait for its tcgen05.commit" if status else "tcgen05.commit"
-                message = (
-                    f"accesses the result of {model.name(site)}, which may not have completed yet: "
-                    f"no intervening {missing}"
-                )
-                remedy = "commit to an mbarrier and wait for it (mbarrier.try_wait) before this instruction"
-                yield site, _Candidate(TC001, i, "op", message, remedy)
+        elif instruction.group != "tcgen05.st" and any(memory.meet(mine, r, threads) for r, _ in accessed):
+            message = (
+                f"{'frees' if dealloc else 'uses'} columns of tensor memory that an earlier tcgen05.st "
+                "may not have written yet: no intervening tcgen05.wait::st"
+            )
+            yield site, _Candidate(TC004, i, "st", message, _WAIT.format("st"))
+
+
+def _before_operations(model: KernelModel) -> Iterator[tuple[int, _Candidate]]:
+    """MMAs, copies and shifts with the loads and stores that access their results before they are complete."""
+    memory = model.fact(TensorMemory)
+    accesses = memory.loads | memory.stores
+    if not memory.operations or not accesses or not model.wants(TC001):
+        return
+    _, results = model.solution(Tcgen05Operations)
+    for b in model.cfg.order:
+        for i, state in results.walk(b):
+            if i not in accesses:
+                continue
+            threads, read = model.views.context_of(i).threads, memory.range(i, "taddr")
+            for site, status in sorted(state):
+                # The columns of the first iteration count too, unless that iteration precedes the operation.
+                first = None if model.reaches(i, site) else memory.at_first(i, "taddr")
+                mine = memory.range(site, "d")
+                if memory.meet(mine, read, threads) or memory.meet(mine, first, threads):
+                    missing = "tcgen05.commit" if status == ISSUED else "wait for its tcgen05.commit"
+                    message = (
+                        f"accesses the result of {model.name(site)}, which may not have completed yet: "
+                        f"no intervening {missing}"
+                    )
+                    remedy = (
+                        "commit to an mbarrier and wait for it (mbarrier.try_wait) before this instruction"
+                    )
+                    yield site, _Candidate(TC001, i, "op", message, remedy)
 
 
 _WAIT = "add tcgen05.wait::{}.sync.aligned before this instruction"
 
 
-def _signalled(
-    model: KernelModel, tmem: TensorMemory, state: Tcgen05State, i: int
-) -> Iterator[tuple[int, _Candidate]]:
-    """The loads and stores that are pending where *i* lets another thread use their columns."""
+def _signalled(model: KernelModel, pending: Iterable[int], i: int) -> Iterator[tuple[int, _Candidate]]:
+    """The loads and stores that are *pending* where *i* lets another thread use their columns."""
     release, barrier = model.fact(TmemRelease), model.instruction(i).event == "barrier-sync"
-    for site in sorted({site for site, _ in state if site not in tmem.operations}):
-        what = "ld" if site in tmem.loads else "st"
+    loads = model.fact(TensorMemory).loads
+    for site in pending:
+        what = "ld" if site in loads else "st"
         arrivals = [*(release.arrivals_for_others(site, i) if barrier else ()), i]
         found = ((release.started_early(site, signal), signal) for signal in arrivals)
         user, arrival = next((pair for pair in found if pair[0] is not None), (None, i))
@@ -301,13 +315,16 @@ def _signalled(
             yield site, _Candidate(TC002, i, what, message, _WAIT.format(what), user, later)
 
 
-def _doubt(model: KernelModel, tmem: TensorMemory, candidate: _Candidate, site: int, path: Path) -> str:
+def _doubt(model: KernelModel, candidate: _Candidate, site: int, path: Path) -> str:
     """Why the finding may be harmless, or rests on a guess about the purpose of the signal; empty if neither."""
     if candidate.what == "ld":
-        read = ResultLiveness if (site, USED) in path.state else LoadLiveness
-        if (site, COPIED) in path.state and not _at_once(model, site, candidate.site):
+        transfers, _ = model.solution(TmemTransfers)
+        used, copied = (
+            transfers.having(path.state, status) for status in (TransferStatus.USED, TransferStatus.COPIED)
+        )
+        if copied and not _at_once(model, site, candidate.site):
             return "a move of the loaded registers may already have waited for the load"
-        if not _live(model, read, site, candidate.site):
+        if not model.fact(LoadLiveness).read_after(site, candidate.site, computed=bool(used)):
             return "the loaded registers are not read afterwards"
     if candidate.rule != TC002:
         return ""
@@ -358,16 +375,10 @@ def _at_once(model: KernelModel, load: int, signal: int) -> bool:
     )
 
 
-def _live(model: KernelModel, registers: type[LoadLiveness], load: int, at: int) -> bool:
-    """Whether a register that *load* fills, or one that is computed from it, is live before *at*."""
-    liveness, results = model.solution(registers)
-    return bool(results.before(at) & liveness.of_load(load))
-
-
 _HOISTED = "the path may skip the multiplications, in which case nothing uses the copied data"
 
 
-@check(TC005, TC008, needs="tcgen05", analyses=(TensorMemory,))
+@check(TC005, TC008, needs="tcgen05", analyses=(Tcgen05Operations,))
 def missing_commit(model: KernelModel) -> Iterator[Hit]:
     """An MMA, copy or shift that its thread never commits on some path to the end (9.7.16.6.2.1.1).
 
@@ -375,17 +386,17 @@ def missing_commit(model: KernelModel) -> Iterator[Hit]:
     """
     if not model.sites("issue", "tcgen05") or not model.function.entry:
         return
-    tmem, results = model.solution(TensorMemory)
+    operations, results = model.solution(Tcgen05Operations)
     open_at_end: set[int] = set()
     for b in model.cfg.order:
         if b in model.cfg.exits or b in model.reachability.dispatchers:
-            open_at_end |= {s for s, status in results.leave(b) if s in tmem.operations and status == ISSUED}
-    elsewhere = _commits_of_others(model, tmem)
+            open_at_end |= {s for s, status in results.leave(b) if status == ISSUED}
+    elsewhere = _commits_of_others(model, operations)
     for commit, sites in elsewhere.items():
-        yield _committed_elsewhere(model, tmem, commit, sites)
+        yield _committed_elsewhere(model, commit, sites)
     open_at_end -= {site for sites in elsewhere.values() for site in sites}
     commits = bool(model.sites("commit", "tcgen05"))
-    for group in grouped(_uncommitted(model, tmem, results, open_at_end)).values():
+    for group in grouped(_uncommitted(model, operations, results, open_at_end)).values():
         site, path = group[-1]
         role = model.describe_threads(path.threads)
         multiplies = any(model.name(site) == "tcgen05.mma" for site, _ in group)
@@ -426,24 +437,24 @@ def _rejoining(model: KernelModel, site: int, path: Path, role: str) -> Iterator
 
 
 def _uncommitted(
-    model: KernelModel, tmem: TensorMemory, results: Results[Tcgen05State], operations: Iterable[int]
+    model: KernelModel, operations: Tcgen05Operations, results: Results[OperationsState], sites: Iterable[int]
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, Path]]]:
-    """*operations* with a path to the end of their thread that has no commit; the key is the last blocks of the
+    """The operations *sites* with a path to the end of their thread that has no commit; the key is the last blocks of the
     path."""
-    for site in sorted(operations):
+    for site in sorted(sites):
 
         def step(
-            state: Tcgen05State, i: int, instruction: Instruction, site: int = site
-        ) -> Tcgen05State | None:
-            after = tmem.follow(site, state, i, instruction)
+            state: OperationsState, i: int, instruction: Instruction, site: int = site
+        ) -> OperationsState | None:
+            after = operations.follow(site, state, i, instruction)
             if instruction.event == "mbarrier-arrive" and _feeds_another_thread(model, site):
                 return None  # that MMA is pipelined after the copy or shift
             return after if after and (site, ISSUED) in after else None
 
-        def goal(state: Tcgen05State, i: int) -> bool:
+        def goal(state: OperationsState, i: int) -> bool:
             return i == EXIT
 
-        path = model.path(FactQuery(site, frozenset(((site, ISSUED),)), results, step, goal, ())).witness
+        path = model.path(FactQuery(site, operations.issued(site), results, step, goal, ())).witness
         if path is not None:
             yield tuple(e.target for e in path.edges[-3:]), (site, path)
 
@@ -455,15 +466,15 @@ def _feeds_another_thread(model: KernelModel, site: int) -> bool:
     return site not in mmas and any(model.views.context_of(i).threads & ~threads for i in mmas)
 
 
-def _commits_of_others(model: KernelModel, tmem: TensorMemory) -> dict[int, list[int]]:
+def _commits_of_others(model: KernelModel, analysis: Tcgen05Operations) -> dict[int, list[int]]:
     """Commits whose threads have issued nothing before them -> the preceding operations, all issued by other
     threads."""
     found = {}
-    operations = sorted(tmem.operations)
+    operations = sorted(analysis.memory.operations)
     for commit in model.sites("commit", "tcgen05"):
         if not model.views.context_of(commit).threads:
             continue
-        pair = tmem.cta_groups[commit]
+        pair = analysis.cta_groups[commit]
         # Most commits track the operations just before them, so these are tried first.
         here = bisect_left(operations, commit)
         nearest = (*reversed(operations[:here]), *operations[here:])
@@ -472,7 +483,7 @@ def _commits_of_others(model: KernelModel, tmem: TensorMemory) -> dict[int, list
             commit: int = commit, pair: str = pair, sites: tuple[int, ...] = nearest
         ) -> Iterator[int]:
             for site in sites:
-                if tmem.cta_groups[site] == pair and model.reaches(site, commit):
+                if analysis.cta_groups[site] == pair and model.reaches(site, commit):
                     yield site
 
         if all(model.views.mutually_exclusive(site, commit) for site in tracked()):
@@ -482,7 +493,7 @@ def _commits_of_others(model: KernelModel, tmem: TensorMemory) -> dict[int, list
     return found
 
 
-def _committed_elsewhere(model: KernelModel, tmem: TensorMemory, commit: int, sites: list[int]) -> Hit:
+def _committed_elsewhere(model: KernelModel, commit: int, sites: list[int]) -> Hit:
     site = max((s for s in sites if s < commit), default=sites[-1])
     issuer, other = (model.describe_threads(model.views.context_of(i).threads) for i in (site, commit))
     name = model.name(site)
@@ -500,26 +511,29 @@ def _committed_elsewhere(model: KernelModel, tmem: TensorMemory, commit: int, si
     )
 
 
-@check(TC007, needs="tcgen05", analyses=(TensorMemory,))
+@check(TC007, needs="tcgen05", analyses=(TmemTransfers,))
 def register_use_before_wait(model: KernelModel) -> Iterator[Hit]:
     """One note per kernel: registers of tcgen05.ld used before tcgen05.wait::ld, which is legal (9.7.16.6.4.5)."""
     if not model.sites("issue", "tcgen05.ld"):
         return
-    tmem, results = model.solution(TensorMemory)
+    transfers, results = model.solution(TmemTransfers)
     first: tuple[int, int] | None = None
-    loads: set[int] = set()
+    loads = 0
     for b in model.cfg.order:
         for i, state in results.walk(b):
             instruction = model.instruction(i)
             if not state or instruction.group == "tcgen05.ld":
                 continue
-            early = {s for r in instruction.reads for s in tmem.filled.get(r, ()) if (s, ISSUED) in state}
+            early = 0
+            for register in instruction.reads:
+                early |= transfers.filled.get(register, 0)
+            early &= transfers.having(state, TransferStatus.ISSUED)
             if not early:
                 continue
             loads |= early
             if first is None:
-                site = max(early)
-                if _follow(model, tmem, results, site, i, frozenset((ISSUED,))) is not None:
+                site = max(transfers.members(early))
+                if _reaches_issued(model, site, i):
                     first = (site, i)
     if first is None:
         return
@@ -529,8 +543,22 @@ def register_use_before_wait(model: KernelModel) -> Iterator[Hit]:
         message="uses a register of tcgen05.ld before tcgen05.wait::ld: the register dependency is respected (9.7.16.6.4.5), "
         "but the load is not ordered before later writes to the same tensor memory, or before a signal to other threads",
         steps=(Mark(site, "tcgen05.ld starts"), Mark(use, "uses its register")),
-        count=len(loads),
-        about=frozenset(loads),
+        count=loads.bit_count(),
+        about=(about := frozenset(transfers.members(loads))),
         help="add tcgen05.wait::ld before the tensor memory is reused or another thread is signalled",
-        fixes=wait_in_block(model, "ld", loads),
+        fixes=wait_in_block(model, "ld", about),
     )
+
+
+def _reaches_issued(model: KernelModel, load: int, use: int) -> bool:
+    """Whether there is a path from *load* to *use* on which none of its registers is used before."""
+    transfers, results = model.solution(TmemTransfers)
+
+    def step(state: TransfersState, i: int, instruction: Instruction) -> TransfersState | None:
+        return transfers.follow(load, state, i, instruction)
+
+    def goal(state: TransfersState, i: int) -> bool:
+        return i == use and bool(transfers.having(state, TransferStatus.ISSUED))
+
+    query = FactQuery(load, transfers.issued(load), results, step, goal, (use,))
+    return model.path(query).witness is not None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tclint.analyses.model import KernelModel
-from tclint.analyses.tcgen05 import LANES, TensorMemory, TmemLocation
+from tclint.analyses.tensor_memory import LANES, TensorMemory, TmemLocation
 from tclint.analyses.tmem_allocation import TensorAllocation
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._operand_faults import OperandFaults
@@ -212,7 +212,7 @@ def bounds(model: KernelModel) -> Iterator[Hit]:
     9.7.16.9.3)."""
     if not model.sites("issue"):
         return
-    tmem, _ = model.solution(TensorMemory)
+    tmem = model.fact(TensorMemory)
     faults = OperandFaults(model)
     for group, role in (("tcgen05.ld", "taddr"), ("tcgen05.st", "taddr"), ("tcgen05", "d"), ("tcgen05", "a")):
         for site in model.sites("issue", group):
@@ -339,7 +339,7 @@ def lane_window(model: KernelModel) -> Iterator[Hit]:
     sites = (*model.sites("issue", "tcgen05.ld"), *model.sites("issue", "tcgen05.st"))
     if not sites:
         return
-    tmem, _ = model.solution(TensorMemory)
+    tmem = model.fact(TensorMemory)
     faults = OperandFaults(model)
     for site in sorted(sites):
         operand, threads = model.instruction(site).role("taddr"), model.views.context_of(site).threads

@@ -8,8 +8,10 @@ from typing import Any
 
 from tclint.analyses import tcgen05_collector
 from tclint.analyses.model import FactQuery, KernelModel
-from tclint.analyses.tcgen05 import ISSUED, Tcgen05State, TensorMemory
+from tclint.analyses.tcgen05 import ISSUED, OperationsState, Tcgen05Operations
 from tclint.analyses.tcgen05_collector import ENTRY, Collector
+from tclint.analyses.tensor_memory import TensorMemory
+from tclint.analyses.tmem_transfers import TmemTransfers, TransfersState, TransferStatus
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import wait_in_block
 from tclint.dataflow import Path, Results
@@ -29,39 +31,38 @@ _SHAPE = 0x1F7E0000
 def _path(
     model: KernelModel,
     results: Results[Any],
-    fact: tuple[Any, ...],
+    site: int,
+    fact: Hashable,
     step: Callable[[Any, int, Instruction], Hashable],
     to: int,
 ) -> Path | None:
-    """A path on which *fact*, whose first element is its site, holds until the instruction *to*."""
-    return model.path(
-        FactQuery(fact[0], frozenset({fact}), results, step, lambda state, at: at == to, (to,))
-    ).witness
+    """A path on which *fact*, a state about *site*, holds until the instruction *to*."""
+    return model.path(FactQuery(site, fact, results, step, lambda state, at: at == to, (to,))).witness
 
 
 _WORKS = "block-scaled loops of libraries rely on this order, and work"
 
 
-@check(TC009, needs="tcgen05", analyses=(TensorMemory,))
+@check(TC009, needs="tcgen05", analyses=(Tcgen05Operations, TensorMemory))
 def unordered_pair(model: KernelModel) -> Iterator[Hit]:
     """Two operations of one thread on the same tensor memory that are not implicitly pipelined (9.7.16.6.2)."""
     if not model.sites("issue", "tcgen05"):
         return
-    tmem, results = model.solution(TensorMemory)
-    pairs = _Pairs(model, tmem)
+    operations, results = model.solution(Tcgen05Operations)
+    pairs = _Pairs(model)
     after: dict[int, dict[int, str]] = {}
     """Operation -> the operations that may start before it has completed, with what each does to it."""
     for b in model.cfg.order:
         for at, state in results.walk(b):
             if not pairs.may_be_unordered(at):
                 continue
-            for site in {s for s, _ in state if s in tmem.operations and s != at}:
+            for site in {s for s, _ in state if s != at}:
                 if why := pairs.unordered(site, at):
                     after.setdefault(site, {})[at] = why
     found: dict[int, tuple[str, int, Path]] = {}
     for site in sorted(after, reverse=True):
         others = after[site].keys() - found.keys()
-        for path in _begun(model, results, tmem, site, others) if others else ():
+        for path in _begun(model, results, operations, site, others) if others else ():
             found[path.end] = (after[site][path.end], site, path)
     for at, (why, site, path) in found.items():
         role = model.describe_threads(path.threads)
@@ -79,24 +80,27 @@ def unordered_pair(model: KernelModel) -> Iterator[Hit]:
 
 
 def _begun(
-    model: KernelModel, results: Results[Tcgen05State], tmem: TensorMemory, site: int, others: Iterable[int]
+    model: KernelModel,
+    results: Results[OperationsState],
+    operations: Tcgen05Operations,
+    site: int,
+    others: Iterable[int],
 ) -> Iterator[Path]:
     """Paths from *site* to each of the *others* that may start before it has completed."""
-    step, left = partial(_outstanding, tmem, site), set(others)
-    outstanding = frozenset({(site, ISSUED)})
+    step, left = partial(_outstanding, operations, site), set(others)
     for path in model.paths(
-        FactQuery(site, outstanding, results, step, lambda state, at: at in left, left.copy())
+        FactQuery(site, operations.issued(site), results, step, lambda state, at: at in left, left.copy())
     ):
         left.remove(path.end)
         yield path
 
 
 def _outstanding(
-    tmem: TensorMemory, site: int, state: Tcgen05State, at: int, instruction: Instruction
-) -> Tcgen05State | None:
+    operations: Tcgen05Operations, site: int, state: OperationsState, at: int, instruction: Instruction
+) -> OperationsState | None:
     """Transfer function of one pending operation: it ends at any wait after its commit, which may guarantee
     completion."""
-    after = tmem.follow(site, state, at, instruction)
+    after = operations.follow(site, state, at, instruction)
     waits = instruction.event in ("mbarrier-wait", "barrier-sync", "barrier-wait")
     return None if after and waits and (site, ISSUED) not in after else after
 
@@ -104,8 +108,8 @@ def _outstanding(
 class _Pairs:
     """Which pairs of operations on the same columns are implicitly pipelined, that is, execute in order."""
 
-    def __init__(self, model: KernelModel, tmem: TensorMemory) -> None:
-        self.tmem = tmem
+    def __init__(self, model: KernelModel) -> None:
+        self.tmem = tmem = model.fact(TensorMemory)
         self.kinds = {i: model.name(i).partition(".")[2] for i in tmem.operations}
         self.opcodes = {i: model.instruction(i).opcode for i in tmem.operations}
         self.shapes = {i: _shape(model, i) for i, kind in self.kinds.items() if kind == "mma"}
@@ -168,7 +172,7 @@ def _shape(model: KernelModel, mma: int) -> int | None:
 _RELOADED = "the path may not need the values of the first load"
 
 
-@check(TC011, needs="tcgen05", analyses=(TensorMemory,))
+@check(TC011, needs="tcgen05", analyses=(TmemTransfers,))
 def register_overwritten(model: KernelModel) -> Iterator[Hit]:
     """Another instruction writes a register that a pending tcgen05.ld has yet to fill (9.7.16.6.4.5)."""
     if not model.sites("issue", "tcgen05.ld"):
@@ -187,9 +191,9 @@ def register_overwritten(model: KernelModel) -> Iterator[Hit]:
 
 def _overwritten(model: KernelModel) -> Iterator[tuple[int, int]]:
     """Loads one of whose registers is written before they have filled it, with the instruction that writes it."""
-    tmem, results = model.solution(TensorMemory)
+    transfers, results = model.solution(TmemTransfers)
     writers: dict[int, set[int]] = {}
-    for load in tmem.loads:
+    for load in transfers.loads:
         operand = model.instruction(load).role("destination")
         for register in registers(operand) if operand is not None else ():
             for at in model.values.defs[register]:
@@ -199,22 +203,24 @@ def _overwritten(model: KernelModel) -> Iterator[tuple[int, int]]:
         instruction = model.instruction(at)
         if model.cfg.block_of[at] not in model.cfg.rank:
             continue
-        read = {s for r in instruction.reads for s in tmem.filled.get(r, ())}
-        state = results.before(at)
-        for load in sorted(loads - read):
-            if (load, ISSUED) not in state:
+        issued = transfers.having(results.before(at), TransferStatus.ISSUED)
+        for register in instruction.reads:
+            issued &= ~transfers.filled.get(register, 0)
+        for load in sorted(loads):
+            if not issued & transfers.bits[load]:
                 continue
-            if _path(model, results, (load, ISSUED), partial(_unfilled, tmem, load), at):
+            step, fact = partial(_unfilled, transfers, load), transfers.issued(load)
+            if _path(model, results, load, fact, step, at):
                 yield load, at
                 break
 
 
 def _unfilled(
-    tmem: TensorMemory, load: int, state: Tcgen05State, at: int, instruction: Instruction
-) -> Tcgen05State | None:
+    transfers: TmemTransfers, load: int, state: TransfersState, at: int, instruction: Instruction
+) -> TransfersState | None:
     """Transfer function of one pending load: it ends where one of its registers is read or moved, or at a wait."""
-    after = tmem.follow(load, state, at, instruction)
-    return after if after and (load, ISSUED) in after else None
+    after = transfers.follow(load, state, at, instruction)
+    return after if after and transfers.having(after, TransferStatus.ISSUED) else None
 
 
 _FILLED_ELSEWHERE = "on other paths an MMA fills the buffer"
@@ -237,8 +243,8 @@ def empty_collector(model: KernelModel) -> Iterator[Hit]:
         last = {fact for fact in results.before(at) if fact[1] == buffer}
         empty = [fact for fact in sorted(last) if fact[0] == ENTRY or not _fills(model, fact[0])]
         for fact in empty:
-            if _path(model, results, fact, partial(_empty, buffers, fact), at):
-                site = fact[0]
+            site = fact[0]
+            if _path(model, results, site, frozenset({fact}), partial(_empty, buffers, fact), at):
                 emptied = [] if site == ENTRY else [Mark(site, f"discards collector buffer {buffer}")]
                 yield TC021.hit(
                     site=at,
@@ -271,7 +277,7 @@ def accumulates_on_nothing(model: KernelModel) -> Iterator[Hit]:
     mmas = [i for i in model.sites("issue", "tcgen05") if model.instruction(i).role("enable") is not None]
     if not mmas or not function.entry or any(ins.flow == "call" for ins in function.instructions):
         return
-    tmem, _ = model.solution(TensorMemory)
+    tmem = model.fact(TensorMemory)
     adding = [i for i in mmas if _adds(model, i)]
     if not adding:
         return

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import controlling_predicates, dominated_by, last, path_avoiding, unbarred
-from tclint.analyses.tcgen05 import TensorMemory
+from tclint.analyses.tensor_memory import TensorMemory
 from tclint.analyses.tmem_allocation import paired
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.findings.scales import Confidence
@@ -331,5 +331,5 @@ def warps_of(model: KernelModel, threads: int) -> str:
 
 def _accesses_to(model: KernelModel, site: int, accesses: set[int]) -> set[int]:
     """Those of *accesses* that may be to the columns that the operation *site* writes."""
-    tmem, _ = model.solution(TensorMemory)
+    tmem = model.fact(TensorMemory)
     return {i for i in accesses if not tmem.apart(site, "d", i, "taddr")}

@@ -8,7 +8,7 @@ from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import whole_program
-from tclint.analyses.tcgen05 import TensorMemory
+from tclint.analyses.tensor_memory import TensorMemory
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 
 TC001 = RuleId("TC001")
@@ -47,7 +47,7 @@ def _unsynchronised(
 ) -> Iterator[tuple[int, int]]:
     """For each MMA, the first load of another role that may read its result before observing its completion, and the
     MMA."""
-    tmem, order = model.solution(TensorMemory)[0], model.fact(HappensBefore)
+    tmem, order = model.fact(TensorMemory), model.fact(HappensBefore)
     stores = frozenset(model.sites("issue", "tcgen05.st"))
     written = stores | order.observers_of(stores)
     commits = model.sites("commit", "tcgen05")

@@ -17,7 +17,7 @@ from tclint._dataclass import dataclass
 from tclint.analyses.groups import results_of
 from tclint.analyses.mbarriers import Mbarrier, Mbarriers
 from tclint.analyses.model import KernelModel
-from tclint.analyses.tcgen05 import computes
+from tclint.analyses.tmem_transfers import computes
 from tclint.dataflow import LimitExceeded
 from tclint.findings.finding import SourceLocation
 from tclint.findings.places import source_location

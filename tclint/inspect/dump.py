@@ -18,10 +18,10 @@ from typing import Any
 from tclint import analyses
 from tclint.analyses.groups import OPEN, OVERDUE, Depth, Groups, Waited
 from tclint.analyses.model import KernelModel
-from tclint.analyses.tcgen05 import COPIED, ISSUED, USED, Tcgen05
+from tclint.analyses.tcgen05 import ISSUED, Tcgen05Operations
 from tclint.analyses.tcgen05_collector import Collector
-from tclint.analyses.tcgen05_liveness import LoadLiveness
 from tclint.analyses.tcgen05_sync import ThreadSync
+from tclint.analyses.tmem_transfers import TmemTransfers, TransferStatus
 from tclint.analyses.wgmma_fences import WgmmaFences
 from tclint.dataflow import Analysis, LimitExceeded, Results
 from tclint.ir.cfg import Edge, call_graph
@@ -461,12 +461,21 @@ def _(analysis: WgmmaFences, state: Any, model: KernelModel) -> str:
 
 
 @describe.register
-def _(analysis: Tcgen05, state: Any, model: KernelModel) -> str:
-    def word(site: int, status: int) -> str:
-        words = {ISSUED: "in flight", COPIED: "in flight, registers moved", USED: "in flight, registers used"}
-        return words.get(status, f"committed by {status - 1}")
+def _(analysis: TmemTransfers, state: Any, model: KernelModel) -> str:
+    words = ("in flight", "in flight, registers moved", "in flight, registers used")
+    facts = (
+        (site, status)
+        for status in TransferStatus
+        for site in analysis.members(analysis.having(state, status))
+    )
+    return _by_status(facts, lambda site, status: words[status])
 
-    return _by_status(state, word)
+
+@describe.register
+def _(analysis: Tcgen05Operations, state: Any, model: KernelModel) -> str:
+    return _by_status(
+        state, lambda site, status: "in flight" if status == ISSUED else f"committed by {status - 1}"
+    )
 
 
 @describe.register
@@ -481,12 +490,6 @@ def _(analysis: ThreadSync, state: Any, model: KernelModel) -> str:
 @describe.register
 def _(analysis: Collector, state: Any, model: KernelModel) -> str:
     return ", ".join(f"{buffer} since {'entry' if site < 0 else site}" for site, buffer in sorted(state))
-
-
-@describe.register
-def _(analysis: LoadLiveness, state: Any, model: KernelModel) -> str:
-    registers = [register for register, bit in analysis.bits.items() if state & bit]
-    return f"loaded, or derived from a load, and live: {_registers(model.function, registers) or 'nothing'}"
 
 
 def _by_status(

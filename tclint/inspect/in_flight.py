@@ -9,7 +9,8 @@ from tclint.analyses.bulk import KNOWN, BulkReads, BulkWrites
 from tclint.analyses.cp_async import TRACKED, CopyGroups
 from tclint.analyses.groups import OPEN, OVERDUE, Groups, WgmmaGroups
 from tclint.analyses.model import KernelModel
-from tclint.analyses.tcgen05 import COPIED, ISSUED, USED, Outstanding, Tcgen05, TensorMemory
+from tclint.analyses.tcgen05 import ISSUED, Outstanding
+from tclint.analyses.tmem_transfers import TmemTransfers, TransferStatus
 from tclint.dataflow import Analysis
 from tclint.inspect.mbarrier_use import MbarrierUse
 
@@ -51,21 +52,22 @@ def _reads(groups: Groups, state: Any, model: KernelModel) -> Iterator[tuple[int
     return ((site, _age(groups, age), -1) for site, age in state[0] if age not in KNOWN)
 
 
-def _transfers(memory: Tcgen05, state: Any, model: KernelModel) -> Iterator[tuple[int, str, int]]:
+def _transfers(transfers: TmemTransfers, state: Any, model: KernelModel) -> Iterator[tuple[int, str, int]]:
     words = {
-        ISSUED: "no wait since",
-        COPIED: "no wait since, registers moved",
-        USED: "no wait since, registers used",
+        TransferStatus.ISSUED: "no wait since",
+        TransferStatus.COPIED: "no wait since, registers moved",
+        TransferStatus.USED: "no wait since, registers used",
     }
     return (
-        (site, words[status], -1) for site, status in state if site in memory.loads or site in memory.stores
+        (site, said, -1)
+        for status, said in words.items()
+        for site in transfers.members(transfers.having(state, status))
     )
 
 
-def _operations(memory: Tcgen05, state: Any, model: KernelModel) -> Iterator[tuple[int, str, int]]:
+def _operations(operations: Outstanding, state: Any, model: KernelModel) -> Iterator[tuple[int, str, int]]:
     for site, status in state:
-        if site in memory.operations:
-            yield site, "not committed" if status == ISSUED else f"committed by #{status - 1}", -1
+        yield site, "not committed" if status == ISSUED else f"committed by #{status - 1}", -1
 
 
 def _mbarriers(use: MbarrierUse, state: Any, model: KernelModel) -> Iterator[tuple[int, str, int]]:
@@ -85,8 +87,8 @@ CHANNELS = (
     Channel("cp.async", CopyGroups, _groups, (CopyGroups.group,)),
     Channel("bulk: source not read", BulkReads, _reads, (BulkReads.group,)),
     Channel("bulk: result not written", BulkWrites, _groups, (BulkWrites.group,)),
-    Channel("tensor memory", TensorMemory, _transfers, ("tcgen05.ld", "tcgen05.st")),
-    Channel("tcgen05", Outstanding, _operations, Outstanding.groups),
+    Channel("tensor memory", TmemTransfers, _transfers, ("tcgen05.ld", "tcgen05.st")),
+    Channel("tcgen05", Outstanding, _operations, ("tcgen05",)),
     Channel("mbarrier", MbarrierUse, _mbarriers, ()),
 )
 """All channels."""

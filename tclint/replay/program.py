@@ -15,7 +15,7 @@ from functools import cached_property
 from tclint.analyses.happens_before import is_release_fence
 from tclint.analyses.mbarriers import RESPONSE
 from tclint.analyses.model import KernelModel
-from tclint.analyses.tcgen05 import TensorMemory
+from tclint.analyses.tensor_memory import TensorMemory
 from tclint.ir.nodes import Memory, Operand, registers
 from tclint.isa.forms import Match
 from tclint.replay.dispatch import Dispatch
@@ -232,7 +232,7 @@ class Program:
         model = self.model
         if not model.sites("issue", "tcgen05.ld"):
             return {}
-        tmem = model.solution(TensorMemory)[0]
+        tmem = model.fact(TensorMemory)
         found = {(i, "taddr"): tmem.range(i, "taddr") for g in _TENSOR for i in model.sites("issue", g)}
         for i in model.sites("issue", "tcgen05"):
             # With .ws, the matrices are in the lanes of one warp or two.

@@ -14,7 +14,7 @@ from typing import Any
 
 from tclint._version import __version__
 from tclint.analyses.model import KernelModel
-from tclint.analyses.tcgen05 import Outstanding
+from tclint.analyses.tensor_memory import TensorMemory
 from tclint.dataflow import LimitExceeded
 from tclint.findings.finding import FileReport, Finding, SourceLocation, Step
 from tclint.findings.places import displayed_name, source_location
@@ -315,14 +315,9 @@ class _Kernel:
         sites = [s for g in ("tcgen05", "tcgen05.ld", "tcgen05.st") for s in self.model.sites("issue", g)]
         if not sites:
             return
-        try:
-            memory, _ = self.model.solution(Outstanding)
-        except LimitExceeded:
-            return
+        memory = self.model.fact(TensorMemory)
         for site in sites:
             verbs = {"d": "writes", "a": "reads", "taddr": "reads" if site in memory.loads else "writes"}
-            if self.instructions[site].group == "tcgen05.ld":
-                verbs["taddr"] = "reads"
             for role, verb in verbs.items():
                 covered, address = memory.range(site, role), self.model.value(site, role)
                 if covered is None or address is None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.model import KernelModel
-from tclint.analyses.tcgen05 import TensorMemory
+from tclint.analyses.tensor_memory import TensorMemory
 from tclint.findings.verdicts import Assumption
 from tclint.ir.nodes import Immediate
 from tclint.isa.forms import Match

@@ -15,7 +15,7 @@ from functools import cached_property
 from tclint.analyses.mbarrier_addresses import MbarrierAddresses, MbarrierLocation, may_leave, same
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
-from tclint.analyses.tcgen05 import TensorMemory
+from tclint.analyses.tensor_memory import TensorMemory
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction, Memory

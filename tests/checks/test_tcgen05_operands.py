@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tclint.analyses.tcgen05 import TensorMemory
+from tclint.analyses.tensor_memory import TensorMemory
 from tclint.findings.finding import Finding
 from tclint.findings.scales import Severity
 from tclint.isa.target import Target

@@ -36,13 +36,13 @@ from tclint.analyses.since_barrier import (
     SinceBarrier,
     WritesSince,
 )
-from tclint.analyses.tcgen05 import Outstanding, Tcgen05, TensorMemory
+from tclint.analyses.tcgen05 import Outstanding, Tcgen05Operations
 from tclint.analyses.tcgen05_collector import ENTRY, Collector
-from tclint.analyses.tcgen05_liveness import LoadLiveness, ResultLiveness
 from tclint.analyses.tcgen05_sync import ThreadSync
 from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
 from tclint.analyses.tmem_allocation import TensorAllocation
 from tclint.analyses.tmem_by_warps import TmemReadsSince, TmemWritesSince
+from tclint.analyses.tmem_transfers import TmemTransfers
 from tclint.analyses.wgmma_accumulators import UnwrittenAccumulators
 from tclint.analyses.wgmma_fences import WgmmaFences
 from tclint.dataflow import Analysis, Path, PathQuery, PathSearchCache, Search, solve
@@ -175,8 +175,8 @@ def _since(analysis: SinceBarrier) -> st.SearchStrategy[Any]:
     return st.frozensets(loose if accesses is None else loose | accesses)
 
 
-def _tensor_memory(analysis: Tcgen05) -> st.SearchStrategy[Any]:
-    sites = sorted(analysis.loads | analysis.stores | analysis.operations)
+def _operations(analysis: Tcgen05Operations) -> st.SearchStrategy[Any]:
+    sites = sorted(analysis.memory.operations)
     return st.frozensets(st.tuples(st.sampled_from(sites), st.integers(0, 1)))
 
 
@@ -223,14 +223,12 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
         st.booleans(), st.integers(0, (1 << len(analysis._registers)) - 1)
     ),
     TensorAllocation: _tensor_allocation,
-    Tcgen05: _tensor_memory,
-    TensorMemory: _tensor_memory,
-    Outstanding: _tensor_memory,
+    Tcgen05Operations: _operations,
+    Outstanding: _operations,
+    TmemTransfers: lambda analysis: st.integers(0, (1 << 3 * len(analysis.order)) - 1),
     ClusterBarrier: lambda analysis: st.frozensets(st.tuples(st.integers(-1, 30))),
     FabricSubmission: lambda analysis: st.frozensets(st.tuples(st.integers(0, 30))),
     RegisterCounts: lambda analysis: st.frozensets(st.tuples(st.integers(-1, 30), st.just(40))),
-    LoadLiveness: lambda analysis: st.integers(0, (1 << len(analysis.bits)) - 1),
-    ResultLiveness: lambda analysis: st.integers(0, (1 << len(analysis.bits)) - 1),
     Collector: lambda analysis: st.frozensets(
         st.tuples(
             st.integers(ENTRY, len(MODEL.function.instructions) - 1), st.sampled_from(sorted(analysis.used))
@@ -253,7 +251,7 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
 
 def test_every_analysis_has_states_to_test_it_with() -> None:
     assert [c.__name__ for c in discovered() if c not in STATES] == []
-    assert {Groups, WgmmaGroups, Depth, WgmmaFences, TensorMemory} <= set(discovered())
+    assert {Groups, WgmmaGroups, Depth, WgmmaFences, TmemTransfers} <= set(discovered())
 
 
 @pytest.mark.parametrize("cls", discovered(), ids=lambda c: c.__name__)
@@ -591,7 +589,7 @@ def test_work_grows_with_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
     transfers = searched = 0
     real = find_paths_of_the_engine
 
-    def counted(cls: type[Groups | TensorMemory]) -> None:
+    def counted(cls: type[Groups | TmemTransfers]) -> None:
         transfer = cls.transfer
 
         def count(self: Any, state: Any, at: int, instruction: Instruction) -> Any:
@@ -610,7 +608,7 @@ def test_work_grows_with_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(cache, query._replace(goal=asked))
 
     counted(Groups)
-    counted(TensorMemory)
+    counted(TmemTransfers)
     monkeypatch.setattr(tclint.analyses.model, "find_paths", find_paths)
     lint(repeated(1))  # fills the caches
     work = []

@@ -293,7 +293,7 @@ def test_states_before_and_after() -> None:
     fences = shown.partition("  WgmmaFences\n")[2]
     assert "before no fence since entry on some path; accessed since the last fence: nothing" in fences
     assert "after  accessed since the last fence: %f0 %f1\n" in fences
-    assert "TensorMemory" not in shown
+    assert "TmemTransfers" not in shown
 
 
 def test_copies_and_depths_are_named() -> None:
@@ -311,10 +311,12 @@ def test_tensor_memory() -> None:
         "tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%rd0];\n"
         "ret;\n"
     )
-    shown = show("states", text).partition("  TensorMemory\n")[2]
-    assert "after  in flight: 0, 1\n" in shown
-    assert "after  in flight, registers used: 1; in flight: 0\n" in shown
-    assert "after  in flight, registers used: 1; committed by 3: 0\n" in shown
+    shown = show("states", text)
+    transfers, operations = (shown.partition(f"  {name}\n")[2] for name in ("TmemTransfers", "Outstanding"))
+    assert "after  in flight: 1\n" in transfers
+    assert "after  in flight, registers used: 1\n" in transfers
+    assert "after  in flight: 0\n" in operations
+    assert "after  committed by 3: 0\n" in operations
 
 
 def test_a_kernel_without_anything_asynchronous() -> None:
@@ -330,7 +332,7 @@ def test_the_graph_has_states_at_block_entries() -> None:
 
 def test_all_analyses_are_found_and_none_that_is_only_a_base() -> None:
     found = dump.analyses_of()
-    assert {one.__name__ for one in found} >= {"WgmmaGroups", "Depth", "WgmmaFences", "TensorMemory"}
+    assert {one.__name__ for one in found} >= {"WgmmaGroups", "Depth", "WgmmaFences", "TmemTransfers"}
     assert Groups not in found
     assert Analysis not in found
 
