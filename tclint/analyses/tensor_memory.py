@@ -53,6 +53,16 @@ class ColumnRange:
         self.lanes = lanes
 
 
+class _Reach(NamedTuple):
+    """All that decides whether the columns of an operand and those of another one differ."""
+
+    start: int
+    columns: int
+    first: int
+    """The address of the first column when the instruction first executes; :attr:`start` if that is unknown."""
+    threads: int
+
+
 class TmemLocation(NamedTuple):
     """An address of tensor memory, relative to an allocation."""
 
@@ -80,6 +90,9 @@ class TensorMemory:
         """Distance between two addresses, and threads -> its values in these threads; none if unknown."""
         self._ranges: dict[tuple[int, str], ColumnRange | None] = {}
         self._widths: dict[tuple[int, str], int | None] = {}
+        self._reaches: dict[tuple[int, str], _Reach] = {}
+        self._apart: dict[tuple[_Reach, _Reach], bool] = {}
+        """Answers of :meth:`apart`: most loads of a loop, and most MMAs, access the same few columns."""
 
     def range(self, site: int, role: str) -> ColumnRange | None:
         """The columns that *role* of the instruction at *site* covers, at least; None if it has no such address."""
@@ -209,17 +222,27 @@ class TensorMemory:
         (low, high), (other_low, other_high) = self._bounds(here.start), self._bounds(there.start)
         if high + here.columns <= other_low or other_high + there.columns <= low:
             return True
-        first = self.at_first(a, role_a) or here, self.at_first(b, role_b) or there
-        return any(
-            self.model.values.disjoint(one.start, one.columns, two.start, two.columns) is True
-            for one, two in ((here, there), first)
-        ) or self._extents_apart(a, here, b, there)
+        key = self._reach(a, role_a, here), self._reach(b, role_b, there)
+        if key not in self._apart:
+            self._apart[key] = self._reaches_apart(*key)
+        return self._apart[key]
 
-    def _extents_apart(self, a: int, here: ColumnRange, b: int, there: ColumnRange) -> bool:
-        """Whether the columns that *a* covers in any thread and iteration differ from those of *b*."""
-        extents, views = self.model.fact(Extents), self.model.views
-        mine = extents.reach(here.start, here.columns, views.context_of(a).threads)
-        other = extents.reach(there.start, there.columns, views.context_of(b).threads)
+    def _reach(self, site: int, role: str, here: ColumnRange) -> _Reach:
+        key = (site, role)
+        if key not in self._reaches:
+            first, threads = self.at_first(site, role) or here, self.model.views.context_of(site).threads
+            self._reaches[key] = _Reach(here.start, here.columns, first.start, threads)
+        return self._reaches[key]
+
+    def _reaches_apart(self, a: _Reach, b: _Reach) -> bool:
+        disjoint, extents = self.model.values.disjoint, self.model.fact(Extents)
+        if any(
+            disjoint(one, a.columns, two, b.columns) is True
+            for one, two in ((a.start, b.start), (a.first, b.first))
+        ):
+            return True
+        mine = extents.reach(a.start, a.columns, a.threads)
+        other = extents.reach(b.start, b.columns, b.threads)
         return mine is not None and other is not None and not mine.meets(other)
 
     def _bounds(self, address: int) -> tuple[int, int]:
