@@ -34,7 +34,14 @@ from tclint.values.integers import Range, type_width
 from tclint.values.intervals import Bounds
 from tclint.values.loop_facts import LoopFacts
 from tclint.values.path_condition import PathCondition
-from tclint.values.ranges import INFINITY, UNBOUNDED, as_read, intersect, may_be_congruent
+from tclint.values.ranges import (
+    INFINITY,
+    UNBOUNDED,
+    as_read,
+    intersect,
+    may_be_congruent,
+    ordered_as_unsigned,
+)
 from tclint.values.value_table import MIN_MAX, Node
 
 __all__ = ["ConditionalIntervals", "KnownRanges"]
@@ -381,8 +388,9 @@ class ConditionalIntervals:
         """
         for term, greatest, one, two in self._alternatives(base):
             _, _, kind, *operands = self.table.node(term)
-            bounds = [self.range_of(operand, known, depth) for operand in operands if kind[1] != "s"]
-            if all(low >= 0 for low, _ in bounds) or all(high < 0 for _, high in bounds):
+            if kind[1] == "s" or ordered_as_unsigned(
+                [self.range_of(operand, known, depth) for operand in operands], type_width(kind)
+            ):
                 yield greatest, one, two
 
     def _alternatives(self, base: int) -> tuple[tuple[int, bool, int, int], ...]:
@@ -483,7 +491,7 @@ class ConditionalIntervals:
             low, high = (-high, -low) if negative else (low, high)
             found = intersect(found, (low + shift, high + shift))
         for width, view in self.read_as_unsigned.get(value, {}).items() if known else ():
-            if view in known and (found[0] >= 0 or found[1] < 0):
+            if view in known and ordered_as_unsigned([found], width):
                 less = 1 << width if found[1] < 0 else 0
                 low, high = known[view]
                 # A bound at the limit of the register says nothing about a value that does not wrap.

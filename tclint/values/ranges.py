@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tclint.values.integers import Range
@@ -14,6 +15,7 @@ __all__ = [
     "as_read",
     "intersect",
     "may_be_congruent",
+    "ordered_as_unsigned",
 ]
 
 INFINITY = 1 << 80
@@ -38,6 +40,18 @@ def as_read(a: Range, width: int, signed: bool) -> Range:
     if not signed and high < 0:
         low, high = low + 2 * half, high + 2 * half
     return (low, high) if least <= low <= high <= most else (least, most)
+
+
+def ordered_as_unsigned(ranges: Sequence[Range], width: int) -> bool:
+    """Whether registers of *width* bits that hold values in *ranges* compare as unsigned as these values do.
+
+    So they do if none of the values wraps, or all of them once. A range whose end nearer to 0 is a signed number of
+    *width* bits is taken to be one of signed numbers, which do not wrap, however far its other end is.
+    """
+    half = 1 << width - 1
+    return all(0 <= low and (low < half or high < 2 * half) for low, high in ranges) or all(
+        high < 0 and (high >= -half or low >= -2 * half) for low, high in ranges
+    )
 
 
 def may_be_congruent(one: Range, two: Range, width: int) -> bool:

@@ -2250,6 +2250,7 @@ _FEW = [x % (1 << _BITS) for edge in (0, 1 << _BITS - 1) for x in range(edge - 7
 
 @settings(max_examples=60, deadline=None)
 @given(known=st.lists(_compared, max_size=3), asked=_compared)
+@example(known=[("n + 3", "ge", 32768), ("n - k", "eq", 32767)], asked=("k - min(n, k)", "eq", 0))
 def test_what_is_known_of_two_numbers_without_a_sign_holds_for_all(
     known: list[tuple[Any, ...]], asked: tuple[Any, ...]
 ) -> None:
