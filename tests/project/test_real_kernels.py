@@ -205,15 +205,16 @@ def test_missing_commits() -> None:
                 if times > 1
             ]
             commits = [
-                i for u in function.uses if u.match and u.match.form.event == "commit" for i in u.sites
+                (u, i) for u in function.uses if u.match and u.match.form.event == "commit" for i in u.sites
             ]
-            for i in commits:
-                commit = function.instructions[i]
+            for use, i in commits:
+                commit, sites = function.instructions[i], use.sites
                 if commit.group != "tcgen05":
                     continue
                 function.instructions[i] = Instruction(
                     "nop", None, -1, False, commit.operands, (), (), commit.start, commit.end
                 )
+                use.sites = [site for site in sites if site != i]
                 if list(missing_commit(KernelModel(function, module))):
                     verdicts["found"] += 1
                 elif open_at_end(literal, i) <= before:
@@ -223,7 +224,7 @@ def test_missing_commits() -> None:
                 else:
                     assert "triton" in source.path, (source.path, i)
                     verdicts["covered for the issuing threads"] += 1
-                function.instructions[i] = commit
+                function.instructions[i], use.sites = commit, sites
         gc.collect(0)
     assert (functions, flagged) == (140, 0)
     assert verdicts == {
