@@ -114,11 +114,14 @@ class ConditionalIntervals:
                 return below
         if relation == "eq":
             if one[1] < two[0] or two[1] < one[0]:
-                return None if may_be_congruent(one, two, width) else False
+                return None if may_be_congruent(one, two, width, self._step(left)) else False
             if (one == two and one[0] == one[1]) or self._exit_reached(p, known):
                 return True
             return self._by_contradiction(p, known) if node is self.table.nodes[p] else None
-        one, two = as_read(one, width, signed), as_read(two, width, signed)
+        one, two = (
+            as_read(bounds, width, signed, 1 if signed else self._step(side))
+            for side, bounds in ((left, one), (right, two))
+        )
         if one[1] < two[0]:
             return True
         if one[0] >= two[1]:
@@ -180,6 +183,11 @@ class ConditionalIntervals:
                 ):
                     return not truth
         return None
+
+    def _step(self, value: int) -> int:
+        """The greatest power of two that divides *value* without its constant, whatever its terms are; 1 for a constant."""
+        common = gcd(*(factor for _, factor in self.table.linear(value)[0]))
+        return common & -common or 1
 
     def _exit_reached(self, p: int, known: KnownRanges) -> bool | None:
         """Whether the loop exit condition *p* must hold, because the counter has reached its limit; None if unknown."""

@@ -31,12 +31,16 @@ def intersect(a: Range, b: Range) -> Range:
     return (low, high) if low <= high else a
 
 
-def as_read(a: Range, width: int, signed: bool) -> Range:
-    """The range of a register of *width* bits that holds a value in *a*; an unbounded end does not make it wrap."""
+def as_read(a: Range, width: int, signed: bool, step: int = 1) -> Range:
+    """The range of a register of *width* bits that holds a value in *a*, a multiple of *step* plus a constant.
+
+    An unbounded end does not make a signed number wrap, nor one that is read as unsigned if *step* is 1.
+    """
     half = 1 << width - 1
     least, most = (-half, half - 1) if signed else (0, 2 * half - 1)
-    low = a[0] if a[0] > -MAX_FINITE_BOUND else -half
-    high = a[1] if a[1] < MAX_FINITE_BOUND else half - 1 if low >= 0 else most
+    reach = half if signed else half * step
+    low = a[0] if a[0] > -MAX_FINITE_BOUND else -reach
+    high = a[1] if a[1] < MAX_FINITE_BOUND else reach - 1 if low >= 0 else most
     if not signed and high < 0:
         low, high = low + 2 * half, high + 2 * half
     return (low, high) if least <= low <= high <= most else (least, most)
@@ -49,15 +53,20 @@ def ordered_as_unsigned(ranges: Sequence[Range], width: int) -> bool:
     *width* bits is taken to be one of signed numbers, which do not wrap, however far its other end is.
     """
     half = 1 << width - 1
-    return all(0 <= low and (low < half or high < 2 * half) for low, high in ranges) or all(
+    return all(low >= 0 and (low < half or high < 2 * half) for low, high in ranges) or all(
         high < 0 and (high >= -half or low >= -2 * half) for low, high in ranges
     )
 
 
-def may_be_congruent(one: Range, two: Range, width: int) -> bool:
-    """Whether values of two disjoint ranges can still be equal modulo the size of a register."""
+def may_be_congruent(one: Range, two: Range, width: int, step: int = 1) -> bool:
+    """Whether values of two disjoint ranges can still be equal modulo the size of a register.
+
+    They differ by multiples of *step*, a power of two. An unbounded end is a signed number of *width* bits, times *step*.
+    """
+    reach = step << width - 1
     return any(
-        1 << width <= difference < MAX_FINITE_BOUND for difference in (one[1] - two[0], two[1] - one[0])
+        1 << width <= (difference if difference < MAX_FINITE_BOUND else reach)
+        for difference in (one[1] - two[0], two[1] - one[0])
     )
 
 

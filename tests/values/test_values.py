@@ -2201,6 +2201,7 @@ _limits = st.sampled_from(
     known=st.lists(st.tuples(_operations, st.sampled_from("us"), st.sampled_from(sorted(_TESTS)), _limits), max_size=3),
     asked=st.tuples(_operations, st.sampled_from("us"), st.sampled_from(sorted(_TESTS)), _limits),
 )  # fmt: skip
+@example(known=[([("div.s16", 0)], "s", "ge", 0)], asked=([("div.s16", 0), ("shl.b16", 1)], "u", "eq", 0))
 def test_what_comparisons_imply_holds_for_every_value(
     known: list[tuple[Any, ...]], asked: tuple[Any, ...]
 ) -> None:
