@@ -66,7 +66,7 @@ class Access(NamedTuple):
     @property
     def plain(self) -> bool:
         """Whether it is a plain access to shared memory."""
-        return not self.agent.kind and self.memory[1] < 0
+        return not self.agent.kind and not self.tensor
 
     @property
     def own(self) -> bool:

@@ -122,7 +122,7 @@ def _first_of_each(found: Iterable[_Found], ordered_in_time: OrderedInTime) -> I
 def _async_races(accesses: list[Access]) -> Iterator[_Found]:
     """The races of asynchronous writes with reads."""
     sizes = _sizes(accesses)
-    accesses = [a for a in accesses if not (a.writes and a.stores)]
+    accesses = [a for a in accesses if not a.stores]
     regions: dict[tuple[int, int], dict[int, int]] = {}
     for access in accesses:
         if access.writes:
