@@ -36,13 +36,9 @@ from benchmarks.corpus.fixtures import FOLDER as KERNELS
 from benchmarks.equivalence import equivalent
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
 from benchmarks.hardware_page import ABOUT, COMMAND, SLICE, TITLE, section
+from tclint import _toml
 from tclint.findings.finding import Edit, FileReport
 from tclint.findings.spans import Span
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 __all__ = ["ABOUT", "COMMAND", "LAUNCHES", "SLICE", "TITLE", "WANTED", "launches", "main", "section"]
 
@@ -65,7 +61,7 @@ Record = dict[str, Any]
 def launches() -> dict[str, launch.Spec]:
     """Every launch file, by the name of its kernel."""
     return {
-        path.name.partition(".")[0]: tomllib.loads(path.read_text(encoding="utf-8"))
+        path.name.partition(".")[0]: _toml.parse(path.read_text(encoding="utf-8"))
         for path in sorted(LAUNCHES.glob("*.launch.toml"))
     }
 

@@ -12,10 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from tclint import _toml
 
 __all__ = ["HEADERS", "LIST", "Compile", "Source", "Unreachable", "fetch", "listed", "load"]
 
@@ -90,7 +87,7 @@ class Source:
 
 def load(path: Path) -> dict[str, Any]:
     """A TOML file."""
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    return _toml.parse(path.read_text(encoding="utf-8"))
 
 
 def listed(path: Path = LIST) -> tuple[Source, ...]:

@@ -8,11 +8,11 @@ contains data only; nothing in it can name code to load.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tclint import _toml
 from tclint._dataclass import dataclass
 from tclint._read import read_file
 from tclint.config.config import IGNORES, PATH, PATHS, Config, Selection, Setting, settings
@@ -87,7 +87,7 @@ def load(path: Path) -> Layer | None:
     project = path.name == PROJECT
     if project and TABLE not in text:  # even if it is not valid TOML
         return None
-    values = _toml(text, str(path))
+    values = _parsed(text, str(path))
     if project:
         tool = values.get("tool")
         values = tool.get(TABLE) if isinstance(tool, dict) else None
@@ -109,21 +109,17 @@ def inline(text: str, origin: str = "--config", folder: Path | None = None) -> L
     """The settings in the text ``key = value`` of ``--config`` or a similar *origin*. Raises SettingsError."""
     key, _, value = (part.strip() for part in text.partition("="))
     try:
-        values = _toml(text, origin)
+        values = _parsed(text, origin)
     except SettingsError as error:
         hint = f" (a string needs quotes: {origin} '{key} = \"{value}\"')" if value[:1].isalpha() else ""
         raise SettingsError(f"{error}{hint}") from None
     return Layer(origin, values, folder or Path.cwd())
 
 
-def _toml(text: str, origin: str) -> Any:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+def _parsed(text: str, origin: str) -> Any:
     try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a TOMLDecodeError, or a number of too many digits
+        return _toml.parse(text)
+    except ValueError as error:
         raise SettingsError(f"{origin}: is not TOML: {error}") from None
 
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tclint import _toml
 from tclint._data import data
 from tclint._dataclass import dataclass
 from tclint._pattern import pattern
@@ -397,13 +397,9 @@ def _outline(
 
 def _front_matter(text: str, fail: Callable[[str], RuleError]) -> dict[str, Any]:
     """The fields of Rule that the front matter specifies; ``fail`` makes the exception for a message."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     try:
-        meta = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        meta = _toml.parse(text)
+    except ValueError as error:
         raise fail(f"front matter: {error}") from None
     for key, kind in _KEYS.items():
         if not isinstance(meta.get(key), kind):

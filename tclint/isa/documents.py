@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import marshal
 import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
@@ -18,6 +17,7 @@ from importlib.util import source_hash
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tclint import _toml
 from tclint.isa.notation import NotationError, parse_syntax
 
 __all__ = [
@@ -114,14 +114,9 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def parse_toml(text: str, path: Path) -> dict[str, Any]:
     """The TOML document *text*, a part of *path*. Raises :class:`TableError` if it is malformed."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-
     try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a TOMLDecodeError, or a number of too many digits
+        return _toml.parse(text)
+    except ValueError as error:
         raise TableError(f"{path.name}: {error}") from error
 
 
