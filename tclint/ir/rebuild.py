@@ -52,8 +52,10 @@ class Builds:
         self._built: tuple[Tree | None, Module] | None = None
         self._made: dict[int, tuple[Function, FunctionBuilder, bool]] = {}
         """Start of a function with a body -> the function, its builder, and whether it has syntax errors."""
-        self._replaced: dict[str, tuple[Function, FunctionBuilder, bool]] = {}
-        """Text -> the function that was last built anew after an edit, as it was before, for when the edit is undone."""
+        self._left: dict[int, tuple[Function, FunctionBuilder, bool]] = {}
+        """The functions that an edit last took away, or had built anew, as they were before, for when it is undone."""
+        self._sound: tuple[Tree, bytes] | None = None
+        """The last state without syntax errors, if the current one has some."""
 
     def build(self, data: bytes) -> tuple[Tree, Module]:
         """The syntax tree and the module of the next state of the text."""
@@ -72,9 +74,14 @@ class Builds:
             self._edited = True  # more states may follow this one
             changes = TextChange.all_between(self._data, data)
             old = built[0] or parse(self._data)
-            tree, ranges = reparse(old, self._data, data, changes)
-            step = _Step(before, self._replaced, old, tree, _windows(changes, ranges), self._fresh)
+            if not old.root_node.has_error:
+                self._sound = old.copy(), self._data
+            tree, ranges = reparse(old, self._data, data, changes, self._sound)
+            if not tree.root_node.has_error:
+                self._sound = None
+            step = _Step(before, self._left, old, tree, _windows(changes, ranges), self._fresh)
             module = build(tree, data, make=lambda *about: self._note(about[0], *step.make(*about)))
+            step.end()
         self._data, self._built = data, (tree if self._edited else None, module)
         return tree, module
 
@@ -127,14 +134,14 @@ class _Step:
     def __init__(
         self,
         before: dict[int, tuple[Function, FunctionBuilder, bool]],
-        replaced: dict[str, tuple[Function, FunctionBuilder, bool]],
+        left: dict[int, tuple[Function, FunctionBuilder, bool]],
         old: Tree,
         new: Tree,
         windows: list[_Window],
         fresh: Callable[[Node, str, Module, Table], tuple[Function, FunctionBuilder | None]],
     ) -> None:
         self.before = before
-        self.replaced = replaced
+        self.left = left
         self.old = old
         self.new = new
         self.windows = windows
@@ -148,24 +155,25 @@ class _Step:
         passed = [w for w in self.windows if w.high < start]
         edited = [w for w in self.windows[len(passed) :] if w.low <= end]
         moved, delta = sum(w.delta for w in passed), sum(w.delta for w in edited)
+        header = module.version or (0, 0), module.target
         made = self.before.get(start - moved)
-        if made is None or (made[0].version, made[0].target) != (module.version or (0, 0), module.target):
-            return self.fresh(node, text, module, isa)
-        function, builder, broken = made
-        if not edited:
+        if made is not None and (made[0].version, made[0].target) != header:
+            made = None
+        if made is not None and not edited:
+            function, builder, broken = made
             if end - start == function.end - function.start and not broken and not node.has_error:
+                del self.before[start - moved]
                 return _again(function, builder, text, node)
             return self.fresh(node, text, module, isa)
-        known = self.replaced.get(text)
-        if (
-            known is not None
-            and not (known[2] or node.has_error)
-            and (known[0].start, known[0].version, known[0].target)
-            == (start, function.version, function.target)
-        ):
-            self.replaced.clear()
-            self.replaced[builder.text] = made
-            return _again(known[0], known[1], text, node)
+        if (known := self.left.get(start)) is not None and not node.has_error:
+            function, builder, _ = known
+            same = builder.text[start : function.end] == text[start:end]
+            if same and (function.version, function.target) == header:
+                del self.left[start]
+                return _again(function, builder, text, node)
+        if made is None:
+            return self.fresh(node, text, module, isa)
+        function, builder, broken = made
         if (
             start < edited[0].low
             and edited[-1].high < end
@@ -178,11 +186,17 @@ class _Step:
             new = _edited(function, builder, text, start, parts)
             if new is not None:
                 new.damaged = node.has_error
+                del self.before[start - moved]
                 return new, builder
             saved.restore(builder)
-        self.replaced.clear()
-        self.replaced[builder.text] = made
         return self.fresh(node, text, module, isa)
+
+    def end(self) -> None:
+        """Note the functions of the earlier state that none of this one was made of, and that have no errors."""
+        left = {start: made for start, made in self.before.items() if not made[2]}
+        if left:
+            self.left.clear()
+            self.left.update(left)
 
     def _cut(self, child: Node, window: _Window, function: Function, text: str) -> bool:
         """Whether the edit may have deleted the beginning of a node of the old tree: what is left has the same extent as a

@@ -44,6 +44,9 @@ MAX_CHANGES = 64
 MAX_CHANGED = 1024
 CONTEXT = 48
 
+# The bytes of two texts that are compared at once.
+MAX_PIECE = 1 << 14
+
 # Characters of the input that a message quotes.
 MAX_QUOTED = 40
 
@@ -96,10 +99,14 @@ class TextChange:
     @classmethod
     def between(cls, old: bytes, new: bytes) -> TextChange:
         """The smallest change that turns *old* into *new*."""
-        start = _largest(min(len(old), len(new)), lambda n: old[:n] == new[:n])
-        rest = min(len(old), len(new)) - start
-        tail = _largest(rest, lambda n: n == 0 or old[-n:] == new[-n:])
-        return cls(start, len(old) - tail, len(new) - tail)
+        shorter = min(len(old), len(new))
+        start = _same(shorter, lambda low, high: old[low:high] == new[low:high])
+        before, after = len(old), len(new)
+        tail = _same(
+            shorter - start,
+            lambda low, high: old[before - high : before - low] == new[after - high : after - low],
+        )
+        return cls(start, before - tail, after - tail)
 
     @classmethod
     def all_between(cls, old: bytes, new: bytes) -> list[TextChange]:
@@ -119,6 +126,8 @@ class TextChange:
             found.append(cls(then, then + resumed_at - at, resumed_then))
             same = _common(old, resumed_at, new, resumed_then, whole)
             at, then = resumed_at + same, resumed_then + same
+        if not found:
+            return [whole]
         last = cls.between(old[at:], new[then:])
         return [*found, cls(then + last.start, then + last.old_end, then + last.new_end)]
 
@@ -128,12 +137,17 @@ class TextChange:
         return self.new_end - self.old_end
 
 
-def _largest(limit: int, equal: Callable[[int], bool]) -> int:
-    """The largest number up to *limit* for which *equal* holds; *equal* must hold for all smaller ones."""
-    low, high = 0, limit
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if equal(middle) else (low, middle - 1)
+def _same(limit: int, equal: Callable[[int, int], bool]) -> int:
+    """How many of *limit* bytes are the same up to the first that differs; *equal* compares those from one number to
+    another. All are read once, in pieces that grow."""
+    low, size = 0, CONTEXT
+    while low < limit and equal(low, high := min(low + size, limit)):
+        low, size = high, min(4 * size, MAX_PIECE)
+    if low == limit:
+        return limit
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if equal(low, middle) else (low, middle)
     return low
 
 
@@ -157,24 +171,47 @@ def _resumption(old: bytes, at: int, new: bytes, then: int) -> tuple[int, int] |
 def _common(old: bytes, at: int, new: bytes, then: int, within: TextChange) -> int:
     """The number of bytes that are the same in *old* from *at* on and in *new* from *then* on, *within* a change."""
     limit = min(within.old_end - at, within.new_end - then)
-    size = min(CONTEXT, limit)
-    while old[at : at + size] == new[then : then + size]:
-        if size == limit:
-            return limit
-        size = min(4 * size, limit)
-    return _largest(size, lambda n: old[at : at + n] == new[then : then + n])
+    return _same(limit, lambda low, high: old[at + low : at + high] == new[then + low : then + high])
 
 
 def reparse(
-    old_tree: Tree, old: bytes, new: bytes, changes: Sequence[TextChange]
+    old_tree: Tree,
+    old: bytes,
+    new: bytes,
+    changes: Sequence[TextChange],
+    sound: tuple[Tree, bytes] | None = None,
 ) -> tuple[Tree, list[tuple[int, int]]]:
     """The tree of *new*, and the byte ranges of *new* outside of which both trees are equal; each contains a change.
 
     *old_tree*, the tree of *old*, is modified: its positions are adjusted to *changes*. Error recovery depends on what is
-    reused, so a text with errors is parsed from scratch; the result always equals that of `parse`.
+    reused, so nothing is reused from a tree with errors, nor for a text with errors; the result always equals that of
+    `parse`. *sound* is the last state without errors, from which the tree is made where *old_tree* has some.
     """
-    if all(change.start == change.old_end == change.new_end for change in changes):
+    if _is_nothing(changes):
         return old_tree, [(change.start, change.start) for change in changes]
+    broken = old_tree.root_node.has_error
+    _edit(old_tree, old, new, changes)
+    if not broken:
+        tree = parse(new, old_tree)
+    elif sound is None:
+        tree = parse(new)
+    else:
+        before, text = sound
+        since = TextChange.all_between(text, new)
+        tree = before if _is_nothing(since) else parse(new, _edit(before.copy(), text, new, since))
+    if tree.root_node.has_error and not (broken and sound is None):
+        tree = parse(new)
+    differing = [(r.start_byte, r.end_byte) for r in old_tree.changed_ranges(tree)]
+    changed = [(change.start, change.new_end) for change in changes]
+    return tree, _merged(changed, differing)
+
+
+def _is_nothing(changes: Sequence[TextChange]) -> bool:
+    return all(change.start == change.old_end == change.new_end for change in changes)
+
+
+def _edit(tree: Tree, old: bytes, new: bytes, changes: Sequence[TextChange]) -> Tree:
+    """*tree*, that of *old*, once its positions are adjusted to the *changes* that make *new* of it."""
     at, moved, point = 0, 0, Point(0, 0)
     for change in changes:
         start = _advanced(point, new[at : change.start])
@@ -184,7 +221,7 @@ def reparse(
             moved + change.delta,
             _advanced(start, new[change.start : change.new_end]),
         )
-        old_tree.edit(
+        tree.edit(
             start_byte=change.start,
             old_end_byte=change.old_end,
             new_end_byte=change.new_end,
@@ -192,13 +229,7 @@ def reparse(
             old_end_point=_advanced(start, removed),
             new_end_point=point,
         )
-    broken = old_tree.root_node.has_error
-    tree = parse(new, None if broken else old_tree)
-    if tree.root_node.has_error and not broken:
-        tree = parse(new)
-    differing = [(r.start_byte, r.end_byte) for r in old_tree.changed_ranges(tree)]
-    changed = [(change.start, change.new_end) for change in changes]
-    return tree, _merged(changed, differing)
+    return tree
 
 
 def _merged(changed: list[tuple[int, int]], differing: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -19,7 +19,7 @@ from tclint.ir.functions import make_function
 from tclint.ir.rebuild import Builds, same_program
 from tclint.linting.cache import IncrementalCache
 from tclint.linting.check import check_source
-from tclint.syntax import TextChange, parse, reparse
+from tclint.syntax import TextChange, Tree, parse, reparse
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
 from tests.tools.support import WGMMA, before_the_wait, built, checked_kernels, kernel, module
@@ -36,8 +36,8 @@ def every_function_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def assert_same_function(one: Function, other: Function) -> None:
-    for name in one.__dataclass_fields__:
-        if name not in ("instructions", "uses"):
+    for name, field in one.__dataclass_fields__.items():
+        if field.compare and name not in ("instructions", "uses"):
             assert getattr(one, name) == getattr(other, name), name
     assert same_program(one, other)
     assert [(i.start, i.end) for i in one.instructions] == [(i.start, i.end) for i in other.instructions]
@@ -361,6 +361,38 @@ def test_an_error_that_is_undone_costs_no_building() -> None:
         assert sum(a is not b for a, b in pairs) <= number, edit  # the statements of the edits themselves
 
 
+def test_a_text_is_not_parsed_from_scratch_once_its_errors_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither when the edit that made them is undone, nor when another one completes it; and no function is built anew."""
+    parsed: list[bool] = []
+
+    def counted(text: bytes, old_tree: Tree | None = None) -> Tree:
+        parsed.append(old_tree is None)
+        return parse(text, old_tree)
+
+    made, builds = make_function_calls(monkeypatch), Builds()
+    for broken in ("/*", "{", "}", '"', ";{"):
+        text = module(LABELLED, LABELLED.replace("labelled", "again"))
+        builds.build(text.encode())
+        builds.build(text.replace("add.u32", f"{broken} add.u32").encode())
+        before = made()
+        with monkeypatch.context() as patch:
+            patch.setattr("tclint.syntax.parse", counted)
+            _, again = builds.build(text.encode())
+        assert True not in parsed
+        parsed.clear()
+        assert made() == before
+        assert_same_module(again, built(text))
+
+        builds.build(text.replace("%r3, 3;", "%r3, 3").encode())
+        with monkeypatch.context() as patch:
+            patch.setattr("tclint.syntax.parse", counted)
+            text = text.replace("%r3, 3;", "%r3, 33;")
+            _, completed = builds.build(text.encode())
+        assert parsed == [False]
+        assert_same_module(completed, built(text))
+        parsed.clear()
+
+
 @pytest.mark.parametrize("edited", [True, False])
 def test_small_functions_and_those_without_a_tree_are_those_of_a_fresh_build(
     edited: bool, monkeypatch: pytest.MonkeyPatch
@@ -594,10 +626,17 @@ def test_the_tree_after_a_change_is_that_of_the_text() -> None:
     random = Random(3)
     text = module(kernel(f"    {WGMMA}\n    {{\n    mov.b32 %r1, 1;\n    }}\n    ret;")).encode()
     tree, before = parse(text), text
+    sound: tuple[Tree, bytes] | None = None
+    resumed = 0
     for _, state in islice(edits(text, random), 300):
-        tree, _ = reparse(tree, before, state, TextChange.all_between(before, state))
+        if not tree.root_node.has_error:
+            sound = tree.copy(), before
+        elif sound is not None and sound[1] != before:
+            resumed += 1
+        tree, _ = reparse(tree, before, state, TextChange.all_between(before, state), sound)
         assert str(tree.root_node) == str(parse(state).root_node)
         before = state
+    assert resumed > 20
 
 
 def test_a_brace_in_a_long_table_costs_no_more_than_the_table() -> None:
