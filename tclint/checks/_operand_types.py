@@ -84,6 +84,8 @@ class OperandTypes:
         parameters = {parameter.name: parameter for parameter in function.parameters}
         self.variables = ChainMap(dict(function.variables), parameters, module.variables)
         """The variables and parameters by name."""
+        self.facts = self.registers, self.redeclared, self.directives, self.variables.maps
+        """All that the answer of :meth:`misfits` about an instruction other than a call depends on, apart from it."""
 
     @cached_property
     def functions(self) -> dict[str, Function]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from tclint.checks import Hit, Mark, RuleId, grouped, module_check
@@ -13,6 +14,7 @@ from tclint.findings.edits import opcode as opcode_at
 from tclint.findings.finding import Edit
 from tclint.findings.scales import Severity
 from tclint.findings.spans import Span
+from tclint.ir.answers import Answers
 from tclint.ir.nodes import BuildError, Function, Immediate, Module
 from tclint.ir.operands import shape
 from tclint.isa.directives import directives
@@ -133,6 +135,7 @@ def _wrong(function: Function, module: Module) -> Iterator[tuple[tuple[str, str]
     """(opcode, what is wrong with its operands) and the instruction, for each known opcode with wrong operands."""
     undeclared = {error.start for error in function.errors}
     types = OperandTypes(function, module)
+    answers = Answers[str](function, "misfits", types.facts)
     for i, problem in types.guards():
         yield (function.instructions[i].opcode, problem), i
     for use in function.uses:
@@ -143,7 +146,9 @@ def _wrong(function: Function, module: Module) -> Iterator[tuple[tuple[str, str]
                 if function.instructions[i].start not in undeclared:
                     yield (use.opcode, match.problem), i
         elif match is not None:
-            for i, problem in types.misfits(use, match):
+            # What a call may pass depends on the other functions.
+            ask = partial(types.misfits, use, match)
+            for i, problem in ask() if match.form.flow == "call" else answers.about(use, ask):
                 yield (use.opcode, problem), i
 
 

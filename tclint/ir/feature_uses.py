@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple, TypeVar, cast
 
 from tclint._pattern import pattern
+from tclint.ir.answers import Answers
 from tclint.ir.nodes import (
     MAX_SHARED_BYTES,
     Function,
+    Instruction,
     Memory,
     Module,
     Operand,
@@ -21,6 +24,7 @@ from tclint.ir.nodes import (
     Vector,
     specials,
 )
+from tclint.ir.nodes import Use as FormUse
 from tclint.isa.features import FeatureSpec, feature
 from tclint.isa.target import Target, Version
 
@@ -132,17 +136,21 @@ def _address_of_function(module: Module, name: str) -> FeatureSpec | None:
 
 def special_registers(function: Function) -> Iterator[tuple[int, str]]:
     """Each special register that an instruction of *function* names: the instruction, and the name."""
-    instructions = function.instructions
+    answers = Answers[str](function, "special registers")
     for use in function.uses:
-        first = instructions[use.sites[0]].operands if use.sites else ()
-        for at, kind in enumerate(first):
-            if not isinstance(kind, Special | Vector | Memory | Pair):
-                continue
-            column = [instructions[site].operands[at] for site in use.sites]
-            if not _of_registers(column):
-                for site, operand in zip(use.sites, column, strict=True):
-                    for special in specials((operand,)):
-                        yield site, special.name
+        yield from answers.about(use, partial(_special_registers, function.instructions, use))
+
+
+def _special_registers(instructions: Sequence[Instruction], use: FormUse) -> Iterator[tuple[int, str]]:
+    first = instructions[use.sites[0]].operands if use.sites else ()
+    for at, kind in enumerate(first):
+        if not isinstance(kind, Special | Vector | Memory | Pair):
+            continue
+        column = [instructions[site].operands[at] for site in use.sites]
+        if not _of_registers(column):
+            for site, operand in zip(use.sites, column, strict=True):
+                for special in specials((operand,)):
+                    yield site, special.name
 
 
 def _of_registers(column: list[Operand]) -> bool:

@@ -459,6 +459,8 @@ class Function:
     damaged: bool = False
     """It contains a syntax error, so no finding about it can be trusted."""
     noreturn: bool = False
+    answers: dict[str, tuple[Any, Any]] | None = field(default=None, repr=False, compare=False)
+    """What :class:`~tclint.ir.answers.Answers` keeps for the next state of an edited text; None if none is expected."""
 
     @property
     def flow_errors(self) -> list[BuildError]:

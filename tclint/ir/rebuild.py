@@ -100,6 +100,8 @@ class Builds:
     ) -> tuple[Function, FunctionBuilder | None]:
         if builder is not None:
             self._made[function.start] = function, builder, node.has_error
+            if self._edited and function.answers is None:
+                function.answers = {}
         return function, builder
 
 
