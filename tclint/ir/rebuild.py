@@ -213,6 +213,8 @@ class _Step:
                 old, at = function.instructions, old_end - function.start
                 index = bisect_left(old, at, key=lambda i: i.start)
                 return index == len(old) or old[index].start != at
+            if child.type == "}":  # nothing is left of one that was deleted
+                return False
             return child.type not in _ONE_WORD or text[old_end - 1] not in _ENDS
         return False
 

@@ -12,7 +12,7 @@ from tclint.ir.operands import integer
 
 __all__ = ["Scope", "containing", "ranges_in", "split_name", "too_small"]
 
-_REGISTERS = pattern(r"\.reg\b[^;{}]*")
+_REGISTERS = pattern(r"\.reg\b[^;{}<]*<[^;{}]*")
 _RANGE = pattern(r"(?<![\w$%])([\w$%]+)\s*<\s*(\d+)\s*>")
 
 

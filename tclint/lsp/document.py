@@ -81,7 +81,7 @@ class Document:
         self.past.pause, self.past.until = lambda: self._check_current(version), perf_counter() + seconds
         complete = True
         try:
-            source = Source.from_bytes(text.analysed, self.path)
+            source = Source.from_bytes(text.analysed, self.path, starts=text.line_feeds)
             if text is self._opened and (results := opened(config)) is not None:
                 report, complete = self._known_or_made(results, source, config, seconds)
                 results.flush()

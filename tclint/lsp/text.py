@@ -37,10 +37,12 @@ class Text:
 
     @cached_property
     def _starts(self) -> list[int]:
-        ends = accumulate(map(len, self.data.splitlines(keepends=True)), initial=0)
-        starts = list(ends)
-        # A text that ends with a line ending has an empty last line.
-        return starts if self.data.endswith((b"\n", b"\r")) else starts[:-1] or [0]
+        return _line_starts(self.data)
+
+    @property
+    def line_feeds(self) -> list[int] | None:
+        """The starts of lines for a reader for whom only ``\n`` ends a line; None if these are others."""
+        return None if b"\r" in self.data else self._starts
 
     @property
     def line_count(self) -> int:
@@ -100,6 +102,27 @@ class Text:
             new = change.text.encode("utf-8", "replace")
             if isinstance(change, types.TextDocumentContentChangePartial):
                 start, end = text.offset(change.range.start), text.offset(change.range.end)
-                new = text.data[:start] + new + text.data[max(start, end) :]
-            text = Text(new, self.encoding)
+                text = text._spliced(start, max(start, end), new)
+            else:
+                text = Text(new, self.encoding)
         return text
+
+    def _spliced(self, start: int, end: int, new: bytes) -> Text:
+        """The text with *new* in place of the bytes from *start* to *end*."""
+        made = Text(self.data[:start] + new + self.data[end:], self.encoding)
+        # Lines that were read are not read again, but for those beside the edit, whose endings may join or part.
+        starts, delta = self._starts, len(new) - (end - start)
+        first, after = max(self.line_of(start) - 1, 0), self.line_of(end) + 2
+        low = starts[first]
+        high = starts[after] + delta if after < len(starts) else len(made.data)
+        between = [low + at for at in _line_starts(made.data[low:high])]
+        if after < len(starts):
+            between.pop()
+        made._starts = [*starts[:first], *between, *[at + delta for at in starts[after:]]]
+        return made
+
+
+def _line_starts(data: bytes) -> list[int]:
+    starts = list(accumulate(map(len, data.splitlines(keepends=True)), initial=0))
+    # A text that ends with a line ending has an empty last line.
+    return starts if data.endswith((b"\n", b"\r")) else starts[:-1] or [0]

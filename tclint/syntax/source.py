@@ -11,6 +11,7 @@ import errno
 import re
 from array import array
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import accumulate, count
 from operator import add
 from os import PathLike, fspath
@@ -78,7 +79,7 @@ class Source:
         self.container = container
         self.member = member
         self._text: str | None = None
-        self._line_starts: array[int] | None = None
+        self._line_starts: Sequence[int] | None = None
 
     def __repr__(self) -> str:
         return f"Source({self.path!r}, {len(self.data)} bytes)"
@@ -89,10 +90,13 @@ class Source:
         return cls.from_bytes(read_bytes(path, limit), fspath(path))
 
     @classmethod
-    def from_bytes(cls, data: bytes, path: str, member: str | None = None) -> Source:
+    def from_bytes(
+        cls, data: bytes, path: str, member: str | None = None, *, starts: Sequence[int] | None = None
+    ) -> Source:
         """The Source of ``data``. Raises SourceError, naming line and byte, if ``data`` is not UTF-8 text.
 
-        With ``member``, ``data`` is the module of that name in a container, which ``path`` names.
+        With ``member``, ``data`` is the module of that name in a container, which ``path`` names. ``starts`` are the
+        offsets at which its lines begin, if they are known.
 
         PTX is ASCII (PTX ISA 4.1); UTF-8 is accepted because comments and names of source files contain it. In comments,
         ptxas accepts any byte but NUL. A byte order mark is dropped, and so are NUL bytes at the end: NVRTC counts the
@@ -103,13 +107,16 @@ class Source:
                 raise SourceError(f"no PTX in it: it is {kind}")
         if data.startswith(_UTF16):
             raise SourceError("is UTF-16 text; PTX must be ASCII or UTF-8", 1)
-        data = data.removeprefix(_UTF8_MARK).rstrip(b"\0")
+        given, data = len(data), data.removeprefix(_UTF8_MARK).rstrip(b"\0")
         if (nul := data.find(b"\0")) >= 0:
             line = _line_of(data, nul)
             raise SourceError(f"is binary, not PTX text: byte {nul} (line {line}) is NUL", line)
         if not data.isascii() and not _is_utf8(data):
             _refuse_outside_comments(data)
-        return cls(data, path, None if member is None else path, member)
+        source = cls(data, path, None if member is None else path, member)
+        if len(data) == given:
+            source._line_starts = starts
+        return source
 
     @property
     def text(self) -> str:
@@ -152,7 +159,7 @@ class Source:
         end = starts[line] if line < len(starts) else len(self.data)
         return self.data[starts[line - 1] : end].rstrip(b"\r\n").decode(errors="replace")
 
-    def _starts(self) -> array[int]:
+    def _starts(self) -> Sequence[int]:
         if self._line_starts is None:
             lengths = map(len, self.data.split(b"\n"))
             starts = array("q", map(add, accumulate(lengths, initial=0), count()))  # a line feed each

@@ -423,6 +423,19 @@ def test_a_branch_that_changes_is_all_that_is_made_anew() -> None:
     assert sum(id(instruction) not in known for instruction in after.functions[0].instructions) == 1
 
 
+def test_the_last_statement_of_a_block_that_is_deleted_costs_no_building(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in inline assembly, whose blocks have few statements: what begins after the edit is the end of the block."""
+    made, builds = make_function_calls(monkeypatch), Builds()
+    text = module(LABELLED.replace("    mov.u32 %r3, 3;\n", "    {\n    mov.u32 %r3, 3;\n}\n"))
+    states = (text, text.replace("    mov.u32 %r3, 3;\n", ""), text, text.replace("mov.u32 %r3, 3;\n}", "}"))
+    assert len(set(states)) == 3
+    for state in states:
+        assert_same_module(builds.build(state.encode())[1], built(state))
+    assert made() == 1
+
+
 def test_an_undone_edit_costs_no_building() -> None:
     """As where fixes are tried one after the other, each in the same text."""
     builds = Builds()
