@@ -54,6 +54,8 @@ def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     newer = module.version is not None and module.version > NEWEST
     oldest = module.target is not None and module.target.number < 20
     for function in module.functions:
+        if function.damaged:  # no finding about it is shown
+            continue
         for opcode, sites in () if beyond_table(module.version) else grouped(_unmatched(function)).items():
             unknown = _unknown(isa, opcode)
             yield unknown.rule.hit(
