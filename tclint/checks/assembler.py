@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from tclint.checks import Hit, Mark, RuleId, grouped, module_check
@@ -137,7 +136,7 @@ def _wrong(function: Function, module: Module) -> Iterator[tuple[tuple[str, str]
     """(opcode, what is wrong with its operands) and the instruction, for each known opcode with wrong operands."""
     undeclared = {error.start for error in function.errors}
     types = OperandTypes(function, module)
-    answers = Answers[str](function, "misfits", types.facts)
+    answers: Answers[str] = Answers(function, "misfits", types.facts)
     for i, problem in types.guards():
         yield (function.instructions[i].opcode, problem), i
     for use in function.uses:
@@ -148,9 +147,9 @@ def _wrong(function: Function, module: Module) -> Iterator[tuple[tuple[str, str]
                 if function.instructions[i].start not in undeclared:
                     yield (use.opcode, match.problem), i
         elif match is not None:
-            # What a call may pass depends on the other functions.
-            ask = partial(types.misfits, use, match)
-            for i, problem in ask() if match.form.flow == "call" else answers.about(use, ask):
+            called = match.form.flow == "call"  # what it may pass depends on other functions
+            misfits = types.misfits
+            for i, problem in misfits(use, match) if called else answers.about(use, misfits, use, match):
                 yield (use.opcode, problem), i
 
 

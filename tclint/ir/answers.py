@@ -30,13 +30,15 @@ class Answers(Generic[T]):
             self._earlier, self._kept = earlier if then == facts else {}, {}
             function.answers[question] = facts, self._kept
 
-    def about(self, use: Use, ask: Callable[[], Iterable[tuple[int, T]]]) -> Iterable[tuple[int, T]]:
-        """The answers about the instructions of *use*, for which *ask* is called if they are not known."""
+    def about(
+        self, use: Use, ask: Callable[..., Iterable[tuple[int, T]]], *arguments: object
+    ) -> Iterable[tuple[int, T]]:
+        """The answers about the instructions of *use*; *ask* is called with the *arguments* if they are not known."""
         if self._kept is None:
-            return ask()
+            return ask(*arguments)
         instructions = [*map(self._instructions.__getitem__, use.sites)]
         known = self._earlier.get(use)
         if known is None or known[0] != instructions:
-            known = instructions, [(bisect_left(use.sites, site), answer) for site, answer in ask()]
+            known = instructions, [(bisect_left(use.sites, site), answer) for site, answer in ask(*arguments)]
         self._kept[use] = known
         return [(use.sites[at], answer) for at, answer in known[1]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple, TypeVar, cast
@@ -136,9 +135,9 @@ def _address_of_function(module: Module, name: str) -> FeatureSpec | None:
 
 def special_registers(function: Function) -> Iterator[tuple[int, str]]:
     """Each special register that an instruction of *function* names: the instruction, and the name."""
-    answers = Answers[str](function, "special registers")
+    answers: Answers[str] = Answers(function, "special registers")
     for use in function.uses:
-        yield from answers.about(use, partial(_special_registers, function.instructions, use))
+        yield from answers.about(use, _special_registers, function.instructions, use)
 
 
 def _special_registers(instructions: Sequence[Instruction], use: FormUse) -> Iterator[tuple[int, str]]:
