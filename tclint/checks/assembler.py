@@ -13,7 +13,7 @@ from tclint.findings.edits import opcode as opcode_at
 from tclint.findings.finding import Edit
 from tclint.findings.scales import Severity
 from tclint.findings.spans import Span
-from tclint.ir.answers import Answers
+from tclint.ir.kept_answers import KeptAnswers
 from tclint.ir.nodes import BuildError, Function, Immediate, Module
 from tclint.ir.operands import shape
 from tclint.isa.directives import directives
@@ -136,7 +136,7 @@ def _wrong(function: Function, module: Module) -> Iterator[tuple[tuple[str, str]
     """(opcode, what is wrong with its operands) and the instruction, for each known opcode with wrong operands."""
     undeclared = {error.start for error in function.errors}
     types = OperandTypes(function, module)
-    answers: Answers[str] = Answers(function, "misfits", types.facts)
+    answers: KeptAnswers[str] = KeptAnswers(function, "misfits", types.facts)
     for i, problem in types.guards():
         yield (function.instructions[i].opcode, problem), i
     for use in function.uses:

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import NamedTuple, TypeVar, cast
 
 from tclint._pattern import pattern
-from tclint.ir.answers import Answers
+from tclint.ir.kept_answers import KeptAnswers
 from tclint.ir.nodes import (
     MAX_SHARED_BYTES,
     Function,
@@ -135,7 +135,7 @@ def _address_of_function(module: Module, name: str) -> FeatureSpec | None:
 
 def special_registers(function: Function) -> Iterator[tuple[int, str]]:
     """Each special register that an instruction of *function* names: the instruction, and the name."""
-    answers: Answers[str] = Answers(function, "special registers")
+    answers: KeptAnswers[str] = KeptAnswers(function, "special registers")
     for use in function.uses:
         yield from answers.about(use, _special_registers, function.instructions, use)
 

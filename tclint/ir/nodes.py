@@ -460,7 +460,7 @@ class Function:
     """It contains a syntax error, so no finding about it can be trusted."""
     noreturn: bool = False
     answers: dict[str, tuple[Any, Any]] | None = field(default=None, repr=False, compare=False)
-    """What :class:`~tclint.ir.answers.Answers` keeps for the next state of an edited text; None if none is expected."""
+    """What :class:`~tclint.ir.kept_answers.KeptAnswers` keeps for the next state of an edited text; None if none is expected."""
 
     @property
     def flow_errors(self) -> list[BuildError]:

@@ -8,12 +8,12 @@ from typing import Generic, TypeVar
 
 from tclint.ir.nodes import Function, Instruction, Use
 
-__all__ = ["Answers"]
+__all__ = ["KeptAnswers"]
 
 T = TypeVar("T")
 
 
-class Answers(Generic[T]):
+class KeptAnswers(Generic[T]):
     """The answers to a *question* about single instructions, each with the number of the instruction.
 
     They may depend on *facts* and on the operands of the instructions of one use, but not on where these are. After an
