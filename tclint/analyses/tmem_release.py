@@ -51,6 +51,8 @@ class TmemRelease:
         self._conflicting: dict[int, dict[int, int]] = {}
         self._reached: dict[tuple[_Place, frozenset[int]], tuple[frozenset[int], list[int]]] = {}
         """Place and waits -> the signals there for one of these waits, and those that are reached before them."""
+        self._admitted: dict[tuple[frozenset[int], frozenset[int]], frozenset[int]] = {}
+        """Waits, and later waits -> the operations that are reached from the first and pass none of the second."""
         self._preceding: dict[tuple[int, frozenset[int]], bool] = {}
         """Answers of :meth:`_may_precede`."""
         self._own: dict[_Place, dict[int, frozenset[int]]] = {}
@@ -104,7 +106,7 @@ class TmemRelease:
             key = may.threads_elsewhere(wait, site), in_turn if wait in direct else complete
             by_threads.setdefault(key, []).append(wait)
         admitted = [
-            (threads, later, model.reached_from(waits, users, later))
+            (threads, later, self._admits(frozenset(waits), later))
             for (threads, later), waits in by_threads.items()
         ]
         for user, theirs in users.items():
@@ -114,6 +116,12 @@ class TmemRelease:
             ):
                 return user
         return None
+
+    def _admits(self, waits: frozenset[int], later: frozenset[int]) -> frozenset[int]:
+        """The operations on tensor memory that a path reaches from one of *waits* and that passes none of *later*."""
+        if (waits, later) not in self._admitted:
+            self._admitted[waits, later] = self.model.reached_from(waits, self._users, later)
+        return self._admitted[waits, later]
 
     def _unordered(self, site: int, user: int, waits: frozenset[int]) -> bool:
         """Whether a path to *user* passes none of *waits*: from the entry, or from an execution that precedes *site*.
