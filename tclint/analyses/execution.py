@@ -43,6 +43,8 @@ class ExecutionGuarantee:
         self._predicates: dict[tuple[int, int, bool], bool] = {}
         self._by_size: dict[tuple[int, int, bool], bool] = {}
         self._users: dict[int, int] = {}
+        self._positions: dict[tuple[int, str], bool] = {}
+        """The answers of :meth:`_of_position`."""
         self._strides: dict[int, frozenset[Linear]] = {}
 
     def certainly(self, site: int) -> bool:
@@ -251,10 +253,13 @@ class ExecutionGuarantee:
     def _of_position(self, value: int, register: str) -> bool:
         """Whether *value* depends only on positions and sizes, among them a special register that begins with
         *register*."""
-        nodes = [self.model.values.node(v) for v in self.model.values.subexpressions(value)]
-        return all(node[0] in _SIZE_NODES for node in nodes) and any(
-            node[0] == "special" and node[1].startswith(register) for node in nodes
-        )
+        key = value, register
+        if key not in self._positions:
+            nodes = [self.model.values.node(v) for v in self.model.values.subexpressions(value)]
+            self._positions[key] = all(node[0] in _SIZE_NODES for node in nodes) and any(
+                node[0] == "special" and node[1].startswith(register) for node in nodes
+            )
+        return self._positions[key]
 
     def _bounds_position(self, threads: int, p: int, truth: bool) -> bool:
         """Whether *p* is *truth* for those of *threads* whose position is below a bound from the launch.

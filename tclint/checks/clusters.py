@@ -185,7 +185,7 @@ def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
     for site in reversed(last(model, kinds, observers)):
         if kinds[site] == "multicast" or site in flags or any(_other(model, site, w) for w in waits):
             continue  # the receiver waits for a multicast or a flag; or other warps wait for the cluster at the end
-        if kinds[site] == "arrival" and (any(model.reaches(site, w) for w in waits) or _tail(model)):
+        if kinds[site] == "arrival" and (any(model.reaches(site, w) for w in waits) or model.fact(_tail)):
             continue
         path = path_avoiding(
             model, site, T.full(model.values.threads), (), observers, _with_peers(model, site)
