@@ -51,8 +51,6 @@ __all__ = ["ENTRY_PATH", "FEASIBLE_PATH", "Path", "PathQuery", "concrete_entry_p
 
 EXIT = -1
 """The goal "the function is left" (also: a role returns to its dispatcher)."""
-_NO_COMPONENT = 1 << 62
-"""Greater than the number of any strongly connected component."""
 
 FEASIBLE_PATH, ENTRY_PATH = "feasible path", "path from the entry"
 """The names of this module's two questions in a ledger."""
@@ -202,7 +200,6 @@ class _PathSearch:
         self.cfg = cfg = cache.cfg
         self.blocks, self.exits, self.instructions = cfg.blocks, cfg.exits, cfg.function.instructions
         self.values, self.dispatchers = cache.values, cache.reachability.dispatchers
-        self.closed, self.together = query.closed, query.together
         self.queue: list[_State] = []
         """The states to be expanded, the nearest to a goal first."""
         self.seen: dict[
@@ -223,9 +220,9 @@ class _PathSearch:
     def run(self, first: int) -> Generator[Path, None, Infeasible | str]:
         """The paths from block *first*; returns why there are no more, in words if the search is not exhaustive."""
         query, sites = self.query, self.query.relevant[first]
-        self.retention = _Retention(self.cache, {first, *self.region}, query.relevant)
+        self.retention = self.cache.retention({first, *self.region}, query.relevant, query.together)
         position = next((k for k, i in enumerate(sites) if i > query.start), len(sites))
-        condition = self.retention.needed(query.context.facts, first)
+        condition = self.values.interned(self.retention.needed(query.context.facts, first))
         self._push(first, position, query.fact, condition, query.context.threads, None, None, ())
         while self.queue and self.created <= self.budget:
             if self.required is None and self.created > STATES_BEFORE_REQUIREMENTS:
@@ -289,8 +286,10 @@ class _PathSearch:
         branch: Branch | None,
         marks: tuple[int, ...],
     ) -> None:
-        """Queue a state unless an earlier one subsumes it, with the same last edge if the next branch depends on it."""
-        condition = self.values.interned(condition)
+        """Queue a state unless an earlier one subsumes it, with the same last edge if the next branch depends on it.
+
+        Its path condition is interned.
+        """
         known = condition.pairs()
         arrival = None if branch is None or branch.on_arrival is None else branch.edge
         before = self.seen.setdefault((block, at, fact, arrival), [])
@@ -338,7 +337,7 @@ class _PathSearch:
                 p = values.before(instruction.guard, i)
                 if others := threads & values.feasible_threads(p, instruction.negated):
                     # Both outcomes: the one that skips the instruction is queued, the other one continues here.
-                    skipped = values.refine(p, instruction.negated, condition)
+                    skipped = values.interned(values.refine(p, instruction.negated, condition))
                     self._push(state.block, at, fact, skipped, others, state, None, tuple(marks))
                     condition = values.refine(p, not instruction.negated, condition)
             threads = taken
@@ -395,52 +394,20 @@ class _PathSearch:
         self, state: _State, fact: Hashable, condition: PathCondition, threads: int, marks: tuple[int, ...]
     ) -> None:
         """Queue the states after the branches that can be taken at the end of the state's block."""
-        retention, region = self.retention, self.region
-        closed, together = self.closed, self.together
-        decides = together or not retention.watched.isdisjoint(self.cache.branch_leaves(state.block))
+        retention, region, closed = self.retention, self.region, self.query.closed
         on_arrival = state.branch and state.branch.on_arrival
+        if condition is not state.condition:
+            condition = self.values.interned(condition)
         for branch in self.cache.branches(state.block):
             edge = branch.edge
             if edge.target not in region:
                 continue
-            taken: tuple[PathCondition, int] | None = condition, threads
-            if edge in closed:
-                taken = None
-            elif branch.predicate is not None:
-                taken = self._taken(branch.predicate, branch, condition, threads, decides, on_arrival)
-            if taken is None:
+            taken = threads & branch.threads
+            after = retention.after(condition, branch, on_arrival) if taken and edge not in closed else None
+            if after is None:
                 self.closed_by = edge
-                continue
-            after = retention.entering(taken[0], branch)
-            if branch.leaves and not together:
-                after = retention.needed(after, edge.target)  # inside a component, nothing ceases to decide
-            self._push(edge.target, 0, fact, after, taken[1], state, branch, marks)
-
-    def _taken(
-        self,
-        predicate: int,
-        branch: Branch,
-        condition: PathCondition,
-        threads: int,
-        decides: bool,
-        on_arrival: int | None,
-    ) -> tuple[PathCondition, int] | None:
-        """The path condition and the threads after *branch*, which *predicate* decides; None if it cannot be taken.
-
-        *on_arrival* is the predicate in terms of the values before the block was entered, if these decide it.
-        """
-        values, truth, threads = self.values, branch.edge.value, threads & branch.threads
-        if values.entails(predicate, condition) is (not truth) or not threads:
-            return None
-        after = values.refine(predicate, truth, condition) if decides else condition
-        if self.together and values.unsatisfiable(after):
-            return None
-        if on_arrival is not None:
-            if values.entails(on_arrival, condition) is (not truth):
-                return None
-            if self.retention.decisive(on_arrival):
-                after = values.refine(on_arrival, truth, after)
-        return after, threads
+            else:
+                self._push(edge.target, 0, fact, after, taken, state, branch, marks)
 
     def _path(self, state: _State, end: int, threads: int, fact: Any, marks: Sequence[int]) -> Path:
         """The path to *state*, and on to the instruction *end* by way of *marks*."""
@@ -453,86 +420,6 @@ class _PathSearch:
             changed.append(here.marks)
             here = here.parent
         return Path(tuple(reversed(edges)), tuple(chain(*reversed(changed))), end, threads, fact)
-
-
-class _Retention:
-    """Which predicates of a path condition are remembered: those that may decide again in the region of a search."""
-
-    def __init__(
-        self, cache: PathSearchCache, region: AbstractSet[int], relevant: Sequence[Sequence[int]]
-    ) -> None:
-        self.cache, self.values, self.component = cache, cache.values, cache.cfg.component
-        self.watched, self.latest = cache.watched(region, relevant)
-        """The leaves that decide more than once, and leaf -> the last component in which it decides."""
-        self.last_use: dict[int, int] = {}
-        """Predicate -> the last component in which a leaf of it decides."""
-        self.predicates_until = _NO_COMPONENT
-        """The last component in which a phi of predicates decides: any known predicate may be an argument of it."""
-        self.joined: dict[int, list[int]] = {}
-        """Block -> the phis of predicates at its entry."""
-        self.chosen: dict[int, dict[int, frozenset[int]]] = {}
-        """Block -> the flags at its entry -> the constants that each may have."""
-        for leaf in list(self.latest):
-            kind, *where = self.values.node(leaf)
-            if kind != "phi":
-                continue
-            if cache.cfg.function.registers[where[1]].type == ".pred":
-                self.predicates_until = min(self.predicates_until, self.latest[leaf])
-                if leaf in self.watched:
-                    self.joined.setdefault(where[0], []).append(leaf)
-            else:
-                flag = cache.flag(leaf)
-                for phi in flag.phis:
-                    self.latest[phi] = min(self.latest.get(phi, _NO_COMPONENT), self.latest[leaf])
-                    self.chosen.setdefault(self.values.node(phi)[1], {})[phi] = flag.numbers
-
-    def decisive(self, p: int) -> bool:
-        """Whether a leaf of *p* decides more than once."""
-        return not self.watched.isdisjoint(self.cache.leaves(p))
-
-    def needed(self, condition: PathCondition, block: int) -> PathCondition:
-        """*condition* without the facts that decide nothing from *block* on, to merge states that differ in them only."""
-        here = self.component[block]
-        if self.predicates_until <= here or not condition:
-            return condition
-        unneeded, last_use = [], self.last_use
-        for p in condition:
-            end = last_use.get(p)
-            if end is None:
-                uses = (self.latest.get(leaf, _NO_COMPONENT) for leaf in self.cache.leaves(p))
-                end = last_use[p] = min(uses, default=_NO_COMPONENT)
-            if end > here:
-                unneeded.append(p)
-        return (
-            PathCondition((p, v) for p, v in condition.items() if p not in unneeded)
-            if unneeded
-            else condition
-        )
-
-    def entering(self, condition: PathCondition, branch: Branch) -> PathCondition:
-        """*condition* in terms of the values after *branch*, with the predicates that it decides at its target."""
-        values, edge = self.values, branch.edge
-        arrived: list[tuple[int, bool | None]] = []
-        if edge.target in self.chosen:
-            for phi, numbers in self.chosen[edge.target].items():
-                incoming = values.after_block(values.node(phi)[2], edge.source)
-                number = values.choice_among(incoming, numbers, condition)
-                if number is not None:
-                    arrived.append((values.equals_constant(phi, number), True))
-        if edge.target in self.joined:
-            for leaf in self.joined[edge.target]:
-                incoming = values.after_block(values.node(leaf)[2], edge.source)
-                arrived.append((leaf, values.entails(incoming, condition)))
-        if condition:
-            condition, restated = values.crossing(condition, edge)
-            if restated:
-                arrived += [(q, held) for q, held in restated if self.decisive(q)]
-        if branch.never:
-            arrived += [(q, False) for q in branch.never if self.decisive(q)]
-        for leaf, held in arrived:
-            if held is not None:
-                condition = values.refine(leaf, held, condition)
-        return condition
 
 
 def concrete_entry_path(

@@ -2,6 +2,7 @@
 
 :class:`PathSearchCache` has the parts of a search that do not depend on its fact: the blocks between a start and a
 goal, the branches out of a block with the predicates that decide them, and the values on which the predicates depend.
+:class:`Retention` has what a branch makes of a path condition, for all searches that remember the same predicates.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from tclint.dataflow.views import ThreadContext, Views
 from tclint.ir.cfg import CFG, Edge
 from tclint.values import PathCondition, PathSubstitution, Values
 
-__all__ = ["Branch", "EntryPrefix", "Flag", "PathSearchCache", "assume_on_path"]
+__all__ = ["Branch", "EntryPrefix", "Flag", "PathSearchCache", "Retention", "assume_on_path"]
 
+_NO_COMPONENT = 1 << 62
+"""Greater than the number of any strongly connected component."""
 MAX_FLAG_CONSTANTS = 4
 """Constants among which a flag may be chosen; a phi with more of them is a value and not a flag."""
 
@@ -66,6 +69,7 @@ class PathSearchCache:
         self._flags: dict[int, Flag] = {}
         self._entry_prefixes: dict[tuple[int, frozenset[tuple[int, bool]]], EntryPrefix] = {}
         self._branch_cache: dict[int, tuple[Branch, ...]] = {}
+        self._retentions: dict[tuple[frozenset[int], frozenset[tuple[int, int]], bool], Retention] = {}
 
     def entry_prefix(self, context: ThreadContext) -> EntryPrefix:
         """The empty prefix of a *context*, shared by all searches, so that each extends what others have evaluated."""
@@ -195,6 +199,17 @@ class PathSearchCache:
                     repeated.add(leaf)
         return repeated, last
 
+    def retention(
+        self, region: Iterable[int], relevant: Sequence[Sequence[int]], together: bool
+    ) -> Retention:
+        """What is remembered in *region*, shared by all searches that remember the same."""
+        watched, latest = self.watched(region, relevant)
+        key = frozenset(watched), frozenset(latest.items()), together
+        found = self._retentions.get(key)
+        if found is None:
+            found = self._retentions[key] = Retention(self, watched, latest, together)
+        return found
+
     def flag(self, phi: int) -> Flag:
         """The constants that a tested phi may have, as in ``if (pending)`` after a loop that may have set it."""
         found = self._flags.get(phi)
@@ -219,6 +234,128 @@ class PathSearchCache:
         if found is None:
             found = self._facts[fact] = _leaves(self.values, fact)
         return found
+
+
+class Retention:
+    """Which predicates of a path condition are remembered: those that may decide again in the region of a search."""
+
+    def __init__(
+        self, cache: PathSearchCache, watched: set[int], latest: dict[int, int], together: bool
+    ) -> None:
+        self.cache, self.values, self.component = cache, cache.values, cache.cfg.component
+        self.watched, self.latest = watched, latest
+        """The leaves that decide more than once, and leaf -> the last component in which it decides."""
+        self.together = together
+        """Whether facts that contradict each other only jointly close a branch, and none is forgotten."""
+        self._after: dict[tuple[int, Edge, int | None], PathCondition | None] = {}
+        """The results of :meth:`after`, by identity of the path condition, which is interned."""
+        self.last_use: dict[int, int] = {}
+        """Predicate -> the last component in which a leaf of it decides."""
+        self.predicates_until = _NO_COMPONENT
+        """The last component in which a phi of predicates decides: any known predicate may be an argument of it."""
+        self.joined: dict[int, list[int]] = {}
+        """Block -> the phis of predicates at its entry."""
+        self.chosen: dict[int, dict[int, frozenset[int]]] = {}
+        """Block -> the flags at its entry -> the constants that each may have."""
+        for leaf in list(self.latest):
+            kind, *where = self.values.node(leaf)
+            if kind != "phi":
+                continue
+            if cache.cfg.function.registers[where[1]].type == ".pred":
+                self.predicates_until = min(self.predicates_until, self.latest[leaf])
+                if leaf in self.watched:
+                    self.joined.setdefault(where[0], []).append(leaf)
+            else:
+                flag = cache.flag(leaf)
+                for phi in flag.phis:
+                    self.latest[phi] = min(self.latest.get(phi, _NO_COMPONENT), self.latest[leaf])
+                    self.chosen.setdefault(self.values.node(phi)[1], {})[phi] = flag.numbers
+
+    def decisive(self, p: int) -> bool:
+        """Whether a leaf of *p* decides more than once."""
+        return not self.watched.isdisjoint(self.cache.leaves(p))
+
+    def needed(self, condition: PathCondition, block: int) -> PathCondition:
+        """*condition* without the facts that decide nothing from *block* on, to merge states that differ in them only."""
+        here = self.component[block]
+        if self.predicates_until <= here or not condition:
+            return condition
+        unneeded, last_use = [], self.last_use
+        for p in condition:
+            end = last_use.get(p)
+            if end is None:
+                uses = (self.latest.get(leaf, _NO_COMPONENT) for leaf in self.cache.leaves(p))
+                end = last_use[p] = min(uses, default=_NO_COMPONENT)
+            if end > here:
+                unneeded.append(p)
+        return (
+            PathCondition((p, v) for p, v in condition.items() if p not in unneeded)
+            if unneeded
+            else condition
+        )
+
+    def after(self, condition: PathCondition, branch: Branch, on_arrival: int | None) -> PathCondition | None:
+        """The path condition, interned as *condition* is, after *branch*; None if it cannot be taken.
+
+        *on_arrival* is the predicate in terms of the values before the block was entered, if these decide it.
+        """
+        key = id(condition), branch.edge, on_arrival
+        try:
+            return self._after[key]
+        except KeyError:
+            after = self._taken(condition, branch, on_arrival)
+            if after is not None:
+                after = self.entering(after, branch)
+                if branch.leaves and not self.together:  # inside a component, nothing ceases to decide
+                    after = self.needed(after, branch.edge.target)
+                after = self.values.interned(after)
+            self._after[key] = after
+            return after
+
+    def _taken(
+        self, condition: PathCondition, branch: Branch, on_arrival: int | None
+    ) -> PathCondition | None:
+        """The path condition after *branch*, in terms of the values before it; None if it cannot be taken."""
+        values, truth, predicate, after = self.values, branch.edge.value, branch.predicate, condition
+        if predicate is None:
+            return condition
+        if values.entails(predicate, condition) is (not truth):
+            return None
+        if self.together or not self.watched.isdisjoint(self.cache.branch_leaves(branch.edge.source)):
+            after = values.refine(predicate, truth, condition)
+        if self.together and values.unsatisfiable(after):
+            return None
+        if on_arrival is not None:
+            if values.entails(on_arrival, condition) is (not truth):
+                return None
+            if self.decisive(on_arrival):
+                after = values.refine(on_arrival, truth, after)
+        return after
+
+    def entering(self, condition: PathCondition, branch: Branch) -> PathCondition:
+        """*condition* in terms of the values after *branch*, with the predicates that it decides at its target."""
+        values, edge = self.values, branch.edge
+        arrived: list[tuple[int, bool | None]] = []
+        if edge.target in self.chosen:
+            for phi, numbers in self.chosen[edge.target].items():
+                incoming = values.after_block(values.node(phi)[2], edge.source)
+                number = values.choice_among(incoming, numbers, condition)
+                if number is not None:
+                    arrived.append((values.equals_constant(phi, number), True))
+        if edge.target in self.joined:
+            for leaf in self.joined[edge.target]:
+                incoming = values.after_block(values.node(leaf)[2], edge.source)
+                arrived.append((leaf, values.entails(incoming, condition)))
+        if condition:
+            condition, restated = values.crossing(condition, edge)
+            if restated:
+                arrived += [(q, held) for q, held in restated if self.decisive(q)]
+        if branch.never:
+            arrived += [(q, False) for q in branch.never if self.decisive(q)]
+        for leaf, held in arrived:
+            if held is not None:
+                condition = values.refine(leaf, held, condition)
+        return condition
 
 
 def _leaves(values: Values, p: int) -> list[int]:

@@ -12,7 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tclint.analyses.model import FactQuery, KernelModel
-from tclint.dataflow import EXIT, GaveUp, Infeasible, Path
+from tclint.dataflow import EXIT, Found, GaveUp, Infeasible, Path, next_answer
+from tclint.dataflow.path_search_cache import Retention
 from tclint.dataflow.views import ThreadContext
 from tclint.ir import Immediate, Instruction
 from tclint.ir.cfg import CFG
@@ -449,6 +450,48 @@ def test_what_changes_no_fact_is_passed_at_once_by_all_states_with_that_fact() -
         met.append(path.end)
     assert met == [to - 10, to]
     assert set(asked.values()) == {1}
+
+
+def test_a_branch_from_an_equal_path_condition_is_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches that remember the same predicates share what each branch makes of a path condition."""
+    m, decided, taken = model(diamonds(6, "")), list[object](), Retention._taken
+
+    def counted(self: Retention, *branch: Any) -> Any:
+        decided.append(branch)
+        return taken(self, *branch)
+
+    monkeypatch.setattr(Retention, "_taken", counted)
+    start, to = label(m.function, "start"), label(m.function, "use")
+    first, once = search(m, start, to), len(decided)
+    assert search(m, start, to) == first
+    assert len(decided) == once > 0
+
+
+def test_facts_that_contradict_each_other_jointly_close_a_branch_only_where_that_is_asked() -> None:
+    """Whichever is asked first: two numbers above 3 whose sum is below 8."""
+    m = model(
+        f"""
+    ld.param.u64 %rd0, [pointer];
+    ld.global.b32 %r1, [%rd0];
+    ld.global.b32 %r2, [%rd0+4];
+    add.s32 %r3, %r1, %r2;
+    setp.gt.s32 %p1, %r1, 3;
+    setp.gt.s32 %p2, %r2, 3;
+    setp.lt.s32 %p3, %r3, 8;
+start: {START}
+    @!%p1 bra out;
+    @!%p2 bra out;
+    @!%p3 bra out;
+use: {USE}
+out: ret;
+    """
+    )
+    start, to = label(m.function, "start"), label(m.function, "use")
+    markers: Any = Markers(m)
+    query = FactQuery(start, 0, markers, lambda state, *_: state, lambda state, i: i == to, (to,))
+    for together in (False, True, False, True):
+        found = next_answer(m.paths(query, together=together))
+        assert isinstance(found, Infeasible if together else Found)
 
 
 def test_contradicting_tests_after_independent_branches_are_infeasible() -> None:
