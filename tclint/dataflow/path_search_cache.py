@@ -159,6 +159,8 @@ class PathSearchCache:
             depth += 1
         if start not in distance:
             return None if layer else {}
+        if alive is None and dispatchers.isdisjoint(distance):
+            return distance  # a path from the start to any of these blocks stays among them
         forward: dict[int, int] = {}
         work = [start]
         while work:

@@ -69,7 +69,10 @@ class ConditionalIntervals:
         self._divisions = Divisions(bounds.table)
         self.bits = BitTests(bounds.table, self._divisions).decide
         self._part_cache: dict[int, frozenset[int]] = {}
-        self._pairs: dict[int, tuple[int, ...]] = {}
+        self._ranged: set[int] = set()
+        """The bases that have a range in any known ranges, apart from unsigned readings."""
+        self._sums_with: dict[int, set[int]] = {}
+        """Term -> those of them that are the sum of it and one other term."""
         self._alternative_cache: dict[int, tuple[tuple[int, bool, int, int], ...]] = {}
         self._points: dict[int, tuple[int, int] | None] = {}
         self._unconditional: dict[tuple[int, int], Range] = {}
@@ -304,6 +307,11 @@ class ConditionalIntervals:
         if negative:
             low, high = -high, -low
         low, high = known[base] = self._multiples(base, intersect(known.get(base, UNBOUNDED), (low, high)))
+        if base not in self._ranged:
+            self._ranged.add(base)
+            terms, _ = self.table.linear(base)
+            for term, _ in terms if len(terms) == 2 else ():
+                self._sums_with.setdefault(term, set()).add(base)
         if depth < MAX_PROPAGATION_DEPTH:
             self._add_part_ranges(base, (low, high), known, depth + 1)
         for greatest, one, two in self._choices(base, known, 0) if depth < MAX_PROPAGATION_DEPTH else ():
@@ -378,16 +386,9 @@ class ConditionalIntervals:
                     least, most = low - ends[1], high - ends[0]
                     self._add_range(one, (least, most) if factor == 1 else (-most, -least), known, depth)
         elif len(terms) == 1 and depth < MAX_PROPAGATION_DEPTH:
-            for both in [b for b in known if b != base and base in self._pair(b)]:
+            sums = self._sums_with.get(base, ())
+            for both in [b for b in known if b in sums] if sums else ():
                 self._add_part_ranges(both, known[both], known, depth + 1)
-
-    def _pair(self, base: int) -> tuple[int, ...]:
-        """The two terms of the sum *base*; empty if it has another number of them."""
-        found = self._pairs.get(base)
-        if found is None:
-            terms, _ = self.table.linear(base)
-            found = self._pairs[base] = tuple(t for t, _ in terms) if len(terms) == 2 else ()
-        return found
 
     def _choices(self, base: int, known: KnownRanges, depth: int) -> Iterator[tuple[bool, int, int]]:
         """``(is the maximum, one, two)``: for each maximum or minimum in *base*, the sums of which *base* is that.
