@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from tclint.dataflow.answers import Ledger
+from tclint.dataflow.reachability import Reachability
 from tclint.dataflow.views import ThreadContext, Views
 from tclint.ir.cfg import CFG, Edge
 from tclint.values import PathCondition, PathSubstitution, Values
@@ -54,6 +55,41 @@ class Branch(NamedTuple):
     """The predicate with its truth, if it has one value in each execution of the function; empty if a loop changes it."""
 
 
+class Leaves:
+    """The values on which branches, guards and predicates of known truth depend: their leaves."""
+
+    def __init__(self, cfg: CFG, values: Values, reachability: Reachability) -> None:
+        self.cfg, self.values, self.reachability = cfg, values, reachability
+        self._branches: dict[int, tuple[int, ...]] = {}
+        self._guards: dict[int, tuple[int, ...]] = {}
+        self._facts: dict[int, list[int]] = {}
+
+    def of_branch(self, block: int) -> tuple[int, ...]:
+        """Those of the predicate of the branch at the end of *block*."""
+        found = self._branches.get(block)
+        if found is None:
+            edges = self.cfg.successors[block]
+            p = self.reachability.edge_predicate(edges[0]) if edges else None
+            found = self._branches[block] = () if p is None else tuple(set(_leaves(self.values, p)))
+        return found
+
+    def of_guard(self, site: int) -> tuple[int, ...]:
+        """Those of the guard of an instruction."""
+        found = self._guards.get(site)
+        if found is None:
+            guard = self.cfg.function.instructions[site].guard
+            leaves = _leaves(self.values, self.values.before(guard, site)) if guard >= 0 else []
+            found = self._guards[site] = tuple(set(leaves))
+        return found
+
+    def of_fact(self, fact: int) -> list[int]:
+        """Those of a predicate with known truth."""
+        found = self._facts.get(fact)
+        if found is None:
+            found = self._facts[fact] = _leaves(self.values, fact)
+        return found
+
+
 class PathSearchCache:
     """What searches need to know of a function, cached between them."""
 
@@ -63,9 +99,7 @@ class PathSearchCache:
         self.views = views
         self.ledger = ledger
         self.reachability = views.reachability
-        self._branch_leaves: dict[int, tuple[int, ...]] = {}
-        self._guards: dict[int, tuple[int, ...]] = {}
-        self._facts: dict[int, list[int]] = {}
+        self.leaves = Leaves(cfg, values, views.reachability)
         self._flags: dict[int, Flag] = {}
         self._entry_prefixes: dict[tuple[int, frozenset[tuple[int, bool]]], EntryPrefix] = {}
         self._branch_cache: dict[int, tuple[Branch, ...]] = {}
@@ -107,15 +141,6 @@ class PathSearchCache:
             for kind, at in self.values.varying_at(p)
         )
 
-    def branch_leaves(self, block: int) -> tuple[int, ...]:
-        """The leaves of the predicate of the branch at the end of *block*."""
-        found = self._branch_leaves.get(block)
-        if found is None:
-            edges = self.cfg.successors[block]
-            p = self.reachability.edge_predicate(edges[0]) if edges else None
-            found = self._branch_leaves[block] = () if p is None else tuple(set(_leaves(self.values, p)))
-        return found
-
     def _on_arrival(self, edge: Edge) -> int | None:
         """See :attr:`Branch.on_arrival`."""
         block = edge.target
@@ -125,15 +150,6 @@ class PathSearchCache:
             return None
         there = self.values.along((edge,), frozenset())(p)
         return there if ("block", block) not in self.values.varying_at(there) else None
-
-    def guard_leaves(self, site: int) -> tuple[int, ...]:
-        """The leaves of the guard of an instruction."""
-        found = self._guards.get(site)
-        if found is None:
-            guard = self.cfg.function.instructions[site].guard
-            leaves = _leaves(self.values, self.values.before(guard, site)) if guard >= 0 else []
-            found = self._guards[site] = tuple(set(leaves))
-        return found
 
     def region(
         self, start: int, goals: Iterable[int], alive: AbstractSet[int] | None, max_edges: int
@@ -185,10 +201,10 @@ class PathSearchCache:
         cyclic, instructions = self.cfg.in_cycle, self.cfg.function.instructions
         for b in region:
             number = component[b]
-            leaves = self.branch_leaves(b)
+            leaves = self.leaves.of_branch(b)
             for site in relevant[b]:
                 if instructions[site].guard >= 0:
-                    leaves += self.guard_leaves(site)
+                    leaves += self.leaves.of_guard(site)
             for leaf in leaves:
                 before = last.get(leaf)
                 if before is None or number < before:
@@ -230,13 +246,6 @@ class PathSearchCache:
             found = self._flags[phi] = Flag(frozenset(phis if few else ()), frozenset(numbers))
         return found
 
-    def leaves(self, fact: int) -> list[int]:
-        """The leaves of a predicate with known truth."""
-        found = self._facts.get(fact)
-        if found is None:
-            found = self._facts[fact] = _leaves(self.values, fact)
-        return found
-
 
 class Retention:
     """Which predicates of a path condition are remembered: those that may decide again in the region of a search."""
@@ -244,7 +253,8 @@ class Retention:
     def __init__(
         self, cache: PathSearchCache, watched: set[int], latest: dict[int, int], together: bool
     ) -> None:
-        self.cache, self.values, self.component = cache, cache.values, cache.cfg.component
+        # Not the cache, which refers to this: the collector rests, so a cycle would stay in memory.
+        self.leaves, self.values, self.component = cache.leaves, cache.values, cache.cfg.component
         self.watched, self.latest = watched, latest
         """The leaves that decide more than once, and leaf -> the last component in which it decides."""
         self.together = together
@@ -275,7 +285,7 @@ class Retention:
 
     def decisive(self, p: int) -> bool:
         """Whether a leaf of *p* decides more than once."""
-        return not self.watched.isdisjoint(self.cache.leaves(p))
+        return not self.watched.isdisjoint(self.leaves.of_fact(p))
 
     def needed(self, condition: PathCondition, block: int) -> PathCondition:
         """*condition* without the facts that decide nothing from *block* on, to merge states that differ in them only."""
@@ -286,7 +296,7 @@ class Retention:
         for p in condition:
             end = last_use.get(p)
             if end is None:
-                uses = (self.latest.get(leaf, _NO_COMPONENT) for leaf in self.cache.leaves(p))
+                uses = (self.latest.get(leaf, _NO_COMPONENT) for leaf in self.leaves.of_fact(p))
                 end = last_use[p] = min(uses, default=_NO_COMPONENT)
             if end > here:
                 unneeded.append(p)
@@ -323,7 +333,7 @@ class Retention:
             return condition
         if values.entails(predicate, condition) is (not truth):
             return None
-        if self.together or not self.watched.isdisjoint(self.cache.branch_leaves(branch.edge.source)):
+        if self.together or not self.watched.isdisjoint(self.leaves.of_branch(branch.edge.source)):
             after = values.refine(predicate, truth, condition)
         if self.together and values.unsatisfiable(after):
             return None

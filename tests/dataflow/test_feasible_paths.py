@@ -795,7 +795,7 @@ def test_a_value_chosen_among_many_is_not_a_flag() -> None:
     m = model(body.replace("more:", f"{ways}\nbra more;\n{sets}\nmore:", 1))
     (phi,) = {
         v
-        for v in m.search_cache.branch_leaves(m.cfg.block_of[label(m.function, "over")] - 2)
+        for v in m.search_cache.leaves.of_branch(m.cfg.block_of[label(m.function, "over")] - 2)
         if m.values.node(v)[0] == "phi"
     }
     assert not m.search_cache.flag(phi).phis
