@@ -151,6 +151,8 @@ def test_watch_checks_again_after_each_change_until_it_is_interrupted(tmp_path: 
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        # A shell starts what runs in the background with interrupts ignored, and Python leaves it so.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509  (no threads here)
     ) as process:
         assert process.stdout is not None
         try:
