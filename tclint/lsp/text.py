@@ -41,7 +41,7 @@ class Text:
 
     @property
     def line_feeds(self) -> list[int] | None:
-        """The starts of lines if only ``\n`` ends a line; None if these may be others."""
+        """The starts of lines if only a line feed ends a line; None if these may be others."""
         return None if b"\r" in self.data else self._starts
 
     @property
