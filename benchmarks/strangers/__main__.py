@@ -42,7 +42,7 @@ def _gather(options: argparse.Namespace) -> int:
             continue
         print(
             f"{source.name}: {about['modules']} modules, {about['kernels']} kernels, {about['large']} too large;"
-            f" {about['skeletons']} skeletons, {about['asynchronous']} asynchronous",
+            f" {about['skeletons']} skeletons, {about['files']} files, {about['asynchronous']} hard",
             flush=True,
         )
         for failure in about["failures"]:
@@ -63,8 +63,11 @@ def _run(options: argparse.Namespace) -> int:
         print(f"commit {', '.join(changed)} before the run", file=sys.stderr)
         return 2
     seen = book.seen() | pool.known([results.ROOT / "fixtures", default_cache(), *options.known])
-    drawn = draw.draw(pool.held(options.cache, sources.listed()), entry["seed"], seen)
-    if broken := draw.breaches(drawn):
+    unit, before = ledger.unit(entry), book.sources()
+    rules = draw.RULES[unit]
+    listed = [s for s in sources.listed() if not (rules.new_sources and s.name in before)]
+    drawn = draw.draw(pool.held(options.cache, listed, unit), entry["seed"], seen, rules)
+    if broken := draw.breaches(drawn, rules, before):
         print(f"{options.set} breaks the rules of a set: {'; '.join(broken)}", file=sys.stderr)
         return 1
     _lint(options.set, drawn, entry["seed"], options.cache / "sets" / options.set, book)

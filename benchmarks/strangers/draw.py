@@ -5,26 +5,46 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
 
 from benchmarks.strangers.kernels import family
 from benchmarks.strangers.pool import Candidate
 
-__all__ = ["SHARE", "SIZE", "SOURCES", "breaches", "draw"]
-
-SIZE = 250
-SOURCES = 25
-"""The fewest kernels and sources of a set."""
-SHARE = 0.1
-"""The largest part of a set that one source may be."""
-ASYNCHRONOUS = 0.5
-"""The smallest part of a set that uses mbarriers, wgmma, tcgen05 or bulk copies."""
+__all__ = ["RULES", "Rules", "breaches", "draw"]
 
 
-def draw(pool: Iterable[Candidate], seed: int, seen: Collection[str], size: int = SIZE) -> list[Candidate]:
-    """*size* kernels of *pool*, or fewer, whose skeletons are not in *seen*.
+@dataclass(frozen=True)
+class Rules:
+    """What a set must be for its shares to be about the code of strangers."""
 
-    Half of them are asynchronous if there are so many. The sources take turns, and within a source the templates, so
-    that a library of a thousand instances of one template does not fill its share with them.
+    size: int
+    """How many kernels or files it has."""
+    sources: int
+    """The fewest sources that they come from."""
+    share: float
+    """The largest part of a set that one source may be."""
+    asynchronous: float
+    """The smallest part that uses mbarriers, wgmma, tcgen05 or bulk copies."""
+    asynchronous_sources: int
+    """The fewest sources of that part."""
+    new_sources: bool
+    """Whether a source may be in one set only."""
+
+
+RULES = {
+    "kernel": Rules(250, 25, 0.1, 0.5, 1, new_sources=False),
+    "file": Rules(250, 12, 0.2, 0.6, 12, new_sources=True),
+}
+"""By unit. A set of kernels has each kernel as a module of its own, so that many are instances of one template; the files
+of a set are as their authors compile and run them. Both are named in ``sets.toml``."""
+
+
+def draw(pool: Iterable[Candidate], seed: int, seen: Collection[str], rules: Rules) -> list[Candidate]:
+    """As many members of *pool* as a set has, or fewer, whose skeletons are not in *seen*.
+
+    As many as must be are asynchronous, if there are so many. The sources take turns, and within a source the templates,
+    so that a library of a thousand instances of one template does not fill its share with them.
     """
     rng = random.Random(seed)
     skeletons = set(seen)
@@ -33,10 +53,10 @@ def draw(pool: Iterable[Candidate], seed: int, seen: Collection[str], size: int 
         if candidate.skeleton not in skeletons:
             skeletons.add(candidate.skeleton)
             fresh.append(candidate)
-    most = int(size * SHARE)
+    most = int(rules.size * rules.share)
     taken: Counter[str] = Counter()
     drawn: list[Candidate] = []
-    for wanted, kind in ((-(-size // 2), True), (size, False)):
+    for wanted, kind in ((ceil(rules.size * rules.asynchronous), True), (rules.size, False)):
         queues = _queues([c for c in fresh if c.asynchronous is kind], rng)
         while len(drawn) < wanted and queues:
             for name in list(queues):
@@ -70,23 +90,28 @@ def _in_turn(families: dict[str, list[Candidate]], rng: random.Random) -> list[C
     return order
 
 
-def breaches(drawn: Sequence[Candidate]) -> list[str]:
-    """The rules of a set that *drawn* does not keep, in words."""
+def breaches(drawn: Sequence[Candidate], rules: Rules, sources_before: Collection[str] = ()) -> list[str]:
+    """The rules of a set that *drawn* does not keep, in words; *sources_before* are those of the sets before it."""
     found = []
-    if len(drawn) < SIZE:
-        found.append(f"{len(drawn)} kernels, not {SIZE}")
+    if len(drawn) < rules.size:
+        found.append(f"it has {len(drawn)} members, not {rules.size}")
     sources = Counter(candidate.source for candidate in drawn)
-    if len(sources) < SOURCES:
-        found.append(f"{len(sources)} sources, not {SOURCES}")
+    hard = Counter(candidate.source for candidate in drawn if candidate.asynchronous)
+    if len(sources) < rules.sources:
+        found.append(f"{len(sources)} sources, not {rules.sources}")
+    if len(hard) < rules.asynchronous_sources:
+        found.append(f"{len(hard)} sources with asynchronous operations, not {rules.asynchronous_sources}")
     found += [
-        f"{name} is {count} of {len(drawn)} kernels, more than {SHARE:.0%}"
+        f"{name} is {count} of {len(drawn)} members, more than {rules.share:.0%}"
         for name, count in sorted(sources.items())
-        if count > SHARE * len(drawn)
+        if count > rules.share * len(drawn)
     ]
-    number = sum(candidate.asynchronous for candidate in drawn)
-    if number < ASYNCHRONOUS * len(drawn):
-        found.append(f"{number} of {len(drawn)} kernels use asynchronous operations, not {ASYNCHRONOUS:.0%}")
-    repeated = len(drawn) - len({candidate.skeleton for candidate in drawn})
-    if repeated:
-        found.append(f"{repeated} kernels have the skeleton of another one")
+    if hard.total() < rules.asynchronous * len(drawn):
+        found.append(
+            f"{hard.total()} of {len(drawn)} members use asynchronous operations, not {rules.asynchronous:.0%}"
+        )
+    if rules.new_sources and (again := sorted(set(sources_before) & set(sources))):
+        found.append(f"an earlier set has members of {', '.join(again)}")
+    if repeated := len(drawn) - len({candidate.skeleton for candidate in drawn}):
+        found.append(f"{repeated} members have the skeleton of another one")
     return found

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FINDINGS", "KERNELS", "PLANTED", "Ledger", "Row", "uncommitted"]
+__all__ = ["FINDINGS", "KERNELS", "PLANTED", "Ledger", "Row", "uncommitted", "unit"]
 
 HERE = Path(__file__).parent
 Row = Mapping[str, str]
@@ -23,6 +23,12 @@ FINDINGS = ("set", "digest", "rule", "severity", "confidence", "line", "message"
 """``verdict`` is true, false or undecidable, and empty before it is known."""
 PLANTED = ("set", "digest", "operator", "line", "result", "proof", "findings")
 """``result`` as in ``benchmarks.mutation``; ``proof``: why the change is none."""
+
+
+def unit(entry: Mapping[str, Any]) -> str:
+    """What the members of a set in ``sets.toml`` are, ``kernel`` or ``file``."""
+    name: str = entry.get("unit", "kernel")
+    return name
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,10 @@ class Ledger:
             for row in self.rows("findings")
             if row["verdict"]
         }
+
+    def sources(self) -> frozenset[str]:
+        """The sources of all members of sets."""
+        return frozenset(row["source"] for row in self.rows("kernels"))
 
     def seen(self) -> frozenset[str]:
         """The skeletons of all kernels that were in a set."""

@@ -16,25 +16,35 @@ from benchmarks.strangers.compile import Toolkit
 from benchmarks.strangers.containers import CannotRead, modules
 from benchmarks.strangers.sources import HEADERS, Source, Unreachable, fetch
 
-__all__ = ["LARGEST", "Candidate", "gather", "held", "known"]
+__all__ = ["LARGEST", "LARGEST_FILE", "Candidate", "gather", "held", "known"]
 
 LARGEST = 400_000
 """Characters of the largest kernel that is drawn; larger ones are counted."""
+LARGEST_FILE = 2_000_000
+"""Characters of the largest file that is drawn."""
+_FORMAT = 2
+"""What a source gave is gathered again if it was kept in another form."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kernel that may be drawn."""
+    """A kernel, or a file with several, that may be drawn."""
 
     source: str
     origin: str
     """The file of the source, and the module in it."""
     name: str
-    """The entry."""
+    """The entry; of a file, its first one."""
     target: str
     text: str
     skeleton: str
     asynchronous: bool
+    kernels: int = 0
+    """How many kernels the file has, as its authors compile it; 0 for a kernel that was cut out of a file with others."""
+
+    def is_a(self, unit: str) -> bool:
+        """Whether this is a ``file``, or a ``kernel`` alone in its module."""
+        return self.kernels >= 1 if unit == "file" else self.kernels <= 1 and len(self.text) <= LARGEST
 
     @property
     def digest(self) -> str:
@@ -42,16 +52,17 @@ class Candidate:
 
 
 def gather(source: Source, cache: Path, toolkit: Toolkit) -> dict[str, Any]:
-    """Fetch a source and keep its kernels, one of each skeleton; a summary of what it gave.
+    """Fetch a source and keep its files and kernels, one of each skeleton; a summary of what it gave.
 
     Nothing is done for a source that the cache has in this version. ``failures`` of the summary has files that could
     not be read or compiled, ``unreachable`` why there is nothing at all.
     """
     about = _summary(cache, source.name)
-    if about and about["version"] == source.version and not about["unreachable"]:
+    version = f"{source.version} format {_FORMAT}"
+    if about and about["version"] == version and not about["unreachable"]:
         return about
     about = {
-        "version": source.version,
+        "version": version,
         "unreachable": "",
         "modules": 0,
         "kernels": 0,
@@ -74,7 +85,11 @@ def gather(source: Source, cache: Path, toolkit: Toolkit) -> dict[str, Any]:
                 about["modules"] += 1
                 _split(source, origin, text, found, about)
         shutil.rmtree(folder / ".git", ignore_errors=True)
-    about |= {"skeletons": len(found), "asynchronous": sum(c.asynchronous for c in found.values())}
+    about |= {
+        "skeletons": len(found),
+        "files": sum(c.is_a("file") for c in found.values()),
+        "asynchronous": sum(c.asynchronous for c in found.values()),
+    }
     path = _path(cache, source.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     with gzip.open(path, "wt", encoding="utf-8", compresslevel=3) as file:
@@ -99,16 +114,27 @@ def _modules(source: Source, folder: Path, toolkit: Toolkit) -> Iterator[tuple[s
 def _split(
     source: Source, origin: str, text: str, found: dict[str, Candidate], about: dict[str, Any]
 ) -> None:
-    for kernel in kernels.kernels(text):
-        about["kernels"] += 1
+    members = list(kernels.kernels(text))
+    about["kernels"] += len(members)
+    for kernel in members:
         if len(kernel.text) > LARGEST:
             about["large"] += 1
-            continue
-        skeleton = kernels.skeleton(kernel.text)
-        if skeleton not in found:
-            found[skeleton] = Candidate(
-                source.name, origin, kernel.name, kernel.target, kernel.text, skeleton, kernels.asynchronous(kernel.text)
-            )  # fmt: skip
+        elif len(members) > 1:
+            _keep(source, origin, kernel, found, 0)
+    if members and len(text) <= LARGEST_FILE:
+        _keep(source, origin, members[0]._replace(text=text), found, len(members))
+
+
+def _keep(
+    source: Source, origin: str, kernel: kernels.Kernel, found: dict[str, Candidate], count: int
+) -> None:
+    """Add the first of the texts with one skeleton to *found*; a whole file takes the place of a part of another."""
+    skeleton = kernels.skeleton(kernel.text)
+    if skeleton not in found or (count and not found[skeleton].kernels):
+        found[skeleton] = Candidate(
+            source.name, origin, kernel.name, kernel.target, kernel.text, skeleton,
+            kernels.asynchronous(kernel.text), count,
+        )  # fmt: skip
 
 
 def _path(cache: Path, name: str) -> Path:
@@ -124,22 +150,23 @@ def _summary(cache: Path, name: str) -> dict[str, Any]:
     return about
 
 
-def held(cache: Path, sources: Sequence[Source]) -> Iterator[Candidate]:
-    """The kernels that the cache has of *sources*."""
+def held(cache: Path, sources: Sequence[Source], unit: str) -> Iterator[Candidate]:
+    """The files, or the kernels, that the cache has of *sources*."""
     for source in sources:
         path = _path(cache, source.name)
         if path.is_file():
             with gzip.open(path, "rt", encoding="utf-8") as file:
                 file.readline()
-                for line in file:
-                    yield Candidate(**json.loads(line))
+                candidates = (Candidate(**json.loads(line)) for line in file)
+                yield from (candidate for candidate in candidates if candidate.is_a(unit))
 
 
 def known(folders: Sequence[Path]) -> frozenset[str]:
-    """The skeletons of the kernels in the ``.ptx`` files at any depth below *folders*: those that are no strangers."""
-    texts = (
-        path.read_text(encoding="utf-8", errors="replace")
-        for f in folders
-        for path in sorted(f.rglob("*.ptx"))
-    )
-    return frozenset(kernels.skeleton(kernel.text) for text in texts for kernel in kernels.kernels(text))
+    """The skeletons of the ``.ptx`` files at any depth below *folders*, and of their kernels: those that are no strangers."""
+    skeletons: set[str] = set()
+    for folder in folders:
+        for path in sorted(folder.rglob("*.ptx")):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            skeletons.add(kernels.skeleton(text))
+            skeletons.update(kernels.skeleton(kernel.text) for kernel in kernels.kernels(text))
+    return frozenset(skeletons)

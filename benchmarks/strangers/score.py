@@ -8,7 +8,8 @@ from math import sqrt
 from typing import Any
 
 from benchmarks import results
-from benchmarks.strangers.ledger import Ledger, Row
+from benchmarks.strangers.families import FAMILIES, of_operator, of_rule
+from benchmarks.strangers.ledger import Ledger, Row, unit
 
 __all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "score", "section", "wilson"]
 
@@ -18,7 +19,11 @@ SLICE = ""
 ABOUT = """\
 Kernels of packages and repositories that are in no corpus, drawn by a seed that is committed before the run, linted once,
 and judged by reading the PTX. A set counts for one run only. Intervals are of Wilson, for 95%. The first two sets were
-measured before this program existed; their kernels were not drawn by its rules."""
+measured before this program existed; their kernels were not drawn by its rules.
+
+A set has a unit. In a set of *kernels*, each one was cut out of its module, so many are instances of one template. In a
+set of *files*, each is as its authors compile and run it. *Hard* are those with mbarriers, wgmma, tcgen05 or bulk copies;
+their row counts them alone."""
 
 _Z = 1.959964
 
@@ -46,7 +51,7 @@ def score(ledger: Ledger) -> list[dict[str, Any]]:
             judged = [row for row in findings if row["set"] == entry["name"]]
             faults = [row for row in planted if row["set"] == entry["name"] and not row["proof"]]
             faults = [row for row in faults if row["result"] != "crash"]
-            rows.append(_row(entry["name"], own, judged, faults))
+            rows.append({**_row(entry["name"], own, judged, faults), "unit": unit(entry)})
     return rows
 
 
@@ -54,6 +59,8 @@ def _row(
     name: str, kernels: Sequence[Row], findings: Sequence[Row], planted: Sequence[Row]
 ) -> dict[str, Any]:
     wrong = [row for row in findings if row["verdict"] == "false"]
+    false = {row["digest"] for row in wrong}
+    hard = [row for row in kernels if row["asynchronous"] == "yes"]
     by_confidence = {
         confidence: [
             sum(row["confidence"] == confidence for row in wrong),
@@ -65,8 +72,12 @@ def _row(
         "set": name,
         "files": len(kernels),
         "sources": len({row["source"] for row in kernels}),
-        "asynchronous": sum(row["asynchronous"] == "yes" for row in kernels),
-        "files with false findings": len({row["digest"] for row in wrong}),
+        "asynchronous": len(hard),
+        "files with false findings": len(false),
+        "hard": {
+            "sources": len({row["source"] for row in hard}),
+            "files with false findings": sum(row["digest"] in false for row in hard),
+        },
         "false": len(wrong),
         "findings": len(findings),
         "not judged": sum(not row["verdict"] for row in findings),
@@ -74,30 +85,49 @@ def _row(
         "planted": len(planted),
         "found": sum(row["result"] == "found" for row in planted),
         "rules": dict(Counter(row["rule"] for row in wrong).most_common()),
+        "families": {
+            family: {
+                "false": sum(of_rule(row["rule"]) == family for row in wrong),
+                "findings": sum(of_rule(row["rule"]) == family for row in findings),
+                "planted": len(own := [row for row in planted if of_operator(row["operator"]) == family]),
+                "found": sum(row["result"] == "found" for row in own),
+            }
+            for family in FAMILIES
+        },
     }
 
 
 def section(data: Any) -> list[str]:
-    """A table of the sets, and one by confidence."""
-    rows, confidence = [], []
+    """A table of the sets, one by confidence, and one by what tclint is for."""
+    rows, confidence, families = [], [], []
     for row in data:
         unknown = row.get("not judged", 0)
         rows.append(
             [
-                row["set"], row["files"], row.get("sources", ""), row.get("asynchronous", ""),
+                row["set"], row.get("unit", "kernel"), row["files"], row.get("sources", ""), row.get("asynchronous", ""),
                 "not judged" if unknown else _share(row["files with false findings"], row["files"]),
                 f"{unknown} of {row['findings']} not judged" if unknown else f"{row['false']} of {row['findings']}",
                 _share(row["found"], row["planted"]) if row.get("planted") else "",
             ]
         )  # fmt: skip
-        if not unknown:
-            confidence += [
-                [row["set"], name, _share(wrong, total)]
-                for name, (wrong, total) in row.get("by confidence", {}).items()
-            ]
-    head = ["set", "files", "sources", "asynchronous", "files with a false finding", "false findings", "planted faults found"]  # fmt: skip
+        if unknown:
+            continue
+        if row.get("unit") == "file":
+            hard, total = row["hard"], row["asynchronous"]
+            share = _share(hard["files with false findings"], total)
+            rows.append([f"{row['set']}, hard", "file", total, hard["sources"], total, share, "", ""])
+        confidence += [
+            [row["set"], name, _share(wrong, total)]
+            for name, (wrong, total) in row.get("by confidence", {}).items()
+        ]
+        families += [
+            [row["set"], name, _share(own["found"], own["planted"]), _share(own["false"], own["findings"])]
+            for name, own in row.get("families", {}).items()
+        ]
+    head = ["set", "unit", "members", "sources", "hard", "with a false finding", "false findings", "planted faults found"]  # fmt: skip
     lines = results.table(head, rows)
-    return lines + results.table(["set", "confidence", "false findings"], confidence)
+    lines += results.table(["set", "confidence", "false findings"], confidence)
+    return lines + results.table(["set", "family", "planted faults found", "false findings"], families)
 
 
 def _share(count: int, total: int) -> str:

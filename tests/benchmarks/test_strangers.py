@@ -16,9 +16,10 @@ import pytest
 from benchmarks import findings
 from benchmarks.corpus.producers import PRODUCERS
 from benchmarks.corpus.producers import strangers as producer
+from benchmarks.faults import OPERATORS
 from benchmarks.strangers import __main__ as command
 from benchmarks.strangers import compile as compiler
-from benchmarks.strangers import containers, draw, kernels, ledger, measure, pool, score, sources
+from benchmarks.strangers import containers, draw, families, kernels, ledger, measure, pool, score, sources
 from benchmarks.strangers.pool import Candidate
 from benchmarks.strangers.table import table
 from tests.tools.project import ROOT
@@ -328,10 +329,14 @@ def test_the_pool_keeps_one_kernel_of_each_skeleton_and_names_what_failed(
     )
     about = pool.gather(source, tmp_path, Toolkit())  # type: ignore[arg-type]
     assert about["failures"] == ["bad.cu.sm_90a: no such header"]
-    assert (about["modules"], about["kernels"], about["skeletons"], about["asynchronous"]) == (3, 5, 3, 1)
-    held = list(pool.held(tmp_path, [source]))
+    assert (about["modules"], about["kernels"], about["skeletons"], about["asynchronous"]) == (3, 5, 4, 1)
+    assert about["files"] == 2
+    held = list(pool.held(tmp_path, [source], "kernel"))
     assert [c.name for c in held] == ["first", "second", "compiled"]
     assert [c.asynchronous for c in held] == [False, False, True]
+    files = list(pool.held(tmp_path, [source], "file"))
+    assert [(c.name, c.kernels) for c in files] == [("first", 2), ("compiled", 1)]
+    assert files[0].text == MODULE
     monkeypatch.setattr(pool, "fetch", None)
     assert pool.gather(source, tmp_path, Toolkit()) == about  # type: ignore[arg-type]
 
@@ -346,13 +351,20 @@ def test_a_source_that_is_unreachable_gives_nothing_and_is_tried_again(
     source = sources.Source("p", "x", package="p==1")
     assert pool.gather(source, tmp_path, Toolkit())["unreachable"] == "no network"  # type: ignore[arg-type]
     monkeypatch.setattr(pool, "fetch", lambda source, folder: (folder / "k.ptx").write_text(MODULE))
-    assert pool.gather(source, tmp_path, Toolkit())["skeletons"] == 2  # type: ignore[arg-type]
+    assert pool.gather(source, tmp_path, Toolkit())["skeletons"] == 3  # type: ignore[arg-type]
 
 
 def test_kernels_of_a_corpus_are_known_by_their_skeleton(tmp_path: Path) -> None:
     (tmp_path / "nvcc").mkdir()
     (tmp_path / "nvcc" / "k.ptx").write_text(MODULE)
-    assert pool.known([tmp_path]) == {kernels.skeleton(kernel.text) for kernel in kernels.kernels(MODULE)}
+    texts = [MODULE, *(kernel.text for kernel in kernels.kernels(MODULE))]
+    assert pool.known([tmp_path]) == set(map(kernels.skeleton, texts))
+
+
+def test_a_kernel_that_is_too_large_alone_is_drawn_as_a_file() -> None:
+    large = replace(candidate("a", 1), text="x" * (pool.LARGEST + 1), kernels=1)
+    assert large.is_a("file")
+    assert not large.is_a("kernel")
 
 
 # ---------------------------------------------------------------- the draw
@@ -362,44 +374,58 @@ POOL = [
 ]
 
 
-def test_a_set_keeps_its_rules_and_follows_from_the_seed() -> None:
-    drawn = draw.draw(POOL, 1, ())
-    assert not draw.breaches(drawn)
-    assert drawn == draw.draw(reversed(POOL), 1, ())
-    assert drawn != draw.draw(POOL, 2, ())
-    assert len(drawn) == draw.SIZE
-    assert sum(c.asynchronous for c in drawn) == draw.SIZE / 2
+KERNELS, FILES = draw.RULES["kernel"], draw.RULES["file"]
+
+
+@pytest.mark.parametrize(("rules", "hard"), [(KERNELS, 125), (FILES, 150)])
+def test_a_set_keeps_its_rules_and_follows_from_the_seed(rules: draw.Rules, hard: int) -> None:
+    members = [candidate(f"s{s}", n, s < 15, f"k{'abc'[n % 3]}") for s in range(40) for n in range(60)]
+    drawn = draw.draw(members, 1, (), rules)
+    assert not draw.breaches(drawn, rules)
+    assert drawn == draw.draw(reversed(members), 1, (), rules)
+    assert drawn != draw.draw(members, 2, (), rules)
+    assert len(drawn) == rules.size
+    assert sum(c.asynchronous for c in drawn) == hard
 
 
 def test_what_was_seen_is_not_drawn_again() -> None:
-    first = {c.skeleton for c in draw.draw(POOL, 1, ())}
-    assert not first & {c.skeleton for c in draw.draw(POOL, 1, first)}
+    first = {c.skeleton for c in draw.draw(POOL, 1, (), KERNELS)}
+    assert not first & {c.skeleton for c in draw.draw(POOL, 1, first, KERNELS)}
 
 
 def test_of_two_kernels_with_one_skeleton_one_is_drawn() -> None:
     twins = [candidate("a", 1), replace(candidate("b", 2), skeleton="a1")]
-    assert len(draw.draw(twins, 1, ())) == 1
+    assert len(draw.draw(twins, 1, (), KERNELS)) == 1
 
 
 def test_instances_of_one_template_do_not_fill_the_share_of_a_source() -> None:
     library = [candidate("a", n, name="_Z4gemmILi1EEv") for n in range(500)]
     library += [candidate("a", 1000 + n, name=f"_Z4cop{c}v") for n, c in enumerate("abcdefghij")]
-    drawn = draw.draw(library, 1, ())
-    assert Counter(kernels.family(c.name) for c in drawn)["gemm"] == draw.SIZE * draw.SHARE - 10
+    drawn = draw.draw(library, 1, (), KERNELS)
+    assert Counter(kernels.family(c.name) for c in drawn)["gemm"] == KERNELS.size * KERNELS.share - 10
 
 
 @pytest.mark.parametrize(
     ("drawn", "said"),
     [
-        (POOL[:100], "100 kernels, not 250"),
+        (POOL[:100], "it has 100 members, not 250"),
         ([c for c in POOL if c.source < "s2"], "sources, not 25"),
-        (POOL[:60] + POOL[-240:], "s0 is 60 of 300 kernels"),
+        (POOL[:60] + POOL[-240:], "s0 is 60 of 300 members"),
         ([c for c in POOL if not c.asynchronous], "use asynchronous operations"),
         (POOL + POOL, "have the skeleton of another one"),
     ],
 )
 def test_a_set_that_breaks_a_rule_is_refused(drawn: list[Candidate], said: str) -> None:
-    assert any(said in breach for breach in draw.breaches(drawn))
+    assert any(said in breach for breach in draw.breaches(drawn, KERNELS))
+
+
+def test_files_come_from_sources_that_no_set_had() -> None:
+    drawn = draw.draw(POOL, 1, (), FILES)
+    assert draw.breaches(drawn, FILES, ["s3", "t"]) == [
+        "10 sources with asynchronous operations, not 12",
+        "an earlier set has members of s3",
+    ]
+    assert draw.breaches(drawn, KERNELS, ["s3"]) == []
 
 
 # ---------------------------------------------------------------- the run
@@ -417,9 +443,11 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ledger.Ledger:
     monkeypatch.setattr(ledger, "Ledger", lambda: book)
     monkeypatch.setattr(command.pool, "known", lambda folders: frozenset())
     monkeypatch.setattr(
-        command.pool, "held", lambda cache, listed: iter(map(fixture, ("wgmma_unwaited", "wgmma_waited")))
+        command.pool,
+        "held",
+        lambda cache, listed, unit: iter(map(fixture, ("wgmma_unwaited", "wgmma_waited"))),
     )
-    monkeypatch.setattr(command.draw, "breaches", lambda drawn: [])
+    monkeypatch.setattr(command.draw, "breaches", lambda *arguments: [])
     monkeypatch.setattr(measure, "FAULTS", 10)
     monkeypatch.setattr(command.ledger, "uncommitted", lambda paths: [])
     return book
@@ -465,6 +493,7 @@ def test_the_sets_in_the_ledger_share_no_kernel_and_keep_the_rules() -> None:
     book = ledger.Ledger()
     rows = book.rows("kernels")
     assert len(book.seen()) == len(rows)
+    before: set[str] = set()
     for entry in book.sets():
         own = [row for row in rows if row["set"] == entry["name"]]
         if own:
@@ -480,7 +509,8 @@ def test_the_sets_in_the_ledger_share_no_kernel_and_keep_the_rules() -> None:
                 )
                 for row in own
             ]
-            assert draw.breaches(drawn) == []
+            assert draw.breaches(drawn, draw.RULES[ledger.unit(entry)], before) == []
+            before |= {row["source"] for row in own}
     digests = {row["digest"] for row in rows}
     others = [*book.rows("findings"), *book.rows("planted")]
     assert {row["digest"] for row in others} <= digests
@@ -583,16 +613,62 @@ def test_nothing_is_known_of_an_empty_set() -> None:
     assert score.wilson(0, 0) == (0, 1)
 
 
-def _judged(*verdicts: str) -> Any:
+def _judged(*verdicts: str, unit: str = "kernel") -> Any:
     tables = {
-        "kernels": [{"set": "one", "digest": d, "source": d, "asynchronous": "yes"} for d in "abcd"],
+        "kernels": [
+            {"set": "one", "digest": d, "source": d, "asynchronous": "no" if d == "b" else "yes"} for d in "abcd"
+        ],
         "findings": [
             {"set": "one", "digest": "ab"[n % 2], "rule": "WG001", "confidence": "high", "verdict": verdict}
             for n, verdict in enumerate(verdicts)
         ],
-        "planted": [{"set": "one", "result": r, "proof": p} for r, p in (("found", ""), ("missed", ""), ("missed", "x"))],
+        "planted": [
+            {"set": "one", "operator": o, "result": r, "proof": p}
+            for o, r, p in (
+                ("wgmma.wait_group deleted", "found", ""),
+                ("cta_group flipped", "missed", ""),
+                ("cta_group flipped", "missed", "x"),
+            )
+        ],
     }  # fmt: skip
-    return score.score(SimpleNamespace(sets=lambda: [{"name": "one", "seed": 1}], rows=tables.__getitem__))  # type: ignore[arg-type]
+    entry = {"name": "one", "seed": 1, "unit": unit}
+    return score.score(SimpleNamespace(sets=lambda: [entry], rows=tables.__getitem__))  # type: ignore[arg-type]
+
+
+def test_a_set_of_files_has_a_row_for_those_that_are_hard() -> None:
+    text = "\n".join(score.section(_judged("false", "false", unit="file")))
+    assert "| one | file | 4 | 4 | 3 | 2 of 4: 50.0%" in text
+    assert "| one, hard | file | 3 | 3 | 3 | 1 of 3: 33.3%" in text
+    assert "hard |" not in "\n".join(score.section(_judged("false", "false"))).partition("\n")[2]
+
+
+def test_each_family_has_its_share() -> None:
+    families = _judged("false", "true")[0]["families"]
+    assert families["pending operations"] == {"false": 1, "findings": 2, "planted": 1, "found": 1}
+    assert families["cta_group"] == {"false": 0, "findings": 0, "planted": 1, "found": 0}
+
+
+@pytest.mark.parametrize(
+    ("rule", "family"),
+    [
+        ("WG001", "pending operations"),
+        ("TC006", "cta_group"),
+        ("TC001", "pending operations"),
+        ("TC016", "other"),
+        ("CV001", "divergent .aligned"),
+        ("CV015", "synchronisation between threads"),
+        ("AV002", "architecture and version"),
+        ("PX003", "other"),
+    ],
+)
+def test_the_family_of_a_rule(rule: str, family: str) -> None:
+    assert families.of_rule(rule) == family
+
+
+def test_every_operator_that_a_rule_may_report_has_a_family_or_is_about_operands() -> None:
+    others = {name for name, o in OPERATORS.items() if o.rules and families.of_operator(name) == "other"}
+    assert {families.of_rule(rule) for name in others for rule in OPERATORS[name].rules} <= {"other"}
+    assert families.of_operator("aligned instruction guarded by one lane") == "divergent .aligned"
 
 
 def test_a_share_counts_files_and_findings_that_were_judged_false() -> None:
