@@ -317,12 +317,9 @@ def _answered_again(model: KernelModel) -> Iterator[_Clash]:
                 yield _Clash.of(model, Conflict(access, use, path.witness))
 
 
-def _mild(model: KernelModel, clash: _Clash) -> bool:
-    """True if hardware has never been observed to fail: after a matrix store, a fence wider than the CTA, or a proxy
-    fence in some of the threads."""
-    match = model.instruction(clash.first.site).match
-    assert match is not None
-    return match.scope == "warp" or bool(clash.since & WIDE) or clash.partly_fenced
+def _mild(clash: _Clash) -> bool:
+    """True if a memory fence wider than the CTA intervenes, after which hardware has never been observed to fail."""
+    return bool(clash.since & WIDE)
 
 
 def _folded(
@@ -331,7 +328,7 @@ def _folded(
     """One clash for each missing fence, with the accesses and operations that it affects; the most severe first."""
     groups: list[tuple[_Clash, set[int], set[int], list[tuple[int, int]]]] = []
     block_of = model.cfg.block_of
-    for clash in sorted(found, key=lambda clash: _mild(model, clash)):
+    for clash in sorted(found, key=_mild):
         first, last = block_of[clash.first.site], block_of[clash.last.site]
         for _, writing, using, pairs in groups:  # noqa: B007
             if first in writing or last in using:
@@ -402,7 +399,7 @@ def _hit(model: KernelModel, clash: _Clash, pairs: tuple[tuple[int, int], ...]) 
         confidence=model.size_confidence(
             clash.first, clash.last, model.views.context_of(write).threads, clash.threads
         ),
-    ).unshown(Severity.WARNING if _mild(model, clash) else None)
+    ).unshown(Severity.WARNING if _mild(clash) else None)
 
 
 def _fenced(model: KernelModel, clash: _Clash, begins: int | None = None) -> tuple[Repair, ...]:

@@ -311,14 +311,14 @@ def test_roles_that_meet_at_the_cluster_barrier(fence: str, arrives: str, wrong:
     ("body", "severity"),
     [
         (f"{STORE}\n{SYNC}\n{MMA}", Severity.ERROR),
-        (f"{MATRIX}\n{SYNC}\n{MMA}", Severity.WARNING),
+        (f"{MATRIX}\n{SYNC}\n{MMA}", Severity.ERROR),
         (f"{STORE}\n{MATRIX}\n{SYNC}\n{MMA}", Severity.ERROR),
         (f"{STORE}\nmembar.cta;\n{SYNC}\n{MMA}", Severity.ERROR),
         (f"{STORE}\nmembar.gl;\n{SYNC}\n{MMA}", Severity.WARNING),
         (f"{STORE}\nfence.acq_rel.cluster;\n{SYNC}\n{MMA}", Severity.WARNING),
         (f"{STORE}\nbarrier.cluster.arrive;\nbarrier.cluster.wait;\n{MMA}", Severity.WARNING),
-        (f"{STORE}\n@%p1 {FENCE}\n{SYNC}\n{OUT}", Severity.WARNING),
-        (f"{STORE}\n@!%p2 bra skip;\n{FENCE}\nskip: {SYNC}\n{OUT}", Severity.WARNING),
+        (f"{STORE}\n@%p1 {FENCE}\n{SYNC}\n{OUT}", Severity.ERROR),
+        (f"{STORE}\n@!%p2 bra skip;\n{FENCE}\nskip: {SYNC}\n{OUT}", Severity.ERROR),
         (f"{STORE}\n{SYNC}\n{OUT}", Severity.ERROR),
     ],
 )
