@@ -192,8 +192,8 @@ class SharedByWarps(SharedMemory):
         if low <= least and greatest <= high:
             return 0
         n = values.threads
-        below = T.compare("lt", planes, T.constant(low, n), True, n)
-        return self.checked(access, every & (below | T.compare("lt", T.constant(high, n), planes, True, n)))
+        below = T.compare("lt", planes, T.constant(low, n), n)
+        return self.checked(access, every & (below | T.compare("lt", T.constant(high, n), planes, n)))
 
     def across(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in a thread of another warp."""

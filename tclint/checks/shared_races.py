@@ -301,7 +301,7 @@ def _written_back(model: KernelModel, read: Access, write: Access, route: Route)
         planes = values.bit_slices(values.add(apart, values.constant((place - node[4]) * size)))
         if planes is None:
             return 0
-        kept &= T.compare("eq", planes, T.constant(0, values.threads), True, values.threads)
+        kept &= T.compare("eq", planes, T.constant(0, values.threads), values.threads)
     return kept
 
 

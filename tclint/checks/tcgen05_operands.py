@@ -303,7 +303,9 @@ def _differing(model: KernelModel, value: int, active: int) -> int:
         planes = values.bit_slices(part)
         if planes is None:
             return None
-        return sum(1 << bit for bit, plane in enumerate(planes) if T.partial_groups(plane, active, 32))
+        return sum(
+            1 << bit for bit, plane in enumerate(T.bits(planes, 32)) if T.partial_groups(plane, active, 32)
+        )
 
     differing = bits(value)
     if differing is not None:
@@ -384,7 +386,7 @@ def _lanes(model: KernelModel, distance: int) -> T.BitSlices | None:
     if columns > 0xFFFF:
         return None
     planes = values.bit_slices(values.total(tuple(lanes), constant))
-    return None if planes is None else planes[16:]
+    return None if planes is None else T.bits(planes, 32)[16:]
 
 
 def _foreign(lanes: T.BitSlices, threads: int) -> tuple[int, int] | None:

@@ -107,7 +107,8 @@ class Assumption(Enum):
     READ_ONLY = "read-only"
     """No thread writes memory that ``ld.global.nc`` loads while the kernel runs (9.7.9.9)."""
     ALLOCATED = "allocated"
-    """Nothing but ``tcgen05.alloc`` writes the word of shared memory to which it writes an address."""
+    """Nothing but ``tcgen05.alloc``, and stores whose address is the same expression, writes the word of shared memory to
+    which it writes an address, and threads that do not allocate load it only after the allocation."""
 
 
 class Discharge(Enum):

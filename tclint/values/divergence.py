@@ -19,19 +19,19 @@ class DivergentBits:
     """A value that differs between two threads of a warpgroup if the low ``width`` bits of ``planes`` do."""
 
     planes: T.BitSlices
-    width: int = T.WIDTH
+    width: int = 32
 
     @property
     def zeros(self) -> int:
         """The number of low bits in which no two threads differ, because they are zero in all of them."""
-        return next((bit for bit, plane in enumerate(self.planes) if plane), T.WIDTH)
+        return next((bit for bit, plane in enumerate(self.planes) if plane), 32)
 
     def level(self, active: int) -> UniformityScope | None:
         """The scope in which the value differs among the *active* threads: WARP between warps, DIVERGENT between lanes.
 
         None if it does not, or not provably.
         """
-        planes = self.planes[: self.width]
+        planes = T.bits(self.planes, self.width)
         if any(T.partial_groups(plane, active, 32) for plane in planes):
             return UniformityScope.DIVERGENT
         return UniformityScope.WARP if any(T.partial_groups(plane, active, 128) for plane in planes) else None
@@ -161,10 +161,10 @@ def _of_sum(values: Values, node: Node) -> DivergentBits | None:
         return None
     ((term, factor),) = varying
     inner = divergent_bits(values, term)
-    if inner is None or (inner.width < T.WIDTH and factor.bit_count() != 1) or factor < 0:
+    if inner is None or (inner.width < 32 and factor.bit_count() != 1) or factor < 0:
         return None
     planes = T.scale(inner.planes, factor, values.threads)
-    return DivergentBits(planes, min(inner.width + factor.bit_length() - 1, T.WIDTH))
+    return DivergentBits(planes, min(inner.width + factor.bit_length() - 1, 32))
 
 
 def _of_operation(values: Values, node: Node) -> DivergentBits | None:
@@ -177,7 +177,7 @@ def _of_operation(values: Values, node: Node) -> DivergentBits | None:
     if name == "bfe":
         by, length = (values.constant_of(operand) for operand in operands[1:3])
         cut = _shifted(divergent_bits(values, operands[0]), by)
-        return None if length is None or not 0 < length <= T.WIDTH else _masked(cut, (1 << length) - 1)
+        return None if length is None or not 0 < length <= 32 else _masked(cut, (1 << length) - 1)
     if name in ("or", "xor"):
         varying = [operand for operand in operands if values.uniformity(operand) > UniformityScope.WARPGROUP]
         if len(varying) != 1 or len(operands) != 2:
@@ -206,4 +206,4 @@ def _shifted(inner: DivergentBits | None, by: int | None) -> DivergentBits | Non
     """*inner* after a right shift, which preserves a difference in the bits that it does not shift out."""
     if inner is None or by is None or not 0 <= by <= inner.zeros or by >= inner.width:
         return None
-    return DivergentBits(T.shift_right(inner.planes, by, False), inner.width - by)
+    return DivergentBits(T.shift_right(inner.planes, by), inner.width - by)

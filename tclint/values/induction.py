@@ -114,7 +114,9 @@ class Induction:
         (factor,) = factors if len(factors) == 1 else (1,)
         if factor < 2 or constant % factor:
             return None
-        return self.table.total(tuple((t, 1) for t, _ in terms), constant // factor), factor
+        x = self.table.total(tuple((t, 1) for t, _ in terms), constant // factor)
+        node = self.table.node(x)
+        return node[2] if self.table.is_widened(node) else x, factor
 
     def _long_reciprocal(self, value: int) -> tuple[int, int] | None:
         """``(x, factor)`` if *value* is ``(x - t) / 2 + t``, t the upper half of x times a constant; else None."""

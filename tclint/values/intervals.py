@@ -69,12 +69,12 @@ class Bounds:
             return bounds
         if kind == "op" and node[1] == "mask":
             inner = self.interval(node[2], depth + 1) if node[3] == SHORT else None
-            if inner is not None and inner[0] >= 0:
+            if inner is not None and 0 <= inner[0] <= inner[1] <= SHORT:
                 return inner
             return (0, node[3]) if node[3] < 1 << 31 else None
         if kind == "op" and node[1] == "shr":
             inner, by = self.interval(node[3], depth + 1), self.table.constant_of(node[4])
-            if inner is None or by is None or inner[0] < 0:
+            if inner is None or by is None or inner[0] < 0 or not _fits(inner[1], str(node[2])):
                 return None
             by = min(by & 0xFFFFFFFF, 64)
             return inner[0] >> by, inner[1] >> by
@@ -117,7 +117,8 @@ class Bounds:
             return None
         if node[2] in ((".s32",), (".s64",)):
             inner = self.interval(node[3], depth + 1)
-            return 1 - by if inner is None or inner[0] < 0 else 0, by - 1
+            positive = inner is not None and inner[0] >= 0 and _fits(inner[1], node[2][0])
+            return 0 if positive else 1 - by, by - 1
         return (0, by - 1) if node[2] in ((".u32",), (".u64",)) else None
 
     def _arm(self, node: Node, truth: bool, depth: int) -> Interval | None:
@@ -437,6 +438,11 @@ class Bounds:
         ):
             return True
         return None
+
+
+def _fits(number: int, type_name: str) -> bool:
+    """Whether a register of a type holds a number, which is not negative, as it is."""
+    return number < 1 << type_width(type_name) - (type_name[1] == "s")
 
 
 def _low(zeros: int, ones: int) -> Bits:

@@ -295,10 +295,11 @@ class SharedMemory:
         if number is not None or modulus == 1:
             rest = ((number or 0) + constant) % modulus
             return rest, rest, modulus
-        planes = values.bit_slices(values.add(thread_part, values.constant(constant % modulus)))
+        planes = values.exact_slices(values.add(thread_part, values.constant(constant % modulus)))
         active = self.certain_threads(threads())
-        low = [plane & active for plane in planes or ()][: modulus.bit_length() - 1]
-        found = set(numbers((*low, 0), active)) if any(low) else {0}
+        if planes is None:
+            return 0, 0, 1
+        found = set(numbers(T.narrow(planes, modulus.bit_length() - 1, False), active)) if active else {0}
         return min(found), max(found), modulus
 
     def _known_remainder(self, base: int, modulus: int) -> tuple[int, int]:
@@ -358,8 +359,8 @@ class SharedMemory:
         if planes is None:
             return False
         n = values.threads
-        below = T.compare("lt", planes, T.constant(a.size, n), True, n)
-        above = T.compare("lt", T.constant(-b.size, n), planes, True, n)
+        below = T.compare("lt", planes, T.constant(a.size, n), n)
+        above = T.compare("lt", T.constant(-b.size, n), planes, n)
         return bool(below & above & threads)
 
     def overlap(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
@@ -441,10 +442,11 @@ class SharedMemory:
 
 
 def numbers(planes: T.BitSlices, threads: int) -> Iterator[int]:
-    """The value of *planes*, as a signed number, in each of *threads*, the last thread first."""
+    """The value of *planes* in each of *threads*, the last thread first."""
     start = max((threads & -threads).bit_length() - 1, 0)
     threads >>= start
     planes = tuple(plane >> start for plane in planes)
+    planes += planes[-1:] * (-len(planes) % 4)
     # Four planes make one hexadecimal digit of each thread's number. The digits are zipped into numbers.
     count = threads.bit_length()
     digits = []
@@ -456,7 +458,7 @@ def numbers(planes: T.BitSlices, threads: int) -> Iterator[int]:
     for number, there in zip(map("".join, zip(*reversed(digits), strict=True)), f"{threads:b}", strict=True):
         if there == "1":
             value = int(number, 16)
-            yield value - (value >> 31 << 32)
+            yield value - (value >> len(planes) - 1 << len(planes))
 
 
 def _access_extent(match: Match) -> tuple[int, int]:

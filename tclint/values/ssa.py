@@ -32,6 +32,7 @@ from tclint.ir.nodes import (
 from tclint.isa.forms import Match, floating
 from tclint.isa.semantics import COMPUTE, widen
 from tclint.isa.special_registers import SPECIAL_REGISTERS
+from tclint.values import thread_masks as T
 from tclint.values.cta_shape import fixed
 from tclint.values.integers import EVERY, SHORT, as_signed, type_width
 from tclint.values.thread_predicates import ThreadSets, UniformityScope
@@ -79,7 +80,12 @@ class Registers:
         self._waiting: dict[int, list[int]] = {}  # stand-in or phi -> phis that it is an argument of
         self._equal_phis: dict[tuple[int, str, tuple[int, ...]], int] = {}
         """``(block, register type, arguments)`` -> the phi that represents all phis with these."""
-        self._alloc_words: frozenset[int] | None = None
+        self._allocations: dict[int, list[int]] | None = None
+        """Shared word -> see :meth:`_allocating`."""
+        self._threads: dict[int, int] = {}
+        """Block -> see :meth:`_executing`."""
+        self._stores: dict[int, list[int]] = {}
+        """Shared word -> see :meth:`_stores_to`."""
 
     # ------------------------------------------------------------ definitions
 
@@ -404,7 +410,7 @@ class Registers:
             return self.table.intern("unknown", at, register)
         if space.startswith(".shared"):
             word = self.table.add(value, self.table.constant(which * size))
-            if word in self._allocation_words():
+            if self._is_allocation(word, at):
                 return self.table.intern("allocated", word)
         if "read" in match.form.memory[0][0] and "write" in " ".join(m for m, _ in match.form.memory):
             return self.table.intern("unknown", at, register)
@@ -419,18 +425,72 @@ class Registers:
             isinstance(base, Symbol) and any(p.name == base.name for p in self.function.parameters)
         )
 
-    def _allocation_words(self) -> frozenset[int]:
-        """The addresses of the shared words to which ``tcgen05.alloc`` writes addresses of tensor memory."""
-        if self._alloc_words is None:
-            self._alloc_words = frozenset()
-            words = set()
-            for use in self.function.uses:
-                if use.match is not None and use.match.form.event == "tmem-alloc":
-                    for i in use.sites:
-                        instruction = self.function.instructions[i]
-                        words.add(self.table.representative(self.operand(instruction.role("destination"), i)))
-            self._alloc_words = frozenset(words)
-        return self._alloc_words
+    def _is_allocation(self, word: int, at: int) -> bool:
+        """Whether a load at *at* finds in a shared word the address of the tensor memory that is allocated through it.
+
+        Not if its thread may allocate through the word afterwards, or writes it again between the allocation and the
+        load. A thread that does not allocate is taken to load it after the thread that does.
+        """
+        allocations = self._allocating(word)
+        if not allocations or any(self._may_follow(at, i) for i in allocations):
+            return False
+        writes = (*allocations, *self._stores_to(word))
+        last = [j for j in writes if self._may_follow(j, at)]
+        return not any(i != j and self._may_follow(i, j) for i in allocations for j in last)
+
+    def _may_follow(self, first: int, then: int) -> bool:
+        """Whether a thread may execute the instruction *then* after *first*."""
+        a, b = self.cfg.block_of[first], self.cfg.block_of[then]
+        follows = (a == b and first < then) or self.cfg.reachable_from[a] >> b & 1
+        return bool(follows and self._executing(a) & self._executing(b))
+
+    def _executing(self, block: int) -> int:
+        """The threads that the branches before a block admit, as far as the index of the thread alone decides these."""
+        if block not in self._threads:
+            threads, inner = T.full(self.thread_sets.threads), block
+            self._threads[block] = threads  # the answer to a recursive question
+            while inner:
+                outer = self.cfg.idom.get(inner, 0)
+                edges = [edge for edge in self.cfg.successors[outer] if edge.target == inner]
+                if len(edges) == len(self.cfg.sources[inner]) == 1 and edges[0].predicate >= 0:
+                    value = self.before(edges[0].predicate, self.cfg.blocks[outer].end - 1)
+                    mask = self.thread_sets.mask(value)
+                    if mask is not None:
+                        threads &= mask if edges[0].value else ~mask
+                inner = outer
+            self._threads[block] = threads
+        return self._threads[block]
+
+    def _allocating(self, word: int) -> list[int]:
+        """The instructions ``tcgen05.alloc`` that write the address of tensor memory to a shared word."""
+        if self._allocations is not None:
+            return self._allocations.get(word, [])
+        found = self._allocations = dict[int, list[int]]()
+        for use in self.function.uses:
+            if use.match is not None and use.match.form.event == "tmem-alloc":
+                for i in use.sites:
+                    address = self.operand(self.function.instructions[i].role("destination"), i)
+                    found.setdefault(self.table.representative(address), []).append(i)
+        return found.get(word, [])
+
+    def _stores_to(self, word: int) -> list[int]:
+        """The instructions that store to the shared *word*, as far as their addresses are known."""
+        if word not in self._stores:
+            self._stores[word] = []  # the answer to a question about the address of a store
+            terms, constant = self.table.linear(word)
+            self._stores[word] = [
+                i
+                for use in self.function.uses
+                if use.match is not None
+                and use.match.form.name == "st"
+                and use.match.space.startswith(".shared")
+                for i in use.sites
+                for found, start in [
+                    self.table.linear(self.operand(self.function.instructions[i].operands[0], i))
+                ]
+                if found == terms and -16 < start - constant < 4
+            ]
+        return self._stores[word]
 
     def _is_warp_uniform(self, value: int) -> bool:
         """Whether *value* is warp-uniform by its expression alone, without following control flow."""
@@ -440,7 +500,7 @@ class Registers:
     def _is_warp_uniform_leaf(self, value: int) -> bool:
         if self.table.node(value)[0] in ("const", "symbol", "parameter", "allocated"):
             return True
-        planes = self.thread_sets.bit_slices(value)
+        planes = self.thread_sets.exact_slices(value)
         return planes is not None and self.thread_sets.plane_level(planes) <= UniformityScope.WARP
 
     def _packed(self, instruction: Instruction, at: int, register: int) -> int:
@@ -478,11 +538,8 @@ class Registers:
             # Widening and narrowing preserve an address and a small index.
             if min(to := type_width(types[0]), source := type_width(types[1])) < 32:
                 return None
-            if to > source and types[1][1] == "u":
-                return table.widened(a[0], source)
-            # Truncated from 64 bits, or wrapped: the extension differs from the untruncated value.
-            if to > source and (table.is_wide(a[0]) or table.may_wrap(a[0])):
-                return table.intern("op", "cvt", tuple(types), a[0])
+            if to > source:
+                return self._extended(a[0], types[1], types[0])
             node = table.node(a[0])
             narrowed = to < source and node[:2] == ("op", "mask") and node[3] & SHORT == SHORT
             kept = node[2] if narrowed else a[0]
@@ -496,11 +553,12 @@ class Registers:
         if root in ("mul", "mad") and len(a) >= 2:
             if ".hi" in modifiers:
                 return None
-            wide = ".wide" in modifiers
-            product = table.multiply(a[0], a[1], type_name if wide else "", width * 2 if wide else width)
-            if product is None or root != "mad":
-                return product
-            return table.add(product, a[2], width * 2 if wide else width)
+            x, y = a[:2]
+            if ".wide" in modifiers:
+                width *= 2
+                x, y = (self._extended(factor, type_name, f"{type_name[:2]}{width}") for factor in (x, y))
+            product = table.multiply(x, y, width)
+            return product if product is None or root != "mad" else table.add(product, a[2], width)
         if root == "shl" and len(a) == 2:
             by = table.constant_of(a[1])
             if by is None:
@@ -543,6 +601,26 @@ class Registers:
                 shifted = table.shifted(a[0], start & 255, table.constant(start & 255), type_name)
                 return table.masked(shifted, (1 << (length & 255)) - 1, width)
         return None
+
+    def _extended(self, value: int, source: str, to: str) -> int:
+        """*value* of the type *source* extended to the type *to*, as *source* is signed."""
+        table, width, signed = self.table, type_width(source), source[1] == "s"
+        number = table.constant_of(value)
+        if number is not None:
+            return table.constant(as_signed(number, width) if signed else number & (1 << width) - 1)
+        if 0 < table.max_bit_length(value) < width:
+            return value
+        planes = self.thread_sets.exact_slices(value)
+        if planes is not None:
+            same = T.narrow(planes, width, signed) == planes
+        elif width < 32:
+            same = False
+        elif signed:
+            # Truncated from 64 bits, or wrapped: the extension differs from the untruncated value.
+            same = not (table.is_wide(value) or table.may_wrap(value) or table.max_bit_length(value))
+        else:
+            return table.widened(value)
+        return value if same else table.intern("op", "cvt", (to, source), value)
 
     def _compared(self, modifiers: tuple[str, ...], type_name: str, a: list[int]) -> int | None:
         relation = next((m for m in modifiers if m in _RELATIONS), None)

@@ -6,9 +6,7 @@ from bisect import insort
 from collections.abc import Callable, Container, Sequence
 
 from tclint.ir.cfg import CFG, Edge
-from tclint.isa.forms import floating
-from tclint.isa.semantics import COMPUTE
-from tclint.values.integers import EVERY, as_signed, type_width
+from tclint.values.integers import applied
 from tclint.values.value_table import Node, ValueTable
 
 __all__ = ["AtSize", "Lifetimes", "PathSubstitution"]
@@ -235,19 +233,6 @@ class Lifetimes:
 
     def _reapplied(self, node: Node, arguments: list[int]) -> int:
         """The operation of *node* on other arguments, folded if these are constants."""
-        name, modifiers = node[1], (node[2],) if isinstance(node[2], str) else node[2]
         numbers = [n for n in map(self.table.constant_of, arguments) if n is not None]
-        compute = COMPUTE.get(name)
-        if compute is None or len(numbers) < len(arguments) or floating(modifiers):
-            return self.table.intern(*node[:3], *arguments)
-        binding = {str(k): m for k, m in enumerate(modifiers)}
-        try:
-            pattern = compute(binding, *(n & EVERY for n in numbers))
-        except ZeroDivisionError:  # unspecified by the ISA (9.7.1.8)
-            return self.table.intern(*node[:3], *arguments)
-        width = (
-            64
-            if ".wide" in modifiers
-            else type_width(next((m for m in modifiers if m[1:2] in "bus"), ".b32"))
-        )
-        return self.table.constant(as_signed(pattern, width))
+        number = applied(node[1], node[2], numbers) if len(numbers) == len(arguments) else None
+        return self.table.intern(*node[:3], *arguments) if number is None else self.table.constant(number)

@@ -1,13 +1,14 @@
 """Sets of threads, and functions of the thread index evaluated for all threads at once.
 
 A thread set is an int with one bit for each thread of a CTA. A value that depends on the thread index alone is held
-bit-sliced: :class:`BitSlices` has one such int for each of its 32 bits, so one big-int operation works on every thread.
-Whether a predicate splits a warp, or which warps take a branch, is then exact and costs microseconds.
+bit-sliced: :class:`BitSlices` has one such int for each bit of its two's complement, so one big-int operation works on
+every thread. These are numbers and not registers: they never wrap, and :func:`narrow` is what an instruction reads of
+them. Whether a predicate splits a warp, or which warps take a branch, is then exact and costs microseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
 __all__ = [
@@ -25,9 +26,9 @@ __all__ = [
 
 LIMIT = 1024
 """The maximum number of threads of a CTA, on every target."""
-WIDTH = 32
 
 BitSlices = tuple[int, ...]
+"""A number in each thread: the threads that have each bit of it, from the lowest one on. The last bit is the sign."""
 
 
 @lru_cache(maxsize=64)
@@ -45,13 +46,13 @@ def lane_zero(threads: int) -> int:
 @lru_cache(maxsize=512)
 def digit(threads: int, weight: int, base: int) -> BitSlices:
     """In each thread, the digit with weight *weight* and base *base* in the mixed-radix notation of its index."""
-    planes = [0] * WIDTH
+    planes = []
     for bit in range((base - 1).bit_length()):
         # The bit is clear in *run* threads and set in the next *run*, alternately, until the digit wraps.
         run = weight << bit
         cycle = _repeated(full(run) << run, 2 * run, weight * base)
-        planes[bit] = _repeated(cycle, weight * base, threads)
-    return tuple(planes)
+        planes.append(_repeated(cycle, weight * base, threads))
+    return number((*planes, 0))
 
 
 def _repeated(pattern: int, period: int, length: int) -> int:
@@ -65,17 +66,37 @@ def _repeated(pattern: int, period: int, length: int) -> int:
 def constant(value: int, threads: int) -> BitSlices:
     """The same value in every thread."""
     every = full(threads)
-    return tuple(every if value >> bit & 1 else 0 for bit in range(WIDTH))
+    return tuple(every if value >> bit & 1 else 0 for bit in range(max(value, ~value).bit_length() + 1))
+
+
+def bits(a: BitSlices, width: int) -> BitSlices:
+    """The low *width* bits of *a*."""
+    return a[:width] + a[-1:] * (width - len(a))
+
+
+def number(planes: Sequence[int]) -> BitSlices:
+    """The numbers with these bits, the last of which is the sign, without the planes that only repeat it."""
+    end = len(planes)
+    while end > 1 and planes[end - 2] == planes[end - 1]:
+        end -= 1
+    return tuple(planes[:end])
+
+
+def bitwise(operation: Callable[[int, int], int], a: BitSlices, b: BitSlices) -> BitSlices:
+    """A bitwise *operation* on the numbers of two values."""
+    width = max(len(a), len(b))
+    return number(tuple(map(operation, bits(a, width), bits(b, width))))
 
 
 def add(a: BitSlices, b: BitSlices) -> BitSlices:
+    width = max(len(a), len(b)) + 1
     carry = 0
     out = []
-    for x, y in zip(a, b, strict=True):
+    for x, y in zip(bits(a, width), bits(b, width), strict=True):
         half = x ^ y
         out.append(half ^ carry)
         carry = (x & y) | (half & carry)
-    return tuple(out)
+    return number(out)
 
 
 def negate(a: BitSlices, threads: int) -> BitSlices:
@@ -86,7 +107,7 @@ def negate(a: BitSlices, threads: int) -> BitSlices:
 def scale(a: BitSlices, factor: int, threads: int) -> BitSlices:
     """*a* times the constant *factor*."""
     total = constant(0, threads)
-    magnitude = abs(factor) & 0xFFFFFFFF
+    magnitude = abs(factor)
     bit = 0
     while magnitude >> bit:
         if magnitude >> bit & 1:
@@ -96,43 +117,51 @@ def scale(a: BitSlices, factor: int, threads: int) -> BitSlices:
 
 
 def shift_left(a: BitSlices, by: int) -> BitSlices:
-    return ((0,) * by + a)[:WIDTH] if by < WIDTH else (0,) * WIDTH
+    return number((0,) * by + a)
 
 
-def shifted(number: int, by: BitSlices, threads: int) -> BitSlices:
-    """The constant *number* shifted left by an amount that differs between threads."""
-    out = [0] * WIDTH
-    for count in range(WIDTH):
-        there = compare("eq", by, constant(count, threads), False, threads)
-        if there:
-            for bit in range(count, WIDTH):
-                if number >> bit - count & 1:
-                    out[bit] |= there
-    return tuple(out)
+def shift_right(a: BitSlices, by: int) -> BitSlices:
+    """*a* divided by a power of two, rounded down."""
+    return a[by:] or a[-1:]
 
 
-def shift_right(a: BitSlices, by: int, arithmetic: bool) -> BitSlices:
-    fill = a[-1] if arithmetic else 0
-    return a[by:] + (fill,) * by if by < WIDTH else (fill,) * WIDTH
+def divide(a: BitSlices, by: int, threads: int) -> tuple[BitSlices, BitSlices]:
+    """The quotient and the remainder of *a* and a positive constant, rounded towards zero."""
+    negative = a[-1]
+    a = choose(negative, negate(a, threads), a)
+    rest, quotient, minus = constant(0, threads), [0] * len(a), constant(-by, threads)
+    for bit in reversed(range(len(a))):
+        rest = number((a[bit], *rest))
+        less = add(rest, minus)
+        quotient[bit] = full(threads) ^ less[-1]
+        rest = choose(less[-1], rest, less)
+    first, second = (choose(negative, negate(x, threads), x) for x in (number(quotient), rest))
+    return first, second
+
+
+def choose(taken: int, a: BitSlices, b: BitSlices) -> BitSlices:
+    """*a* in the threads *taken*, *b* in all others."""
+    return bitwise(lambda x, y: x & taken | y & ~taken, a, b)
 
 
 def narrow(a: BitSlices, width: int, signed: bool) -> BitSlices:
-    """The low *width* bits of *a*, sign- or zero-extended."""
-    return a[:width] + ((a[width - 1] if signed else 0),) * (WIDTH - width)
+    """The low *width* bits of *a* as a signed or an unsigned number."""
+    low = bits(a, width)
+    return number(low if signed else (*low, 0))
 
 
-def compare(relation: str, a: BitSlices, b: BitSlices, signed: bool, threads: int) -> int:
+def compare(relation: str, a: BitSlices, b: BitSlices, threads: int) -> int:
     """The threads in which ``a relation b`` holds; *relation* is ``eq`` or ``lt``."""
     every = full(threads)
+    width = max(len(a), len(b))
+    a, b = bits(a, width), bits(b, width)
     if relation == "eq":
         differ = 0
         for x, y in zip(a, b, strict=True):
             differ |= x ^ y
         return every ^ differ
     less = 0
-    for bit, (x, y) in enumerate(zip(a, b, strict=True)):
-        if signed and bit == WIDTH - 1:
-            x, y = y, x
+    for x, y in zip((*a[:-1], b[-1]), (*b[:-1], a[-1]), strict=True):  # a negative number is less
         less = (~x & y & every) | (~(x ^ y) & less & every)
     return less
 
@@ -141,32 +170,44 @@ def broadcast(a: BitSlices, lane: int, threads: int) -> BitSlices:
     """In every warp, the value of its lane *lane*."""
     first = lane_zero(threads)
     spread = (1 << 32) - 1
-    return tuple(((plane >> lane) & first) * spread for plane in a)
+    return number([(plane >> lane & first) * spread for plane in a])
 
 
 def extreme(planes: BitSlices, threads: int, *, least: bool) -> int:
-    """The least or the greatest signed value of *planes* in *threads*, which must not be empty."""
-    number = 0
-    for bit in reversed(range(WIDTH)):
+    """The least or the greatest value of *planes* in *threads*, which must not be empty."""
+    found, sign = 0, len(planes) - 1
+    for bit in reversed(range(len(planes))):
         # A number with its sign bit is less than one without.
-        wanted = ~planes[bit] if least is (bit != WIDTH - 1) else planes[bit]
+        wanted = ~planes[bit] if least is (bit != sign) else planes[bit]
         threads = threads & wanted or threads
         if planes[bit] & threads:
-            number += (1 << bit) - (1 << WIDTH if bit == WIDTH - 1 else 0)
-    return number
+            found += -1 << bit if bit == sign else 1 << bit
+    return found
 
 
 def numbers(planes: BitSlices, threads: int) -> Iterator[tuple[int, int]]:
-    """The distinct values of *planes*, as signed numbers, each with those of *threads* that have it."""
+    """The distinct values of *planes*, each with those of *threads* that have it."""
     while threads:
         first = (threads & -threads).bit_length() - 1
-        number, same = 0, threads
+        found, same = 0, threads
         for bit, plane in enumerate(planes):
             one = plane >> first & 1
-            number |= one << bit
+            found |= one << bit
             same &= plane if one else ~plane
-        yield number - (number >> 31 << 32), same
+        yield found - ((planes[-1] >> first & 1) << len(planes)), same
         threads &= ~same
+
+
+def gathered(parts: Iterable[tuple[int, int]]) -> BitSlices:
+    """The planes of *parts*: numbers, each with the threads that have it."""
+    found = list(parts)
+    width = max(value.bit_length() for value, _ in found) + 1
+    planes = [0] * width
+    for value, threads in found:
+        for bit in range(width):
+            if value >> bit & 1:
+                planes[bit] |= threads
+    return number(planes)
 
 
 def partial_groups(taken: int, active: int, size: int) -> bool:

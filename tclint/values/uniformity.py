@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from tclint.isa.special_registers import SPECIAL_REGISTERS, Scope
 from tclint.values import thread_masks as T
+from tclint.values.integers import as_signed
 from tclint.values.role_tables import RoleTables
 from tclint.values.ssa import MAX_DEFINITION_DEPTH, Registers
 from tclint.values.substitution import AtSize, Lifetimes
@@ -69,7 +70,7 @@ class Uniformity:
         planes = self.thread_sets.bit_slices(value)
         if planes is not None:
             n = self.thread_sets.threads
-            return T.compare("eq", planes, T.constant(number, n), False, n)
+            return T.compare("eq", planes, T.constant(as_signed(number, 32), n), n)
         return self._may_look_up(value, number.__eq__)
 
     def _may_look_up(self, value: int, wanted: Callable[[int], bool]) -> int:

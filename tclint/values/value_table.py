@@ -1,8 +1,9 @@
 """The table of expressions: hash-consed, so equal numbers mean equal values, and simplified on construction.
 
-Integers are sums of terms with constant factors, plus a constant. Widening conversions of addresses and small indices
-are looked through, and compilers' assumption that signed arithmetic does not wrap is shared; both can merge values that
-differ only after an overflow. Predicates are comparisons (``eq`` and ``lt`` alone), logic and negation.
+Integers are sums of terms with constant factors, plus a constant: numbers of which a register holds as many low bits as it
+has. Compilers' assumption that signed arithmetic does not wrap is shared, so a signed number of 32 bits is what it is in
+64; this can merge values that differ only after an overflow. An unsigned one is a mask of it, unless it is evidently not
+negative. Predicates are comparisons (``eq`` and ``lt`` alone), logic and negation.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from math import gcd
 from typing import Any
 
 from tclint.ir.nodes import Function, Variable
-from tclint.values.integers import SHORT, as_signed, type_width
+from tclint.values.integers import SHORT, as_signed
 
 __all__ = ["MIN_MAX", "Comparisons", "Node", "ValueTable"]
 
@@ -21,6 +22,8 @@ Node = tuple[Any, ...]
 Comparisons = dict[int, tuple[tuple[Node, bool], ...]]
 """Compared value -> its comparisons with constants, each with its truth."""
 MIN_MAX = (("op", "max"), ("op", "min"))
+_UNSIGNED_PARTS = ("u8", "b8", "u16", "b16")
+"""Types that are zero-extended to 32 bits."""
 MAX_TERMS_PER_SUM = 12
 """A sum of more terms becomes an opaque operation; real addresses have fewer."""
 _INT32_MIN = -1 << 31
@@ -170,8 +173,8 @@ class ValueTable:
             return ("compare", "lt", self.total(negative, 0), self.constant(1 - limit), True, width), True
         return ("compare", "lt", self.total(terms, 0), self.constant(limit), True, width), False
 
-    def _terms(self, value: int, exact: bool = False) -> tuple[tuple[tuple[int, int], ...], int]:
-        """See :meth:`linear`. Unless *exact*, a zero-extended 32-bit value counts as the value itself."""
+    def _terms(self, value: int) -> tuple[tuple[tuple[int, int], ...], int]:
+        """See :meth:`linear`."""
         alias = self.alias
         while value in alias:
             value = alias[value]
@@ -187,8 +190,6 @@ class ValueTable:
                         total[self.representative(term)] = total.get(self.representative(term), 0) + factor
                     return tuple(sorted((t, f) for t, f in total.items() if f)), node[2]
             return terms, node[2]
-        if not exact and self.is_widened(node):
-            return self._terms(node[2])  # widening does not change an address or a small index
         return ((value, 1),), 0
 
     def total(self, terms: tuple[tuple[int, int], ...], constant: int) -> int:
@@ -208,8 +209,7 @@ class ValueTable:
         if (number := self.constant_of(b)) is None and (number := self.constant_of(a)) is not None:
             a = b
         if number is not None:
-            # With a 64-bit constant the sum is not an address, and its exact bits matter.
-            terms, constant = self._terms(a, not _INT32_MIN <= number <= SHORT)
+            terms, constant = self._terms(a)
             return self.total(terms, as_signed(constant + number, width))
         ta, ca = self._terms(a)
         tb, cb = self._terms(b)
@@ -233,7 +233,8 @@ class ValueTable:
         if factor == 1 and width >= 32 and _INT32_MIN <= constant < -_INT32_MIN:
             return self.total(terms, constant)
         return self.total(
-            tuple((t, as_signed(f * factor, 64)) for t, f in terms), as_signed(constant * factor, width)
+            tuple((t, by) for t, f in terms if (by := as_signed(f * factor, width))),
+            as_signed(constant * factor, width),
         )
 
     def hoisted_constant(self, value: int) -> tuple[int, int] | None:
@@ -249,28 +250,13 @@ class ValueTable:
             return None
         return self.intern(*node[:3], self.total(terms, 0), self.constant(limit - by)), by
 
-    def multiply(self, a: int, b: int, widened: str, width: int) -> int | None:
-        """a * b if one of them is a constant, else None.
-
-        *widened* is the type of the operands of a widening product, from which an unsigned constant is extended; else
-        "".
-        """
+    def multiply(self, a: int, b: int, width: int) -> int | None:
+        """a * b if one of them is a constant, else None."""
         for x, y in ((a, b), (b, a)):
             number = self.constant_of(x)
             if number is not None:
-                if widened.startswith(".u"):
-                    number &= (1 << type_width(widened)) - 1
-                return self.times(self._extended(y, widened), number, width)
+                return self.times(y, number, width)
         return None
-
-    def _extended(self, value: int, type_name: str) -> int:
-        """*value* extended to 32 bits if *type_name* has 16: the node of a 16-bit sum may stand for more bits."""
-        if not type_name.endswith("16"):
-            return value
-        node = self.node(value)
-        if node[:2] == ("op", "mask") and node[3] <= 0x7FFF:
-            return value
-        return self.intern("op", "cvt", (f"{type_name[:2]}32", type_name), value)
 
     # ------------------------------------------------------------ bits
 
@@ -370,19 +356,63 @@ class ValueTable:
             whole = sum((n & mask) << i * width for i, n in enumerate(numbers) if n is not None)
             return self.constant(as_signed(whole, width * len(parts)))
         if len(parts) == 2 and numbers[1] == 0:
-            return self.widened(parts[0], width)
+            return (
+                self.widened(parts[0]) if width == 32 else self.masked(parts[0], (1 << width) - 1, 2 * width)
+            )
         nodes = [self.node(part) for part in parts]
         if all(n[:3] == ("part", i, width) and n[3] == nodes[0][3] for i, n in enumerate(nodes)):
             return self.representative(nodes[0][3])  # unpacked and packed again
         return self.intern("pack", width, *map(self.representative, parts))
 
-    def widened(self, value: int, width: int) -> int:
-        """*value* zero-extended from *width* bits; :meth:`_terms` looks through that."""
+    def widened(self, value: int) -> int:
+        """*value* zero-extended from 32 bits."""
+        return value if self.is_unsigned(value) else self.masked(value, SHORT, 64)
+
+    def is_unsigned(self, value: int, depth: int = 0) -> bool:
+        """Whether a value of 32 bits is the number that it is without a sign: an address, or evidently not negative.
+
+        A sum of such numbers is, since it is taken not to wrap.
+        """
         node = self.node(value)
-        short = node[0] in ("special", "symbol") or (
-            node[0] == "op" and node[1] == "mask" and node[3] <= SHORT
-        )
-        return value if short else self.masked(value, (1 << width) - 1, 64)
+        kind = node[0]
+        if kind in ("special", "symbol"):
+            return True
+        if kind == "const":
+            return bool(0 <= node[1] <= SHORT)
+        if depth > MAX_TERMS_PER_SUM:
+            return False
+        if kind == "sum":
+            terms: tuple[tuple[int, int], ...] = node[1]
+            if [f for t, f in terms if self.node(t)[0] == "symbol"] == [1]:
+                return True
+            return bool(node[2] >= 0) and all(f > 0 and self.is_unsigned(t, depth + 1) for t, f in terms)
+        if kind == "select":
+            return all(self.is_unsigned(x, depth + 1) for x in node[2:4])
+        if kind == "broadcast":
+            return self.is_unsigned(node[1], depth + 1)
+        if kind in ("load", "parameter"):
+            match = self.function.instructions[node[1]].match if kind == "load" else None
+            return (match.element if match is not None else str(node[-1]))[1:] in _UNSIGNED_PARTS
+        return kind == "op" and self._is_unsigned_result(node, depth + 1)
+
+    def _is_unsigned_result(self, node: Node, depth: int) -> bool:
+        """See :meth:`is_unsigned`, for an operation."""
+        name = node[1]
+        if name == "mask":
+            return bool(node[3] <= SHORT)
+        number = self.constant_of(node[-1])
+        kind = str(node[2] if isinstance(node[2], str) else node[2][-1])
+        if name == "cvt":
+            return kind[1:] in _UNSIGNED_PARTS
+        if name in ("shr", "div", "rem") and kind in (".u32", ".b32"):
+            return (
+                number is not None
+                and (0 if name == "shr" else 1 if name == "div" else 0) < number <= -_INT32_MIN
+            )
+        if name in ("min", "max") and kind == ".s32":
+            operands = [self.is_unsigned(x, depth) for x in node[3:5]]
+            return all(operands) if name == "min" else any(operands)
+        return False
 
     def truncated(self, value: int) -> int:
         """*value* in a register of 32 bits. A constant that is added wraps; what it is added to is taken not to."""

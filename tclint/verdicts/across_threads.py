@@ -134,9 +134,10 @@ class AcrossThreads:
                 stride, count = step, number
             else:
                 stride, count = gcd(stride, step), 0
-        return _Address(
-            values.total(tuple(base), 0), values.total(tuple(index), 0), low, stride, count or None
-        )
+        own = values.total(tuple(index), 0)
+        if values.bit_slices(own) is None:
+            return None
+        return _Address(values.total(tuple(base), 0), own, low, stride, count or None)
 
     def _is_index(self, value: int) -> bool:
         """Whether the index of the thread alone decides a value."""

@@ -303,7 +303,7 @@ class Convergence:
             mask = values.mask(value)
             planes = None if mask is None else (mask,)
         else:
-            planes = values.bit_slices(value) if kind.endswith(("32", "16")) else None
+            planes = values.exact_slices(value)
         if planes is None:
             return Level.NONE
         if all(plane & threads in (0, threads) for plane in planes):

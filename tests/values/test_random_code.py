@@ -1,7 +1,8 @@
 """Random integer code: whatever is known of its registers holds in an execution of it.
 
 The code is interpreted thread by thread, with the functions of :mod:`tclint.isa.semantics`. An execution in which a signed
-number wraps, or one that has no end, shows nothing: values are about all others.
+number wraps, or one that has no end, shows nothing: values are about all others. What the index of the thread alone decides
+is known exactly, whatever wraps.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from tclint.analyses.model import KernelModel
 from tclint.ir import Function
 from tclint.ir.nodes import Immediate, Instruction, Memory, Operand, Special, Symbol
 from tclint.isa.semantics import bind
-from tclint.values import PathCondition, Values
+from tclint.values import PathCondition, UniformityScope, Values
+from tclint.values import thread_masks as T
 from tclint.values.integers import as_signed, type_width
 from tests.tools.support import model, register
 
 WORDS = [f"%r{number}" for number in range(1, 13)]
 WIDE = [f"%rd{number}" for number in range(1, 6)]
+SHORT = [f"%h{number}" for number in range(1, 4)]
+WIDTHS = {16: SHORT, 32: WORDS, 64: WIDE}
 PREDICATES = [f"%p{number}" for number in range(1, 9)]
 NUMBERS = "0 1 2 3 4 7 8 12 15 16 31 32 33 63 64 100 255 4096 65535 -1 -4 -8 0x80000000 0xffffffff 0xfffffff0".split()
 PROBE = "membar.cta;"
@@ -219,12 +223,15 @@ class Thread:
         self.now: dict[int, int] = {}
         self.wraps = False
 
-    def seen(self) -> list[tuple[int, dict[int, int]]]:
-        """The probes that it passes before a number wraps, each with its registers; none if it does not come to its end."""
+    def seen(self, wrapping: bool = False) -> list[tuple[int, dict[int, int]]]:
+        """The probes that it passes, each with its registers; none if it does not come to its end.
+
+        Unless *wrapping*, those before a number wraps.
+        """
         found, at = list[tuple[int, dict[int, int]]](), 0
         for _ in range(MAX_STEPS):
             instruction = self.function.instructions[at]
-            if instruction.opcode == "ret" or self.wraps:
+            if instruction.opcode == "ret" or (self.wraps and not wrapping):
                 return found
             at += 1
             if instruction.opcode == "membar.cta":
@@ -252,7 +259,7 @@ class Thread:
         if isinstance(operand, int):
             return self.now[operand]
         if isinstance(operand, Special):
-            return self.number
+            return self.number % 32 if operand.name == "%laneid" else self.number
         if isinstance(operand, Memory):
             assert isinstance(operand.base, Symbol)
             return self.parameters[operand.base.name]
@@ -262,11 +269,9 @@ class Thread:
 
     @staticmethod
     def wrapped(instruction: Instruction, values: Sequence[int]) -> bool:
-        """Whether a number does not fit, or is negative and read as an address."""
+        """Whether a number does not fit."""
         name, *modifiers = instruction.opcode.split(".")
         width = type_width("." + modifiers[-1])
-        if instruction.opcode in ("cvt.u64.u32", "mul.wide.u32"):
-            return as_signed(values[0], 32) < 0
         if instruction.opcode == "cvt.u32.u64":
             return not -1 << 31 <= as_signed(values[0], 64) < 1 << 31
         if name not in EXACT or "wide" in modifiers:
@@ -286,23 +291,23 @@ class Claims:
 
     def refuted(self, now: dict[str, int], thread: int, rng: Random) -> Iterator[str]:
         """What does not hold of the registers *now*."""
-        known, sums = self.known, defaultdict[object, list[tuple[str, int]]](list)
+        known, sums = self.known, defaultdict[tuple[object, int], list[tuple[str, int]]](list)
         for name in (*WORDS, *WIDE):
             value, number, width = self.values[name], now[name], 32 if name in WORDS else 64
             signed = as_signed(number, width)
-            if (constant := known.constant_of(value)) is not None and as_signed(constant - number, 32):
+            if (constant := known.constant_of(value)) is not None and as_signed(constant - number, width):
                 yield f"{name} is {constant}"
             interval = known.interval(value)
             if interval is not None and not interval[0] <= signed <= interval[1]:
                 yield f"{name} is in {interval}"
             zeros, ones = known.known_bits(value)
-            if number & zeros & (1 << width) - 1 or ~number & ones & 0xFFFFFFFF:
+            if number & zeros & (1 << width) - 1 or ~number & ones & (1 << width) - 1:
                 yield f"{name} has the bits {zeros:x}, {ones:x}"
             terms, constant = known.linear(value)
-            sums[terms].append((name, number - constant))
-        for (first, number), *others in sums.values():
+            sums[terms, width].append((name, number - constant))
+        for (_, width), [(first, number), *others] in sums.items():
             yield from (
-                f"{first}, {name} are apart" for name, other in others if as_signed(other - number, 32)
+                f"{first}, {name} are apart" for name, other in others if as_signed(other - number, width)
             )
         for name in PREDICATES:
             value, truth = self.values[name], bool(now[name])
@@ -352,3 +357,149 @@ def test_what_is_known_of_random_code_holds_when_it_is_executed(first: int, stri
                 )
                 assert not wrong, (seed, at, thread, parameters, wrong)
     assert looked_at > 100
+
+
+# ---------------------------------------------------------------- what the index of the thread alone decides
+
+OPERATIONS = """
+add.{s}{w} sub.{s}{w} mul.lo.{s}{w} mul.hi.{s}{w} min.{s}{w} max.{s}{w} div.{s}{w} rem.{s}{w} and.b{w} or.b{w} xor.b{w}
+shl.b{w} shr.{s}{w} shr.{s}{w} shr.b{w}
+""".split()
+FACTORS = (
+    "3 5 7 10 12 24 100 0xaaaaaaab 2863311531 -1431655765 0x80000000 1073741824 0x100000001 4 -4 256".split()
+)
+
+
+class IndexCode:
+    """Straight-line code over the index of the thread, in registers of 16, 32 and 64 bits."""
+
+    def __init__(self, rng: Random, size: int) -> None:
+        self.rng = rng
+        self.held: dict[int, list[str]] = {16: [], 32: ["%r1", "%r2"], 64: []}
+        self.flags: list[str] = []
+        lines = ["mov.u32 %r1, %tid.x;", "mov.u32 %r2, %laneid;"]
+        for _ in range(size):
+            lines += self.statement()
+        self.text = "\n".join((*lines, PROBE))
+
+    def source(self, width: int) -> str:
+        """A register with a value, or a number."""
+        if not self.held[width] or self.rng.random() < 0.3:
+            number = self.rng.choice((*NUMBERS, *FACTORS))
+            return str(int(number, 0) & 0x7FFF) if width == 16 else number
+        return self.rng.choice(self.held[width])
+
+    def register(self, width: int) -> str:
+        return self.rng.choice(self.held[width]) if self.held[width] else self.source(width)
+
+    def statement(self) -> list[str]:
+        rng, width = self.rng, self.rng.choice((16, 32, 32, 64, 64))
+        names = {"s": rng.choice("su"), "w": width}
+        guard = (
+            f"{rng.choice(('@', '@!'))}{rng.choice(self.flags)} " if self.flags and rng.random() < 0.1 else ""
+        )
+        kind = rng.choices(
+            ("operation", "cvt", "wide", "field", "select", "compare", "logic", "unary"),
+            (8, 6, 3, 3, 2, 5, 1, 1),
+        )[0]
+        if kind == "compare" or (kind in ("logic", "select") and not self.flags):
+            p = rng.choice(PREDICATES)
+            relation = rng.choice("eq ne lt le gt ge".split())
+            line = f"setp.{relation}.{names['s']}{width} {p}, {self.register(width)}, {self.source(width)};"
+            self.flags = sorted({*self.flags, p})
+            return [line]
+        if kind == "logic":
+            p, q = rng.choice(self.flags), rng.choice(self.flags)
+            return [
+                rng.choice((f"not.pred {p}, {q};", f"{rng.choice(('and', 'or', 'xor'))}.pred {p}, {p}, {q};"))
+            ]
+        if kind == "wide":
+            width = rng.choice((32, 64))
+            half = f"{names['s']}{width // 2}"
+            a, b = self.register(width // 2), self.source(width // 2)
+            text = rng.choice(
+                (
+                    f"mul.wide.{half} {{to}}, {a}, {b};",
+                    f"mad.wide.{half} {{to}}, {a}, {b}, {self.source(width)};",
+                )
+            )
+        elif kind == "cvt":
+            source = rng.choice((8, 16, 32, 64))
+            to = rng.choice((8, width) if width < 64 else (width,))
+            held = self.register(max(source, 16))
+            if not held.startswith("%"):
+                return []
+            text = f"cvt.{rng.choice('su')}{to}.{rng.choice('su')}{source} {{to}}, {held};"
+        elif kind == "field":
+            width = rng.choice((32, 64))
+            at, length = (
+                rng.choice("0 1 3 5 16 31 32 33 60".split()),
+                rng.choice("0 1 4 8 31 32 40 64".split()),
+            )
+            extract = f"bfe.{names['s']}{width} {{to}}, {self.register(width)}, {at}, {length};"
+            text = rng.choice(
+                (
+                    extract,
+                    f"bfi.b{width} {{to}}, {self.register(width)}, {self.source(width)}, {at}, {length};",
+                )
+            )
+        elif kind == "select":
+            text = (
+                f"selp.b{width} {{to}}, {self.source(width)}, {self.source(width)}, {rng.choice(self.flags)};"
+            )
+        elif kind == "unary":
+            text = (
+                rng.choice(("neg.s{w}", "not.b{w}", "abs.s{w}", "mov.b{w}")).format(**names)
+                + f" {{to}}, {self.source(width)};"
+            )
+        else:
+            name = rng.choice(OPERATIONS)
+            second = self.source(width)
+            if name.startswith(("div", "rem")):
+                second = rng.choice(("1", "2", "3", "12", "64", "100"))
+            elif name.startswith("sh"):
+                second = rng.choice(
+                    ("0", "1", "2", "5", "16", "30", "31", "32", "33", "35", "63", "64", "70", "%r2")
+                )
+            text = f"{name.format(**names)} {{to}}, {self.register(width)}, {second};"
+        target = rng.choice(WIDTHS[width][2 if width == 32 else 0 :])
+        guard = guard if target in self.held[width] else ""
+        self.held[width] = sorted({*self.held[width], target})
+        return [guard + text.format(to=target)]
+
+
+def level_of(numbers: Sequence[int]) -> UniformityScope:
+    if len(set(numbers)) == 1:
+        return UniformityScope.CTA
+    whole = all(len(set(numbers[first : first + 32])) == 1 for first in range(0, THREADS, 32))
+    return UniformityScope.WARP if whole else UniformityScope.DIVERGENT
+
+
+@pytest.mark.parametrize("first", range(0, 400, 50))
+def test_what_the_thread_index_decides_is_known_exactly(first: int) -> None:
+    for seed in range(first, first + 50):
+        code = IndexCode(Random(seed), 16)
+        m = model(f"{code.text}\nret;", directives=f".reqntid {THREADS}")
+        values = m.values
+        ends = [Thread(m.function, t, {}).seen(wrapping=True)[-1] for t in range(THREADS)]
+        for width, name in [(w, name) for w in WIDTHS for name in code.held[w]] + [
+            (1, p) for p in code.flags
+        ]:
+            at = ends[0][0]
+            number, found = register(m.function, name), values.before(register(m.function, name), at)
+            truth, what = [now[number] & (1 << width) - 1 for _, now in ends], (seed, name, code.text)
+            if width == 1:
+                mask = values.mask(found)
+                assert mask == sum(bit << t for t, bit in enumerate(truth)), what
+                assert values.feasible_threads(found, True) == mask, what
+                assert values.feasible_threads(found, False) == mask ^ T.full(THREADS), what
+            else:
+                exact, planes = values.exact_slices(found), values.bit_slices(found)
+                assert exact is not None, what
+                low = T.narrow(exact, width, False)
+                assert dict(T.numbers(low, T.full(THREADS))) == {
+                    n: sum(1 << t for t in range(THREADS) if truth[t] == n) for n in truth
+                }, what
+                assert planes is None or width < 32 or T.narrow(exact, width, True) == planes, what
+            level, true = values.uniformity(found), level_of(truth)
+            assert level in (true, UniformityScope.UNKNOWN) or true < level < UniformityScope.UNKNOWN, what

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from random import Random
 
 import pytest
@@ -11,14 +12,15 @@ from hypothesis import strategies as st
 from tclint.values import thread_masks as T
 
 N = 96
-MASK = 0xFFFFFFFF
-EDGES = (0, 1, 0x7FFFFFFF, 0x80000000, MASK)
+WIDTHS = st.sampled_from([1, 7, 16, 31, 32, 33, 63, 64])
+EDGES = (0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 1 << 32, (1 << 63) - 1, 1 << 63)
 
 
 def _numbers(seed: int) -> list[int]:
     random = Random(seed)
     return [
-        random.choice(EDGES) if random.random() < 0.2 else random.getrandbits(random.randint(1, 32))
+        random.choice((1, -1))
+        * (random.choice(EDGES) if random.random() < 0.2 else random.getrandbits(random.randint(1, 64)))
         for _ in range(N)
     ]
 
@@ -28,58 +30,75 @@ FEW = settings(max_examples=40, deadline=None)
 
 
 def planes(numbers: list[int]) -> T.BitSlices:
-    return tuple(sum((n >> bit & 1) << t for t, n in enumerate(numbers)) for bit in range(32))
+    return T.gathered((n, 1 << t) for t, n in enumerate(numbers))
 
 
 def numbers(of: T.BitSlices) -> list[int]:
-    assert len(of) == 32
-    return [sum((plane >> t & 1) << bit for bit, plane in enumerate(of)) for t in range(N)]
+    """The number in each thread. No plane is there in vain."""
+    assert len(of) == 1 or of[-1] != of[-2]
+    assert all(plane >> N == 0 for plane in of)
+    *low, sign = ([plane >> t & 1 for t in range(N)] for plane in of)
+    weighted = [(1 << bit, plane) for bit, plane in enumerate(low)] + [(-1 << len(low), sign)]
+    return [sum(weight * plane[t] for weight, plane in weighted) for t in range(N)]
 
 
-def signed(n: int) -> int:
-    return n - (1 << 32) if n >> 31 else n
+def read(n: int, width: int, signed: bool) -> int:
+    n &= (1 << width) - 1
+    return n - (n >> width - 1 << width) if signed else n
+
+
+@FEW
+@given(NUMBERS)
+def test_numbers_and_their_planes(a: list[int]) -> None:
+    assert numbers(planes(a)) == a
+    found = dict(T.numbers(planes(a), T.full(N)))
+    assert found == {n: sum(1 << t for t, m in enumerate(a) if m == n) for n in a}
 
 
 @FEW
 @given(NUMBERS, NUMBERS)
-def test_addition_and_comparison(a: list[int], b: list[int]) -> None:
+def test_arithmetic_and_comparison(a: list[int], b: list[int]) -> None:
     x, y = planes(a), planes(b)
-    assert numbers(T.add(x, y)) == [(i + j) & MASK for i, j in zip(a, b, strict=True)]
-    for words, result in (
-        (("eq", True), [i == j for i, j in zip(a, b, strict=True)]),
-        (("lt", False), [i < j for i, j in zip(a, b, strict=True)]),
-        (("lt", True), [signed(i) < signed(j) for i, j in zip(a, b, strict=True)]),
+    assert numbers(T.add(x, y)) == [i + j for i, j in zip(a, b, strict=True)]
+    assert numbers(T.bitwise(operator.xor, x, y)) == [i ^ j for i, j in zip(a, b, strict=True)]
+    for relation, result in (
+        ("eq", [i == j for i, j in zip(a, b, strict=True)]),
+        ("lt", [i < j for i, j in zip(a, b, strict=True)]),
     ):
-        relation, is_signed = words
-        taken = T.compare(relation, x, y, is_signed, N)
+        taken = T.compare(relation, x, y, N)
         assert [bool(taken >> t & 1) for t in range(N)] == result
         assert taken >> N == 0
+        assert numbers(T.choose(taken, x, y)) == [i if r else j for i, j, r in zip(a, b, result, strict=True)]
 
 
 @FEW
-@given(NUMBERS, st.integers(-(1 << 33), 1 << 33))
+@given(NUMBERS, st.integers(-(1 << 66), 1 << 66))
 def test_negation_and_scaling(a: list[int], factor: int) -> None:
     x = planes(a)
-    assert numbers(T.negate(x, N)) == [-i & MASK for i in a]
-    assert numbers(T.scale(x, factor, N)) == [i * factor & MASK for i in a]
+    assert numbers(T.negate(x, N)) == [-i for i in a]
+    assert numbers(T.scale(x, factor, N)) == [i * factor for i in a]
+
+
+@FEW
+@given(NUMBERS, st.integers(1, 1 << 40))
+def test_division_rounds_towards_zero(a: list[int], by: int) -> None:
+    quotient, rest = map(numbers, T.divide(planes(a), by, N))
+    assert quotient == [abs(i) // by * (-1 if i < 0 else 1) for i in a]
+    assert [q * by + r for q, r in zip(quotient, rest, strict=True)] == a
 
 
 @FEW
 @given(NUMBERS, st.integers(0, 70))
 def test_shifts(a: list[int], by: int) -> None:
     x = planes(a)
-    assert numbers(T.shift_left(x, by)) == [i << by & MASK for i in a]
-    assert numbers(T.shift_right(x, by, False)) == [i >> by for i in a]
-    assert numbers(T.shift_right(x, by, True)) == [signed(i) >> by & MASK for i in a]
+    assert numbers(T.shift_left(x, by)) == [i << by for i in a]
+    assert numbers(T.shift_right(x, by)) == [i >> by for i in a]
 
 
 @FEW
-@given(NUMBERS, st.integers(1, 32))
-def test_narrowing(a: list[int], width: int) -> None:
-    low = (1 << width) - 1
-    assert numbers(T.narrow(planes(a), width, False)) == [i & low for i in a]
-    extended = [(i & low) - (1 << width) * (i >> (width - 1) & 1) for i in a]
-    assert numbers(T.narrow(planes(a), width, True)) == [i & MASK for i in extended]
+@given(NUMBERS, WIDTHS, st.booleans())
+def test_what_an_instruction_reads(a: list[int], width: int, signed: bool) -> None:
+    assert numbers(T.narrow(planes(a), width, signed)) == [read(i, width, signed) for i in a]
 
 
 @FEW
@@ -91,7 +110,7 @@ def test_broadcast(a: list[int], lane: int) -> None:
 def test_digits_of_the_index_and_constants() -> None:
     assert numbers(T.digit(N, 1, N)) == list(range(N))
     assert numbers(T.digit(N, 6, 4)) == [t // 6 % 4 for t in range(N)]
-    assert numbers(T.constant(-2, N)) == [MASK - 1] * N
+    assert numbers(T.constant(-2, N)) == [-2] * N
     index = T.digit(T.LIMIT, 1, T.LIMIT)
     assert sum(plane >> 1023 << bit for bit, plane in enumerate(index)) == 1023
 
@@ -135,14 +154,8 @@ def test_thread_sets_in_words(taken: int, words: str) -> None:
 
 
 @FEW
-@given(st.lists(st.integers(0, 40), min_size=N, max_size=N), st.integers(0, MASK))
-def test_a_constant_shifted_by_what_differs(by: list[int], number: int) -> None:
-    assert numbers(T.shifted(number, planes(by), N)) == [number << n & MASK for n in by]
-
-
-@FEW
 @given(NUMBERS, st.integers(1, (1 << N) - 1))
 def test_the_least_and_the_greatest_number(a: list[int], some: int) -> None:
-    among = [signed(n) for t, n in enumerate(a) if some >> t & 1]
+    among = [n for t, n in enumerate(a) if some >> t & 1]
     assert T.extreme(planes(a), some, least=True) == min(among)
     assert T.extreme(planes(a), some, least=False) == max(among)

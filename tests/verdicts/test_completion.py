@@ -261,19 +261,25 @@ def test_a_wait_alone_needs_no_assumption() -> None:
     assert wgmma(PROVED["a pipelined loop"], frozenset()).status is Status.PROVED
 
 
-def test_that_nothing_else_writes_an_allocated_address_is_an_assumption() -> None:
-    """The slot holds another address when it is loaded again, and both name the same columns."""
-    body = """tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 64;
+@pytest.mark.parametrize("place", ["%r13", "slot"])
+def test_that_nothing_else_writes_an_allocated_address_is_an_assumption(place: str) -> None:
+    """The slot holds another address when it is loaded again, and both name the same columns.
+
+    It is not assumed of a store to the slot by its name.
+    """
+    body = f"""tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 64;
 ld.shared.b32 %r10, [slot];
 add.s32 %r11, %r10, 32;
-st.shared.b32 [slot], %r11;
+ld.shared.b32 %r13, [pointer];
+st.shared.b32 [{place}], %r11;
 ld.shared.b32 %r12, [slot];
-tcgen05.st.sync.aligned.32x32b.x1.b32 [%r11], {%r20};
-tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r21}, [%r12];
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%r11], {{%r20}};
+tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r21}}, [%r12];
 tcgen05.wait::ld.sync.aligned;
 tcgen05.wait::st.sync.aligned;"""
-    for refused, status in ((set(), Status.PROVED), ({Assumption.ALLOCATED}, Status.UNKNOWN)):
-        text = module(".shared .align 4 .b32 slot;", kernel(f"{body}\nret;"))
+    assumed = Status.UNKNOWN if place == "slot" else Status.PROVED
+    for refused, status in ((set(), assumed), ({Assumption.ALLOCATED}, Status.UNKNOWN)):
+        text = module(".shared .align 4 .b32 slot;\n.shared .align 4 .b32 pointer;", kernel(f"{body}\nret;"))
         assume = frozenset(Assumption) - refused
         (found,) = verdicts(analysed(text), assume=assume, only=[HazardClass.TMEM_ACCESS])
         assert found.status is status
