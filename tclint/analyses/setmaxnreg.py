@@ -5,8 +5,13 @@ from __future__ import annotations
 from tclint.analyses.fact_set import FactSet
 from tclint.analyses.model import KernelModel
 from tclint.ir.cfg import Edge
-from tclint.ir.nodes import Function, Immediate, Instruction
-from tclint.isa.target import MAX_REGISTERS_PER_THREAD, REGISTERS_PER_SM, allocated_registers
+from tclint.ir.nodes import Function, Immediate, Instruction, Vector, registers
+from tclint.isa.target import (
+    MAX_REGISTERS_PER_THREAD,
+    PARTITIONS_PER_SM,
+    REGISTERS_PER_SM,
+    allocated_registers,
+)
 
 SetmaxnregState = frozenset[tuple[int, int]]
 """``(site, count)``: a ``setmaxnreg`` that may be the last one executed, or :data:`START` for the launch."""
@@ -16,42 +21,55 @@ UNKNOWN = 0
 """The count of a warp if its number of registers at launch is unknown."""
 
 
+_OVERHEAD, _WGMMA_OVERHEAD = 18, 26
+"""The registers that ``ptxas`` 13.5 wants for an instruction besides those of its vectors (C7602)."""
+
+
 def bound(function: Function) -> int | None:
-    """The maximum registers per thread that the directives of *function* make ptxas use; None if they set no bound."""
-    stated = function.directives
+    """The maximum registers per thread for which ``ptxas`` compiles ``setmaxnreg``; None if it drops all of them (C7508).
+
+    The directives state it. Without a bound in them, ``ptxas`` 13.5 knows the count only if an instruction needs so many
+    registers that two CTAs of the stated size do not fit on an SM: then it is the share of one CTA.
+    """
+    stated, threads = function.directives, function.most_threads
     counts = [stated[".maxnreg"][0]] if stated.get(".maxnreg") else []
-    if function.most_threads and stated.get(".minnctapersm"):
-        counts.append(_share(function.most_threads, stated[".minnctapersm"][0]))
+    if threads and stated.get(".minnctapersm"):
+        counts.append(_share(threads, stated[".minnctapersm"][0]))
+    if threads and not counts and _least(function) > _share(threads, 2):
+        counts.append(_share(threads, 1))
     return min(counts, default=None)
 
 
 def _share(threads: int, ctas: int) -> int:
-    """The maximum registers per thread if *ctas* CTAs of *threads* threads each share an SM."""
-    warps = -(-threads // 32) * ctas
-    return min(REGISTERS_PER_SM // max(32 * warps, 1) // 8 * 8, MAX_REGISTERS_PER_THREAD)
+    """The maximum registers per thread if *ctas* CTAs of *threads* threads each share an SM, whose warps are divided among
+    its partitions."""
+    warps = -(-(-(-threads // 32) * ctas) // PARTITIONS_PER_SM)
+    return min(REGISTERS_PER_SM // PARTITIONS_PER_SM // max(32 * warps, 1) // 8 * 8, MAX_REGISTERS_PER_THREAD)
+
+
+def _least(function: Function) -> int:
+    """The fewest registers per thread with which ``ptxas`` compiles every instruction of *function*."""
+    return max(
+        (
+            len({r for o in i.operands if isinstance(o, Vector) for r in registers(o)})
+            + (_WGMMA_OVERHEAD if i.group == "wgmma" else _OVERHEAD)
+            for i in function.instructions
+        ),
+        default=0,
+    )
 
 
 def launched(function: Function) -> int | None:
-    """The registers that a thread holds at launch, if ptxas honours ``setmaxnreg`` in the kernel; None if unknown.
-
-    Without a bound in the directives, the kernel is taken to need the full share that the number of its threads leaves
-    to each. With few threads, that share is the maximum of the ISA, and whether the kernel needs so many is unknown.
-    """
-    if not function.entry:
-        return None
-    found, threads = bound(function), function.most_threads
-    if found is None and threads and _share(threads, 1) < MAX_REGISTERS_PER_THREAD:
-        found = _share(threads, 1)
+    """The registers that a thread may hold at launch, if ``ptxas`` honours ``setmaxnreg`` in the kernel; else None."""
+    found = bound(function) if function.entry else None
     return None if found is None else allocated_registers(found)
 
 
 def pool(function: Function) -> int | None:
-    """The maximum registers that a CTA has for all its threads; None if the number of its threads is not bounded."""
-    threads = function.most_threads
-    if not function.entry or threads is None:
-        return None
-    warps = -(-threads // 32)
-    return 32 * warps * allocated_registers(bound(function) or _share(threads, 1))
+    """The maximum registers that a CTA has for all its threads; None if ``setmaxnreg`` is dropped, or the number of threads
+    is not bounded."""
+    threads, each = function.most_threads, launched(function)
+    return None if threads is None or each is None else 32 * -(-threads // 32) * each
 
 
 def requested(instruction: Instruction) -> int:

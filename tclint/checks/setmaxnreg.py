@@ -29,12 +29,6 @@ CV008 = RuleId("CV008")
 CV012 = RuleId("CV012")
 CV013 = RuleId("CV013")
 
-_MAY_BE_IGNORED = (
-    "no directive bounds the registers, so ptxas ignores setmaxnreg unless the kernel needs "
-    "the full share of each thread"
-)
-"""The doubt about a count at launch that no directive specifies."""
-
 
 @check(CV007, needs="setmaxnreg")
 def no_entry_count(model: KernelModel) -> Iterator[Hit]:
@@ -46,16 +40,13 @@ def no_entry_count(model: KernelModel) -> Iterator[Hit]:
     threads = next((name for name in (".reqntid", ".maxntid") if name in stated), None)
     yield CV007.hit(
         site=sites[0],
-        message="ptxas ignores setmaxnreg: no directive specifies how many registers a thread has at launch"
-        if threads is None
-        else f"ptxas ignores setmaxnreg unless the kernel needs all registers that {threads} allows each thread: "
-        "no directive specifies how many a thread has at launch",
+        message="ptxas ignores setmaxnreg: no directive specifies how many registers a thread has at launch",
         count=len(sites),
         help="add .maxnreg, or .minnctapersm with .reqntid or .maxntid, or compile with -maxrregcount"
         if threads is None
         else f"add .minnctapersm 1 next to {threads}, or add .maxnreg",
         fixes=_bounded(model, threads),
-        # With the number of threads alone, ptxas decides by how many registers the rest of the kernel needs.
+        # With the number of threads alone, another release of ptxas may find out how many registers a thread has.
         severity=None if threads is None else Severity.INFO,
     )
 
@@ -126,7 +117,7 @@ def _wrong_direction(model: KernelModel, site: int, origin: int, owned: int) -> 
         fixes=(Repair(f"use setmaxnreg{other}", (without_word(site, instruction, action, other),)),),
         # ptxas chooses the count at launch; another assembler may choose a different one.
         confidence=Confidence.MEDIUM if start else None,
-    ).doubted(_MAY_BE_IGNORED if start and bound(model.function) is None else "")
+    )
 
 
 @check(CV012, needs="setmaxnreg")
@@ -149,8 +140,7 @@ def pool_overflow(model: KernelModel) -> Iterator[Hit]:
                 count = requested(model.instruction(site))
                 held[warp] = min(held.get(warp, count), count)
     idle = model.cta & T.lane_zero(model.values.threads) & ~sum(1 << warp for warp in held)
-    # Without a bound, ptxas may drop every setmaxnreg, and what the other warps hold is unknown.
-    each = RegisterCounts(model).launch if bound(model.function) is not None else None
+    each = RegisterCounts(model).launch
     total = 32 * (sum(held.values()) + (each or 0) * idle.bit_count())
     if total <= available:
         return

@@ -18,6 +18,7 @@ __all__ = [
     "KNOWN",
     "MAX_REGISTERS_PER_THREAD",
     "NEWEST",
+    "PARTITIONS_PER_SM",
     "REGISTERS_PER_SM",
     "RELEASED",
     "RENAMED",
@@ -68,6 +69,9 @@ RENAMED = {101: 110}
 
 REGISTERS_PER_SM = 65536
 """32-bit registers of an SM, on every target that has ``setmaxnreg``."""
+
+PARTITIONS_PER_SM = 4
+"""The parts of an SM among which its registers and the warps of a CTA are divided."""
 
 MAX_REGISTERS_PER_THREAD = 255
 """32-bit registers that code can name in a thread, on every target since ``sm_35``."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tclint.analyses.model import KernelModel
-from tclint.analyses.setmaxnreg import RegisterCounts, bound
+from tclint.analyses.setmaxnreg import RegisterCounts
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.values import thread_masks as T
@@ -66,12 +66,12 @@ class RegisterPool:
         return Outcome(tuple(obligations), tuple(reasons), frozenset(self.assumed | self.uniform.assumed))
 
     def launch(self) -> int | None:
-        """The registers per thread that ``ptxas`` chooses for the launch; None if the directives do not bound them.
+        """The registers per thread that ``ptxas`` chooses for the launch; None if it cannot determine them.
 
-        It chooses as many as they admit, but no more than the largest count that an ``.inc`` requests (seen with 13.0 and
-        13.5).
+        It chooses as many as the directives admit, but no more than the largest count that an ``.inc`` requests (seen with
+        13.0 and 13.5).
         """
-        return None if bound(self.function) is None else RegisterCounts(self.model).launch
+        return RegisterCounts(self.model).launch
 
     def _size(self) -> int | None:
         """The number of threads that every CTA has, which a kernel that never reads %ntid states by ``.maxntid``."""

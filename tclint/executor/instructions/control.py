@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tclint.analyses.setmaxnreg import bound, launched, raises, requested
+from tclint.analyses.setmaxnreg import launched, raises, requested
 from tclint.executor.code import Op
 from tclint.executor.decode import Decoder, executes
 from tclint.executor.errors import Unsupported
@@ -150,11 +150,10 @@ def _setmaxnreg(d: Decoder, i: Instruction) -> Op:
     """Reports a register count that changes against the qualifier, and waits for registers (9.7.19.5).
 
     ``.inc`` takes registers from the pool of the CTA, which holds those that ``.dec`` has released; warps that exit
-    release none (docs/isa-notes.md). Without a bound on the registers in the directives, the count at launch is unknown
-    and the pool is unlimited.
+    release none (docs/isa-notes.md). Where ``ptxas`` cannot determine the count at launch, the pool is unlimited.
     """
     increases = [o for o in d.function.instructions if o.event == "setmaxnreg" and raises(o)]
-    start = launched(d.function) if bound(d.function) is not None else None
+    start = launched(d.function)
     largest = max(map(requested, increases), default=None)
     if start is not None and largest is not None:
         start = min(start, largest)  # ptxas starts the kernel with no more than that
