@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from collections.abc import Set as AbstractSet
 from math import prod
 
 from tclint.ir.nodes import Function, Immediate, Instruction, Special
@@ -27,6 +26,8 @@ AXES = ("%tid.x", "%tid.y", "%tid.z")
 """The position of a thread along each dimension of its CTA."""
 _SHAPE_REGISTERS = (*AXES[1:], "%ntid.y", "%ntid.z")
 """The special registers whose values depend on the shape of a CTA and not only on its size."""
+_VECTORS = ("%tid", "%ntid")
+"""The special registers that have all dimensions."""
 _SIZES = tuple(name.replace("%tid", "%ntid") for name in AXES)
 Definitions = Mapping[int, list[int]]
 """Register -> the instructions that write it."""
@@ -44,7 +45,11 @@ def cta_size(function: Function) -> int | None:
     ``.reqntid`` fixes it. ``.maxntid`` is a bound (11.4.3), but compilers write it for the size that the source states,
     and a kernel that never reads %ntid is made for one size: the bound.
     """
-    return function.most_threads if function.threads is not None or not _readers(function, _SIZES) else None
+    return (
+        function.most_threads
+        if function.threads is not None or not _readers(function, (*_SIZES, "%ntid"))
+        else None
+    )
 
 
 def _readers(function: Function, names: Collection[str]) -> dict[str, list[Instruction]]:
@@ -118,86 +123,93 @@ def position(name: str, shape: Triple, threads: int) -> T.BitSlices | None:
 def is_one_dimensional(function: Function, defs: Definitions) -> bool:
     """Whether %tid.x numbers the threads.
 
-    The launch is one-dimensional, or no thread asks for its position in another dimension, except to compute its index
-    in a CTA of any shape, or to learn whether it is the first thread. ``.maxntid`` bounds the product of the dimensions
-    and does not fix the shape (11.4.3).
+    The launch is one-dimensional, or no thread asks for its position or the size of the CTA in another dimension, except to
+    compute its index in a CTA of any shape, or to learn whether it is the first thread. ``.maxntid`` bounds the product of
+    the dimensions and does not fix the shape (11.4.3).
     """
     shape = function.directives.get(".reqntid")
     if shape:
         return all(n == 1 for n in shape[1:])
-    others = _readers(function, _SHAPE_REGISTERS)
-    return others.keys().isdisjoint(AXES) or _only_linearised(function, defs, others)
+    others = _readers(function, (*_SHAPE_REGISTERS, *_VECTORS))
+    return not others or _only_linearised(function, defs, others)
 
 
 def _only_linearised(
     function: Function, defs: Definitions, specials: Mapping[str, list[Instruction]]
 ) -> bool:
-    """Whether %tid.y and %tid.z are used only in (z * ntid.y + y) * ntid.x, to which x is added, or to elect a thread.
+    """Whether %tid.y, %tid.z and %ntid.y are used only in (z * ntid.y + y) * ntid.x, to which x is added, or to elect the
+    first thread.
 
     The kernel may then be launched in any shape, and so in one dimension.
     """
-    electing = _electing(
-        function, {r for n in _SHAPE_REGISTERS[:2] for i in specials.get(n, ()) for r in i.writes}
-    )
-    alone = {
-        r
-        for r, found in defs.items()
-        if sum(id(function.instructions[i]) not in electing for i in found) == 1
-    }
-    named = {name: {r for i in found for r in i.writes} & alone for name, found in specials.items()}
-    own = named.get("%tid.y", set()) | named.get("%tid.z", set())
-    if not own or any(
-        len(i.writes) != 1 or not set(i.writes) <= own
-        for n in _SHAPE_REGISTERS[:2]
-        for i in specials.get(n, ())
-    ):
+    if not specials.keys() <= {*AXES[1:], "%ntid.y"}:
         return False
-    rows: set[int] = set()
+    held = _held(function, defs, (*AXES, *_SIZES[:2]))
+    copies = sum(len(found) for found in specials.values())
+    if copies != sum(name in specials for name in held.values()):
+        return False  # one is copied to a register that holds something else, too
+    electing = _electing(function, defs, {r: n for r, n in held.items() if n in AXES})
+    rows, offsets = set[int](), set[int]()
     for i in function.instructions:
-        read = set(i.reads)
-        if not read.isdisjoint(own) and id(i) not in electing:
-            z, height, y = (
-                {operand for operand in i.operands[1:] if operand in named.get(name, ())}
-                for name in ("%tid.z", "%ntid.y", "%tid.y")
-            )
-            if i.name != "mad.lo" or {*i.operands[1:3]} != z | height or {i.operands[3]} != y:
-                return False
-            if len(defs[i.writes[0]]) != 1:
-                return False
-            rows.update(i.writes)
-    width = {
-        r
-        for r, found in defs.items()
-        for i in map(function.instructions.__getitem__, found)
-        if len(i.operands) == 2 and i.operands[1] == Special("%ntid.x")
-    }
-    return all(
-        i.name in ("mul.lo", "mad.lo") and not width.isdisjoint(i.reads)
-        for i in function.instructions
-        if not rows.isdisjoint(i.reads)
-    )
-
-
-def _electing(function: Function, own: AbstractSet[int]) -> set[int]:
-    """The instructions that compare sums of *own* registers, and of others, with 0: in the first thread, all are 0.
-
-    They are named by their identity; none if such a sum is used for anything else, or for nothing. Without a bound on
-    the threads, a register that is compared by itself may select the first of several rows.
-    """
-    found, sums, compared = set[int](), set[int](), set[int]()
-    bounded = ".maxntid" in function.directives
-    for i in function.instructions:
-        read = set(i.reads)
-        if sums.isdisjoint(read) and own.isdisjoint(read):
-            continue
-        if i.opcode.startswith(("add.", "or.")) and not any(isinstance(o, Immediate) for o in i.operands):
-            sums.update(i.writes)
-        elif (sums.isdisjoint(read) and not bounded) or not (
-            i.opcode.startswith(("setp.eq.", "setp.ne.")) and Immediate(0) in i.operands
+        names = [held.get(o, "") if isinstance(o, int) else "" for o in i.operands]
+        if id(i) in electing or not (
+            {*names[1:]} & specials.keys() or not (rows | offsets).isdisjoint(i.reads)
         ):
-            if not sums.isdisjoint(read):
+            continue
+        operands = i.operands[1:]
+        single = len(i.writes) == 1 and len(defs[i.writes[0]]) == 1
+        if i.name == "mad.lo" and {*names[1:3]} == {"%tid.z", "%ntid.y"} and names[3] == "%tid.y":
+            rows.update(i.writes)
+        elif i.name == "mul.lo" and "%ntid.x" in names[1:] and not rows.isdisjoint(operands):
+            offsets.update(i.writes)
+        elif i.name == "mad.lo" and "%ntid.x" in names[1:3] and not rows.isdisjoint(operands[:2]):
+            single = single and names[3] == "%tid.x"
+        else:
+            plus = i.opcode.startswith(("add.", "or."))
+            single = single and plus and "%tid.x" in names[1:] and not offsets.isdisjoint(operands)
+        if not single:
+            return False
+    return True
+
+
+def _held(function: Function, defs: Definitions, names: Collection[str]) -> dict[int, str]:
+    """Register -> the special register, one of *names*, of which it is a copy and that nothing else overwrites."""
+    return {
+        r: name
+        for name, found in _readers(function, names).items()
+        for i in found
+        for r in i.writes
+        if len(defs[r]) == 1
+    }
+
+
+def _electing(function: Function, defs: Definitions, position: Mapping[int, str]) -> set[int]:
+    """The instructions that compare sums of the *position* of a thread, x included, with 0: in the first thread, all are 0.
+
+    They are named by their identity; none if such a sum is used for anything else, or for nothing. A sum without x, or a
+    register that is compared by itself, may select the first of several rows.
+    """
+    found, compared = set[int](), set[int]()
+    sums: dict[int, set[str]] = {}
+    for i in function.instructions:
+        terms = [sums.get(r) or {position[r]} for r in i.reads if r in sums or r in position]
+        axes = set[str]().union(*terms)
+        if not axes & {*AXES[1:]}:
+            continue
+        written = i.writes[0] if len(i.writes) == 1 else -1
+        adds = i.opcode.startswith("or.") or (i.opcode.startswith("add.") and len(terms) == 2)
+        if adds and len(i.operands) == 3 and len(defs[written]) == 1 and not _immediates(i):
+            sums[written] = axes
+        elif not (i.opcode.startswith(("setp.eq.", "setp.ne.")) and Immediate(0) in i.operands):
+            if not sums.keys().isdisjoint(i.reads):
                 return set()
             continue
-        compared.update(read)
+        elif AXES[0] not in axes:
+            return set()
+        compared.update(i.reads)
         found.add(id(i))
-    return found if sums <= compared else set()
+    return found if sums.keys() <= compared else set()
+
+
+def _immediates(instruction: Instruction) -> bool:
+    return any(isinstance(o, Immediate) for o in instruction.operands)

@@ -1821,10 +1821,13 @@ mad.lo.s32 %r5, %r1, %r4, %r3; mul.lo.s32 %r6, %r5, %r0; or.b32 %r7, %r6, %r2;
 """
 
 
-def test_the_first_of_several_rows_may_be_selected_without_a_bound() -> None:
-    code = "mov.u32 %r1, %tid.y;\nsetp.eq.u32 %p1, %r1, 0;\nmov.u32 %r7, %tid.x;"
-    assert of(code, directives=".maxntid 64").values.one_dimensional
-    assert not of(code, directives="").values.one_dimensional
+@pytest.mark.parametrize("directives", [".maxntid 64", ""])
+@pytest.mark.parametrize("axis", ["%tid.y", "%tid.z"])
+def test_a_kernel_that_selects_the_first_of_several_rows_is_not_made_for_one(
+    axis: str, directives: str
+) -> None:
+    code = f"mov.u32 %r1, {axis};\nsetp.eq.u32 %p1, %r1, 0;\nmov.u32 %r7, %tid.x;"
+    assert not of(code, directives=directives).values.one_dimensional
 
 
 @pytest.mark.parametrize(
@@ -1838,14 +1841,22 @@ def test_the_first_of_several_rows_may_be_selected_without_a_bound() -> None:
         ("mov.u32 %r1, %tid.y; add.u32 %r2, %r1, 1; mov.u32 %r7, %tid.x;", False),
         ("mov.u32 %r1, %tid.z; add.u32 %r2, %r1, 1; mov.u32 %r7, %tid.x;", False),
         # it elects the first thread, besides; another one; the sum serves for something else
-        (f"{NUMBERED} or.b32 %r8, %r3, %r4; add.u32 %r8, %r8, %r2; setp.eq.u32 %p1, %r8, 0;", True),
+        (f"{NUMBERED} or.b32 %r8, %r3, %r4; add.u32 %r9, %r8, %r2; setp.eq.u32 %p1, %r9, 0;", True),
+        (f"{NUMBERED} or.b32 %r8, %r3, %r4; setp.eq.u32 %p1, %r8, 0;", False),
+        (f"{NUMBERED} add.u32 %r8, %r3, %r9; add.u32 %r10, %r8, %r2; setp.eq.u32 %p1, %r10, 0;", False),
         (f"{NUMBERED} or.b32 %r8, %r3, %r4; setp.eq.u32 %p1, %r8, 1;", False),
         (f"{NUMBERED} add.u32 %r8, %r3, 1; setp.eq.u32 %p1, %r8, 0;", False),
         (f"{NUMBERED} or.b32 %r8, %r3, %r4; setp.eq.u32 %p1, %r8, 0; mul.lo.u32 %r9, %r8, 3;", False),
         ("mov.u32 %r1, %tid.y; mov.u32 %r7, %tid.x; or.b32 %r2, %r1, %r7; setp.ne.u32 %p1, %r2, 0;", True),
-        # no thread asks for another position than that along x
-        ("mov.u32 %r1, %ntid.y; mov.u32 %r7, %tid.x;", True),
-        ("mov.u32 %r1, %ntid.z; mov.u32 %r7, %tid.x;", True),
+        # the offset of a row serves for something else than the index of a thread; the index of a row does
+        (f"{NUMBERED} setp.eq.u32 %p1, %r6, 0;", False),
+        (f"{NUMBERED} mad.lo.s32 %r8, %r0, 3, %r5;", False),
+        (NUMBERED.replace("or.b32 %r7, %r6, %r2", "or.b32 %r7, %r2, %r2; add.s32 %r8, %r6, 5"), False),
+        (NUMBERED.replace("mul.lo.s32 %r6, %r5, %r0", "mad.lo.s32 %r6, %r5, %r0, %r3"), False),
+        # the size in another dimension; all dimensions at once
+        ("mov.u32 %r1, %ntid.y; mov.u32 %r7, %tid.x; setp.eq.u32 %p1, %r1, 1;", False),
+        ("mov.u32 %r1, %ntid.z; mov.u32 %r7, %tid.x;", False),
+        ("mov.v4.u32 {%r1, %r2, %r3, %r4}, %tid; mov.u32 %r7, %tid.x;", False),
     ],
 )
 def test_a_cta_whose_threads_are_only_numbered_may_have_one_dimension(code: str, flat: bool) -> None:
