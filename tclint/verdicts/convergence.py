@@ -19,6 +19,7 @@ from tclint.analyses.provenance import origin
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.inline import reached
+from tclint.isa.special_registers import WARP
 from tclint.values import Values
 from tclint.values import thread_masks as T
 from tclint.verdicts.checker import Graph, Refused
@@ -83,7 +84,9 @@ class Convergence:
         self.of = Uniform(
             self.function,
             graph,
-            Questions(by_index, self.values.constant_operand, self._read_only, self._threads),
+            Questions(
+                by_index, self.values.constant_operand, self._read_only, self._threads, self._partial_warp
+            ),
         )
 
     def outcome(self) -> Outcome:
@@ -188,18 +191,18 @@ class Convergence:
         return self.of.apart(of, self.levels, self._outer)
 
     def refused(self, of: Collective) -> str:
-        """Why an assumption that a collective instruction needs may not be made; "" if all may, and they are noted."""
-        needed = set[Assumption]()
-        if of.together and self.of.block_of[of.site] in self._diverged:
-            needed.add(Assumption.RECONVERGENCE)
-        wide = of.level is Level.WARPGROUP or self.model.instruction(of.site).role("mask") is not None
-        if wide and self.function.threads is None:
-            needed.add(Assumption.SHAPE)
-        if needed <= self.assume:
-            self.assumed |= needed
+        """Why it may not be assumed that threads which have diverged execute a collective instruction together; "" if it may
+        and is noted, or need not be."""
+        if not of.together or self.of.block_of[of.site] not in self._diverged:
             return ""
-        refused = ", ".join(sorted(each.value for each in needed - self.assume))
-        return f"it may not be assumed: {refused}"
+        return self._unless(Assumption.RECONVERGENCE)
+
+    def _unless(self, needed: Assumption) -> str:
+        """Why something may not be assumed; "" if it may, and is noted."""
+        if needed not in self.assume:
+            return f"it may not be assumed: {needed.value}"
+        self.assumed.add(needed)
+        return ""
 
     def _leaving_calls(self) -> Iterable[Reason]:
         """The calls in which some of the threads may exit."""
@@ -271,6 +274,12 @@ class Convergence:
                 return None
             self.assumed.add(Assumption.FULL_CTA)
         return self.function.most_threads
+
+    def _partial_warp(self) -> str:
+        """Why a warp may not have all its threads: the stated size of the CTA, or that whole warps may not be assumed."""
+        if self.function.threads is None:
+            return self._unless(Assumption.SHAPE)
+        return "the CTA has an incomplete warp" if self.function.threads % WARP else ""
 
     def _by_index(self, threads: int, register: int, at: int, after: bool) -> Level:
         """The level of a register among *threads*, if its value depends on their index alone; ``NONE`` if not."""

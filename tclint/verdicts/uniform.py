@@ -53,6 +53,7 @@ __all__ = [
     "Uniform",
     "check_levels",
     "check_uniform",
+    "collective",
     "collectives",
     "narrowed",
 ]
@@ -101,6 +102,8 @@ class Questions:
     """Whether a load is from memory that no thread writes while the kernel runs."""
     threads: Callable[[], int | None]
     """The number of threads of the CTA; None if it is not known."""
+    partial_warp: Callable[[], str]
+    """Why a warp of the CTA may not have all its threads; "" if each has, or may be assumed to."""
 
 
 @dataclass(frozen=True)
@@ -115,17 +118,24 @@ class Collective:
 
 
 def collectives(function: Function, reachable: Iterable[int]) -> Iterator[Collective]:
-    """The instructions among *reachable* that need other threads. A barrier needs them with or without ``.aligned``."""
-    for site in reachable:
-        match = function.instructions[site].match
-        if match is None:
-            continue
-        barrier = match.form.event.startswith("barrier")
-        scope = match.form.scope if barrier else match.scope
-        if barrier and match.form.group == "cluster":
-            yield Collective(site, Level.CLUSTER, match.scope != "thread")
-        elif scope in _OF_SCOPE:
-            yield Collective(site, _OF_SCOPE[scope], scope != "lanes" and match.scope != "thread")
+    """The instructions among *reachable* that need other threads."""
+    found = (collective(site, function.instructions[site]) for site in reachable)
+    return (each for each in found if each is not None)
+
+
+def collective(site: int, instruction: Instruction) -> Collective | None:
+    """The threads that an instruction needs; None if it needs no others. A barrier needs them with or without
+    ``.aligned``."""
+    match = instruction.match
+    if match is None:
+        return None
+    barrier = match.form.event.startswith("barrier")
+    scope = match.form.scope if barrier else match.scope
+    if barrier and match.form.group == "cluster":
+        return Collective(site, Level.CLUSTER, match.scope != "thread")
+    if scope in _OF_SCOPE:
+        return Collective(site, _OF_SCOPE[scope], scope != "lanes" and match.scope != "thread")
+    return None
 
 
 class Uniform:
@@ -285,6 +295,8 @@ class Uniform:
         number = None if mask is None else self.ask.constant(mask, at)
         if number is None or number & _ALL_LANES != _ALL_LANES or register != instruction.writes[0]:
             return Level.NONE
+        if self.ask.partial_warp():
+            return Level.NONE
         if match.form.event != "shuffle":
             return Level.WARP
         width, lane = instruction.named("c"), instruction.named("b")
@@ -343,13 +355,13 @@ class Uniform:
 
     def _unlike(self, of: Collective, instruction: Instruction) -> str:
         """Why the operands of a collective instruction may not name the threads that execute it; "" if they do."""
-        mask, threads = instruction.role("mask"), self.function.threads
+        mask = instruction.role("mask")
         if mask is not None:
             number = self.ask.constant(mask, of.site)
             if number is None or number & _ALL_LANES != _ALL_LANES:
                 return "its membermask is not known to be that of a whole warp"
-            if threads is not None and threads % WARP:
-                return "the CTA has an incomplete warp"
+        if of.level in (Level.WARP, Level.WARPGROUP) and (why := self.ask.partial_warp()):
+            return why
         most = self.function.most_threads
         if of.level is Level.WARPGROUP and (most is None or most % (4 * WARP)):
             return "the CTA is not known to consist of whole warpgroups"

@@ -228,7 +228,42 @@ def test_bounds_in_several_dimensions_say_nothing_of_the_index_of_a_thread() -> 
 
 def test_incomplete_groups_are_unknown() -> None:
     assert convergence(FENCE, size=".reqntid 192").status is Status.UNKNOWN
-    assert convergence(VOTE, size=".reqntid 48").status is Status.UNKNOWN
+    for warp in (
+        VOTE,
+        MMA,
+        "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r20}, [%r9];",
+        "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r9], 32;",
+    ):
+        unknown = convergence(warp, size=".reqntid 40")
+        assert unknown.reasons[0].what == "the CTA has an incomplete warp"
+        assert convergence(warp, size=".reqntid 8, 4").assumptions == ()
+
+
+def test_a_cta_barrier_counts_incomplete_warps() -> None:
+    assert convergence(BARRIER, size=".reqntid 40").assumptions == ()
+
+
+@pytest.mark.parametrize("size", ["", ".maxntid 256", ".maxntid 40"])
+def test_whole_warps_are_assumed_with_and_without_a_membermask(size: str) -> None:
+    for warp in (MMA, VOTE, branch(VOTED, MMA)):
+        proof = convergence(warp, size=size)
+        assert proof.status is Status.PROVED
+        assert Assumption.SHAPE in proof.assumptions
+        assert convergence(warp, ALL - {Assumption.SHAPE}, size).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("size", ["", ".maxntid 256"])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "mov.u32 %r13, %tid.y;\nsetp.ne.u32 %p1, %r13, 0;",
+        "mov.u32 %r13, %tid.z;\nsetp.ne.u32 %p1, %r13, 0;",
+        "mov.u32 %r13, %tid.y;\nmov.u32 %r14, %tid.z;\nor.b32 %r15, %r13, %r14;\nsetp.ne.u32 %p1, %r15, 0;",
+        "mov.u32 %r13, %tid.x;\nmov.u32 %r14, %ntid.y;\nmul.lo.u32 %r15, %r13, %r14;\nsetp.ge.u32 %p1, %r15, 4096;",
+    ],
+)
+def test_one_of_several_rows_is_not_the_whole_cta(condition: str, size: str) -> None:
+    assert convergence(branch(condition, BARRIER), size=size).status is Status.UNKNOWN
 
 
 def test_wgmma_needs_whole_warpgroups() -> None:
