@@ -9,10 +9,10 @@ from tclint.analyses.model import KernelModel
 from tclint.findings.spans import Span, span
 from tclint.findings.verdicts import Reason
 from tclint.ir.inline import callees, reached
-from tclint.ir.nodes import Function, Module
+from tclint.ir.nodes import Function, Module, Use
 from tclint.isa.callees import SYSTEM_CALLS
 
-__all__ = ["damage", "gaps"]
+__all__ = ["damage", "gaps", "hidden"]
 
 
 def damage(function: Function) -> Iterator[Reason]:
@@ -34,25 +34,34 @@ def gaps(model: KernelModel) -> Iterator[Reason]:
             Span(error.start, error.end), f"the module does not assemble: {error.message}", "correct it"
         )
     yield from _ambiguous(model)
-    reachable, block_of = model.cfg.rank, model.cfg.block_of
-    found: list[tuple[int, str, str]] = []
+    found = list(hidden(model))
     for use in function.uses:
-        sites = [site for site in use.sites if block_of[site] in reachable]
-        if use.match is None:
-            found += ((site, f"{use.opcode} is not an instruction that is known", "") for site in sites)
-            continue
-        if use.match.problem:
-            found += (
-                (site, f"the operands of {use.opcode} do not fit: {use.match.problem}", "") for site in sites
-            )
-        flow = use.match.form.flow
-        for site in sites:
-            instruction = function.instructions[site]
-            if flow == "call" and (unknown := _unknown_call(model, instruction.callee)):
-                found.append((site, unknown, "define the function in the module"))
-            elif flow.startswith("branch") and (not instruction.targets or -1 in instruction.targets):
-                found.append((site, "where this branch leads is unknown", ""))
+        if use.match is not None and use.match.problem:
+            what = f"the operands of {use.opcode} do not fit: {use.match.problem}"
+            found += ((site, what, "") for site in _reachable(model, use))
     yield from (Reason(span(function, site), what, help) for site, what, help in sorted(found))
+
+
+def hidden(model: KernelModel) -> Iterator[tuple[int, str, str]]:
+    """The reachable instructions by which the kernel may execute others that are not known, so that it may do anything: each
+    with why, and what would make them known."""
+    instructions = model.function.instructions
+    for use in model.function.uses:
+        if use.match is None:
+            what = f"{use.opcode} is not an instruction that is known"
+            yield from ((site, what, "") for site in _reachable(model, use))
+        elif use.match.form.flow == "call":
+            for site in _reachable(model, use):
+                if unknown := _unknown_call(model, instructions[site].callee):
+                    yield site, unknown, "define the function in the module"
+        elif use.match.form.flow.startswith("branch"):
+            for site in _reachable(model, use):
+                if not instructions[site].targets or -1 in instructions[site].targets:
+                    yield site, "where this branch leads is unknown", ""
+
+
+def _reachable(model: KernelModel, use: Use) -> list[int]:
+    return [site for site in use.sites if model.cfg.block_of[site] in model.cfg.rank]
 
 
 def _ambiguous(model: KernelModel) -> Iterator[Reason]:

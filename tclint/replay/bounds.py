@@ -18,12 +18,13 @@ from tclint.analyses.model import KernelModel
 from tclint.dataflow import GaveUp
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Reason
+from tclint.ir.nodes import Instruction
 from tclint.replay import reasons
 from tclint.replay.interface import Faulty
 from tclint.replay.launches import ReplayRun
 from tclint.replay.verdict import Replay
 
-__all__ = ["Bounds", "mbarriers"]
+__all__ = ["Bounds", "mbarriers", "operates"]
 
 _HELP = {
     reasons.Reason.UNSEEN_CALL: "link the module with the body of the callee",
@@ -99,15 +100,18 @@ def _open(model: KernelModel, last: Collection[int]) -> Iterator[Reason]:
         yield _at(model, missed[0], "no replayed launch executes it")
 
 
+def operates(instruction: Instruction) -> bool:
+    """Whether *instruction* uses an mbarrier."""
+    return instruction.role("mbarrier") is not None
+
+
 def _sites(model: KernelModel) -> list[int]:
     """The reachable instructions that use an mbarrier, but for those that invalidate one."""
     block_of, rank = model.cfg.block_of, model.cfg.rank
     return [
         site
         for site, instruction in enumerate(model.function.instructions)
-        if instruction.role("mbarrier") is not None
-        and instruction.event != _INVALIDATE
-        and block_of[site] in rank
+        if operates(instruction) and instruction.event != _INVALIDATE and block_of[site] in rank
     ]
 
 

@@ -50,7 +50,7 @@ from tclint.verdicts.proxies import Proxies
 from tclint.verdicts.register_pool import RegisterPool
 from tclint.verdicts.shared_order import SharedOrder
 from tclint.verdicts.tensor_order import TensorOrder
-from tclint.verdicts.uses import events, uses
+from tclint.verdicts.uses import events
 
 __all__ = ["verdicts"]
 
@@ -83,10 +83,10 @@ def verdicts(
         )
     fresh = KernelModel(function, model.module, model.toolkit, model.pause, strict=True)
     unknown = tuple(gaps(fresh))
-    first = {hazard: span(function, min(sites)) for hazard, sites in events(fresh).items()}
+    uses = {**events(fresh), HazardClass.AVAILABILITY: frozenset[int]()}
     found = tuple(
-        _verdict(function.name, hazard, violated, _prove(fresh, hazard, assume, unknown, first.get(hazard)))
-        for hazard in uses(fresh)
+        _verdict(function.name, hazard, violated, _prove(fresh, hazard, assume, unknown, sites))
+        for hazard, sites in uses.items()
         if hazard in only
     )
     fresh.release()
@@ -98,14 +98,21 @@ def _prove(
     hazard: HazardClass,
     assume: frozenset[Assumption],
     unknown: tuple[Reason, ...],
-    first: Span | None,
+    sites: frozenset[int],
 ) -> Outcome:
-    """What is proved of one class; *unknown* is what is not known of the kernel, whatever the class, and *first* where the
-    kernel first uses the class."""
+    """What is proved of one class; *unknown* is what is not known of the kernel, whatever the class, and *sites* the
+    instructions for which the kernel uses the class."""
     if not model.function.entry:
         return Outcome(reasons=(Reason(None, "what its callers have left pending is unknown"),))
     if hazard is not HazardClass.AVAILABILITY and unknown:
         return Outcome(reasons=unknown)
+    first = span(model.function, min(sites)) if sites else None
+    calls = (site for site in sorted(sites) if model.instruction(site).flow == "call")
+    if (inside := next(calls, None)) is not None:
+        what = (
+            f"the class applies to instructions of {model.instruction(inside).callee}, which is not inlined"
+        )
+        return _explained(Outcome(reasons=(Reason(span(model.function, inside), what),)), hazard, first)
     prover = _PROVERS.get(hazard)
     if prover is None:
         return _explained(Outcome(reasons=(Reason(None, "no proof covers this class"),)), hazard, first)

@@ -55,7 +55,9 @@ __all__ = [
     "Transfer",
     "check",
     "copies_of",
+    "issues",
     "moves_data",
+    "names_shared",
     "origins",
     "reads_result",
     "releases",
@@ -232,18 +234,24 @@ def releases(instruction: Instruction) -> bool:
     return ordered or (bool(event) and event not in _SILENT)
 
 
-def touches_shared(instruction: Instruction) -> bool:
-    """Whether *instruction* may access shared memory, now or later; calls are not considered."""
+def names_shared(instruction: Instruction) -> bool:
+    """Whether *instruction* may access shared memory, now or later, whatever its generic addresses are."""
     match = instruction.match
     if match is None:
         return True
     form = match.form
     if form.event.startswith("mbarrier") or "mbarrier" in form.roles:
         return True
-    if form.memory and (match.space == "" or match.space.startswith(".shared")):
+    if form.memory and match.space.startswith(".shared"):
         return True
     later = any(name.startswith("*") for name in (*form.async_reads, *form.async_writes))
     return later and form.group not in TENSOR
+
+
+def touches_shared(instruction: Instruction) -> bool:
+    """Whether *instruction* may access shared memory, now or later; calls are not considered."""
+    match = instruction.match
+    return names_shared(instruction) or (match is not None and bool(match.form.memory) and match.space == "")
 
 
 def writes_shared(instruction: Instruction) -> bool:
@@ -288,6 +296,11 @@ def reads_result(operation: Instruction, instruction: Instruction) -> bool:
     return later and (".global" in match.modifiers or "tensormap" in form.roles)
 
 
+def issues(instruction: Instruction, groups: Collection[str]) -> bool:
+    """Whether *instruction* issues an operation of one of the *groups*."""
+    return instruction.group in groups and instruction.event == "issue"
+
+
 class Transfer:
     """What may be pending after an instruction, given what may be pending before it."""
 
@@ -304,7 +317,7 @@ class Transfer:
         waits = [0]
         for i in (i for block in reachable for i in block):
             instruction = self.instructions[i]
-            if instruction.group in groups and instruction.event == "issue":
+            if issues(instruction, groups):
                 self.operations[i] = _Operation(instruction)
             elif instruction.group in groups and instruction.event == "wait":
                 waits.append(self._depth(instruction) or 0)

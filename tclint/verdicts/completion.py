@@ -52,6 +52,7 @@ from tclint.verdicts.paths import PATH_ASSUMPTIONS, RelevantSites, path_assumpti
 from tclint.verdicts.rings import Rings
 
 __all__ = [
+    "BULK_GROUPS",
     "COPY_GROUPS",
     "TENSOR_GROUPS",
     "WGMMA_GROUPS",

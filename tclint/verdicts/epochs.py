@@ -198,6 +198,10 @@ class Space(NamedTuple):
     separates: Callable[[Sequence[Instruction], range, int], bool]
     """Whether the CTA barrier at a site of a block orders the accesses before it and those after it."""
 
+    def concerns(self, instruction: Instruction) -> bool:
+        """Whether an instruction may access it."""
+        return bool(self.foreign(instruction)) or self.access(0, instruction) is not None
+
 
 SHARED = Space(("cp.async",), foreign, access, lambda instructions, block, site: True)
 

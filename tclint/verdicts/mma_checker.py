@@ -33,9 +33,10 @@ from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, S
 from tclint.isa.forms import floating
 from tclint.isa.semantics import COMPUTE, widen
 from tclint.values.integers import type_width
-from tclint.verdicts.checker import TENSOR, Graph, Need, Refused, writes_shared
+from tclint.verdicts.checker import TENSOR, Graph, Need, Refused, issues, writes_shared
 
 __all__ = [
+    "MMA_GROUPS",
     "Counters",
     "Fact",
     "Key",
@@ -51,6 +52,7 @@ __all__ = [
     "operations",
 ]
 
+MMA_GROUPS = frozenset(("tcgen05",))
 LOST = 3
 """A number of commits that may not have completed which is too large for a wait to decide anything."""
 _SYMBOLIC = frozenset(("mov", "add", "sub"))
@@ -155,10 +157,7 @@ class MmaQuestions(NamedTuple):
 
 def operations(function: Function, reachable: Iterable[int]) -> frozenset[int]:
     """The instructions among *reachable* that issue an operation."""
-    instructions = function.instructions
-    return frozenset(
-        i for i in reachable if instructions[i].event == "issue" and instructions[i].group == "tcgen05"
-    )
+    return frozenset(i for i in reachable if issues(function.instructions[i], MMA_GROUPS))
 
 
 def needs_at(operation: Instruction, use: Instruction) -> Iterator[str]:

@@ -52,6 +52,7 @@ __all__ = [
     "ProxyQuestions",
     "accesses",
     "check_proxies",
+    "concerns",
     "conflicts",
     "pairs",
     "published",
@@ -160,6 +161,15 @@ def accesses(instruction: Instruction) -> tuple[Access, ...]:
     if form.event == "mbarrier-inval":
         return (Access(Proxy.GENERIC, Memory.SHARED, True, form.roles["mbarrier"]),)
     return (*_immediate(match), *_later(match), *_by_map(match))
+
+
+def concerns(instruction: Instruction) -> bool:
+    """Whether an obligation may be about *instruction*: it orders proxies, or accesses memory later or through another proxy
+    than the generic one."""
+    found = accesses(instruction) if instruction.flow != "call" else ()
+    return instruction.event == "proxy-fence" or any(
+        each.proxy is not Proxy.GENERIC or each.start != READY for each in found
+    )
 
 
 def _immediate(match: Match) -> Iterator[Access]:

@@ -1,64 +1,98 @@
-"""Which classes of hazards a kernel uses: those of whose events it has at least one that is reachable."""
+"""Which classes of hazards a kernel uses: those of which a proof may have an obligation, by the predicates with which the
+checkers enumerate theirs.
+
+A call that is not inlined uses what the bodies that it reaches use. An instruction after or inside which anything may
+happen (:func:`~tclint.analyses.gaps.hidden`) uses every class.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cache
 
+from tclint.analyses.gaps import hidden
 from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import HazardClass
-from tclint.isa.forms import Match
+from tclint.ir.inline import reached
+from tclint.ir.nodes import Function, Instruction
+from tclint.replay.bounds import operates
+from tclint.verdicts.checker import issues, names_shared
+from tclint.verdicts.completion import BULK_GROUPS, COPY_GROUPS, TENSOR_GROUPS, WGMMA_GROUPS
+from tclint.verdicts.epochs import SHARED
+from tclint.verdicts.mma_checker import MMA_GROUPS
+from tclint.verdicts.proxy_checker import concerns
+from tclint.verdicts.tensor_space import TENSOR_MEMORY
+from tclint.verdicts.uniform import collective
 
-__all__ = ["events", "uses"]
+__all__ = ["events"]
 
-_BY_GROUP = {
-    "wgmma": HazardClass.WGMMA,
-    "tcgen05": HazardClass.TCGEN05_MMA,
-    "tcgen05.ld": HazardClass.TMEM_ACCESS,
-    "tcgen05.st": HazardClass.TMEM_ACCESS,
-    "cp.async": HazardClass.CP_ASYNC,
-    "bulk": HazardClass.BULK,
+_CONCERNS: Mapping[HazardClass, Callable[[Instruction], bool]] = {
+    HazardClass.WGMMA: lambda i: issues(i, WGMMA_GROUPS),
+    HazardClass.TMEM_ACCESS: lambda i: issues(i, TENSOR_GROUPS),
+    HazardClass.TCGEN05_MMA: lambda i: issues(i, MMA_GROUPS),
+    HazardClass.CP_ASYNC: lambda i: issues(i, COPY_GROUPS),
+    HazardClass.BULK: lambda i: issues(i, BULK_GROUPS),
+    HazardClass.PROXIES: concerns,
+    HazardClass.CONVERGENCE: lambda i: collective(0, i) is not None,
+    HazardClass.SHARED_MEMORY: SHARED.concerns,
+    HazardClass.TENSOR_MEMORY: TENSOR_MEMORY.concerns,
+    HazardClass.MBARRIER: operates,
+    HazardClass.REGISTER_POOL: lambda i: i.event == "setmaxnreg",
 }
-"""The group of an operation -> the class of its completion for the thread that issues it."""
-_ALONE = ("active", "thread")
-"""The scopes of instructions that need no other thread."""
-
-
-def uses(model: KernelModel) -> tuple[HazardClass, ...]:
-    """The classes that the kernel uses, in the order of :class:`HazardClass`; availability is one of every kernel."""
-    found = {HazardClass.AVAILABILITY, *events(model)}
-    return tuple(hazard for hazard in HazardClass if hazard in found)
+"""Class -> whether an obligation of it may be about an instruction that is not a call."""
 
 
 def events(model: KernelModel) -> dict[HazardClass, frozenset[int]]:
-    """The reachable instructions for which the kernel uses each class but availability."""
+    """The classes that the kernel uses but availability, which every kernel uses, in the order of :class:`HazardClass`, each
+    with the reachable instructions for which it does."""
     found: dict[HazardClass, set[int]] = {}
-    reachable, block_of = model.cfg.rank, model.cfg.block_of
-    variables = (*model.function.variables.values(), *model.module.variables.values())
-    shares = any(variable.space.startswith(".shared") for variable in variables)
-    for use in model.function.uses:
-        sites = {site for site in use.sites if block_of[site] in reachable}
-        for hazard in _classes(use.match, shares) if use.match is not None and sites else ():
-            found.setdefault(hazard, set()).update(sites)
-    return {hazard: frozenset(sites) for hazard, sites in found.items()}
+    function, module, block_of = model.function, model.module, model.cfg.block_of
+    everything = (function, *reached(function, module))
+    shares = _has_shared(everything, model)
+
+    @cache
+    def of_callee(name: str) -> Collection[HazardClass]:
+        body = module.function(name)
+        bodies = () if body is None else (body, *reached(body, module))
+        return {
+            hazard
+            for f in bodies
+            for use in f.uses
+            if use.sites and f.instructions[use.sites[0]].flow != "call"
+            for hazard in _classes(f.instructions[use.sites[0]], shares)
+        }
+
+    for use in function.uses:
+        sites = [site for site in use.sites if block_of[site] in model.cfg.rank]
+        if sites and function.instructions[sites[0]].flow == "call":
+            for site in sites:
+                for hazard in of_callee(function.instructions[site].callee):
+                    found.setdefault(hazard, set()).add(site)
+        elif sites:
+            for hazard in _classes(function.instructions[sites[0]], shares):
+                found.setdefault(hazard, set()).update(sites)
+    if anything := {site for site, _, _ in hidden(model)}:
+        for hazard in _CONCERNS:
+            found.setdefault(hazard, set()).update(anything)
+    return {hazard: frozenset(found[hazard]) for hazard in HazardClass if hazard in found}
 
 
-def _classes(match: Match, shares: bool) -> Iterator[HazardClass]:
-    """The classes that an instruction makes a kernel use; a generic address may be one of shared memory if it *shares*."""
-    form = match.form
-    if form.event == "issue" and form.group in _BY_GROUP:
-        yield _BY_GROUP[form.group]
-    if form.event.startswith("mbarrier"):
-        yield HazardClass.MBARRIER
-    if form.event == "setmaxnreg":
-        yield HazardClass.REGISTER_POOL
-    if match.scope and match.scope not in _ALONE:
-        yield HazardClass.CONVERGENCE
-    if form.group.startswith("tcgen05") or form.event.startswith("tmem"):
-        yield HazardClass.TENSOR_MEMORY
-    if form.proxy and form.proxy != "tcgen05":
-        yield HazardClass.PROXIES
-    somewhere = shares and not match.space
-    if (somewhere or match.space.startswith(".shared")) and (
-        form.memory or form.async_reads or form.async_writes
-    ):
-        yield HazardClass.SHARED_MEMORY
+def _classes(instruction: Instruction, shares: bool) -> Iterator[HazardClass]:
+    """The classes of which an obligation may be about an instruction; a generic address may be one of shared memory only if
+    the kernel *shares*."""
+    for hazard, concern in _CONCERNS.items():
+        if concern(instruction) and (
+            hazard is not HazardClass.SHARED_MEMORY or shares or names_shared(instruction)
+        ):
+            yield hazard
+
+
+def _has_shared(functions: Collection[Function], model: KernelModel) -> bool:
+    """Whether *functions* may have an address of shared memory: they name a variable in it, or the state space itself."""
+    scopes = [model.module.variables, *(f.variables for f in functions)]
+    variables = [variable for scope in scopes for variable in scope.values()]
+    matches = [use.match for f in functions for use in f.uses if use.match is not None]
+    return any(variable.space.startswith(".shared") for variable in variables) or any(
+        match.form.name == "mapa" or any(m.startswith(".shared") for m in (match.space, *match.modifiers))
+        for match in matches
+    )

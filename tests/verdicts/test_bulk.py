@@ -9,7 +9,7 @@ from tclint.ir.nodes import Instruction
 from tclint.verdicts import verdicts
 from tclint.verdicts.checker import Pending, State
 from tclint.verdicts.may import May
-from tclint.verdicts.uses import uses
+from tclint.verdicts.uses import events
 from tests.tools.support import HOPPER, analysed, kernel, last_kernel, module
 
 SHARED = ".extern .shared .align 128 .b8 smem[];"
@@ -196,7 +196,7 @@ def test_other_bytes_and_guards_need_assumptions() -> None:
 
 
 def test_a_kernel_whose_copies_complete_on_mbarriers_does_not_use_the_class() -> None:
-    found = uses(analysed(module(SHARED, kernel(f"{START}\n{LOAD}\nret;"), header=HOPPER)))
+    found = events(analysed(module(SHARED, kernel(f"{START}\n{LOAD}\nret;"), header=HOPPER)))
     assert HazardClass.BULK not in found
     assert HazardClass.MBARRIER in found or HazardClass.SHARED_MEMORY in found
 

@@ -252,7 +252,7 @@ def test_reasons_name_what_is_not_known() -> None:
         ("an mbarrier", "mbarrier"),
         ("the async proxy", "async proxy"),
         ("a generic address", "generic address"),
-        ("a call", "the callee may access shared memory"),
+        ("a call", "which is not inlined"),
     ):
         assert words in shared(UNKNOWN[name]).reasons[0].what
     assert ".reqntid" in shared(UNKNOWN["a neighbour without a barrier"], size="").reasons[0].help

@@ -7,16 +7,16 @@ import pytest
 from tclint.analyses.gaps import gaps
 from tclint.findings.verdicts import UNEXECUTED, HazardClass, Status
 from tclint.verdicts import verdicts
-from tclint.verdicts.uses import uses
+from tclint.verdicts.uses import events
 from tests.tools.support import HOPPER, WGMMA, analysed, kernel, last_kernel, module
 
 
-def used(body: str) -> set[str]:
-    return {hazard.value for hazard in uses(analysed(module(kernel(body))))}
+def used(body: str, *functions: str) -> set[str]:
+    return {hazard.value for hazard in events(last_kernel(*functions, kernel(body)))}
 
 
 def test_a_kernel_uses_the_classes_of_its_events() -> None:
-    assert used("ret;") == {"availability"}
+    assert used("ret;") == set()
     assert {"cp-async", "shared-memory"} <= used("cp.async.ca.shared.global [%r1], [%rd1], 4;\nret;")
     assert "convergence" in used("bar.sync 0;\nret;")
     assert "mbarrier" in used("mbarrier.init.shared.b64 [%r1], 1;\nret;")
@@ -25,12 +25,52 @@ def test_a_kernel_uses_the_classes_of_its_events() -> None:
 
 
 def test_a_generic_address_may_be_one_of_shared_memory_where_there_is_any() -> None:
-    assert used("ld.b32 %r1, [%rd1];\nret;") == {"availability"}
-    assert "shared-memory" in used(".shared .b8 tile[16];\nld.b32 %r1, [%rd1];\nret;")
+    load = "ld.b32 %r1, [%rd1];\nret;"
+    assert used(load) == set()
+    for source in (
+        ".shared .b8 tile[16];",
+        "cvta.shared.u64 %rd1, 0;",
+        "cvta.to.shared.u64 %rd2, %rd1;",
+        "mapa.u64 %rd1, %rd2, 1;",
+        "ld.shared.b32 %r1, [%r2];",
+    ):
+        assert used(f"{source}\n{load}") == {"shared-memory"}
+
+
+@pytest.mark.parametrize(
+    "barrier",
+    [
+        "barrier.sync 0;",
+        "barrier.arrive 0, 64;",
+        "barrier.red.popc.u32 %r1, 0, %p1;",
+        "barrier.cluster.arrive;",
+        "barrier.cluster.wait;",
+        "bar.warp.sync -1;",
+        "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%fd1, %fd2}, {%fd3}, {%fd4}, {%fd1, %fd2};",
+    ],
+)
+def test_whatever_needs_other_threads_uses_convergence(barrier: str) -> None:
+    assert used(f".reg .f64 %fd<5>;\n{barrier}\nret;") == {"convergence"}
+
+
+@pytest.mark.parametrize(
+    "access",
+    ["tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%rd1, {%r1}];", "suld.b.1d.b32.trap %r1, [%rd1, {%r1}];"],
+)
+def test_textures_and_surfaces_are_accessed_through_another_proxy(access: str) -> None:
+    assert used(f".reg .f32 %f<5>;\n{access}\nret;") == {"proxies"}
+
+
+def test_a_copy_that_reports_to_an_mbarrier_uses_it() -> None:
+    copy = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 16, [%r2];"
+    assert {"mbarrier", "proxies", "shared-memory"} <= used(f"{copy}\nret;")
+
+
+EVERY = {hazard.value for hazard in HazardClass} - {"availability"}
 
 
 def test_an_event_that_is_unreachable_is_not_used() -> None:
-    assert used("ret;\nbar.sync 0;\nret;") == {"availability"}
+    assert used("ret;\nbar.sync 0;\nret;") == set()
 
 
 def reasons(body: str, *before: str) -> list[str]:
@@ -57,6 +97,42 @@ def test_a_call_is_known_if_no_callee_has_an_event(
 ) -> None:
     of = last_kernel(*functions, kernel(f"call {callee};\nret;"))
     assert (not list(gaps(of))) is known
+
+
+RECURSIVE = ".func again()\n{\nbar.sync 0;\ncall again;\nret;\n}"
+NO_RETURN = ".extern .func gone() .noreturn;"
+
+
+@pytest.mark.parametrize(
+    ("functions", "body"),
+    [
+        ((), "p: .callprototype _ ();\ncall %rd1, p;"),
+        ((PLAIN,), "p: .calltargets plain;\nmov.u64 %rd1, plain;\ncall %rd1, p;"),
+        ((EXTERN,), "call elsewhere;"),
+        ((EXTERN,), "call.uni elsewhere;"),
+        ((NO_RETURN,), "@%p1 call gone;"),
+        ((RECURSIVE,), "call again;"),
+        ((), "frobnicate.b32 %r1;"),
+    ],
+)
+def test_what_is_hidden_may_be_of_every_class(functions: tuple[str, ...], body: str) -> None:
+    model = last_kernel(*functions, kernel(f"{body}\nret;"))
+    assert {hazard.value for hazard in events(model)} == EVERY
+    found = {v.hazard.value: v.status for v in verdicts(model)}
+    assert {found[hazard] for hazard in EVERY} == {Status.UNKNOWN}
+
+
+def test_a_call_that_is_not_inlined_uses_what_the_callee_does() -> None:
+    lines = "\n".join(["add.s32 %r1, %r1, 1;"] * 40)
+    load = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [%r1];"
+    long = f".func long()\n{{\n.reg .b32 %r<2>;\n{lines}\n{load}\nret;\n}}"
+    quiet = long.replace(load, "")
+    assert used("call long;\nret;", quiet) == set()
+    model = last_kernel(long, kernel("call long;\nret;"))
+    assert {hazard.value for hazard in events(model)} == {"convergence", "shared-memory"}
+    for verdict in verdicts(model, only=(HazardClass.CONVERGENCE, HazardClass.SHARED_MEMORY)):
+        assert verdict.status is Status.UNKNOWN
+        assert "long, which is not inlined" in verdict.reasons[0].what
 
 
 def test_an_indirect_call_is_unknown() -> None:
