@@ -110,6 +110,9 @@ class Hit:
     """The execution that observed it, if that is how it was found; no check assigns this."""
     provided: Repair | None = None
     """An edit after which the classes that it names must be proved for the hit to be reported; the edit is not offered."""
+    condition: str = ""
+    """What a launch must do for the defect to occur, in words that follow *if*, as ``message`` states; empty if every launch
+    that reaches it does. A class of hazards is then not *violated*."""
     missing_before: bool = False
     """What is missing is missing before ``site``, so hits before ``site`` are not consequences of this one."""
 

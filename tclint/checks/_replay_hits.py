@@ -38,6 +38,7 @@ def conditional(hit: Hit, equal: EqualWords) -> Hit:
         message=f"{hit.message} (only if {a} == {b}, neighbouring words of memory, as of an empty item)",
         steps=(*hit.steps[:-1], load, *hit.steps[-1:]),
         severity=Severity.WARNING,
+        condition=f"{a} == {b}",
     )
     return conditional.doubted("" if equal.tested else _NEVER_EMPTY)
 

@@ -54,7 +54,9 @@ def replayed(model: KernelModel) -> Iterator[Hit]:
         if verdict.assumed_cluster:
             shape = "x".join(map(str, verdict.assumed_cluster))
             hit = replace(
-                hit, message=f"{hit.message} (if launched in clusters of {shape}; no other shape succeeds)"
+                hit,
+                message=f"{hit.message} (if launched in clusters of {shape}; no other shape succeeds)",
+                condition=f"it is launched in clusters of {shape}",
             )
         if verdict.equal is not None:
             hit = conditional(hit, verdict.equal)

@@ -86,7 +86,7 @@ class Assumption(Enum):
     """Loads of one address by one thread yield one value where nothing in the kernel stores to it."""
     THREADS = "threads"
     """The CTA has no more threads than the directives of the kernel, or else the hardware, admit. If the kernel neither
-    states its shape nor reads %tid or %ntid in a second dimension, the CTA has one."""
+    states its shape nor reads %tid or %ntid in a second dimension, but to number the threads, the CTA has one."""
     NO_ALIAS = "no-alias"
     """What different parameters, pointers or tensor maps, give access to does not overlap, and no tensor contains a tensor
     map."""
@@ -101,7 +101,8 @@ class Assumption(Enum):
     REGISTERS = "registers"
     """A kernel with ``setmaxnreg`` is launched with the registers per thread that ``ptxas`` chooses by its directives."""
     SHAPE = "shape"
-    """A CTA consists of whole warps, whole warpgroups if a kernel uses these, and is one-dimensional without ``.reqntid``."""
+    """Without ``.reqntid``, a CTA consists of whole warps, of whole warpgroups if a kernel uses these, and has one
+    dimension."""
     FULL_CTA = "full-cta"
     """Without ``.reqntid``, the CTA has as many threads as ``.maxntid`` admits."""
     READ_ONLY = "read-only"

@@ -139,7 +139,15 @@ def _check(
     if assume is not None:
         from tclint.linting import verdicts  # a run without verdicts does not pay for the imports
 
-        judge = verdicts.Judge(assume, module, toolkit, selected.min_confidence, tuple(found), past.pause)
+        judge = verdicts.Judge(
+            assume,
+            module,
+            toolkit,
+            selected.min_confidence,
+            selected.strict,
+            tuple(found),
+            past.pause,
+        )
 
     def check(function: Function) -> CheckResult:
         launch = recorded if recorded is not None and recorded.kernel == function.name else None

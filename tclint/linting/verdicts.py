@@ -2,8 +2,9 @@
 
 In this order: a class that a finding violates is *violated*; one whose proof a checker has accepted is *proved*; one that
 the replays or executions of the run observed to hold is *bounded*; any other is *unknown*, with the first reasons. A finding counts
-whether or not a comment, the baseline or a setting that ignores it hides it: it is known to be there. A finding below
-``min-confidence`` violates nothing, but its class is not proved or bounded either.
+whether or not a comment, the baseline or a setting that ignores it hides it: it is known to be there. A note, a finding
+that a launch shows only under a condition, and one below ``min-confidence`` violate nothing, but their class is not proved
+or bounded either.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from dataclasses import replace
 from tclint.analyses.gaps import gaps
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit
-from tclint.findings.rules import all_rules
-from tclint.findings.scales import Confidence
+from tclint.findings.rules import Rule, all_rules
+from tclint.findings.scales import Confidence, Severity
 from tclint.findings.spans import Span, span
 from tclint.findings.verdicts import Assumption, Executed, HazardClass, Reason, Status, Verdict
 from tclint.ir.nodes import Function, Module
@@ -29,8 +30,10 @@ from tclint.verdicts.uses import events
 
 __all__ = ["Judge"]
 
-_Violations = dict[str, dict[str, Span | None]]
-"""Class -> the rules of the hits that violate it, each with the location of its first hit."""
+_Rules = dict[str, Reason]
+"""Rule -> the location of its first hit, and why it leaves a class open; "" if it violates the class."""
+_Violations = dict[str, _Rules]
+"""Class -> the rules of the hits about it."""
 
 
 class Judge:
@@ -43,12 +46,13 @@ class Judge:
         module: Module,
         toolkit: Version | None,
         min_confidence: Confidence,
+        strict: bool,
         found: Sequence[tuple[Function | None, Hit]],
         pause: Callable[[], None],
     ) -> None:
         self._assume = assume
         self._module, self._toolkit, self._pause = module, toolkit, pause
-        self._min_confidence = min_confidence
+        self._min_confidence, self._strict = min_confidence, strict
         self._found = found
         """The hits of the checks of the module, each with the function that it is about, if it is about one."""
         self._seen: dict[int, tuple[Verdict, ...]] = {}
@@ -122,16 +126,26 @@ class Judge:
             self._judge(function, _open(function, why))
 
     def _violated(self, hits: Iterable[tuple[Function | None, Hit]]) -> tuple[_Violations, _Violations]:
-        """What the hits violate that may be shown, and what those below the confidence that is shown do."""
+        """What the hits violate, and what those leave open that violate nothing."""
         rules = all_rules()
         certain: _Violations = {}
         doubtful: _Violations = {}
         for function, hit in hits:
-            confidence = hit.confidence or rules[hit.rule].confidence
-            by_class = certain if confidence >= self._min_confidence else doubtful
+            reason = replace(self._doubt(rules[hit.rule], hit), at=_location(function, hit))
+            by_class = doubtful if reason.what else certain
             for hazard in rules[hit.rule].hazards:
-                by_class.setdefault(hazard, {}).setdefault(str(hit.rule), _location(function, hit))
+                by_class.setdefault(hazard, {}).setdefault(str(hit.rule), reason)
         return certain, doubtful
+
+    def _doubt(self, rule: Rule, hit: Hit) -> Reason:
+        """Why a hit does not violate the classes of its rule; "" if it does."""
+        if (hit.confidence or rule.confidence) < self._min_confidence:
+            return Reason(None, f"a low-confidence finding of {rule.id} may be right", "--pedantic shows it")
+        if hit.condition:
+            return Reason(None, f"{rule.id} reports a fault that occurs if {hit.condition}")
+        if hit.severity_if(rule, self._strict) is Severity.INFO:
+            return Reason(None, f"a note of {rule.id} applies to it")
+        return Reason(None, "")
 
 
 def _bounded(model: KernelModel, verdict: Verdict, assume: frozenset[Assumption]) -> Verdict:
@@ -175,12 +189,16 @@ def _judged(
     made = []
     for each in HazardClass:
         verdict = known.get(each)
+        obligations = verdict.obligations if verdict is not None else ()
         if each.value in certain:
-            obligations = verdict.obligations if verdict is not None else ()
             rules = tuple(sorted(certain[each.value]))
             made.append(Verdict(kernel, each, Status.VIOLATED, obligations, rules=rules))
-        elif verdict is not None and each.value in doubtful:
-            made.append(_doubted(verdict, doubtful[each.value]))
+        elif each.value in doubtful:
+            reasons = [reason for _, reason in sorted(doubtful[each.value].items())]
+            reasons += verdict.reasons if verdict is not None else ()
+            made.append(
+                Verdict(kernel, each, Status.UNKNOWN, obligations, reasons=tuple(reasons[:MAX_REASONS]))
+            )
         elif verdict is not None:
             made.append(verdict)
     return tuple(made)
@@ -192,23 +210,6 @@ def _location(function: Function | None, hit: Hit) -> Span | None:
         return Span(*hit.span)
     owner = hit.function or function
     return None if owner is None or hit.site < 0 else span(owner, hit.site)
-
-
-def _doubted(verdict: Verdict, hidden: Mapping[str, Span | None]) -> Verdict:
-    """*verdict* as unknown, because *hidden* findings, by their rules, may be right."""
-    rules = sorted(hidden)
-    reason = Reason(
-        hidden[rules[0]],
-        f"a low-confidence finding of {', '.join(rules)} may be right",
-        "--pedantic shows it",
-    )
-    return replace(
-        verdict,
-        status=Status.UNKNOWN,
-        assumptions=(),
-        launches=(),
-        reasons=(reason, *verdict.reasons)[:MAX_REASONS],
-    )
 
 
 def _open(function: Function, why: str) -> tuple[Verdict, ...]:

@@ -4,7 +4,8 @@ A class is *proved* if its obligations are listed and each is discharged, and a 
 the analyses accepts the list. The absence of findings proves nothing, and whatever is not understood makes the class
 *unknown*, with the reason. It runs only when it is asked for.
 
-``uses`` says which classes a kernel uses, ``tclint.analyses.gaps`` what is not known of it at all. Each class has a
+``uses`` lists the classes of which a checker may have an obligation, ``tclint.analyses.gaps`` what is not known of a kernel
+at all. Each class has a
 prover, which lists the obligations and claims what discharges them, and a checker, which accepts or refuses the claims:
 
     availability                            availability    (the tables of the ISA)

@@ -168,7 +168,7 @@ def concerns(instruction: Instruction) -> bool:
     than the generic one."""
     found = accesses(instruction) if instruction.flow != "call" else ()
     return instruction.event == "proxy-fence" or any(
-        each.proxy is not Proxy.GENERIC or each.start != READY for each in found
+        each.proxy is not Proxy.GENERIC or each.start not in (READY, ALLOCATED) for each in found
     )
 
 

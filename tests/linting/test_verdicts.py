@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
+from tclint.checks import Hit, RuleId
 from tclint.findings.finding import FileReport
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
 from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
+from tclint.ir.nodes import Function, Module
 from tclint.linting import verdicts as linting
 from tclint.linting.cache import IncrementalCache
 from tclint.linting.check import check_source
@@ -91,7 +94,51 @@ def test_a_finding_below_the_confidence_leaves_a_proved_class_unknown(
     assert at is not None
     assert FRAGMENT[at.start : at.end].startswith("st.global")
     with_it = of(FRAGMENT, HazardClass.WGMMA, Selected(min_confidence=Confidence.LOW))
-    assert (with_it.status, with_it.rules) == (Status.VIOLATED, ("WG009",))
+    assert (with_it.status, with_it.reasons[0].what) == (Status.UNKNOWN, "a note of WG009 applies to it")
+
+
+def test_a_note_violates_nothing_and_leaves_its_class_open() -> None:
+    text = module(
+        kernel("setmaxnreg.inc.sync.aligned.u32 232;\nret;", directives=".reqntid 384"), header=HOPPER
+    ).replace("sm_100a", "sm_90a")
+    (finding,) = judged(text).findings
+    assert (finding.rule.id, finding.severity) == ("CV007", Severity.INFO)
+    verdict = of(text, HazardClass.REGISTER_POOL)
+    assert (verdict.status, verdict.rules) == (Status.UNKNOWN, ())
+    assert verdict.reasons[0].what == "a note of CV007 applies to it"
+    assert verdict.reasons[0].at == finding.span
+
+
+def test_a_note_that_strict_makes_a_warning_violates_its_class() -> None:
+    text = all_rules()["PR002"].examples[0].code
+    note, strict = of(text, HazardClass.PROXIES), of(text, HazardClass.PROXIES, Selected(strict=True))
+    assert (note.status, note.reasons[0].what) == (Status.UNKNOWN, "a note of PR002 applies to it")
+    assert (strict.status, strict.rules) == (Status.VIOLATED, ("PR002",))
+
+
+class Added:
+    """An observer that adds one hit to those of each function."""
+
+    def __init__(self, hit: Hit) -> None:
+        self.hit = hit
+
+    def __call__(self, module: Module, function: Function, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+        return (self.hit,)
+
+    def executed(self, function: Function) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("condition", "status"), [("", Status.VIOLATED), ("the loop runs twice", Status.UNKNOWN)]
+)
+def test_a_fault_that_only_some_launches_have_violates_nothing(condition: str, status: Status) -> None:
+    hit = RuleId("WG001").hit(message="", site=0, condition=condition)
+    report = check_source(Source(WAITED.encode(), "k.ptx"), assume=ALL, observer=Added(hit))
+    (verdict,) = [v for v in report.verdicts if v.hazard is HazardClass.WGMMA]
+    assert verdict.status is status
+    if condition:
+        assert verdict.reasons[0].what == "WG001 reports a fault that occurs if the loop runs twice"
 
 
 def test_a_finding_of_no_class_violates_nothing() -> None:
