@@ -8,18 +8,22 @@ in a replay, arrivals of different warps by their clocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator
+from math import inf, prod
+from typing import TYPE_CHECKING, NamedTuple
 
+from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
+from tclint.analyses.plausibility import skips
 from tclint.analyses.role_paths import path_avoiding, whole_program
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._deadlocks import MAX_PARTIES, called, parties, threads_in_words
-from tclint.findings.scales import Confidence, Method
-from tclint.replay.faults import proven_fault
-from tclint.replay.sync import Barrier, Mbarrier, PhaseOverlap
+from tclint.dataflow import Path
+from tclint.findings.scales import Confidence, Method, Severity
+from tclint.replay.faults import executed, proven_fault
+from tclint.replay.sync import Barrier, BarrierArrival, Mbarrier, PhaseOverlap
 from tclint.values import thread_masks as T
 
 if TYPE_CHECKING:
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
 CV014 = RuleId("CV014")
 CV015 = RuleId("CV015")
 
+_WARP = 32
+_WAITS_ELSEWHERE = "on other paths between the two, the thread waits"
 _QUESTION = "order of arrivals at a barrier"
 """What the ledger calls the question whether an arrival follows the completion of the phase before."""
 
@@ -41,13 +47,13 @@ def deadlocked(model: KernelModel) -> Iterator[Hit]:
         yield hit
 
 
-@check(CV015, analyses=(HappensBefore,))
+@check(CV015, analyses=(HappensBefore, ExecutionGuarantee))
 def phases_overlap(model: KernelModel) -> Iterator[Hit]:
     """Arrivals at a CTA barrier with a thread count that may be counted in the phase before the one they are meant for."""
     arrivals = [i for i in model.sites("barrier-arrive", "") if model.views.context_of(i).threads]
-    reported = set[int | None]()
-    for number, hit in _repeated(model, arrivals) if arrivals and whole_program(model) else ():
-        reported.add(number)
+    reported = set[int | str]()
+    for barrier, hit in _repeated(model, arrivals) if arrivals and whole_program(model) else ():
+        reported.add(barrier)
         yield hit
     run = proven_fault(model)
     for overlap in run.overlaps if run is not None else ():
@@ -90,71 +96,163 @@ def _confidence(model: KernelModel) -> Confidence | None:
     return None if model.function.threads is not None else Confidence.MEDIUM
 
 
-def _repeated(model: KernelModel, arrivals: list[int]) -> Iterator[tuple[int | None, Hit]]:
-    """Arrivals without a wait that a thread repeats before any wait, with the number of the barrier; None: unknown."""
+class _Use(NamedTuple):
+    """What threads do at one CTA barrier at one instruction."""
+
+    barrier: int | str
+    """The number of the barrier; a string that names the value if it is unknown."""
+    site: int
+    threads: int
+    """Those that may execute it."""
+    arriving: int
+    """How many of them are certain to arrive if one does. A warp always counts as 32 threads."""
+    wanted: int | None
+    """The thread count; None: unknown."""
+
+    @property
+    def most(self) -> int:
+        """How many threads may arrive, once each."""
+        return T.whole(self.threads, _WARP).bit_count()
+
+
+def _uses(model: KernelModel, site: int) -> list[_Use]:
+    """What threads do at *site*, by the number of the barrier; empty if a thread does not always name the same one."""
+    values, number = model.values, model.value(site, "id")
+    if number is None or values.varying_at(number):
+        model.ledger.give_up(_QUESTION, site, "the number of the barrier changes")
+        return []
+    count, threads = model.constant_of(site, "count"), model.present(site)
+    planes = values.bit_slices(number)
+    if planes is None:
+        return [_Use(f"value {values.representative(number)}", site, threads, _WARP, count)]
+    known = model.fact(ExecutionGuarantee).certainly(site)
+    return [
+        _Use(barrier, site, here, T.whole(here, _WARP).bit_count() if known else _WARP, count)
+        for barrier, here in T.numbers(planes, threads)
+    ]
+
+
+def _repeated(model: KernelModel, arrivals: list[int]) -> Iterator[tuple[int | str, Hit]]:
+    """For each barrier an arrival that threads repeat before any wait, although its phase has no room for all of them."""
     waits = model.fact(HappensBefore).points.acquire_points(Scope.WARPS)
-    every = T.full(model.values.threads)
-    users = grouped(
-        (number, site)
-        for site in (*arrivals, *model.sites("barrier-sync", ""))
-        if model.instruction(site).role("count") is not None and (number := _number(model, site)) is not None
+    sites = (*arrivals, *model.sites("barrier-sync", ""))
+    used = grouped(
+        (use.barrier, use)
+        for site in sites
+        if model.instruction(site).role("count") is not None
+        for use in _uses(model, site)
     )
-    for site in arrivals:
-        number = _number(model, site)
-        if number is None:
-            model.ledger.give_up(_QUESTION, site, "the number of the barrier changes")
-            continue
-        again = users[number]
-        found = path_avoiding(model, site, every, again, waits.difference(again)).witness
-        if found is not None:
-            yield model.values.constant_of(number), _again(model, site, found.end)
+    for barrier, uses in used.items():
+        firsts = (use for use in uses if model.instruction(use.site).event == "barrier-arrive")
+        hit = next(filter(None, (_crowded(model, first, uses, waits) for first in firsts)), None)
+        if hit is not None:
+            yield barrier, hit
 
 
-def _number(model: KernelModel, site: int) -> int | None:
-    """The value that is the number of the barrier at *site*; None if a thread does not always name the same one."""
-    number = model.value(site, "id")
-    if number is None or model.values.varying_at(number):
-        return None
-    return model.values.representative(number)
+def _crowded(model: KernelModel, first: _Use, uses: list[_Use], waits: frozenset[int]) -> Hit | None:
+    """The finding that the threads of *first* may arrive at one of *uses* in the same phase, which has no room; or None."""
+
+    def path(to: Collection[int]) -> Path | None:
+        found = path_avoiding(model, first.site, first.threads, to, waits.difference(to)) if to else None
+        return None if found is None else found.witness
+
+    others = {use.site: use for use in uses if use.site != first.site}
+    found = path({site for site, use in others.items() if _crowds(first, use)})
+    if found is not None:
+        return _again(model, first, others[found.end]).doubted(
+            skips(model, found, waits, _WAITS_ELSEWHERE).why
+        )
+    around = path((first.site,))
+    if around is not None and _repeats(model, around) * first.arriving > (first.wanted or 0):
+        return _again(model, first, first).doubted(skips(model, around, waits, _WAITS_ELSEWHERE).why)
+    # A warp may arrive twice by design; replays know which other warps arrive, and what keeps this one back.
+    last = around or path(others)
+    if last is not None and not _counted(first, uses) and not executed(model, (first.site, last.end)):
+        model.ledger.give_up(_QUESTION, first.site, "which arrivals a phase is meant to count is unknown")
+    return None
 
 
-def _again(model: KernelModel, first: int, second: int) -> Hit:
-    number = model.constant_of(first, "id")
-    name = "a barrier" if number is None else f"barrier {number}"
+def _crowds(first: _Use, second: _Use) -> bool:
+    """Whether a phase that has all arrivals of *first* has no room for those of *second*, or does not admit them."""
+    if first.wanted is None or second.wanted is None:
+        return False
+    if first.wanted != second.wanted:
+        return first.wanted > _WARP  # other warps may not have arrived yet
+    return first.arriving + second.arriving > first.wanted
+
+
+def _repeats(model: KernelModel, around: Path) -> float:
+    """At most how often a thread executes an instruction to which it returns on the path *around*."""
+    loops = model.cfg.loops
+    heads = {e.target for e in around.edges if e.target in loops and e.source in loops[e.target]}
+    return prod(model.values.trip_count(head) or inf for head in heads)
+
+
+def _counted(first: _Use, uses: list[_Use]) -> bool:
+    """Whether all *uses* of a barrier, each executed once, fit into one phase."""
+    return {use.wanted for use in uses} == {first.wanted} and sum(use.most for use in uses) <= (
+        first.wanted or 0
+    )
+
+
+def _again(model: KernelModel, first: _Use, second: _Use) -> Hit:
+    name = f"barrier {first.barrier}" if isinstance(first.barrier, int) else "a barrier"
+    mixed = first.wanted != second.wanted
     return CV015.hit(
-        site=first,
-        message=f"arrives at {name}, and a thread may arrive there again before that phase completes: "
+        site=first.site,
+        message=f"arrives at {name} with a count of {first.wanted}, and a thread may arrive there with a count of "
+        f"{second.wanted} before that phase completes: no wait lies between the two"
+        if mixed
+        else f"arrives at {name}, and a thread may arrive there again before that phase completes: "
         "no wait lies between the two",
-        steps=(Mark(first, "arrives and does not wait"), Mark(second, "arrives again")),
-        help="wait between the two arrivals, as bar.sync does, for this phase of the barrier or for threads that have "
+        steps=(
+            Mark(first.site, f"arrives{_of(first)} and does not wait"),
+            Mark(second.site, f"arrives again{_of(second)}"),
+        ),
+        help="use another barrier number for the other thread count, or wait for the phase between the two"
+        if mixed
+        else "wait between the two arrivals, as bar.sync does, for this phase of the barrier or for threads that have "
         "passed it",
-        about=frozenset((first, second)),
+        severity=Severity.ERROR if mixed else None,
+        # How many threads arrive at the two instructions depends on the size of the CTA.
+        confidence=None if mixed or first is second else _confidence(model),
+        about=frozenset((first.site, second.site)),
     )
+
+
+def _of(use: _Use) -> str:
+    """The thread count of a phase, in words."""
+    return "" if use.wanted is None else f" with a count of {use.wanted}"
 
 
 def _overlapping(model: KernelModel, overlap: PhaseOverlap) -> Hit:
-    number, count, first, second = overlap
-    together = first is second
+    number, first, second = overlap
+    together, mixed = first is second, overlap.counts_differ
     return CV015.hit(
         site=second.site,
         message=f"{len(second.threads)} threads arrive together at barrier {number}, "
-        f"of which each phase counts only {count}"
+        f"of which each phase counts only {second.wanted}"
         if together
         else f"may arrive in the wrong phase of barrier {number}: this is not ordered after the completion of the phase "
-        f"that {threads_in_words(model, first.threads)} arrived for",
+        f"that {threads_in_words(model, first.threads)} arrived for"
+        + f", which counts {first.wanted} threads and not {second.wanted}"
+        * mixed,
         steps=(
-            *(() if together else (_arrives(model, overlap, first.site, first.threads, "in one phase"),)),
-            _arrives(model, overlap, second.site, second.threads, "for another one" if not together else ""),
+            *(() if together else (_arrives(model, first, "in one phase"),)),
+            _arrives(model, second, "for another one" if not together else ""),
         ),
-        help="let the count of the barrier include all threads that arrive in a phase, whether or not they wait, "
+        help="use another barrier number for the other thread count, or wait for the phase to complete before the next "
+        "arrival"
+        if mixed
+        else "let the count of the barrier include all threads that arrive in a phase, whether or not they wait, "
         "and wait for the phase to complete before the next arrival",
+        severity=Severity.ERROR if mixed else None,
+        confidence=_confidence(model),
         about=frozenset((first.site, second.site)),
         method=Method.REPLAY,
     )
 
 
-def _arrives(
-    model: KernelModel, overlap: PhaseOverlap, site: int, threads: tuple[int, ...], what: str
-) -> Mark:
-    words = f"arrives {what}".rstrip() + f", with a count of {overlap.wanted}"
-    return Mark(site, words, role=threads_in_words(model, threads))
+def _arrives(model: KernelModel, arrival: BarrierArrival, what: str) -> Mark:
+    words = f"arrives {what}".rstrip() + f", with a count of {arrival.wanted}"
+    return Mark(arrival.site, words, role=threads_in_words(model, arrival.threads))

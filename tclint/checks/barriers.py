@@ -48,13 +48,32 @@ def _wrong(model: KernelModel, match: Match, site: int) -> tuple[str, str] | Non
                 else (f"its {name} is {known}, but must be {in_words(allowed)}", f"use another {name}")
             )
         limit = model.function.most_threads
-        if role == "count" and limit is not None and known > -(-limit // 32) * 32:
+        if (
+            role == "count"
+            and limit is not None
+            and known > -(-limit // 32) * 32
+            and not _may_complete(model, site, known)
+        ):
             bound = "only" if model.function.threads else "at most"
             return (
                 f"expects {known} threads, but the CTA has {bound} {limit}: the barrier never completes",
                 f"use a thread count of at most {limit}, or raise the thread bound of the kernel",
             )
     return None
+
+
+def _may_complete(model: KernelModel, site: int, count: int) -> bool:
+    """Whether *count* threads may arrive at the barrier of *site*: a warp may arrive twice in a phase, without waiting."""
+    number = model.constant_of(site, "id")
+    alike = [
+        i
+        for event in ("barrier-sync", "barrier-arrive")
+        for i in model.sites(event, "")
+        if model.constant_of(i, "count") in (count, None)
+        and (number is None or model.constant_of(i, "id") in (number, None))
+    ]
+    reaching = _max_threads(model, alike)
+    return reaching is None or reaching >= count
 
 
 @check(CV011)
@@ -140,7 +159,9 @@ def _never_complete(
 
 
 def _max_threads(model: KernelModel, sites: list[int]) -> int | None:
-    """An upper bound of the threads that reach one phase of the barrier at *sites*; None if one may arrive again."""
+    """An upper bound of the arrivals in one phase of the barrier at *sites*, in threads; None if one may arrive in each
+    iteration of a loop.
+    """
     cfg, waiting, arriving = model.cfg, 0, 0
     for site in sites:
         threads = T.whole(model.views.context_of(site).threads, 32)

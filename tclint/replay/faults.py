@@ -6,16 +6,18 @@ linting a small kernel.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tclint.analyses.model import KernelModel
+from tclint.dataflow import GaveUp
 from tclint.replay.replayed import replayed
 
 if TYPE_CHECKING:
     from tclint.replay.interface import Faulty
     from tclint.replay.launches import ReplayRun
 
-__all__ = ["fault", "proven_fault"]
+__all__ = ["executed", "fault", "proven_fault"]
 
 
 def fault(model: KernelModel) -> Faulty | None:
@@ -33,3 +35,15 @@ def proven_fault(model: KernelModel) -> ReplayRun | None:
     """The launch that shows a fault, if the kernel is faulty in all that reach it without an assumption."""
     found = fault(model)
     return found.run if found is not None and found.equal is None else None
+
+
+def executed(model: KernelModel, sites: Iterable[int]) -> bool:
+    """Whether the replays of a kernel reached a verdict, and one of them executed all *sites*."""
+    if not replayed(model):
+        return False
+    from tclint.replay.verdict import Replay
+
+    replay = model.fact(Replay)
+    return not isinstance(replay.verdict, GaveUp) and any(
+        run.executed.issuperset(sites) for run in replay.runs
+    )

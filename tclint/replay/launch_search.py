@@ -384,10 +384,17 @@ def _blocked_early(stuck: Stuck, reached: Mapping[tuple[int, int], int]) -> bool
     return isinstance(what, Mbarrier) and what.phase < reached.get((stuck.site, what.address), 0)
 
 
-def _outgrown(machine: Machine) -> bool:
-    """Whether threads access bytes beyond the end of an array by their index, as in a CTA that is larger than any launch has."""
+def _misfit(machine: Machine) -> bool:
+    """Whether the kernel is made for CTAs of another size.
+
+    Threads access bytes beyond the end of an array by their index; or, if no directive bounds the number of threads,
+    a warp arrives twice in one phase of a barrier that then ends with arrivals that complete no phase.
+    """
     if machine.model.function.threads is not None:
         return False
+    barriers = () if machine.phase_overlaps else machine.barriers.values()
+    if machine.model.function.most_threads is None and any(b.doubled and b.arrived for b in barriers):
+        return True
     for access in machine.accesses:
         array = machine.program.accesses.array(access.site) if access.plain else None
         if array is not None and access.offset >= (machine.launch.address(array[0], 0) & OFFSET) + array[1]:
@@ -415,7 +422,7 @@ def _observed_run(
         frozenset(machine.executed),
         tuple(machine.misused.items()),
         machine.dispatched,
-        _outgrown(machine),
+        _misfit(machine),
         machine.unsettled,
     )
     return run if run.wrong or finished else None

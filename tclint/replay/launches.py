@@ -104,8 +104,8 @@ class ReplayRun(NamedTuple):
     """Instructions that use an mbarrier as the ISA does not admit, each with why."""
     dispatched: bool = False
     """Threads were compared with a value of the launch, and all of them took the same branch."""
-    outgrown: bool = False
-    """The CTA has more threads than an array of shared memory has room for: the kernel is made for smaller ones."""
+    misfit: bool = False
+    """The kernel is made for CTAs of another size."""
     unsettled: frozenset[int] = frozenset()
     """The ``mbarrier.init`` of mbarriers that an asynchronous operation may signal after all waits."""
 
@@ -126,7 +126,7 @@ class ReplayRun(NamedTuple):
         if self.overrun is not None:
             return {self.overrun.site}
         if self.overlaps:
-            return {arrival.site for arrival in self.overlaps[0][2:]}
+            return {arrival.site for arrival in self.overlaps[0][1:]}
         return {s.site for s in self.deadlocks} or {wait.site for _, wait in self.late}
 
     def again(self, other: ReplayRun) -> bool:

@@ -263,13 +263,13 @@ class Machine(ThreadGroupScheduler):
 
     @property
     def overlaps(self) -> list[PhaseOverlap]:
-        """Arrivals at CTA barriers that may count for a phase that they do not belong to.
+        """Arrivals at CTA barriers that may count for a phase that they do not belong to, those with two counts first.
 
         Empty if threads poll global memory, which may order them and is not followed.
         """
         if not self.phase_overlaps or self._split_waiters is not None or self.program.loops.polls:
             return []
-        return list(self.phase_overlaps.values())
+        return sorted(self.phase_overlaps.values(), key=lambda overlap: not overlap.counts_differ)
 
     def _release_parked(self) -> bool:
         return super()._release_parked() or self._release_split_barrier()

@@ -224,6 +224,8 @@ class BarrierArrival(NamedTuple):
     number: int
     """The number of the event among those of the agent."""
     threads: tuple[int, ...]
+    wanted: int
+    """The thread count that it names."""
 
     def known_to(self, clocks: Iterable[Clock], ordered: Callable[[Clock, Agent, int], bool]) -> bool:
         """Whether the warps with these *clocks* are all *ordered* after the arrival."""
@@ -237,14 +239,18 @@ class BarrierArrival(NamedTuple):
 class PhaseOverlap(NamedTuple):
     """Two arrivals at a CTA barrier of which the *second* may count for the phase that the *first* belongs to.
 
-    That phase then has more arrivals than its thread count, or completes without a warp that it was meant for.
+    That phase then has more arrivals than its thread count, or completes without a warp that it was meant for, or has
+    arrivals with two thread counts.
     """
 
     barrier: int
-    wanted: int
-    """The thread count of a phase."""
     first: BarrierArrival
     second: BarrierArrival
+
+    @property
+    def counts_differ(self) -> bool:
+        """Whether the two name different thread counts."""
+        return self.first.wanted != self.second.wanted
 
 
 @dataclass(slots=True)
@@ -269,6 +275,8 @@ class Barrier:
     """Those of the phase before it."""
     oldest: dict[tuple[int, Agent], BarrierArrival] = field(default_factory=dict)
     """The first arrival in a completed phase of each agent at each instruction."""
+    doubled: bool = False
+    """Some phase had two arrivals of one warp."""
 
     @property
     def missing(self) -> int:
@@ -283,22 +291,24 @@ class Barrier:
         self,
         arrival: BarrierArrival,
         clocks: Iterable[Clock],
-        count: int,
         ordered: Callable[[Clock, Agent, int], bool],
     ) -> PhaseOverlap | None:
         """Notes an arrival in the current phase, after it was counted, by warps with these *clocks*.
 
         Returns the arrival that it may share a phase with although it should not: one of an earlier phase that it is not
-        *ordered* after, one of the same threads, or one that leaves no room for it; None if there is none.
+        *ordered* after, one with another thread count, or one that leaves no room for it; None if there is none. A warp
+        may arrive several times in a phase that counts each of its arrivals.
         """
-        clocks, threads = list(clocks), set(arrival.threads)
-        excess = self.arrivals[-1:] or [arrival] if self.arrived > count else []
-        before = chain(self.oldest.values(), self.previous)
-        early = (a for a in before if not a.known_to(clocks, ordered))
-        again = (a for a in self.arrivals if not threads.isdisjoint(a.threads))
-        first = next(chain(again, early, excess), None)
+        clocks = list(clocks)
+        early = [a for a in chain(self.oldest.values(), self.previous) if not a.known_to(clocks, ordered)]
+        mixed = (a for a in chain(self.arrivals, early) if a.wanted != arrival.wanted)
+        excess = self.arrivals[-1:] or [arrival] if self.arrived > arrival.wanted else []
+        first = next(chain(mixed, early, excess), None)
+        self.doubled |= not set(arrival.threads).isdisjoint(
+            chain.from_iterable(a.threads for a in self.arrivals)
+        )
         self.arrivals.append(arrival)
-        return None if first is None else PhaseOverlap(self.number, count, first, arrival)
+        return None if first is None else PhaseOverlap(self.number, first, arrival)
 
     def open_if_complete(self, wanted: int) -> bool:
         """Opens the barrier if *wanted* threads have arrived. Returns whether it opened."""

@@ -204,7 +204,7 @@ class Replay(ReplayAnswers):
                         return None, None
                     wanted, cut = wanted.union(hypotheses.ODD_SIZES.value), True
                     continue
-                if run.outgrown:
+                if run.misfit:
                     launches = LaunchResults(self.model, program)
                     break
                 self.runs.append(run)

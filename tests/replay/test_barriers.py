@@ -228,7 +228,7 @@ def test_an_arrival_of_several_warps_is_known_if_that_of_each_is(
     warps: tuple[int, ...], in_time: bool
 ) -> None:
     parts = [Agent(n, "", 0, (32 * n,)) for n in range(2)]
-    arrival = BarrierArrival(0, Agent(2, "", 0, (0, 32), parts), 3, (0, 32))
+    arrival = BarrierArrival(0, Agent(2, "", 0, (0, 32), parts), 3, (0, 32), 64)
     clock = reduce(join, [event(parts[n], 3) for n in warps])
     asked = list[Agent]()
 

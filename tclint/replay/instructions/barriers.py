@@ -170,9 +170,10 @@ def _count_in_phase(
         machine.epochs.agent_of_warps(group, warps),
         machine.epochs.time - 1,
         group.threads_at(positions),
+        count,
     )
     found = barrier.overlapping(
-        arrival, (known,) if isinstance(known, int) else known, count, machine.operations.ordered_in_time
+        arrival, (known,) if isinstance(known, int) else known, machine.operations.ordered_in_time
     )
     if found is not None:
         machine.phase_overlaps.setdefault((found.first.site, site), found)
