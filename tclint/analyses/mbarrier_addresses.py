@@ -90,10 +90,17 @@ def home(values: Values, address: int) -> Home:
         for term, factor in values.linear(address)[0]:
             own = _unmapped(values, term, factor)
             if own is not None:
-                address, leaves = values.add(address, values.add(own, values.times(term, -factor))), True
+                address = values.add(address, values.add(own, values.times(term, -factor)))
+                leaves = leaves or not _to_itself(values, term)
                 break
         else:
             return Home(values.representative(address), leaves)
+
+
+def _to_itself(values: Values, term: int) -> bool:
+    """Whether a CTA maps an address to its own rank, which names the same bytes."""
+    node = values.node(term)
+    return node[:2] == ("op", "mapa") and values.representative(node[4]) == values.special("%cluster_ctarank")
 
 
 def _unmapped(values: Values, term: int, factor: int) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tclint.analyses.cluster_barrier import START, ClusterBarrier
 from tclint.analyses.cluster_memory import (
@@ -21,7 +21,7 @@ from tclint.checks import Hit, Mark, RuleId, check
 from tclint.dataflow import EXIT, Infeasible, Path
 from tclint.findings.edits import Repair, without_word
 from tclint.findings.scales import Severity
-from tclint.ir.nodes import Instruction
+from tclint.ir.nodes import Instruction, specials
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
@@ -33,6 +33,7 @@ CL003 = RuleId("CL003")
 
 _POSITIONS = ("%cluster", "%ctaid", "%tid", "%laneid", "%warpid")
 """Special registers that hold the position of a thread in its CTA, or of the CTA in its cluster or grid."""
+_CLUSTER_SIZES = ("%cluster_nctaid.x", "%cluster_nctaid.y", "%cluster_nctaid.z")
 _COMPENSATED = "as many waits follow: an H200 counts each further arrival towards the next phase"
 """The doubt about arrivals in a row that are followed by as many waits."""
 
@@ -158,9 +159,7 @@ def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
     order = model.fact(HappensBefore)
     observers = order.transitive_observers(order.points.barrier_sites(Scope.CTAS))
     sites = {r.site for r in found}
-    path = path_avoiding(
-        model, -1, T.full(model.values.threads), sites, observers, _with_peers(model, -1)
-    ).witness
+    path = _in_several_ctas(model, -1, sites, observers)
     if path is None or _alone_on(model, -1, path):
         return None
     site = path.end
@@ -171,6 +170,7 @@ def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
         steps=(Mark(site, "no wait for the other CTAs before this", role=_role(model, site)),),
         help="let all threads pass barrier.cluster.arrive and barrier.cluster.wait before the first access to "
         "another CTA",
+        severity=Severity.WARNING,
         about=frozenset(a for a in model.sites("barrier-arrive", "cluster") if model.reaches(a, site))
         or frozenset((site,)),
     )
@@ -187,9 +187,7 @@ def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
             continue  # the receiver waits for a multicast or a flag; or other warps wait for the cluster at the end
         if kinds[site] == "arrival" and (any(model.reaches(site, w) for w in waits) or model.fact(_tail)):
             continue
-        path = path_avoiding(
-            model, site, T.full(model.values.threads), (), observers, _with_peers(model, site)
-        ).witness
+        path = _in_several_ctas(model, site, (), observers)
         if path is not None and not (_awaited(model, site, path) or _alone_on(model, site, path)):
             role = _role(model, site)
             return CL002.hit(
@@ -280,11 +278,24 @@ def _alone_on(model: KernelModel, site: int, path: Path) -> bool:
     return bool(waits) and all(any(values.entails(p, there) is (not v) for p, v in launch) for there in waits)
 
 
-def _with_peers(model: KernelModel, site: int) -> PathCondition:
-    """The path condition at *site* in a cluster of several CTAs: kernels from templates also allow clusters of one."""
-    values = model.values
-    single = values.compare("eq", values.special("%cluster_nctarank"), values.constant(1), True)
-    return values.refine(single, False, model.views.context_of(site).facts)
+def _in_several_ctas(
+    model: KernelModel, start: int, to: Collection[int], ends: Collection[int]
+) -> Path | None:
+    """A path from *start* to one of *to* (an exit if empty) that avoids *ends*, in a cluster of several CTAs; or None.
+
+    Kernels from templates also allow clusters of one CTA. In a larger one, one of its dimensions is not 1.
+    """
+    values, every = model.values, T.full(model.values.threads)
+
+    def several(register: str, facts: PathCondition) -> PathCondition:
+        single = values.compare("eq", values.special(register), values.constant(1), True)
+        return values.refine(single, False, facts)
+
+    facts = several("%cluster_nctarank", model.views.context_of(start).facts)
+    read = {special.name for i in model.function.instructions for special in specials(i.operands)}
+    alternatives = [several(size, facts) for size in _CLUSTER_SIZES if size in read] or [facts]
+    found = (path_avoiding(model, start, every, to, ends, facts).witness for facts in alternatives)
+    return next(filter(None, found), None)
 
 
 def _other(model: KernelModel, site: int, wait: int) -> bool:

@@ -165,6 +165,8 @@ def pool_overflow(model: KernelModel) -> Iterator[Hit]:
             if each and idle
             else "more in the other warps"
         ),
+        # Without a bound, ptxas may drop every setmaxnreg.
+        severity=None if bound(model.function) is not None else Severity.WARNING,
         confidence=None if model.function.threads else Confidence.MEDIUM,
     )
 

@@ -38,6 +38,9 @@ _CAUSES = {
 }
 """Rule -> the rules whose findings may be the cause of its own, or describe the same defect more precisely."""
 
+_WORSE = {"CL001": ("CL002",)}
+"""Rule -> the rules whose findings describe the same defect, where they are more severe than its own."""
+
 _UNORDERED = frozenset(
     "BK001 BK002 BK003 BK004 BK011 CA001 CA002 CA003 CA005 PR005 SM001 TC001 TC002 TC003 TC004 TC012 WG011".split()
 )
@@ -51,7 +54,7 @@ def related(rules: Iterable[str]) -> frozenset[str]:
     """The *rules* with those whose hits may subsume theirs, or be subsumed by these."""
     found = frozenset(rules)
     while True:
-        causes = (cause for rule in found for cause in _CAUSES.get(rule, ()))
+        causes = (cause for rule in found for cause in (*_CAUSES.get(rule, ()), *_WORSE.get(rule, ())))
         consequences = (rule for rule, causes in _CAUSES.items() if not found.isdisjoint(causes))
         more = found.union(causes, consequences)
         if more == found:
@@ -69,8 +72,13 @@ def without_subsumed(
     """
     hits = _with_one_replayed(list(found), shown, ignored, strict)
     for hit in hits:
-        wanted = {id for id in _CAUSES.get(hit.rule, ()) if id not in ignored}
-        causes = (h for h in hits if h.rule in wanted and _outweighs(h, hit, shown, strict))
+        wanted, worse = ({*table.get(hit.rule, ())}.difference(ignored) for table in (_CAUSES, _WORSE))
+        causes = (
+            h
+            for h in hits
+            if (h.rule in wanted or (h.rule in worse and _weight(h, strict)[0] > _weight(hit, strict)[0]))
+            and _outweighs(h, hit, shown, strict)
+        )
         left = set(hit.about)
         for cause in causes:
             if not cause.missing_before or cause.site < hit.site:

@@ -6,7 +6,7 @@ import pytest
 
 from tclint.findings.finding import Finding
 from tclint.findings.rules import all_rules
-from tclint.findings.scales import Confidence
+from tclint.findings.scales import Confidence, Severity
 from tests.tools.support import by_rule, kernel, lint, module
 
 HEADER = ".version 8.6\n.target sm_100a\n.address_size 64\n"
@@ -267,9 +267,33 @@ over:
 
 
 def test_one_defect_of_the_barrier_is_reported_once() -> None:
+    """That no thread waits is a warning; that a CTA which is accessed may exit for that reason is an error."""
+    assert len(hits("CL001", f"{SYNC}\n{ARRIVE}")) == 1
     body = f"{SYNC}\n{GET}\n{ARRIVE}"
-    assert len(hits("CL001", body)) == 1
-    assert not hits("CL002", body)
+    assert [f.severity for f in hits("CL002", body)] == [Severity.ERROR]
+    assert not hits("CL001", body)
+
+
+@pytest.mark.parametrize(
+    ("rank", "shown"), [("%cluster_ctarank", False), ("%r4", False), ("0", True), ("%r5", True)]
+)
+def test_a_cta_that_maps_its_own_rank_accesses_no_peer(rank: str, shown: bool) -> None:
+    get = f"mov.u32 %r12, {rank};\nmapa.shared::cluster.u32 %r6, %r3, %r12;\n{GET}"
+    assert bool(hits("CL002", f"{SYNC}\n{get}")) is shown
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shown"), [("x", False), ("xy", False), ("xyz", False), ("", True), ("x*", True)]
+)
+def test_a_cluster_whose_dimensions_are_one_has_no_peer(sizes: str, shown: bool) -> None:
+    """Of ``x*`` the kernel reads two dimensions and tests only one."""
+    tested = "".join(
+        f"mov.u32 %r11, %cluster_nctaid.{d};\nsetp.ne.u32 %p3, %r11, 1;\n@%p3 bra several;\n"
+        for d in sizes.strip("*")
+    )
+    tested += "mov.u32 %r12, %cluster_nctaid.y;\n" * sizes.endswith("*")
+    body = f"{SYNC}\n{GET}\n{tested}bra over;\nseveral:\n{SYNC}\nover:"
+    assert bool(hits("CL002", body, ".reqntid 128")) is shown
 
 
 REST = "and.b32 %r11, %r9, 3;"
