@@ -6,6 +6,7 @@ with the part that answers each. A part is given those before it in this list, a
 
     value_table        expressions, sums and predicates, simplified on construction
     thread_predicates  their values in every thread of a CTA
+    columns            predicates about %tid.x in CTAs of unknown shape
     ssa                the expression that a register holds at an instruction
     substitution       where values change, and what they become along a path
     role_tables        tables of warp roles in shared memory
@@ -33,6 +34,7 @@ from collections.abc import Callable, Mapping
 
 from tclint.ir.cfg import CFG
 from tclint.ir.nodes import Function, Variable
+from tclint.values.columns import Columns
 from tclint.values.conditions import Conditions
 from tclint.values.entailment import ConditionalIntervals
 from tclint.values.induction import Induction
@@ -88,7 +90,8 @@ class Values:
         counters = Induction(table)
         bounds = Bounds(registers, lifetimes, counters)
         loops = LoopFacts(registers, lifetimes, counters, strict)
-        conditions = Conditions(ConditionalIntervals(bounds, loops))
+        columns = None if strict or thread_sets.shape is not None else Columns(table)
+        conditions = Conditions(ConditionalIntervals(bounds, loops), columns)
         # Attributes and not methods: the calls of the parts are the most frequent ones of an analysis. No part refers to
         # this object, so that there is no reference cycle.
         self._ask_expressions(registers, table)

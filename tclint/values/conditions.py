@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tclint.ir.cfg import Edge
 from tclint.isa.widths import width_of
+from tclint.values.columns import Columns
 from tclint.values.contradictions import Contradictions
 from tclint.values.entailment import ConditionalIntervals
 from tclint.values.path_condition import PathCondition
@@ -18,7 +19,9 @@ __all__ = ["Conditions"]
 class Conditions:
     """Decides predicates under path conditions, and extends and restates these."""
 
-    def __init__(self, ranges: ConditionalIntervals) -> None:
+    def __init__(self, ranges: ConditionalIntervals, columns: Columns | None = None) -> None:
+        self.columns = columns
+        """Decides predicates about %tid.x where the shape of the CTA is unknown."""
         self.ranges, self.loops = ranges, ranges.loops
         self.contradictions = Contradictions(ranges)
         self.table, self.cfg = ranges.table, ranges.loops.cfg
@@ -40,7 +43,10 @@ class Conditions:
         try:
             return facts.decided[p]
         except KeyError:
-            facts.decided[p] = result = self._entails(p, facts)
+            result = self._entails(p, facts)
+            if result is None and self.columns is not None:
+                result = self.columns.decide(p, facts)
+            facts.decided[p] = result
             return result
 
     def _entails(self, p: int, facts: PathCondition) -> bool | None:

@@ -13,7 +13,7 @@ __all__ = ["PathCondition"]
 class PathCondition(dict[int, bool]):
     """Predicate -> its truth. Immutable once built, so the conclusions cached with it stay valid."""
 
-    __slots__ = ("bits", "bounds", "decided", "followed", "known", "lasting", "points", "ranges")
+    __slots__ = ("bits", "bounds", "columns", "decided", "followed", "known", "lasting", "points", "ranges")
 
     def __init__(self, known: Mapping[int, bool] | Iterable[tuple[int, bool]] = ()) -> None:
         super().__init__(known)
@@ -29,6 +29,8 @@ class PathCondition(dict[int, bool]):
         """Difference -> constants that it is known to equal or not to equal; None: not collected yet."""
         self.bits: dict[int, tuple[int, int]] | None = None
         """Value -> its bits known to be 0 and to be 1 from tests of some of them; None: not collected yet."""
+        self.columns: int | None = None
+        """The values of %tid.x that they admit, if the shape of the CTA is unknown; None: not computed yet."""
         self.known: frozenset[tuple[int, bool]] | None = None
         """The contents as a set of pairs; None: not built yet. See :meth:`pairs`."""
         self.lasting: PathCondition | None = None
