@@ -22,7 +22,7 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._deadlocks import MAX_PARTIES, called, parties, threads_in_words
 from tclint.dataflow import Path
 from tclint.findings.scales import Confidence, Method, Severity
-from tclint.replay.faults import executed, proven_fault
+from tclint.replay.faults import proven_fault, replayed_without_fault
 from tclint.replay.sync import Barrier, BarrierArrival, Mbarrier, PhaseOverlap
 from tclint.values import thread_masks as T
 
@@ -167,7 +167,8 @@ def _crowded(model: KernelModel, first: _Use, uses: list[_Use], waits: frozenset
         return _again(model, first, first).doubted(skips(model, around, waits, _WAITS_ELSEWHERE).why)
     # A warp may arrive twice by design; replays know which other warps arrive, and what keeps this one back.
     last = around or path(others)
-    if last is not None and not _counted(first, uses) and not executed(model, (first.site, last.end)):
+    sites = () if last is None else (first.site, last.end)
+    if sites and not _counted(first, uses) and not replayed_without_fault(model, sites):
         model.ledger.give_up(_QUESTION, first.site, "which arrivals a phase is meant to count is unknown")
     return None
 

@@ -25,6 +25,7 @@ from tclint.checks._repairs import barrier_between, insertion_site
 from tclint.dataflow.views import ThreadContext
 from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Confidence, Severity
+from tclint.replay.faults import replayed_without_fault
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
@@ -215,6 +216,8 @@ class _Release:
         if found is None:
             return None
         read, wait, use = found
+        if replayed_without_fault(self.model, (read, arrival, wait, use)):
+            return None
         how = (
             "one thread completes the phase"
             if alone

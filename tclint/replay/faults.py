@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tclint.replay.interface import Faulty
     from tclint.replay.launches import ReplayRun
 
-__all__ = ["executed", "fault", "proven_fault"]
+__all__ = ["fault", "proven_fault", "replayed_without_fault"]
 
 
 def fault(model: KernelModel) -> Faulty | None:
@@ -37,13 +37,13 @@ def proven_fault(model: KernelModel) -> ReplayRun | None:
     return found.run if found is not None and found.equal is None else None
 
 
-def executed(model: KernelModel, sites: Iterable[int]) -> bool:
-    """Whether the replays of a kernel reached a verdict, and one of them executed all *sites*."""
+def replayed_without_fault(model: KernelModel, sites: Iterable[int]) -> bool:
+    """Whether the replays of a kernel reached a verdict, and one of them executed all *sites* without a fault."""
     if not replayed(model):
         return False
     from tclint.replay.verdict import Replay
 
-    replay = model.fact(Replay)
+    replay, blocks = model.fact(Replay), {model.cfg.block_of[i] for i in sites}
     return not isinstance(replay.verdict, GaveUp) and any(
-        run.executed.issuperset(sites) for run in replay.runs
+        not run.wrong and run.entered.issuperset(blocks) for run in replay.runs
     )

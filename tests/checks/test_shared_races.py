@@ -822,6 +822,82 @@ def test_leaders_arrive_for_their_groups(change: dict[str, str], expected: list[
     assert sorted({rule for rule, _, _ in found(body, directives=".reqntid 384")}) == expected
 
 
+IN_STEP = """.shared .align 8 .b64 full, empty;
+.shared .align 128 .b8 tile[512];
+ld.param.u64 %rd0, [pointer];
+ld.param.u32 %r9, [number];
+mov.u32 %r0, %tid.x;
+mov.u32 %r1, tile;
+setp.ne.u32 %p0, %r0, 0;
+@%p0 bra ready;
+mbarrier.init.shared::cta.b64 [full], 1;
+mbarrier.init.shared::cta.b64 [empty], 1;
+ready:
+bar.sync 0;
+mov.u32 %r5, 0;
+mov.u32 %r8, 0;
+mov.u32 %r10, 0;
+setp.ge.u32 %p1, %r0, 128;
+@%p1 bra produce;
+setp.eq.u32 %p5, %r0, 0;
+shl.b32 %r2, %r0, 2;
+add.u32 %r3, %r1, %r2;
+consume:
+{c0}
+wait: mbarrier.try_wait.parity.shared::cta.b64 %p6, [full], %r10;
+@!%p6 bra wait;
+ld.shared.u32 %r4, [%r3];
+add.u32 %r5, %r5, %r4;
+{c1}
+@%p5 mbarrier.arrive.shared::cta.b64 _, [empty];
+{c2}
+xor.b32 %r10, %r10, 1;
+add.u32 %r8, %r8, 1;
+setp.lt.u32 %p2, %r8, %r9;
+@%p2 bra consume;
+st.global.u32 [%rd0], %r5;
+ret;
+produce:
+setp.eq.u32 %p7, %r0, 128;
+fill:
+{p0}
+@!%p7 bra filled;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 512;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd0], 512, [full];
+filled:
+{p1}
+refill: mbarrier.try_wait.parity.shared::cta.b64 %p6, [empty], %r10;
+@!%p6 bra refill;
+{p2}
+xor.b32 %r10, %r10, 1;
+add.u32 %r8, %r8, 1;
+setp.lt.u32 %p2, %r8, %r9;
+@%p2 bra fill;
+ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("barriers", "expected"),
+    [
+        ({}, ["MB015"]),
+        # All reads of an iteration precede its barrier, and the next wait follows it.
+        ({"c2": "bar.sync 2, 160;", "p1": "bar.sync 2, 160;"}, []),
+        ({"c2": "bar.sync 2, 160;", "p2": "bar.sync 2, 160;"}, []),
+        ({"c2": "bar.sync 0;", "p1": "bar.sync 0;"}, []),
+        # The reads follow the barrier of their iteration.
+        ({"c0": "bar.sync 2, 160;", "p1": "bar.sync 2, 160;"}, ["MB015"]),
+        # The barrier does not include the warp that waits.
+        ({"c2": "bar.sync 1, 128;"}, ["MB015"]),
+    ],
+)
+def test_a_barrier_after_the_arrival_and_before_the_next_wait(
+    barriers: dict[str, str], expected: list[str]
+) -> None:
+    body = IN_STEP.format(**{**dict.fromkeys(("c0", "c1", "c2", "p0", "p1", "p2"), ""), **barriers})
+    assert [rule for rule, _, _ in found(body, directives=".reqntid 160")] == expected
+
+
 def test_warps_that_read_in_a_cta_of_unknown_size() -> None:
     """The one that arrives for two CTAs may be the only one that reads."""
     body = GROUPS.format(count="2", leads="%p5", later="", then="", before="", between="")
