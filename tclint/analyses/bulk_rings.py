@@ -143,8 +143,14 @@ def _next(starts: Mapping[int, list[int]], base: int, low: int) -> int | None:
 
 
 def _expected(model: KernelModel, ring: Ring, copy: Access) -> int | None:
-    """The bytes that a phase expects for this copy alone; None if unknown, or if other copies share the phase."""
-    for delivery in model.fact(Mbarriers).deliveries(ring.stages[0]) or ():
+    """The bytes that a phase expects for this copy alone; None if unknown, or if other copies share the phase.
+
+    Threads that expect bytes without a copy of their own may expect a part of those of this one.
+    """
+    deliveries = model.fact(Mbarriers).deliveries(ring.stages[0]) or ()
+    if any(delivery.expects and not delivery.copies for delivery in deliveries):
+        return None
+    for delivery in deliveries:
         if delivery.copies == [copy.site] and len(delivery.expects) == 1:
             return model.constant_of(delivery.expects[0], "tx")
     return None

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Container, Hashable, Iterable, Iterator
 from dataclasses import field
 from functools import cached_property
+from math import prod
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
@@ -25,6 +26,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.phases import WaitFreeRegions
 from tclint.analyses.provenance import origin
 from tclint.analyses.role_paths import controlling_predicates, whole_program
+from tclint.ir.nodes import MAX_CLUSTER_CTAS
 from tclint.isa.forms import Match
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
@@ -546,6 +548,21 @@ class Mbarriers:
             ),
             None,
         )
+
+    def executions(self, site: int) -> range:
+        """How many threads may execute *site* in one phase of an object that it names, those of peer CTAs included.
+
+        The tx-count bounds it where a loop may repeat *site* in a phase, or where the object is unknown.
+        """
+        objects = self.named(site)
+        if not objects or self._repeated(site, self._between_waits):
+            return range(1, MAX_COUNT + 1)
+        numbers = [self._participants(site, object_) for object_ in objects]
+        least = min(self._launched(certain).bit_count() for certain, _ in numbers)
+        most = max(possible.bit_count() for _, possible in numbers)
+        if self._leaves(site):
+            least, most = 1, most * prod(self.model.function.cluster or (MAX_CLUSTER_CTAS,))
+        return range(max(least, 1), max(most, 1) + 1)
 
     def _names_all(self, site: int, object_: Mbarrier) -> bool:
         """Whether the objects that the instruction may name are exactly the stages of the ring."""

@@ -17,9 +17,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from tclint.analyses.bulk_rings import WIDEST, Rooms, rows
+from tclint.analyses.issuers import by_several_threads, same_in_all_lanes
 from tclint.analyses.mbarriers import (
     RESPONSE,
     Arrivals,
@@ -378,6 +380,10 @@ def _parts(model: KernelModel, delivery: Delivery) -> list[Delivery]:
 
 
 _REMEDY = "expect the sum of the bytes of all copies that complete on the mbarrier in this phase"
+_ISSUED_ONCE = (
+    "issue the copy from one thread, under the predicate of elect.sync in one warp: each of the threads that execute it "
+    "copies the same bytes to the same place (BK006)"
+)
 
 
 def _compared(model: KernelModel, ring: Ring, deliveries: list[Delivery]) -> Hit | None:
@@ -399,7 +405,11 @@ def _compared(model: KernelModel, ring: Ring, deliveries: list[Delivery]) -> Hit
             continue
         difference = values.constant_of(values.add(expected, values.times(copied, -1)))
         if difference:
-            expects, copies = [i for d in group for i in d.expects], [i for d in group for i in d.copies]
+            expects = list(dict.fromkeys(i for d in group for i in d.expects))
+            copies = list(dict.fromkeys(i for d in group for i in d.copies))
+            repeated = any(
+                same_in_all_lanes(model, i) for i in chain(*by_several_threads(model, copies).values())
+            )
             return MB004.hit(
                 site=expects[0],
                 message=_amounts(values.constant_of(expected), values.constant_of(copied), difference),
@@ -407,8 +417,8 @@ def _compared(model: KernelModel, ring: Ring, deliveries: list[Delivery]) -> Hit
                     *(_mark(model, i, _with_bytes(model, i, "tx", "expects")) for i in expects),
                     *(_mark(model, i, _with_bytes(model, i, "bytes", "completes")) for i in copies),
                 ),
-                help=_REMEDY,
-                fixes=_expecting(model, expects, values.constant_of(copied)),
+                help=_ISSUED_ONCE if repeated else _REMEDY,
+                fixes=() if repeated else _expecting(model, expects, values.constant_of(copied)),
                 # If an expectation is missing, the arrival that it is part of may be missing, too.
                 about=frozenset((*expects, *(ring.inits if difference < 0 else ()))),
             )
@@ -425,13 +435,13 @@ def _with_bytes(model: KernelModel, site: int, role: str, verb: str) -> str:
 
 def _expecting(model: KernelModel, expects: list[int], copied: int | None) -> tuple[Repair, ...]:
     """The fix that expects what the copies transfer; empty unless one instruction expects it as a constant."""
-    if (
-        len(expects) != 1
-        or copied is None
-        or not isinstance(model.instruction(expects[0]).role("tx"), Immediate)
-    ):
+    if len(expects) != 1 or not isinstance(model.instruction(expects[0]).role("tx"), Immediate):
         return ()
-    return (Repair(f"expect {copied} bytes", (operand(expects[0], "tx", str(copied)),)),)
+    executions = model.fact(Mbarriers).executions(expects[0])
+    if copied is None or len(executions) != 1 or copied % executions[0]:
+        return ()
+    each, per_thread = copied // executions[0], " in each thread" if executions[0] > 1 else ""
+    return (Repair(f"expect {each} bytes{per_thread}", (operand(expects[0], "tx", str(each)),)),)
 
 
 def _amounts(expected: int | None, copied: int | None, difference: int) -> str:
@@ -512,31 +522,59 @@ def _oversized(model: KernelModel, rings: Rest) -> Iterator[Hit]:
 
 
 def _partial_rows(model: KernelModel, rings: Rest) -> Iterator[Hit]:
-    """Report expectations that are not a multiple of the rows of the matrices that tensor copies fill."""
+    """Report expectations that are not a multiple of the rows of the matrices that tensor copies fill.
+
+    All threads that execute an instruction add to what the phase expects, and so may all other instructions.
+    """
     mbarriers = model.fact(Mbarriers)
     for ring in rings:
-        expected = {i: model.constant_of(i, "tx") for i in mbarriers.expects(ring)}
+        expects = mbarriers.expects(ring)
+        expected = {i: model.constant_of(i, "tx") for i in expects}
         odd = {i: number for i, number in expected.items() if number is not None and number % WIDEST}
         # A response of clusterlaunchcontrol is a few bytes that belong to no matrix.
         asked = any(model.instruction(i).event == "clc-request" for i in mbarriers.copies(ring))
         row, read = (
             rows(model, ring) if odd and not asked and "mbarrier-complete" not in ring.uses else (1, -1)
         )
+        if row <= RESPONSE:
+            continue
+        totals = {i: _remainders(mbarriers, i, expected[i], row) for i in expects}
         for site, number in odd.items():
-            if row > RESPONSE and number % row:
-                yield MB004.hit(
-                    site=site,
-                    message=f"expects {number} bytes for copies that each transfer whole rows of {row} bytes: "
-                    "the phase may complete before all of them have arrived, or never",
-                    steps=(
-                        _mark(model, site, f"expects {number} bytes"),
-                        *(_mark(model, i, "transfers whole rows") for i in mbarriers.copies(ring)[:2]),
-                        _mark(model, read, f"reads rows of {row} bytes, as its descriptor swizzles them"),
-                    ),
-                    help=_REMEDY,
-                    about=frozenset((site,)),
-                    confidence=Confidence.MEDIUM,
-                )
+            if not number % row or 0 in _sums(totals[site], [totals[i] for i in expects if i != site], row):
+                continue
+            yield MB004.hit(
+                site=site,
+                message=f"expects {_with_executions(mbarriers, site, number)} for copies that each transfer whole rows "
+                f"of {row} bytes: the phase may complete before all of them have arrived, or never",
+                steps=(
+                    _mark(model, site, _with_bytes(model, site, "tx", "expects")),
+                    *(_mark(model, i, "transfers whole rows") for i in mbarriers.copies(ring)[:2]),
+                    _mark(model, read, f"reads rows of {row} bytes, as its descriptor swizzles them"),
+                ),
+                help=_REMEDY,
+                about=frozenset((site,)),
+                confidence=Confidence.MEDIUM,
+            )
+
+
+def _remainders(mbarriers: Mbarriers, site: int, number: int | None, row: int) -> set[int]:
+    """The remainders, divided by *row*, of the bytes that a phase may expect at *site*, where a thread expects *number*."""
+    if number is None:
+        return set(range(row))
+    return {number * times % row for times in mbarriers.executions(site)[:row]}
+
+
+def _sums(totals: set[int], others: Iterable[set[int]], row: int) -> set[int]:
+    """The remainders of one of *totals* and at most one of each of *others* together."""
+    for other in others:
+        totals = totals.union((a + b) % row for a in totals for b in other)
+    return totals
+
+
+def _with_executions(mbarriers: Mbarriers, site: int, number: int) -> str:
+    """The bytes that a phase expects at *site*, in words: ``24 bytes``, ``24 bytes in each of 128 threads``."""
+    threads = mbarriers.executions(site)
+    return f"{number} bytes" + (f" in each of {threads[0]} threads" if len(threads) == 1 < threads[0] else "")
 
 
 class _Expectation(NamedTuple):
@@ -574,7 +612,11 @@ def _expectations(
         maps, amount = _maps(model, part.copies), _sum(model, part.expects)
         if maps and part.expects and amount is not None:
             # Other CTAs may copy to the ring as well. How much is unknown, but equal under equal conditions.
-            alike = () if parts is not None else (ring, *_invariant_conditions(model, part))
+            alike = (
+                ()
+                if parts is not None
+                else (ring, *_invariant_conditions(model, part), *_shares(model, part))
+            )
             yield (maps, *alike), _Expectation(part.expects[0], amount)
 
 
@@ -582,6 +624,11 @@ def _invariant_conditions(model: KernelModel, part: Delivery) -> Iterator[Condit
     """The loop-invariant part of the condition of each instruction of *part*."""
     for site in (*part.expects, *part.copies):
         yield frozenset(fact for fact in _condition(model, site) if not model.values.varying_at(fact[0]))
+
+
+def _shares(model: KernelModel, part: Delivery) -> Iterator[range]:
+    """The number of threads that execute each instruction of *part*: equal sums need equal shares of each thread."""
+    yield from map(model.fact(Mbarriers).executions, (*part.expects, *part.copies))
 
 
 def _sum(model: KernelModel, expects: list[int]) -> int | None:

@@ -367,18 +367,68 @@ def test_more_than_fits(lines: list[str], message: str) -> None:
 )
 def test_a_part_of_a_row(mode: int, amount: int, row: int) -> None:
     """The mode of a descriptor of wgmma says how many bytes a row has."""
+    message = (
+        f"MB004 expects {amount} bytes for copies that each transfer whole rows of {row} bytes: "
+        "the phase may complete before all of them have arrived, or never"
+    )
+    assert rows_of(mode, 1, "@%p0 bra wait;", expect(amount), tile(0)) == ([message] if row else [])
+
+
+def rows_of(mode: int, count: int, *fill: str) -> list[str]:
+    """The findings about *fill*, which completes a phase of *count* arrivals before matrices of a swizzle mode are read."""
     matrix = f"shr.u32 %r4, %r5, 4;\nand.b32 %r4, %r4, 16383;\ncvt.u64.u32 %rd3, %r4;\nor.b64 %rd3, %rd3, {mode << 62};"
     product = (
         "wgmma.fence.sync.aligned;\nwgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, "
         "%rd3, %rd3, 0, 1, 1, 0, 0;\nwgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;"
     )
     start = f"mov.u32 %r5, tile;\n{matrix}\n{MAPPED}"
-    body = "\n".join((start, made(1), "bar.sync 0;\n@%p0 bra wait;", expect(amount), tile(0), WAIT, product))
-    message = (
-        f"MB004 expects {amount} bytes for copies that each transfer whole rows of {row} bytes: "
-        "the phase may complete before all of them have arrived, or never"
-    )
-    assert messages_of(body, parameters=MAPS) == ([message] if row else [])
+    return messages_of("\n".join((start, made(count), "bar.sync 0;", *fill, WAIT, product)), parameters=MAPS)
+
+
+ODD = "expects {} for copies that each transfer whole rows of 128 bytes"
+
+
+@pytest.mark.parametrize(
+    ("count", "fill", "message"),
+    [
+        # All threads expect a share: 128 * 64 bytes, as Mosaic GPU does.
+        (128, (expect(64), f"@!%p0 {tile(0)}"), ""),
+        (128, (expect(64), "bar.sync 1, 128;", f"@!%p0 {tile(0)}"), ""),
+        # 32 threads expect 32 * 64 bytes, which is a multiple, and 32 * 66, which is none.
+        (32, (f"@!%p9 {expect(64)}", f"@!%p0 {tile(0)}"), ""),
+        (32, (f"@!%p9 {expect(66)}", f"@!%p0 {tile(0)}"), ODD.format("66 bytes in each of 32 threads")),
+        # Which of the threads take part is unknown, and so is the sum.
+        (64, ("setp.lt.u32 %p5, %r0, %r9;", f"@%p5 {expect(64)}", f"@!%p0 {tile(0)}"), ""),
+        # Two instructions expect one half of a row each, or different parts of the last one.
+        (2, ("@%p0 bra wait;", expect(4032), expect(64), tile(0)), ""),
+        (2, ("@%p0 bra wait;", expect(4032), expect(48), tile(0)), ODD.format("4032 bytes")),
+    ],
+)  # fmt: skip
+def test_rows_that_several_threads_expect(count: int, fill: tuple[str, ...], message: str) -> None:
+    found = [m.split(": ")[0] for m in rows_of(1, count, *fill)]
+    assert found[:1] == ([f"MB004 {message}"] if message else [])
+
+
+EACH_ISSUES = "issue the copy from one thread"
+SUM = "expect the sum of the bytes"
+
+
+@pytest.mark.parametrize(
+    ("count", "fill", "help", "fix"),
+    [
+        # One thread expects a tile that each thread copies: expecting 128 tiles would be the wrong cure.
+        (1, (f"@!%p0 {expect(512)}", COPY), EACH_ISSUES, ""),
+        (1, (f"@!%p0 {expect(384)}", f"@!%p0 {COPY}"), SUM, "expect 512 bytes"),
+        # The bytes of one thread are those of the phase divided by the threads.
+        (128, (expect(512), f"@!%p0 {COPY}"), SUM, "expect 4 bytes in each thread"),
+        (96, (f"@%p9 {expect(512)}", f"@!%p0 {COPY}"), SUM, ""),
+    ],
+)  # fmt: skip
+def test_what_corrects_the_expected_bytes(count: int, fill: tuple[str, ...], help: str, fix: str) -> None:
+    (finding,) = [f for f in report(phase(count, *fill)).findings if f.rule.id == "MB004"]
+    assert finding.help.startswith(help)
+    assert [f.message for f in finding.fixes] == ([fix] if fix else [])
+    assert len({(step.span, step.message) for step in finding.steps}) == len(finding.steps)
 
 
 def test_a_response_fills_no_matrix() -> None:
