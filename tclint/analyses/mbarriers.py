@@ -14,9 +14,11 @@ passed by a caller, or initialised by an array of inits whose end is unknown.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Iterator
 from dataclasses import field
 from functools import cached_property
+from itertools import chain
 from math import prod
 from typing import NamedTuple
 
@@ -370,7 +372,7 @@ class Mbarriers:
         for i in self._leaving(object_):
             yield i, "peer CTAs may also arrive"
         for i in self.arriving_at(object_):
-            if why := self._uncertainty(i, object_, self._within_phase, "arrive"):
+            if why := self._uncertainty(i, object_, self._between_waits, "arrive"):
                 yield i, why
 
     def _leaving(self, object_: Mbarrier) -> list[int]:
@@ -392,22 +394,33 @@ class Mbarriers:
             ]
             # Other threads may alternate with these, so the minimum is not a sum over classes.
             least = max(least, self._launched(threads).bit_count() * max(certain))
+            # Copies of one loop body wait and arrive alike, each for a phase of its own. Others may be for the same phase.
             amounts: dict[Hashable, int] = {}
-            for region in self._within_phase.together(members):
-                amount = self._at_most(region)
-                if amount is None or len(known) > _MAX_TOTALS:
-                    return Arrivals(least, None, least, frozenset())
-                most += amount * threads.bit_count()
-                amounts[tuple((participants[i][1], self.model.instruction(i).opcode) for i in region)] = (
-                    amount
-                )
+            times: dict[Hashable, Counter[Hashable]] = {}
+            for region in self._between_waits.together(members):
+                alike = Counter[Hashable]()
+                for part in self._between_barriers.together(region):
+                    amount = self._at_most(part)
+                    if amount is None or len(known) > _MAX_TOTALS:
+                        return Arrivals(least, None, least, frozenset())
+                    most += amount * threads.bit_count()
+                    key = tuple((participants[i][1], self.model.instruction(i).opcode) for i in part)
+                    amounts[key] = amount
+                    alike[key] += 1
+                waited = self._last_waited(region)
+                times[waited] = times.get(waited, Counter()) | alike
             # Threads that a launch need not have are open too.
             all_certain = all(threads & participants[i][0] == threads for i in members)
             present = self._launched(threads) if all_certain else 0
-            for amount in amounts.values():
-                known |= {total + amount * present.bit_count() for total in known}
-                open_ += amount * (threads & ~present).bit_count()
+            for arrived in chain.from_iterable(map(Counter.elements, times.values())):
+                known |= {total + amounts[key] * present.bit_count() for total in known}
+                open_ += amounts[key] * (threads & ~present).bit_count()
         return Arrivals(least, None if self.has_unseen_arrivals else most, open_, frozenset(known))
+
+    def _last_waited(self, region: list[int]) -> frozenset[Hashable]:
+        """The rings that threads may have waited for last when they enter *region*; a wait itself where it is unresolved."""
+        waits = frozenset[int]().union(*map(self._between_waits.last_waits, region))
+        return frozenset(chain.from_iterable(self.rings_at(i) or (i,) for i in waits))
 
     def deliveries(self, object_: Mbarrier) -> list[Delivery] | None:
         """The expectations and copies of bytes in a phase of the object, by threads and region; None if unknown.
@@ -496,7 +509,7 @@ class Mbarriers:
         """The arrivals that a thread makes in *region*; None if an amount is unknown, or a loop may repeat one."""
         amounts = [self.amount(i) for i in region]
         known = [a for a in amounts if a is not None]
-        repeated = any(self._repeated(i, self._within_phase) for i in region)
+        repeated = any(self._repeated(i, self._between_waits) for i in region)
         return sum(known) if len(known) == len(amounts) and not repeated else None
 
     def _leaves(self, site: int) -> bool:
@@ -617,8 +630,8 @@ class Mbarriers:
         return [*self.model.sites("barrier-sync"), *self.model.sites("barrier-wait")]
 
     @cached_property
-    def _within_phase(self) -> WaitFreeRegions:
-        """The regions that tested waits and barriers bound, which no phase is assumed to outlast."""
+    def _between_barriers(self) -> WaitFreeRegions:
+        """The regions that tested waits and barriers bound. A phase may end at a barrier, as others may wait, or outlast it."""
         return WaitFreeRegions(self.model.cfg, (*self._tested_waits, *self._barriers))
 
     @cached_property

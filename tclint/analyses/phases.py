@@ -49,6 +49,13 @@ class WaitFreeRegions:
             found = self._reached[block] = frozenset(seen)
         return found
 
+    def last_waits(self, site: int) -> frozenset[int]:
+        """The waits after which a thread may reach *site* with no other wait."""
+        block, before = self._segment(site)
+        if before:
+            return frozenset((self._waits[block][before - 1],))
+        return frozenset(waits[-1] for at, waits in self._waits.items() if block in self._reachable(at))
+
     def returns(self, site: int) -> bool:
         """Whether a thread may execute *site* again without a wait."""
         segment = self._segment(site)

@@ -74,6 +74,10 @@ def phase(count: int, *arrivals: str) -> str:
         (1, [f"@!%p0 {ARRIVE}"] * 2, "MB008 these arrivals complete 2 phases of the mbarrier with no intervening wait, so a wait may miss its phase"),
         # A barrier lets other threads wait for the first phase in time.
         (1, [f"@!%p0 {ARRIVE}", "bar.sync 0;", f"@!%p0 {ARRIVE}"], ""),
+        # Or it lets them do something else, and both belong to one phase.
+        (256, [ARRIVE, "bar.sync 1, 128;", ARRIVE], ""),
+        (384, [ARRIVE, "bar.sync 1, 128;", ARRIVE], "MB006 waits for a phase that never completes: the mbarrier expects 384 arrivals, but a phase receives 256"),
+        (512, ["again:", ARRIVE, "bar.sync 1, 128;\nadd.u32 %r7, %r7, 1;\nsetp.lt.u32 %p4, %r7, 4;\n@%p4 bra again;"], ""),
         # One of the two is executed.
         (1, [CHOICE, "@%p0 bra wait;", f"@%p3 {ARRIVE}", f"@!%p3 {ARRIVE}"], ""),
         # A launch decides which of the threads are there.
@@ -93,6 +97,33 @@ def test_a_phase_that_gets_too_few_arrivals() -> None:
         ("waits for all 128 arrivals", "all threads"),
     ]
     assert finding.help == "set the count of mbarrier.init to the number of arrivals in a phase"
+
+
+@pytest.mark.parametrize(
+    ("count", "other", "fewer"),
+    [(128, "ring+8", 0), (128, "ring", 0), (256, "ring+8", 0), (256, "ring", 128), (384, "ring+8", 256)],
+)
+def test_a_phase_outlasts_waits_for_several_buffers(count: int, other: str, fewer: int) -> None:
+    """The producers wait for one of two buffers before each arrival, which one phase fills; or for the same one again."""
+    free = "{0}: mbarrier.try_wait.parity.shared::cta.b64 %p1, [{1}], %r8;\n@!%p1 bra {0};"
+    next_ = "add.u32 %r7, %r7, 1;\nsetp.lt.u32 %p4, %r7, %r9;"
+    lines = (
+        made(count),
+        made(128, "ring"),
+        made(128, "ring+8"),
+        "bar.sync 0;\nmov.u32 %r7, 0;\nsetp.ge.u32 %p2, %r0, 128;\n@%p2 bra use;",
+        "fill: not.b32 %r8, %r7;\nand.b32 %r8, %r8, 1;",
+        free.format("first", "ring"),
+        ARRIVE,
+        free.format("second", other),
+        ARRIVE,
+        f"{next_}\n@%p4 bra fill;\nbra done;\nuse:",
+        WAIT.replace("[full], 0", "[full], %r7"),
+        "mbarrier.arrive.shared::cta.b64 _, [ring];\nmbarrier.arrive.shared::cta.b64 _, [ring+8];",
+        f"{next_}\n@%p4 bra use;\ndone:",
+    )
+    found = [m for m in messages_of("\n".join(lines), directives=".reqntid 256") if m.startswith("MB006")]
+    assert [m.rpartition(" ")[2] for m in found] == ([str(fewer)] if fewer else [])
 
 
 def test_a_phase_without_arrivals_is_shown_with_a_copy_that_completes_on_its_mbarrier() -> None:
