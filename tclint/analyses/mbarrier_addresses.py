@@ -229,6 +229,9 @@ class Address(NamedTuple):
     """The terms that select a stage."""
     pointer: bool
     """Whether a loop advances a pointer from stage to stage."""
+    period: int = 0
+    """After how many stages a multiple is subtracted, as in ``i - i / 3 * 3``; 0: none is. Where the number of stages is
+    unknown, the least index is as well, and only an array of so many stages is one that begins at :attr:`start`."""
 
 
 class MbarrierAddresses:
@@ -387,6 +390,8 @@ class MbarrierAddresses:
             stride, low, stages = gcd(stride, step), min(step, 0) * ((trip_count or 1) - 1), trip_count
         if stages is not None and stages > _MAX_STAGES:
             low, stages = 0, None
+        if stages is None and not step:
+            low = sum(factor * self._first(t) for t, factor in varying if factor > 0)
         return Address(
             values.total(base, 0),
             constant + low,
@@ -397,7 +402,25 @@ class MbarrierAddresses:
             constant,
             varying,
             step != 0,
+            self._period(varying, stride),
         )
+
+    def _first(self, value: int) -> int:
+        """The value that a term without bounds begins with: that of a loop counter, or 0, as an index is never negative."""
+        values = self.model.values
+        counter = values.induction(value)
+        first = None if counter is None or counter[1] < 0 else values.constant_of(counter[0])
+        return max(first or 0, 0)
+
+    def _period(self, terms: Terms, stride: int) -> int:
+        values = self.model.values
+        subtracted = [
+            factor * (~zeros & zeros + 1)
+            for t, factor in terms
+            if factor < 0
+            for zeros, _ in (values.known_bits(t),)
+        ]
+        return gcd(*subtracted) // stride if subtracted and stride else 0
 
     def _is_pointer(self, value: int) -> bool:
         """Whether *value* is a pointer that a loop advances, not an index: its initial value is an address."""

@@ -176,10 +176,16 @@ class Mbarriers:
         return found
 
     def _objects_at(self, site: int, address: Address) -> Iterator[tuple[Mbarrier, int]]:
-        """The objects at an address, each with the threads that may name it."""
+        """The objects at an address, each with the threads that may name it; none if it is unknown where its array begins."""
         if address.stages is None:
             for start, threads in self.addresses.starts(site, address):
-                for object_ in self._array(address, start):
+                array = list(self._array(address, start))
+                if (address.base, start) in self._later_stages or len(array) not in (
+                    address.period or len(array),
+                    0,
+                ):
+                    continue
+                for object_ in array:
                     yield object_, threads
             return
         for place, threads in self.addresses.offsets(site, address):
@@ -230,20 +236,42 @@ class Mbarriers:
         return found
 
     @cached_property
+    def _later_stages(self) -> frozenset[tuple[int, int]]:
+        """The locations within an array with a known number of stages, after its first one: no array begins there."""
+        found = set[tuple[int, int]]()
+        for event, sites in self.sites.items():
+            for site in sites if event not in ("mbarrier-init", "mbarrier-inval") else ():
+                for address in self.addresses.of(site):
+                    for start, _ in self.addresses.starts(site, address):
+                        later = range(1, address.stages or 1)
+                        found.update((address.base, start + k * address.stride) for k in later)
+        return frozenset(found)
+
+    @cached_property
     def _starts(self) -> set[tuple[int, int]]:
         """The locations at which arrays begin.
 
-        A start one stride after another start, with the same count, is the second stage of that array and begins none:
-        an array that is indexed has at least two stages.
+        An address begins one where it has several stages, or differs between threads, which initialise or use an array
+        together. A start one stride after another start, with the same count, is the second stage of that array and begins
+        none: an array that is indexed has at least two stages.
         """
         found: dict[tuple[int, int], int] = {}
         for event, sites in self.sites.items():
-            for site in sites if event != "mbarrier-init" else ():
+            for site in sites:
                 for address in self.addresses.of(site):
-                    if address.stages != 1:
+                    if address.stages != 1 and event != "mbarrier-init":
                         stride = 0 if address.stages is not None else address.stride
                         found[address.base, address.start] = stride
-        return {place for place, stride in found.items() if not self._is_next(found, place, stride)}
+                    elif (
+                        len(places := sorted({place for place, _ in self.addresses.offsets(site, address)}))
+                        > 1
+                    ):
+                        found.setdefault((address.base, places[0]), 0)
+        return {
+            place
+            for place, stride in found.items()
+            if place not in self._later_stages and not self._is_next(found, place, stride)
+        }
 
     def _is_next(self, starts: Container[tuple[int, int]], place: tuple[int, int], stride: int) -> bool:
         """Whether one of *starts* is a *stride* before *place*, and the objects at both have the same count."""
@@ -395,26 +423,25 @@ class Mbarriers:
             # Other threads may alternate with these, so the minimum is not a sum over classes.
             least = max(least, self._launched(threads).bit_count() * max(certain))
             # Copies of one loop body wait and arrive alike, each for a phase of its own. Others may be for the same phase.
-            amounts: dict[Hashable, int] = {}
-            times: dict[Hashable, Counter[Hashable]] = {}
+            times: dict[Hashable, Counter[tuple[int, Hashable]]] = {}
             for region in self._between_waits.together(members):
-                alike = Counter[Hashable]()
+                alike = Counter[tuple[int, Hashable]]()
                 for part in self._between_barriers.together(region):
                     amount = self._at_most(part)
                     if amount is None or len(known) > _MAX_TOTALS:
                         return Arrivals(least, None, least, frozenset())
                     most += amount * threads.bit_count()
-                    key = tuple((participants[i][1], self.model.instruction(i).opcode) for i in part)
-                    amounts[key] = amount
-                    alike[key] += 1
+                    alike[
+                        amount, tuple((participants[i][1], self.model.instruction(i).opcode) for i in part)
+                    ] += 1
                 waited = self._last_waited(region)
                 times[waited] = times.get(waited, Counter()) | alike
             # Threads that a launch need not have are open too.
             all_certain = all(threads & participants[i][0] == threads for i in members)
             present = self._launched(threads) if all_certain else 0
-            for arrived in chain.from_iterable(map(Counter.elements, times.values())):
-                known |= {total + amounts[key] * present.bit_count() for total in known}
-                open_ += amounts[key] * (threads & ~present).bit_count()
+            for amount, _ in chain.from_iterable(map(Counter.elements, times.values())):
+                known |= {total + amount * present.bit_count() for total in known}
+                open_ += amount * (threads & ~present).bit_count()
         return Arrivals(least, None if self.has_unseen_arrivals else most, open_, frozenset(known))
 
     def _last_waited(self, region: list[int]) -> frozenset[Hashable]:

@@ -137,7 +137,8 @@ class Induction:
         """``(f, low, n)`` if a sum is low + f * (x % n) for a constant n, in the form that compilers emit; else None.
 
         That is ``f * x - f * n * (x / n)``, and for a signed x and a power of two ``f * x - f * (x + s & -n)``, where s
-        is derived from the sign of x. An index is never negative, so s is ignored.
+        is derived from the sign of x. An index is never negative, so s is ignored. Of the mask, only those bits count
+        that multiplication by f leaves in 32 bits: LLVM clears the others.
         """
         whole = self.table.total(terms, 0)
         for term, factor in terms:
@@ -147,8 +148,10 @@ class Induction:
             if divided is not None and factor % divided[1] == 0:
                 x, n = divided
                 each = -factor // n
-            elif node[:2] == ("op", "mask") and (n := (-node[3] & SHORT)) & (n - 1) == 0 and n > 1:
+            elif node[:2] == ("op", "mask") and (n := node[3] & -node[3]) > 1:
                 x, each = node[2], -factor
+                if (node[3] + n) * each & SHORT:
+                    continue  # the mask clears bits of the quotient that the factor does not shift out of 32 bits
             else:
                 continue
             rest = self.table.add(

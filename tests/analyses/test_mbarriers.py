@@ -53,6 +53,8 @@ STAGES = {
     "shifted mask": "shl.b32 %r3, %r2, 3; and.b32 %r4, %r3, 24;",
     "signed remainder by 4": "shr.s32 %r5, %r2, 31; shr.u32 %r5, %r5, 30; add.s32 %r5, %r2, %r5; "
     "and.b32 %r5, %r5, -4; sub.s32 %r3, %r2, %r5; shl.b32 %r4, %r3, 3;",
+    "signed remainder by 4, scaled by 8": "shr.s32 %r5, %r2, 31; shr.u32 %r5, %r5, 30; add.s32 %r5, %r2, %r5; "
+    "and.b32 %r5, %r5, 536870908; sub.s32 %r3, %r2, %r5; shl.b32 %r4, %r3, 3;",
 }
 
 
@@ -135,6 +137,74 @@ def test_a_stage_by_bits_that_are_known(which: str, offset: int) -> None:
     found = Mbarriers(model(inits("full", 4, 1) + used))
     (site,) = found.sites["mbarrier-arrive"]
     assert sorted(m.offset for m in found.named(site)) == [offset, offset + 8]
+
+
+@pytest.mark.parametrize(
+    ("index", "named"),
+    [
+        ("and.b32 %r3, %r2, 1;", [16, 24]),
+        ("add.s32 %r3, %r2, -1; and.b32 %r3, %r3, 1;", [16, 24]),
+        # The signed remainder by 2 of i - 1, with a mask of the bits that the shift keeps, and by 3.
+        ("add.s32 %r5, %r2, -1; shr.u32 %r3, %r5, 31; add.s32 %r3, %r5, %r3; and.b32 %r3, %r3, 536870910; sub.s32 %r3, %r5, %r3;", [16, 24]),
+        ("add.s32 %r5, %r2, -1; mul.hi.s32 %r3, %r5, 1431655766; shr.u32 %r8, %r3, 31; add.s32 %r3, %r3, %r8; mul.lo.s32 %r3, %r3, 3; sub.s32 %r3, %r5, %r3;", [16, 24]),
+        # A remainder by a number that the launch has.
+        ("add.s32 %r5, %r2, -1; div.s32 %r3, %r5, %r1; mul.lo.s32 %r3, %r3, %r1; sub.s32 %r3, %r5, %r3;", []),
+        # The number before that of a counter that goes back to 0.
+        ("setp.eq.u32 %p4, %r9, %r1; selp.b32 %r9, 0, %r9, %p4; add.u32 %r3, %r9, -1; add.u32 %r9, %r9, 1;", []),
+    ],
+)  # fmt: skip
+def test_the_previous_stage_is_not_in_the_array_before(index: str, named: list[int]) -> None:
+    """Two arrays of two, full and empty, follow each other: the constant of &empty[i - 1] is that of full[1]."""
+    used = f"""
+    mov.u32 %r6, full; mov.u32 %r2, 1; mov.u32 %r9, 0;
+L:
+    and.b32 %r4, %r2, 1; shl.b32 %r4, %r4, 3; add.u32 %r7, %r6, %r4;
+W:  mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r7], 0;
+    @!%p2 bra W;
+    {index}
+    shl.b32 %r4, %r3, 3; add.u32 %r7, %r6, %r4; add.u32 %r7, %r7, 16;
+    mbarrier.arrive.shared::cta.b64 _, [%r7];
+    add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, %r1; @%p1 bra L;
+"""
+    found = Mbarriers(model(inits("full", 4, 1) + used))
+    (site,) = found.sites["mbarrier-arrive"]
+    assert sorted(m.offset for m in found.named(site)) == named
+    assert found.unresolved == ([] if named else [site])
+
+
+@pytest.mark.parametrize(
+    ("count", "make", "second"),
+    [
+        (4, "mbarrier.init.shared::cta.b64 [%r7], 1;", 16),
+        (2, "mbarrier.init.shared::cta.b64 [%r7], 1; mbarrier.init.shared::cta.b64 [%r7+16], 1;", 16),
+        (4, "mbarrier.init.shared::cta.b64 [%r7], 1; mbarrier.init.shared::cta.b64 [%r7+32], 1;", 32),
+    ],
+)
+@pytest.mark.parametrize("own", [True, False])
+def test_adjacent_arrays_that_threads_initialise_together(
+    count: int, make: str, second: int, own: bool
+) -> None:
+    """A ring whose number of stages is unknown ends where the next array begins, as its inits or uses show."""
+    one = f"and.b32 %r9, %r0, 8; add.u32 %r7, %r6, %r9; mbarrier.arrive.shared::cta.b64 _, [%r7+{second}];"
+    if not own:
+        one = one.replace("%r0, 8", "%r2, 8")
+    body = f"""
+    mov.u32 %r6, full; shl.b32 %r4, %r0, 3; add.u32 %r7, %r6, %r4; mov.u32 %r2, 0;
+    setp.ge.u32 %p0, %r0, {count};
+    @%p0 bra M;
+    {make}
+M:  bar.sync 0; mov.u32 %r3, 0;
+L:  shl.b32 %r4, %r3, 3; add.u32 %r7, %r6, %r4;
+W:  mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r7], 0;
+    @!%p2 bra W;
+    {one}
+    add.u32 %r3, %r3, 1; setp.eq.u32 %p3, %r3, %r1; selp.b32 %r3, 0, %r3, %p3;
+    add.u32 %r2, %r2, 8; setp.lt.u32 %p1, %r2, %r1; @%p1 bra L;
+"""
+    found = Mbarriers(model(body))
+    (wait,), (arrive,) = found.sites["mbarrier-wait"], found.sites["mbarrier-arrive"]
+    assert sorted(m.offset for m in found.named(wait)) == list(range(0, second, 8))
+    assert sorted(m.offset for m in found.named(arrive)) == [second, second + 8]
 
 
 def test_a_spare_mbarrier_after_a_ring_of_three_is_not_a_stage() -> None:

@@ -76,6 +76,8 @@ def phase(count: int, *arrivals: str) -> str:
         (1, [f"@!%p0 {ARRIVE}", "bar.sync 0;", f"@!%p0 {ARRIVE}"], ""),
         # Or it lets them do something else, and both belong to one phase.
         (256, [ARRIVE, "bar.sync 1, 128;", ARRIVE], ""),
+        (384, [ARRIVE, "bar.sync 1, 128;", "mbarrier.arrive.shared::cta.b64 _, [full], 2;"], ""),
+        (384, ["mbarrier.arrive.shared::cta.b64 _, [full], 2;", "bar.sync 1, 128;", ARRIVE], ""),
         (384, [ARRIVE, "bar.sync 1, 128;", ARRIVE], "MB006 waits for a phase that never completes: the mbarrier expects 384 arrivals, but a phase receives 256"),
         (512, ["again:", ARRIVE, "bar.sync 1, 128;\nadd.u32 %r7, %r7, 1;\nsetp.lt.u32 %p4, %r7, 4;\n@%p4 bra again;"], ""),
         # One of the two is executed.
