@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 from tclint.analyses import role_paths
 from tclint.analyses.cluster_memory import single_cta_cluster
+from tclint.analyses.extents import Extents
 from tclint.analyses.happens_before import HappensBefore
-from tclint.analyses.mbarrier_addresses import may_leave
+from tclint.analyses.mbarrier_addresses import home, may_leave
+from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.findings.edits import Repair, without_word
@@ -40,32 +43,27 @@ def _modifiers(model: KernelModel, site: int) -> Collection[str]:
     return match.modifiers if match is not None else ()
 
 
-# ---------------------------------------------------------------- MB012
+# ---------------------------------------------------------------- arrivals on mbarriers of other CTAs
 
 
-@check(MB012, needs="mbarrier")
-def narrow_scope(model: KernelModel) -> Iterator[Hit]:
-    """Report arrivals on mbarriers of other CTAs that release to the executing CTA only."""
-    narrow = [i for i in model.sites("mbarrier-arrive") if _narrow(model, i)]
-    if not narrow or single_cta_cluster(model):
+@check(MB012, also=(MB013,), needs="mbarrier", analyses=(Extents, Mbarriers))
+def remote_arrivals(model: KernelModel) -> Iterator[Hit]:
+    """Report arrivals on mbarriers of other CTAs that release to the executing CTA only, or not at all."""
+    remote = [i for i in model.sites("mbarrier-arrive") if _may_leave(model, i)]
+    relaxed = [i for i in remote if ".relaxed" in _modifiers(model, i)]
+    narrow = [i for i in remote if i not in relaxed and ".cluster" not in _modifiers(model, i)]
+    if not (narrow or relaxed) or single_cta_cluster(model):
         return
-    stores = _remote_stores(model)
-    wide = [i for i in (*model.sites("memory-fence"), *model.sites("barrier-arrive")) if _is_wide(model, i)]
-    for store in stores:
-        path = role_paths.follow(model, store, model.views.context_of(store), narrow, wide).witness
-        if path is not None:
-            yield _too_narrow(path.end, len(narrow), store)
-            return
-    yield _too_narrow(narrow[0], len(narrow), None)
+    strong = set(remote).difference(narrow, relaxed)
+    if narrow:
+        yield _too_narrow(narrow, _passed(model, narrow, strong))
+    if relaxed and (found := _passed(model, relaxed, strong)) is not None:
+        yield _relaxed_to_peer(len(relaxed), found)
 
 
-def _narrow(model: KernelModel, site: int) -> bool:
-    """True if the arrival at *site* may be on an mbarrier of another CTA, but its release has CTA scope."""
-    modifiers = _modifiers(model, site)
-    if ".relaxed" in modifiers or ".cluster" in modifiers:
-        return False
-    address = model.value(site, "mbarrier")
-    match = model.instruction(site).match
+def _may_leave(model: KernelModel, site: int) -> bool:
+    """True if the arrival at *site* may be on an mbarrier of another CTA."""
+    address, match = model.value(site, "mbarrier"), model.instruction(site).match
     return (
         match is not None
         and match.space == ".shared::cluster"
@@ -74,16 +72,56 @@ def _narrow(model: KernelModel, site: int) -> bool:
     )
 
 
+class _Passed(NamedTuple):
+    """What passes data to another CTA: the store, the arrival, and in the other CTA the wait and a read."""
+
+    store: int
+    arrival: int
+    wait: int
+    read: int
+    same: bool
+    """Whether the read is of bytes that the store writes; else that is unknown."""
+
+
+def _passed(model: KernelModel, arrivals: list[int], strong: Collection[int]) -> _Passed | None:
+    """How one of *arrivals* passes what was stored in another CTA, if nothing else orders the store for that CTA.
+
+    Those that are *strong* release at cluster scope. None if no wait for the mbarrier precedes a read of bytes that may
+    be those: such an arrival only returns a buffer, which copies fill again.
+    """
+    unknown = None
+    stores = _remote_stores(model)
+    wide = [i for i in (*model.sites("memory-fence"), *model.sites("barrier-arrive")) if _is_wide(model, i)]
+    block_of = model.cfg.block_of
+    for last in role_paths.last(model, [a.site for a in stores], wide, arrivals):
+        together = [a for a in stores if block_of[a.site] == block_of[last]]
+        for arrival in arrivals:
+            if not model.reaches(last, arrival):
+                continue
+            read = _read_after(model, arrival, together, [i for i in strong if model.reaches(last, i)])
+            view = model.views.context_of(last)
+            if read is None or (unknown is not None and not read[2]):
+                continue
+            if role_paths.follow(model, last, view, (arrival,), wide).witness is not None:
+                found = _Passed(last, arrival, *read)
+                if found.same:
+                    return found
+                unknown = found
+    return unknown
+
+
 def _is_wide(model: KernelModel, site: int) -> bool:
-    """True if a fence, or an arrival at a cluster barrier, orders preceding writes for the other CTAs."""
+    """True if a fence, or an arrival at a cluster barrier, releases preceding writes to the other CTAs."""
     modifiers = _modifiers(model, site)
     if model.instruction(site).event == "barrier-arrive":
         return model.instruction(site).role("id") is None and ".relaxed" not in modifiers
+    if ".acquire" in modifiers or model.name(site) == "fence.mbarrier_init":
+        return False  # the latter orders initialisations alone (9.7.13.4)
     return any(m in _WIDER for m in modifiers)
 
 
-def _remote_stores(model: KernelModel) -> list[int]:
-    """The generic-proxy writes to shared memory of other CTAs."""
+def _remote_stores(model: KernelModel) -> list[Access]:
+    """The generic-proxy writes to shared memory of other CTAs, each at the same offset in the executing CTA."""
     found = []
     for use in model.function.uses:
         match = use.match
@@ -92,29 +130,98 @@ def _remote_stores(model: KernelModel) -> list[int]:
         for name in (name for verb, name in match.form.memory if verb == "write"):
             for site in use.sites:
                 operand = model.instruction(site).named(name)
-                if isinstance(operand, Memory) and may_leave(
-                    model.values, model.values.operand(operand, site)
-                ):
-                    found.append(site)
+                if not isinstance(operand, Memory):
+                    continue
+                address = model.values.operand(operand, site)
+                if may_leave(model.values, address):
+                    sizes = [a.size for a in model.shared.accesses(site) if a.writes]
+                    found.append(
+                        Access(site, True, home(model.values, address).address, max(sizes, default=1))
+                    )
     return found
 
 
-def _too_narrow(site: int, count: int, store: int | None) -> Hit:
-    data = "the thread's preceding writes there" if store is not None else "the thread's preceding accesses"
+def _read_after(
+    model: KernelModel, arrival: int, stores: list[Access], strong: list[int]
+) -> tuple[int, int, bool] | None:
+    """A wait for the mbarrier of *arrival*, a read after it of bytes that *stores* may have written, and whether they are
+    known to be the same; None without one.
+
+    A cluster barrier, or a wait for an mbarrier to which one of *strong* arrives, orders the stores before the read.
+    """
+    mbarriers, extents = model.fact(Mbarriers), model.fact(Extents)
+    waits, rings = model.sites("mbarrier-wait"), mbarriers.rings_at(arrival)
+    ordering = {
+        wait for i in strong for ring in mbarriers.rings_at(i) for wait in ring.uses.get("mbarrier-wait", ())
+    }
+    ordering.update(i for i in model.sites("barrier-wait") if model.instruction(i).role("id") is None)
+    places, reads = [extents.of(a) for a in stores], dict[int, bool]()
+    for a in extents.reads:
+        read = extents.of(a)
+        if read is not None and any(place is not None and extents.meet(read, place) for place in places):
+            reads[a.site] = True
+        elif read is None or None in places:
+            reads.setdefault(a.site, False)
+    for same in (True, False):
+        of = [site for site, known in reads.items() if known is same]
+        for wait in waits if of else ():
+            named = mbarriers.rings_at(wait)
+            if wait in ordering or (rings and named and rings.isdisjoint(named)):
+                continue
+            path = role_paths.follow(model, wait, model.views.context_of(wait), of, ordering).witness
+            if path is not None:
+                return wait, path.end, same
+    return None
+
+
+def _passing(passed: _Passed, arrives: str) -> tuple[Mark, ...]:
+    return (
+        Mark(passed.store, "writes shared memory of another CTA"),
+        Mark(passed.arrival, arrives),
+        Mark(passed.wait, "waits for the mbarrier, in the other CTA"),
+        Mark(
+            passed.read, "reads what was written there" if passed.same else "may read what was written there"
+        ),
+    )
+
+
+def _too_narrow(arrivals: list[int], passed: _Passed | None) -> Hit:
+    site = arrivals[0] if passed is None else passed.arrival
+    data = "the thread's preceding accesses" if passed is None else "the thread's preceding writes there"
     return MB012.hit(
         site=site,
         message=f"arrives at an mbarrier of another CTA with a release of CTA scope: {data} "
-        + ("need not be visible to that CTA" if store is not None else "are not ordered for that CTA"),
-        steps=(
-            *((Mark(store, "writes shared memory of another CTA"),) if store is not None else ()),
-            Mark(site, "releases at CTA scope"),
-        ),
-        help="use .release.cluster for the arrival, and .acquire.cluster for the wait in the other CTA"
-        if store is not None
-        else "",
-        count=count,
+        + ("are not ordered for that CTA" if passed is None else "need not be visible to that CTA"),
+        steps=(Mark(site, _NARROW),) if passed is None else _passing(passed, _NARROW),
+        help=""
+        if passed is None
+        else "use .release.cluster for the arrival, and .acquire.cluster for the wait in the other CTA",
+        count=len(arrivals),
         about=frozenset((site,)),
-    ).doubted("there is no evidence that the arrival passes data to the other CTA" if store is None else "")
+        severity=Severity.INFO if passed is None else None,
+    ).doubted(_RETURNS if passed is None else _unknown(passed))
+
+
+_NARROW = "releases at CTA scope"
+_RETURNS = "there is no evidence that the arrival passes data to the other CTA"
+"""The doubt about an arrival that may only return a buffer."""
+
+
+def _unknown(passed: _Passed) -> str:
+    return "" if passed.same else "whether the read is of the bytes that were written is unknown"
+
+
+def _relaxed_to_peer(count: int, passed: _Passed) -> Hit:
+    return MB013.hit(
+        site=passed.arrival,
+        message="this .relaxed arrival on an mbarrier of another CTA follows no fence that releases at cluster scope, so "
+        "the thread's preceding writes there need not be visible to that CTA",
+        steps=_passing(passed, "arrives, and releases nothing"),
+        help="use .release.cluster instead of .relaxed.cluster, or add fence.acq_rel.cluster before the arrival",
+        count=count,
+        about=frozenset((passed.arrival,)),
+        severity=Severity.ERROR,
+    ).doubted(_unknown(passed))
 
 
 # ---------------------------------------------------------------- MB013

@@ -900,27 +900,67 @@ def test_states(state: str, count: int) -> None:
     assert len(found(body, "MB011")) == count
 
 
+TO_PEER = "mov.u32 %r3, tile;\nmapa.shared::cluster.u32 %r7, %r3, %r4;\nst.shared::cluster.u32 [%r7+64], %r0;"
+OTHERS = "ld.shared.u32 %r3, [tile+64];\nst.global.u32 [%rd0], %r3;"
+HIDDEN, SHOWN = (Severity.INFO, Confidence.LOW), (Severity.ERROR, Confidence.HIGH)
+
+
 @pytest.mark.parametrize(
-    ("before", "scope", "confidence"),
+    ("before", "after", "narrow", "relaxed"),
     [
-        ("", "", Confidence.LOW),
-        ("st.shared::cluster.u32 [%r6+64], %r0;", "", Confidence.HIGH),
-        ("st.shared::cluster.u32 [%r6+64], %r0;\nfence.acq_rel.cluster;", "", Confidence.LOW),
-        ("st.shared::cluster.u32 [%r6+64], %r0;", ".release.cluster", None),
+        (TO_PEER, f"{WAIT}\n{OTHERS}", SHOWN, SHOWN),
+        ("", f"{WAIT}\n{OTHERS}", HIDDEN, None),
+        # What orders the store for the other CTA, and what does not.
+        (f"{TO_PEER}\nfence.acq_rel.cluster;", f"{WAIT}\n{OTHERS}", HIDDEN, None),
+        (f"{TO_PEER}\nfence.acq_rel.gpu;", f"{WAIT}\n{OTHERS}", HIDDEN, None),
+        (f"{TO_PEER}\nmembar.gl;", f"{WAIT}\n{OTHERS}", HIDDEN, None),
+        (f"{TO_PEER}\n{JOIN}", f"{WAIT}\n{OTHERS}", HIDDEN, None),
+        (f"{TO_PEER}\nbar.sync 0;\nfence.acq_rel.cluster;", f"{WAIT}\n{OTHERS}", HIDDEN, None),
+        (f"{TO_PEER}\nfence.acq_rel.cta;", f"{WAIT}\n{OTHERS}", SHOWN, SHOWN),
+        (f"{TO_PEER}\nfence.mbarrier_init.release.cluster;", f"{WAIT}\n{OTHERS}", SHOWN, SHOWN),
+        (f"{TO_PEER}\nfence.acquire.sync_restrict::shared::cluster.cluster;", f"{WAIT}\n{OTHERS}", SHOWN, SHOWN),
+        (f"{TO_PEER}\nbarrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;", f"{WAIT}\n{OTHERS}", SHOWN, SHOWN),
+        # Nothing that is stored there is read after the wait: the arrival returns a buffer, or counts.
+        (TO_PEER, WAIT, HIDDEN, None),
+        (TO_PEER, f"{WAIT}\n{READ}", HIDDEN, None),
+        (TO_PEER, f"{WAIT}\n{JOIN}\n{OTHERS}", HIDDEN, None),
+        (TO_PEER, f"{JOIN}\n{OTHERS}", HIDDEN, None),
+        # Whether it is read is unknown.
+        (TO_PEER, f"{WAIT}\nld.global.u32 %r3, [%rd0];\nand.b32 %r3, %r3, 1023;\nld.shared.u32 %r3, [%r3];", (Severity.ERROR, Confidence.LOW), (Severity.ERROR, Confidence.LOW)),
     ],
-)
-def test_the_scope_of_a_remote_arrival(before: str, scope: str, confidence: Confidence | None) -> None:
-    arrive = f"mbarrier.arrive{scope}.shared::cluster.b64 _, [%r6];"
-    hits = found(f"{MAKE}\n{JOIN}\n{RANK}\n{MAP}\n{before}\n{arrive}\n{JOIN}", "MB012")
-    assert [hit.confidence for hit in hits] == ([] if confidence is None else [confidence])
+)  # fmt: skip
+def test_what_an_arrival_in_another_cta_must_release(
+    before: str,
+    after: str,
+    narrow: tuple[Severity, Confidence],
+    relaxed: tuple[Severity, Confidence] | None,
+) -> None:
+    def hits(scope: str, rule: str, directives: str = ".reqntid 128") -> list[Finding]:
+        arrive = f"mbarrier.arrive{scope}.shared::cluster.b64 _, [%r6];"
+        body = f"{MAKE}\n{JOIN}\n{RANK}\n{MAP}\n{before}\n{arrive}\n{after}"
+        return found(body, rule, directives=f"{directives}")
+
+    assert [(hit.severity, hit.confidence) for hit in hits("", "MB012")] == [narrow]
+    assert [(hit.severity, hit.confidence) for hit in hits(".relaxed.cluster", "MB013")] == (
+        [relaxed] if relaxed else []
+    )
+    assert not hits(".release.cluster", "MB012")
+    assert not hits(".release.cluster", "MB013")
     for one in (".reqnctapercluster 1", ".maxclusterrank 1"):
-        alone = found(
-            f"{MAKE}\n{JOIN}\n{RANK}\n{MAP}\n{before}\n{arrive}\n{JOIN}",
-            "MB012",
-            directives=f".reqntid 128\n{one}",
-        )
-        assert not alone
-    assert all("cluster" not in hit.help or ".release.cluster" in hit.help for hit in hits)
+        assert not hits("", "MB012", f".reqntid 128\n{one}")
+        assert not hits(".relaxed.cluster", "MB013", f".reqntid 128\n{one}")
+
+
+def test_a_returned_buffer_beside_a_release_of_the_data() -> None:
+    """Each CTA stores to the other and releases that with cluster scope; the arrival after its own read is relaxed."""
+    steps = (MAKE, MAKE.replace("full", "ring"), JOIN, RANK, MAP)
+    empty = "mov.u32 %r3, ring;\nmapa.shared::cluster.u32 %r8, %r3, %r4;"
+    again = "again:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [ring], 1;\n@!%p2 bra again;"
+    full = "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r6];"
+    give = "mbarrier.arrive{}.shared::cluster.b64 _, [%r8];\nadd.u32 %r9, %r9, 1;\nsetp.lt.u32 %p4, %r9, 7;\n@%p4 bra again;"
+    for scope, rule in ((".relaxed.cluster", "MB013"), ("", "MB012")):
+        body = "\n".join((*steps, empty, again, TO_PEER, full, WAIT, OTHERS, give.format(scope)))
+        assert [hit for hit in found(body, rule) if hit.confidence is not Confidence.LOW] == []
 
 
 @pytest.mark.parametrize(
