@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
+from tclint.findings.scales import Severity
 
 MB007 = RuleId("MB007")
 
@@ -24,20 +25,30 @@ def invariant_parity(model: KernelModel) -> Iterator[Hit]:
         if any(model.cfg.block_of[i] in model.cfg.in_cycle for i in ring.inits):
             continue  # initialised in each iteration, so its first phase is the current one
         waits = ring.uses.get("mbarrier-wait", ())
-        arrivals = [i for event in _ARRIVALS for i in ring.uses.get(event, ()) if _repeats(model, ring, i)]
+        arrivals = [
+            i
+            for event in _ARRIVALS
+            for i in ring.uses.get(event, ())
+            if _repeating(model, ring, i) is not None
+        ]
         if not arrivals or any(model.constant_of(i, "parity") is None for i in waits):
             continue
         if len({model.constant_of(i, "parity") for i in waits}) == 1:
-            wait = next((i for i in waits if _repeats(model, ring, i, each=True)), None)
-            if wait is not None:
-                yield _hit(model, wait, arrivals[0])
+            for wait in waits:
+                head = _repeating(model, ring, wait, each=True)
+                if head is not None and model.values.trip_count(head) != 1:
+                    yield _hit(model, ring, wait, arrivals, head)
+                    break
 
 
-def _repeats(model: KernelModel, ring: Ring, site: int, each: bool = False) -> bool:
-    """True if a loop other than a spin loop repeats *site* for one mbarrier; with *each*, in every iteration."""
+def _repeating(model: KernelModel, ring: Ring, site: int, each: bool = False) -> int | None:
+    """The header of a loop other than a spin loop that repeats *site* for one mbarrier; with *each*, in every iteration.
+
+    None without one.
+    """
     cfg = model.cfg
     if model.value(site, "mbarrier") is None or len(ring.stages) > 1:
-        return False
+        return None
     block = cfg.block_of[site]
     waits = ring.uses.get("mbarrier-wait", ())
     for head in cfg.enclosing_loops(block):
@@ -46,21 +57,59 @@ def _repeats(model: KernelModel, ring: Ring, site: int, each: bool = False) -> b
         if any(i not in waits and model.instruction(i).event != "elect" for i in events) and (
             not each or cfg.in_every_iteration(block, head)
         ):
-            return True
-    return False
+            return head
+    return None
 
 
-def _hit(model: KernelModel, wait: int, arrival: int) -> Hit:
+def _completes_one_phase(model: KernelModel, ring: Ring, arrivals: list[int], head: int) -> bool:
+    """True if each iteration of the loop of *head* is certain to complete one phase, and no more than one."""
+    (stage,) = ring.stages
+    bounds = model.fact(Mbarriers).arrivals(stage)
+    if bounds is None or bounds.most is None or bounds.most != stage.count:
+        return False
+    return all(_in_each_iteration(model, i, head) for i in arrivals)
+
+
+def _in_each_iteration(model: KernelModel, site: int, head: int) -> bool:
+    """True if only the thread index decides within the loop of *head* whether a thread executes *site*."""
+    cfg, values = model.cfg, model.values
+    loop, ends = cfg.loops[head], {edge.source for edge in cfg.leaving[head]}
+    work, seen = [cfg.block_of[site]], set[int]()
+    guard = model.instruction(site).guard
+    predicates: list[int | None] = [values.before(guard, site)] if guard >= 0 else []
+    while work:
+        block = work.pop()
+        if block not in loop:
+            return False
+        for edge in cfg.control_dependences(block):
+            if edge.source in loop and edge.source not in ends and edge.source not in seen:
+                seen.add(edge.source)
+                work.append(edge.source)
+                predicates.append(model.reachability.edge_predicate(edge))
+    return all(p is not None and values.mask(p) is not None for p in predicates)
+
+
+def _runs_twice(model: KernelModel, head: int) -> bool:
+    """True if the loop of *head*, once entered, is certain to have a second iteration."""
+    cfg = model.cfg
+    latches = {edge.source for edge in cfg.back_edges[head]}
+    count = model.values.trip_count(head)
+    return count is not None and count > 1 and {edge.source for edge in cfg.leaving[head]} == latches
+
+
+def _hit(model: KernelModel, ring: Ring, wait: int, arrivals: list[int], head: int) -> Hit:
     parity = model.constant_of(wait, "parity")
+    condition = "" if _runs_twice(model, head) else "the loop runs twice"
+    then = f"if {condition}, the second wait" if condition else "from the second iteration on it"
     return MB007.hit(
         site=wait,
         message=f"waits for parity {parity} in every iteration, while each iteration completes a phase: "
-        "from the second iteration on it returns at once, or waits for the phase after the next",
+        f"{then} returns at once, or waits for the phase after the next",
         steps=(
             Mark(
-                arrival,
+                arrivals[0],
                 "arrives in every iteration",
-                role=model.describe_threads(model.views.context_of(arrival).threads),
+                role=model.describe_threads(model.views.context_of(arrivals[0]).threads),
             ),
             Mark(
                 wait,
@@ -70,4 +119,6 @@ def _hit(model: KernelModel, wait: int, arrival: int) -> Hit:
         ),
         help="flip the parity after each wait for the mbarrier",
         about=frozenset((wait,)),
+        condition=condition,
+        severity=None if _completes_one_phase(model, ring, arrivals, head) else Severity.WARNING,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.findings.finding import Finding
+from tclint.findings.scales import Severity
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 from tests.tools.pages import block
@@ -60,6 +61,36 @@ def test_the_finding_about_a_constant_parity() -> None:
     (finding,) = reported(block("MB007", "same_parity"))
     assert finding.message.startswith("waits for parity 0 in every iteration")
     assert [step.role for step in finding.steps] == ["thread 0", "all threads"]
+
+
+TWICE = "if the loop runs twice, the second wait returns at once"
+ALWAYS = "from the second iteration on it returns at once"
+
+
+@pytest.mark.parametrize(
+    ("change", "severity", "words"),
+    [
+        (("", ""), Severity.ERROR, TWICE),
+        # The trip count is known: 4, and 1.
+        (("setp.lt.u32 %p2, %r2, %r1", "setp.lt.u32 %p2, %r2, 4"), Severity.ERROR, ALWAYS),
+        (("setp.lt.u32 %p2, %r2, %r1", "setp.lt.u32 %p2, %r2, 1"), None, ""),
+        # Two phases in each iteration, and phases that only some iterations complete.
+        (
+            ("wait:\n", "    @%p0 mbarrier.arrive.shared::cta.b64 _, [full];\nwait:\n"),
+            Severity.WARNING,
+            TWICE,
+        ),
+        (
+            ("again:\n", "again:\n    and.b32 %r7, %r2, 3;\n    setp.eq.and.u32 %p0, %r7, 0, %p0;\n"),
+            Severity.WARNING,
+            TWICE,
+        ),
+    ],
+)
+def test_a_parity_that_stays_the_same(change: tuple[str, str], severity: Severity | None, words: str) -> None:
+    found = [f for f in reported(block("MB007", "same_parity").replace(*change, 1)) if f.rule.id == "MB007"]
+    assert [f.severity for f in found] == ([] if severity is None else [severity])
+    assert all(words in f.message for f in found)
 
 
 def test_an_mbarrier_that_each_iteration_initialises_is_not_reported() -> None:

@@ -18,6 +18,7 @@ from tclint.linting import verdicts as linting
 from tclint.linting.cache import IncrementalCache
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source
+from tests.tools.pages import block
 from tests.tools.replay import ALL_ARRIVE
 from tests.tools.support import HOPPER, before_the_wait, kernel, module
 
@@ -239,3 +240,12 @@ def test_refused_assumptions_are_passed_to_the_proofs(monkeypatch: pytest.Monkey
     some = frozenset({Assumption.THREADS})
     check_source(Source(WAITED.encode(), "k.ptx"), assume=some)
     assert asked == [some]
+
+
+def test_a_class_is_violated_only_if_the_loop_of_a_fault_is_known_to_run_twice() -> None:
+    code, hazard = block("MB007", "same_parity"), HazardClass.MBARRIER
+    again = code.replace("setp.lt.u32 %p2, %r2, %r1", "setp.lt.u32 %p2, %r2, 4")
+    assert of(again, hazard).status is Status.VIOLATED
+    verdict = of(code, hazard)
+    assert verdict.status is Status.UNKNOWN
+    assert verdict.reasons[0].what == "MB007 reports a fault that occurs if the loop runs twice"
