@@ -67,7 +67,7 @@ class Extents:
 
     def of(self, access: Access) -> Extent | None:
         """The extent of *access*, else all of the variable that it is in; None if neither is known."""
-        threads = self.model.views.context_of(access.site).threads
+        threads = self.model.shared.addressing(access, self.model.views.context_of(access.site).threads)
         key = access.address, access.size, threads
         if key not in self._known:
             self._known[key] = self._find(access, threads)

@@ -349,7 +349,7 @@ class SharedMemory:
 
     def _own(self, a: Access, b: Access, threads: int) -> bool:
         values = self.values
-        threads = self.certain_threads(self._active(a, self._active(b, threads)))
+        threads = self.certain_threads(self.addressing(a, self.addressing(b, threads)))
         if not threads or self.split(a.address)[0] != self.split(b.address)[0]:
             return False
         terms, constant = values.linear(values.add(b.address, values.times(a.address, -1)))
@@ -407,9 +407,9 @@ class SharedMemory:
     def checked(self, access: Access, threads: int) -> int:
         """Those of *threads* whose address must be valid."""
         lanes = self.sites[access.site].checked_lanes(self.function.target)
-        return threads if lanes == WARP else self._active(access, threads)
+        return threads if lanes == WARP else self.addressing(access, threads)
 
-    def _active(self, access: Access, threads: int) -> int:
+    def addressing(self, access: Access, threads: int) -> int:
         """Those of *threads* whose address counts."""
         if access.lanes == _ALL_LANES:
             return threads
@@ -417,7 +417,7 @@ class SharedMemory:
 
     def _spread_of(self, thread_part: int, access: Access, threads: int) -> Footprint | None:
         """The bytes that those of *threads* whose address counts access, relative to the base and the constant."""
-        threads = self._active(access, threads)
+        threads = self.addressing(access, threads)
         key = (thread_part, access.size, threads)
         if key not in self._footprints:
             self._footprints[key] = self._bytes(thread_part, access.size, threads)

@@ -39,6 +39,8 @@ def extent(lines: str) -> Extent | None:
     [
         ("here: ld.shared.u32 %r5, [tile+8];", (8, 12, 0)),
         (f"{THREAD}\nhere: ld.shared.v4.b32 {{%r5, %r6, %r7, %r8}}, [%r3];", (0, 2048, 0)),
+        # The rows of the last warp end with that of its lane 7.
+        (f"{THREAD}\nhere: ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r5}}, [%r3];", (0, 1664, 0)),
         # Half of the threads read.
         (f"{THREAD}\n@!%p0 bra on;\nhere: ld.shared.u32 %r5, [%r3];\non:", (1024, 2036, 0)),
         (f"{STAGE}\nhere: ld.shared.u32 %r5, [%r3+4];", (4, 3080, 1024)),

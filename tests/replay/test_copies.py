@@ -87,6 +87,29 @@ def test_what_a_fault_does_to_what_threads_store(old: str, new: str, said: str) 
     assert [said in hit.message for hit in hits] == ([True] if said else [])
 
 
+ASIDE = "    and.b32 %r1, %r0, 8;\n    shl.b32 %r1, %r1, 8;\n    add.u32 %r30, %r30, %r1;\n"
+"""The addresses of lanes 8 to 15 and 24 to 31 are in the next stage."""
+
+
+@pytest.mark.parametrize("loads", [True, False])
+@pytest.mark.parametrize(
+    ("number", "registers", "races"), [("x1", "%r21", False), ("x2", "%r21, %r21", True)]
+)
+def test_lanes_whose_address_does_not_count_access_nothing(
+    loads: bool, number: str, registers: str, races: bool
+) -> None:
+    """The rows are at the addresses of the first lanes (9.7.14.5.15, 9.7.14.5.16)."""
+    if loads:
+        registers = registers.replace("21", "32", 1).replace("21", "1")
+        rows = f"ldmatrix.sync.aligned.m8n8.{number}.shared.b16 {{{registers}}}, [%r30];"
+        code = changed("    ld.shared.u32 %r32, [%r30];", ASIDE + "    " + rows)
+    else:
+        rows = f"stmatrix.sync.aligned.m8n8.{number}.shared.b16 [%r30], {{{registers}}};"
+        old = "    st.shared.v4.b32 [%r30], {%r21, %r21, %r21, %r21};"
+        code = changed(old, ASIDE + "    " + rows, STORED)
+    assert bool(list(replayed(analysed(code)))) == races
+
+
 def test_what_a_copy_overwrites_that_threads_store() -> None:
     """The stage is loaded by a bulk copy into what other warps store to, and no thread waits for either."""
     copy = (

@@ -8,6 +8,7 @@ from typing import Any
 
 from tclint.analyses.mbarriers import RESPONSE
 from tclint.ir.nodes import Memory, Operand, Vector
+from tclint.isa.special_registers import WARP
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 from tclint.replay.accesses import CTA_STRIDE, LaneAddresses
 from tclint.replay.machine import Machine, executes_data
@@ -92,7 +93,9 @@ def _plain_access(machine: Machine, group: ThreadGroup, step: Step, where: Lanes
     writes = step.what in ("store", "write")
     operand = next((o for o in step.instruction.operands if isinstance(o, Memory)), None)
     address = machine.operand(group, operand)
-    for clock, positions, own in _accesses_by_clock(machine, group, step, address, where):
+    for clock, positions, own in _accesses_by_clock(
+        machine, group, step, address, _addressing(group, step, where)
+    ):
         agent, known = machine.epochs.access(group, group.warps_at(positions), clock)
         lane_addresses = LaneAddresses(group.threads_at(positions), own, clock)
         for a in outermost(own, 1):
@@ -106,6 +109,16 @@ def _plain_access(machine: Machine, group: ThreadGroup, step: Step, where: Lanes
                 writes,
                 lane_addresses=lane_addresses,
             )
+
+
+def _addressing(group: ThreadGroup, step: Step, where: Lanes) -> Lanes:
+    """*where* without the lanes whose address does not count."""
+    match = step.instruction.match
+    lanes = WARP if match is None else match.address_lanes
+    if lanes == WARP:
+        return where
+    executing = broadcast(where, len(group.threads))
+    return collapse([w if t % WARP < lanes else 0 for t, w in zip(group.threads, executing, strict=True)])
 
 
 def _accesses_by_clock(
