@@ -101,23 +101,27 @@ def _may_overlap(extents: Extents, access: Access, place: Extent) -> bool:
 def filled_extent(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
     """The bytes that the bulk load *copy* fills over all iterations; None if unknown.
 
-    The size of one stage is the load's byte count, else the stride of the ring, else the bytes that its mbarrier
-    expects for this load alone. A stage is no larger than the distance from the first one to the next write that starts
+    The size of one stage is the load's byte count, else the stride of the ring or the bytes that its mbarrier expects for
+    this load alone, whichever is less. A stage is no larger than the distance from the first one to the next write that starts
     after it, and the last stage ends before an mbarrier.
     """
     extents = model.fact(Extents)
     place = extents.of(copy)
     if place is None:
         return None
-    size = model.constant_of(copy.site, "bytes") or place.stride or _expected(model, ring, copy)
+    size = model.constant_of(copy.site, "bytes")
+    if not size:
+        size = min((n for n in (place.stride, _expected(model, ring, copy)) if n), default=None)
     if not size:
         return None
     starts = model.fact(_Starts)
     next_write = _next(starts.writes, place.base, place.low)
     near = size if next_write is None else next_write - place.low
-    high = place.high - copy.size + min(size, near)
-    next_mbarrier = _next(starts.mbarriers, place.base, place.low)
-    return place._replace(high=high if next_mbarrier is None else min(high, next_mbarrier))
+    more = min(size, near) - copy.size
+    high, next_mbarrier = place.high + more, _next(starts.mbarriers, place.base, place.low)
+    return place._replace(
+        high=high if next_mbarrier is None else min(high, next_mbarrier), width=place.width + more
+    )
 
 
 class _Starts:

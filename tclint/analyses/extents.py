@@ -3,23 +3,24 @@
 Each role of a kernel addresses a stage of a ring by its own loop counter, so the expressions of two addresses cannot be
 compared. The ranges of the addresses can: an access inside the bytes that copies fill reads copied bytes, whatever the
 iteration.
+
+A range bounds where an access may be. Two disjoint ranges show that accesses do not overlap. That they do overlap is
+shown only by a range of which every byte is accessed (:attr:`Extent.attained`).
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from math import gcd
+from itertools import pairwise
 from typing import NamedTuple
 
+from tclint.analyses.attained import AttainedValues, Terms, steps
 from tclint.analyses.model import KernelModel
-from tclint.values import UniformityScope, Values
+from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
-__all__ = ["Extent", "Extents", "Terms", "steps"]
-
-Terms = tuple[tuple[int, int], ...]
-"""A sum: ``(value, factor)`` for each term."""
+__all__ = ["Extent", "Extents"]
 
 
 class Extent(NamedTuple):
@@ -32,10 +33,19 @@ class Extent(NamedTuple):
     """The offset after the last byte."""
     stride: int
     """A divisor of the distance between the accesses of two iterations; 0: all are at one location."""
+    width: int
+    """The bytes of one iteration, from the first one on."""
+    attained: bool
+    """Whether loops and threads are certain to access these bytes at each location; else they are an upper bound."""
 
     def inside(self, other: Extent) -> bool:
-        """Whether all bytes are among those of *other*; False for different bases."""
-        return self.base == other.base and other.low <= self.low and self.high <= other.high
+        """Whether all bytes are certain to be accessed by what *other* is the extent of; False for different bases."""
+        if not other.attained or self.base != other.base or self.low < other.low or self.high > other.high:
+            return False
+        if other.width >= other.stride:
+            return True
+        offset = (self.low - other.low) % other.stride
+        return self.stride % other.stride == 0 and offset + self.width <= other.width
 
     def meets(self, other: Extent) -> bool:
         """Whether the two may overlap; True for different bases."""
@@ -47,6 +57,7 @@ class Extents:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
+        self._attained = model.fact(AttainedValues)
         self._known: dict[tuple[int, int, int], Extent | None] = {}
 
     @cached_property
@@ -95,9 +106,16 @@ class Extents:
         bounds = self._bounds(values.total(per_thread, 0), threads)
         if count is None or bounds is None:
             return None
-        low += values.linear(address)[1]
-        high = low + (count - 1) * stride + size
-        return Extent(values.total(invariant, 0), low + bounds[0], high + bounds[1], stride)
+        low += values.linear(address)[1] + bounds[0]
+        width = bounds[1] - bounds[0] + size
+        high = low + (count - 1) * stride + width
+        attained = self._attained.sum(varying) and self._gapless(values.total(per_thread, 0), size, threads)
+        return Extent(values.total(invariant, 0), low, high, stride, width, attained)
+
+    def _gapless(self, per_thread: int, size: int, threads: int) -> bool:
+        """Whether *threads* access, *size* bytes each, every byte between the first and the last one."""
+        offsets = sorted(self.model.shared.offsets(per_thread, threads) or ())
+        return all(b - a <= size for a, b in pairwise(offsets))
 
     def _parts(self, address: int) -> tuple[Terms, Terms, Terms]:
         """The invariant, CTA-uniform terms of *address*, those of the thread index alone, and the others."""
@@ -116,7 +134,7 @@ class Extents:
     def _whole(self, invariant: Terms) -> Extent | None:
         """All bytes of the variable *invariant*, which addresses based on it do not leave; None if it is not one."""
         size = self.model.size(invariant[0][0]) if len(invariant) == 1 and invariant[0][1] == 1 else 0
-        return Extent(invariant[0][0], 0, size, 0) if size else None
+        return Extent(invariant[0][0], 0, size, 0, size, attained=False) if size else None
 
     def _bounds(self, per_thread: int, threads: int) -> tuple[int, int] | None:
         """The minimum and maximum over *threads* of a value that depends on the thread index alone; None if unknown."""
@@ -127,26 +145,3 @@ class Extents:
         if planes is None or not threads:
             return None
         return T.extreme(planes, threads, least=True), T.extreme(planes, threads, least=False)
-
-
-def steps(values: Values, terms: Terms) -> tuple[int, int, int | None]:
-    """``(stride, minimum, count)`` of the values of a sum that varies in loops; the count is None if it is unknown."""
-    if not terms:
-        return 0, 0, 1
-    ring = values.remainder(terms)
-    if ring is not None:
-        return ring
-    stride, low, high = 0, 0, 0
-    known = True
-    for term, factor in terms:
-        zeros, _ = values.known_bits(term)
-        stride = gcd(stride, factor * (~zeros & (zeros + 1)))
-        bounds = values.interval(term)
-        if bounds is None:
-            known = False
-        else:
-            low += min(bounds[0] * factor, bounds[1] * factor)
-            high += max(bounds[0] * factor, bounds[1] * factor)
-    if not known or not stride:
-        return stride, 0, None
-    return stride, low, (high - low) // stride + 1

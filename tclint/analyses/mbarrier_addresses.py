@@ -28,7 +28,7 @@ from functools import cached_property
 from math import gcd
 from typing import NamedTuple
 
-from tclint.analyses.extents import Terms, steps
+from tclint.analyses.attained import AttainedValues, Terms, steps
 from tclint.analyses.model import KernelModel
 from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
@@ -246,8 +246,7 @@ class MbarrierAddresses:
         self._enumerations: dict[tuple[int, tuple[Address, ...]], frozenset[MbarrierLocation] | None] = {}
         """Threads, and the addresses that they may name -> the mbarriers there."""
         self._each: dict[int, frozenset[MbarrierLocation]] = {}
-        self._counting: dict[int, bool] = {}
-        """The results of :meth:`_counts`; False for a value about which it is still being asked."""
+        self._attained = model.fact(AttainedValues)
         self._same: dict[tuple[frozenset[MbarrierLocation], frozenset[MbarrierLocation]], bool | None] = {}
 
     def of(self, site: int) -> tuple[Address, ...]:
@@ -491,7 +490,7 @@ class MbarrierAddresses:
 
     def _certain(self, site: int, address: Address) -> frozenset[MbarrierLocation]:
         values, threads = self.model.values, self.model.views.context_of(site).threads
-        if any(not values.varying_at(t) or not self._takes_each_value(t) for t, _ in address.moves):
+        if any(not values.varying_at(t) or not self._attained.value(t) for t, _ in address.moves):
             return frozenset()
         stages = self._selected(address) if address.moves else self._stages(address)
         if self.model.function.most_threads is None:
@@ -510,7 +509,7 @@ class MbarrierAddresses:
     def _numbers(self, value: int) -> list[int] | None:
         """The values that a term may have, within its bounds and with its known bits; None if they are too many."""
         values = self.model.values
-        value = self._unmasked(value)
+        value = self._attained.unmasked(value)
         zeros, ones = values.known_bits(value)
         bounds = values.interval(value)
         if bounds is None:
@@ -521,56 +520,3 @@ class MbarrierAddresses:
             return None
         found = [n for n in range(low, high + 1) if not n & zeros and n & ones == ones]
         return found if len(found) <= _MAX_STAGES else None
-
-    def _unmasked(self, value: int) -> int:
-        """*value* without masks that narrow its type and clear no bit of it."""
-        values = self.model.values
-        while True:
-            node = values.node(value)
-            if node[:2] != ("op", "mask") or node[3] & node[3] + 1:
-                return value
-            inner = values.interval(node[2])
-            if inner is None or inner[0] < 0 or inner[1] > node[3]:
-                return value
-            value = node[2]
-
-    def _takes_each_value(self, value: int) -> bool:
-        """Whether a loop is certain to reach every value within the bounds of *value*."""
-        return self._counts(self._unmasked(value))
-
-    def _counts(self, value: int) -> bool:
-        """Whether *value* is a loop counter, which reaches both of its bounds, or a mask of one, or of a plain value."""
-        found = self._counting.get(value)
-        if found is None:
-            # What a phi of a cycle with several entries reaches is not known: it is asked for again within the question.
-            self._counting[value] = False
-            bounds = self.model.values.interval(value)
-            found = self._counting[value] = bounds is not None and self._reaches(value, bounds)
-        return found
-
-    def _reaches(self, value: int, bounds: tuple[int, int]) -> bool:
-        """See :meth:`_counts`.
-
-        A loop that packs a stage and a phase into one value need not reach all combinations of its bits.
-        """
-        values = self.model.values
-        node = values.node(value)
-        if node[0] == "phi":
-            # At a join, not at a loop header, every incoming value must be one.
-            incoming = () if node[1] in self.model.cfg.loops else values.arguments(value)
-            return all(values.constant_of(a) is not None or self._counts(a) for a in incoming)
-        if node[:2] == ("op", "mask"):
-            varying = [
-                t for t, _ in values.linear(node[2])[0] if values.node(t)[0] in ("phi", "select", "op")
-            ]
-            return all(values.node(t)[0] == "phi" and values.induction(t) for t in varying)
-        if node[0] != "select":
-            return False
-        for arm in node[2:4]:  # the next stage of a ring: back to 0, or one more
-            terms, _ = values.linear(arm)
-            if not terms:
-                continue
-            within = values.interval(terms[0][0]) if len(terms) == 1 and terms[0][1] == 1 else None
-            if within is None or bounds[0] < within[0] or bounds[1] > within[1]:
-                return False
-        return True

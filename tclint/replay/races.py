@@ -81,13 +81,15 @@ def races(accesses: list[Access], ordered_in_time: OrderedInTime, program: Progr
     """The first race of each pair of instructions: of asynchronous writes with reads, then of plain stores with all
     else.
 
-    A plain access by an index that global memory holds may be anywhere, so it does not race with a copy.
+    A plain access by an index that global memory holds may be anywhere, so it does not race with a copy. Neither does a
+    copy to such an index with an access that is elsewhere.
     A race with a store counts only if neither address depends on the launch or on memory. In a kernel without mbarriers
     it must also be known which threads make the two accesses, and a read before the store counts only if its result is
     used.
     """
     for race in _first_of_each(_async_races(accesses), ordered_in_time):
-        if not any(a.plain and program.accesses.indexed_by_memory(a.site) for a in race):
+        indexed = [program.accesses.indexed_by_memory(a.site) for a in race]
+        if not any(indexed) or (all(indexed) and not any(a.plain for a in race)):
             yield race
     if not any(access.stores for access in accesses):
         return

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from math import gcd
 from typing import NamedTuple
 
-from tclint.analyses.extents import steps
+from tclint.analyses.attained import steps
 from tclint.analyses.model import KernelModel
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.values import thread_masks as T

@@ -59,15 +59,27 @@ def test_all_that_an_access_may_touch(lines: str, expected: tuple[int, int, int]
     assert (None if found is None else (found.low, found.high, found.stride)) == expected
 
 
+ALL = Extent(1, 0, 16, 0, 16, attained=True)
+STAGES = Extent(1, 0, 80, 32, 16, attained=True)
+"""Three stages of 16 bytes, 32 bytes apart."""
+
+
 @pytest.mark.parametrize(
     ("a", "b", "inside", "meets"),
     [
-        (Extent(1, 0, 16, 0), Extent(1, 0, 16, 0), True, True),
-        (Extent(1, 4, 8, 0), Extent(1, 0, 16, 0), True, True),
-        (Extent(1, 8, 20, 0), Extent(1, 0, 16, 0), False, True),
-        (Extent(1, 16, 20, 0), Extent(1, 0, 16, 0), False, False),
+        (ALL, ALL, True, True),
+        (Extent(1, 4, 8, 0, 4, attained=False), ALL, True, True),
+        (Extent(1, 8, 20, 0, 12, attained=True), ALL, False, True),
+        (Extent(1, 16, 20, 0, 4, attained=True), ALL, False, False),
         # Two bases may lie anywhere.
-        (Extent(2, 4, 8, 0), Extent(1, 0, 16, 0), False, True),
+        (Extent(2, 4, 8, 0, 4, attained=True), ALL, False, True),
+        # An upper bound of what is accessed shows nothing.
+        (ALL, ALL._replace(attained=False), False, True),
+        # The bytes between two stages belong to something else.
+        (Extent(1, 36, 44, 0, 8, attained=True), STAGES, True, True),
+        (Extent(1, 20, 24, 0, 4, attained=True), STAGES, False, True),
+        (Extent(1, 4, 76, 32, 8, attained=True), STAGES, True, True),
+        (Extent(1, 4, 72, 8, 4, attained=True), STAGES, False, True),
     ],
 )
 def test_two_extents(a: Extent, b: Extent, inside: bool, meets: bool) -> None:

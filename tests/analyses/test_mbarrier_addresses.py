@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.analyses.attained import AttainedValues
 from tclint.analyses.cluster_memory import remote_accesses
 from tclint.analyses.mbarrier_addresses import MbarrierAddresses, MbarrierLocation, home, may_leave, same
 from tclint.analyses.mbarriers import Mbarriers
@@ -239,17 +240,19 @@ kept_{n}:
     """
     joins = "".join(exchange.format(n=n) for n in range(6))
     made = kernel_of(
-        "setp.eq.u32 %p1, %r9, 77; and.b32 %r3, %r9, 3; and.b32 %r4, %r5, 3;"
+        "mov.u32 %r10, 0; top: setp.eq.u32 %p1, %r9, 77; and.b32 %r3, %r10, 3;"
+        "add.u32 %r11, %r10, 1; and.b32 %r4, %r11, 3;"
         f"{joins} shl.b32 %r4, %r3, 3; add.u32 %r6, %r1, %r4; {ARRIVE}"
+        "add.u32 %r10, %r10, 1; setp.lt.u32 %p2, %r10, %r5; @%p2 bra top;"
     )
     asked: list[int] = []
-    reaches = MbarrierAddresses._reaches
+    reaches = AttainedValues._reaches
 
-    def noted(addresses: MbarrierAddresses, stage: int, bounds: tuple[int, int]) -> bool:
+    def noted(values: AttainedValues, stage: int, bounds: tuple[int, int]) -> bool:
         asked.append(stage)
-        return reaches(addresses, stage, bounds)
+        return reaches(values, stage, bounds)
 
-    monkeypatch.setattr(MbarrierAddresses, "_reaches", noted)
+    monkeypatch.setattr(AttainedValues, "_reaches", noted)
     assert made.fact(MbarrierAddresses).each(arrival(made)) == {place(made, "full", 8 * k) for k in range(4)}
     assert len(asked) == len({*asked}) > 6
 

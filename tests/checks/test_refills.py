@@ -98,3 +98,35 @@ def test_an_mbarrier_that_each_iteration_initialises_is_not_reported() -> None:
         "again:\n", "again:\n    @%p0 mbarrier.init.shared::cta.b64 [full], 1;\n    bar.sync 0;\n"
     )
     assert not [f for f in reported(code) if f.rule.id == "MB007"]
+
+
+COUNTED = "    and.b32 %r3, %r2, 3;\n    shl.b32 %r4, %r3, 3;\n"
+"""The producer's index of a stage, and the offset of its mbarrier."""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        pytest.param("", "", True, id="counted"),
+        pytest.param(COUNTED, COUNTED.replace("%r2", "%r17") + "    ld.global.u32 %r17, [%in];\n    and.b32 %r3, %r17, 3;\n", False, id="a page from memory"),
+        pytest.param("    shl.b32 %r6, %r3, 9;\n", "    setp.eq.u32 %p6, %r3, %r1;\n    selp.b32 %r3, 0, %r3, %p6;\n    shl.b32 %r6, %r3, 9;\n", False, id="fewer stages by a parameter"),
+        pytest.param("    shl.b32 %r6, %r3, 9;\n", "    setp.eq.u32 %p6, %r3, 3;\n    selp.b32 %r6, 1536, 0, %p6;\n", False, id="one of two stages"),
+        pytest.param("[%in], 512, [%r5]", "[%in], 256, [%r5]", False, id="half of each stage"),
+    ],
+)  # fmt: skip
+def test_what_a_copy_may_fill_is_no_evidence_of_what_it_fills(old: str, new: str, expected: bool) -> None:
+    """Only a counter that goes through all stages shows that each of them is refilled."""
+    code = block("BK011", "no_empty").replace("[rounds];", "[rounds];\n    mov.u32 %r17, 0;")
+    assert old in code
+    code = code.replace(old, new) if old else code
+    assert any(f.rule.id == "BK011" and not f.replayed for f in reported(code)) == expected
+
+
+@pytest.mark.parametrize(("offset", "expected"), [(0, True), (256, False)])
+def test_a_read_between_the_parts_that_copies_fill(offset: int, expected: bool) -> None:
+    """Half of each stage is copied, and the other half holds something else."""
+    code = block("BK011", "no_empty").replace("_, [%r5], 512;", "_, [%r5], 256;")
+    code = code.replace("[%in], 512, [%r5]", "[%in], 256, [%r5]")
+    code = code.replace("shl.b32 %r14, %r0, 2;", "and.b32 %r14, %r0, 63;\n    shl.b32 %r14, %r14, 2;")
+    code = code.replace("[%r13];", f"[%r13+{offset}];")
+    assert any(f.rule.id == "BK011" and not f.replayed for f in reported(code)) == expected
