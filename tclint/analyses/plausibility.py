@@ -18,13 +18,14 @@ from typing import NamedTuple
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.dataflow import Answer, Found, Path, next_answer
 from tclint.ir.cfg import CFG, Edge
-from tclint.values import UniformityScope
+from tclint.values import PathCondition, UniformityScope
 
 __all__ = [
     "NO_DOUBT",
     "Doubt",
     "DoubtAbout",
     "assumes_sentinel",
+    "depends_on_what_skips",
     "differ_by_data",
     "has_unused_result",
     "infeasible_branch",
@@ -41,7 +42,7 @@ _CONTRADICTED = "given how often the loops on this path have iterated, one of it
 _REMAINDER_LOOP = (
     "the path depends on the trip count of a remainder loop, which is not related to the unrolled loop"
 )
-_SENTINEL = "the path assumes that an unknown value equals the negative start value of a loop; otherwise the thread waits"
+_SENTINEL = "the path assumes that an unknown value equals the sentinel that a loop starts with; otherwise the thread waits"
 _NEXT_ITERATION = "the copy may be for the next iteration of a loop only, and the path leaves that loop"
 _OUT_OF_ARRAY = (
     "the path repeats a loop whose trip count is unknown, and that many iterations may run past the array"
@@ -208,9 +209,10 @@ def skips(model: KernelModel, path: Path, sites: Iterable[int], why: str) -> Dou
 
 
 def assumes_sentinel(model: KernelModel, path: Path) -> Doubt:
-    """The doubt about a *path* that assumes that an unknown value equals the negative sentinel a loop starts with.
+    """The doubt about a *path* that assumes that an unknown value equals the sentinel a loop starts with.
 
-    A loop that remembers what it loaded last starts with -1 for "nothing yet", which no first value equals.
+    A loop that remembers what it loaded last starts with a value that stands for "nothing yet", which no first value
+    equals: a negative number, or the largest one of a type.
     """
     values = model.values
     along = values.along(path.edges, frozenset())
@@ -221,9 +223,66 @@ def assumes_sentinel(model: KernelModel, path: Path) -> Doubt:
             node, truth = values.node(node[1]), not truth
         if truth and node[:2] == ("compare", "eq") and values.constant_of(node[3]) is None:
             constants = [values.constant_of(along.walk(side, k)) for side in node[2:4]]
-            if None in constants and any(n is not None and n < 0 for n in constants):
+            if None in constants and any(n is not None and _is_sentinel(n) for n in constants):
                 return Doubt(_SENTINEL, edge)
     return NO_DOUBT
+
+
+def _is_sentinel(number: int) -> bool:
+    """Whether *number* is negative, or the largest one of a type of 16 bits at least."""
+    return number < 0 or (number >= (1 << 15) - 1 and not number & number + 1)
+
+
+def depends_on_what_skips(model: KernelModel, path: Path, sites: Iterable[int], why: str) -> Doubt:
+    """The doubt *why* about a *path* whose end depends on data that also made the path skip one of *sites*.
+
+    What is not waited for is then not read either, if the two conditions agree: a row that is padding, or a key that
+    marks the end. No doubt if the one follows from the other, or if they have no parameter and no load in common.
+    """
+    values = model.values
+    for at, edge, own, passed, _ in _forks(model.cfg, path, sites):
+        p = model.reachability.edge_predicate(edge) if passed and not own else None
+        if p is None:
+            continue
+        skipping = _data(model, p)
+        for test, truth in _tests_after(model, path, at) if skipping else ():
+            shared = skipping.intersection(_data(model, test))
+            if shared and values.entails(test, PathCondition({p: edge.value})) is not truth:
+                return Doubt(why, edge)
+    return NO_DOUBT
+
+
+def _data(model: KernelModel, p: int) -> frozenset[int]:
+    """The parameters, loads and unknown values that *p* is computed from, in this thread or in others of its warp."""
+    values, found, work, seen = model.values, set[int](), [p], set[int]()
+    while work:
+        for value in values.subexpressions(work.pop(), until=lambda v: values.node(v)[0] in _DATA):
+            node = values.node(value)
+            if value in seen:
+                continue
+            seen.add(value)
+            if node[0] in _DATA:
+                found.add(value)
+            if node[0] in ("collective", "unknown") and node[1] >= 0:
+                work += (values.before(register, node[1]) for register in model.instruction(node[1]).reads)
+    return frozenset(found)
+
+
+def _tests_after(model: KernelModel, path: Path, at: int) -> Iterator[tuple[int, bool]]:
+    """The predicates after edge number *at* of *path* that decide whether its end executes, with their truth."""
+    cfg, values, end = model.cfg, model.values, path.end
+    controlling, work = set[Edge](), [cfg.block_of[end]]
+    while work:
+        found = frozenset(cfg.control_dependences(work.pop())) - controlling
+        controlling |= found
+        work += (edge.source for edge in found)
+    for edge in dict.fromkeys(path.edges[at + 1 :]):
+        p = model.reachability.edge_predicate(edge) if edge in controlling else None
+        if p is not None:
+            yield p, edge.value
+    instruction = model.instruction(end)
+    if instruction.guard >= 0:
+        yield values.before(instruction.guard, end), not instruction.negated
 
 
 def skips_for_launch(

@@ -89,10 +89,12 @@ def follow(
     to: Collection[int],
     ends: Collection[int],
     likely: bool = False,
+    closed: Iterable[Edge] = (),
 ) -> Answer[Path]:
     """A path of the context *view* from *start* to one of *to* (an exit if empty) that passes none of *ends*.
 
-    With *likely*, no branch of it is infeasible when *start* is executed for the first time.
+    It takes no edge that is *closed*. With *likely*, no branch of it is infeasible when *start* is executed for the first
+    time.
     """
     cfg = model.cfg
     if start < 0 and to and 0 not in to and not last(model, (0,), ends, to):
@@ -108,9 +110,9 @@ def follow(
     def goal(state: object, i: int) -> bool:
         return i in to if to else i == EXIT
 
-    closed = set[Edge]()
+    excluded = set(closed)
     while True:
-        query = PathQuery(start, view, True, relevant, step, goal, blocks, closed=closed)
+        query = PathQuery(start, view, True, relevant, step, goal, blocks, closed=excluded)
         found = next_answer(find_paths(model.search_cache, query))
         infeasible = (
             infeasible_branch(model, start, found.witness, relevant)
@@ -119,7 +121,7 @@ def follow(
         )
         if infeasible is None:
             return found
-        closed.add(infeasible)
+        excluded.add(infeasible)
 
 
 def last(

@@ -14,10 +14,11 @@ from tclint.analyses.execution import executing
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.mbarriers import first_waits_for
 from tclint.analyses.model import KernelModel
-from tclint.analyses.plausibility import NO_DOUBT, skips_for_launch
+from tclint.analyses.plausibility import Doubt, assumes_sentinel, depends_on_what_skips, skips_for_launch
 from tclint.analyses.role_paths import whole_program
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.dataflow.feasible_paths import Path
+from tclint.ir.cfg import Edge
 from tclint.values.shared_memory import Access
 
 BK001 = RuleId("BK001")
@@ -26,6 +27,8 @@ _SAME_CONDITION = (
     "the launch determines whether the thread waits, and may also determine whether the copy is issued"
 )
 """The doubt about a path from the entry that skips the wait."""
+_SAME_DATA = "what makes the thread skip the wait also decides whether it reads"
+"""The doubt about a path on which the same data decides both."""
 
 
 @check(BK001, needs="cp", analyses=(BulkRings, HappensBefore))
@@ -43,20 +46,18 @@ def read_before_complete(model: KernelModel) -> Iterator[Hit]:
         for read in filled.reads:
             found = _unwaited(model, filled, read, observers)
             if found is not None:
-                start, path = found
+                start, path, doubt = found
                 passed = next((i for i in path.sites(model.cfg, start) if i in filled.waits), -1)
-                issued = start >= 0 or _certainly_issued(model, filled, path)
-                doubt = NO_DOUBT if issued else skips_for_launch(model, path, filled.waits, _SAME_CONDITION)
                 yield _hit(model, filled, read, passed if passed in idle else None).doubted(doubt.why)
                 break
 
 
 def _unwaited(
     model: KernelModel, filled: Filled, read: Access, observers: list[frozenset[int]]
-) -> tuple[int, Path] | None:
-    """A path to the read that avoids one of the sets *observers*, and its start: a copy, or -1 for the entry.
+) -> tuple[int, Path, Doubt] | None:
+    """A path to the read that avoids one of the sets *observers*, its start, a copy or -1 for the entry, and its doubt.
 
-    None if there is no such path.
+    None if there is no such path. One that no single branch makes doubtful is preferred.
     """
     order, into = model.fact(HappensBefore), model.fact(BulkRings).feeding(filled, read)
     given = order.common_facts(into)
@@ -67,12 +68,26 @@ def _unwaited(
         for i, address in destinations.items()
         if address is not None and not model.values.varying_at(address)
     ]
+    first: tuple[int, Path, Doubt] | None = None
     for start in (-1, *own):
         for avoided in observers:
-            path = order.unsynchronised_path(read.site, avoided, start, given=given)
-            if path is not None:
-                return start, path
-    return None
+            closed = frozenset[Edge]()
+            while (path := order.unsynchronised_path(read.site, avoided, start, given, closed)) is not None:
+                doubt = _doubt(model, filled, start, path)
+                if doubt.edge is None or doubt.edge in closed:
+                    return start, path, doubt
+                first = first or (start, path, doubt)
+                closed |= {doubt.edge}
+    return first
+
+
+def _doubt(model: KernelModel, filled: Filled, start: int, path: Path) -> Doubt:
+    """The doubt about a path from *start* that skips the waits."""
+    doubt = assumes_sentinel(model, path) or depends_on_what_skips(model, path, filled.waits, _SAME_DATA)
+    if doubt or start >= 0 or _certainly_issued(model, filled, path):
+        return doubt
+    # Another path may skip the waits for another value of the launch: none of them is closed.
+    return skips_for_launch(model, path, filled.waits, _SAME_CONDITION)._replace(edge=None)
 
 
 def _certainly_issued(model: KernelModel, filled: Filled, path: Path) -> bool:

@@ -26,6 +26,10 @@ _UNSIGNED_PARTS = ("u8", "b8", "u16", "b16")
 """Types that are zero-extended to 32 bits."""
 MAX_TERMS_PER_SUM = 12
 """A sum of more terms becomes an opaque operation; real addresses have fewer."""
+_POSITIONS = frozenset(
+    (f"%{vector}.{axis}", f"%n{vector}.{axis}") for vector in ("tid", "ctaid", "clusterid") for axis in "xyz"
+)
+"""The special registers with a position along an axis, each with the one that has the size there (10.1 to 10.8)."""
 _INT32_MIN = -1 << 31
 _WRAPPING_CONSTANT = 1 << 30
 """A 32-bit sum with a constant of this magnitude overflows even for small terms."""
@@ -536,6 +540,8 @@ class ValueTable:
             return self.constant(int(x == y if relation == "eq" else x < y))
         if a == b:
             return self.constant(int(relation == "eq"))
+        if self._indexes(a, b) or self._indexes(b, a):
+            return self.constant(int(relation == "lt" and self._indexes(a, b)))
         if y is not None and 0 <= y <= SHORT and self.is_widened(self.node(a)):
             return self.compare(relation, self.node(a)[2], b, signed and width == 32, 32)
         if relation == "eq":
@@ -566,6 +572,11 @@ class ValueTable:
             # c < b is not b < c+1: one canonical form for r > 0 and r < 1.
             return self.negate(self.compare("lt", b, self.constant(x + 1), signed, width))
         return self.intern("compare", "lt", a, b, signed, width)
+
+    def _indexes(self, index: int, size: int) -> bool:
+        """Whether *size* is the number of threads or CTAs along an axis, and *index* the position there: it is less."""
+        one, two = self.node(index), self.node(size)
+        return one[0] == two[0] == "special" and (one[1], two[1]) in _POSITIONS
 
     def _signed_remainder(self, node: Node, width: int) -> tuple[int, int] | None:
         """The dividend and the divisor, a power of two, if a value is what a signed division leaves; None if it is not.

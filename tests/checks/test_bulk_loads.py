@@ -265,3 +265,59 @@ def test_a_fast_path_that_jumps_over_the_wait(issue: str, shown: list[Confidence
     """
     found = by_rule(lint(module(kernel(START + body), header=HEADER)), "BK001")
     assert [f.confidence for f in found] == shown
+
+
+@pytest.mark.parametrize(
+    ("none", "confidence"),
+    [("-1", Confidence.LOW), ("0x7fffffff", Confidence.LOW), ("0", Confidence.HIGH), ("4", Confidence.HIGH)],
+)
+def test_a_key_that_equals_the_one_that_nothing_was_waited_for(none: str, confidence: Confidence) -> None:
+    """The thread waits when the key changes, and the loop begins without one."""
+    (finding,) = unwaited(
+        f"mov.u32 %r7, {none}; mov.u32 %r8, 0;".replace("; ", ";\n"),
+        "round:",
+        "mad.wide.u32 %rd1, %r8, 4, %rd0;\nld.global.u32 %r5, [%rd1+4096];",
+        "setp.eq.s32 %p3, %r5, %r7;\n@%p3 bra on;",
+        wait("w"),
+        "mov.u32 %r7, %r5;",
+        f"on: {READ}",
+        "add.u32 %r8, %r8, 1;\nsetp.lt.u32 %p4, %r8, %r9;\n@%p4 bra round;",
+    )
+    assert finding.confidence is confidence
+
+
+PADDING = "setp.eq.s32 %p5, %r8, -1;"
+NEGATIVE = "setp.lt.s32 %p6, %r10, 0;"
+
+
+@pytest.mark.parametrize(
+    ("skips", "ends", "confidence"),
+    [
+        pytest.param(PADDING, f"shl.b32 %r10, %r8, 4;\n{NEGATIVE}", Confidence.LOW, id="of the same word"),
+        pytest.param(
+            "setp.ne.s32 %p7, %r8, -1;\nvote.sync.any.pred %p5, %p7, -1;\nnot.pred %p5, %p5;",
+            "setp.eq.s32 %p6, %r8, -1;",
+            Confidence.LOW,
+            id="of a word of each lane",
+        ),
+        pytest.param(PADDING, "setp.eq.s32 %p6, %r8, 7;", Confidence.HIGH, id="which follows"),
+        pytest.param(PADDING, f"ld.global.u32 %r10, [%rd0+64];\n{NEGATIVE}", Confidence.HIGH, id="of another word"),
+    ],
+)  # fmt: skip
+def test_what_is_read_only_if_it_was_waited_for(skips: str, ends: str, confidence: Confidence) -> None:
+    """A row of padding: the thread waits for nothing, and a second test decides whether it reads."""
+    (finding,) = unwaited(
+        "mad.wide.u32 %rd1, %r0, 4, %rd0;\nld.global.u32 %r8, [%rd1+4096];",
+        f"{skips}\n@%p5 bra fast;",
+        wait("w"),
+        f"fast: {ends}\n@%p6 bra done;",
+        READ,
+        "done:",
+    )
+    assert finding.confidence is confidence
+
+
+def test_a_thread_that_no_cta_has_reads_nothing() -> None:
+    guard = "mov.u32 %r5, %ntid.x;\nsetp.eq.u32 %p3, %r0, %r5;\n@!%p3 bra on;"
+    assert not unwaited(guard, READ, "on:", wait("w"), directives="")
+    assert unwaited(guard.replace("%ntid.x", "%nctaid.x"), READ, "on:", wait("w"), directives="")

@@ -47,6 +47,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import follow
 from tclint.dataflow import Path
 from tclint.dataflow.views import ThreadContext
+from tclint.ir.cfg import Edge
 from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
 
@@ -80,7 +81,7 @@ class HappensBefore:
         self.partial_barriers = PartialBarriers(self.points)
         self._completed_waits: dict[int, frozenset[int]] = {}
         self._unsynchronised: dict[
-            tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...]], Path | None
+            tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...], frozenset[Edge]], Path | None
         ] = {}
         self._cuts: dict[tuple[int, int], list[frozenset[int]]] = {}
         """Start and use -> sets of unguarded instructions that each cut off all paths of the CFG between the two."""
@@ -269,23 +270,24 @@ class HappensBefore:
         stops: Collection[int],
         start: int = -1,
         given: Mapping[int, bool] = MappingProxyType({}),
+        closed: frozenset[Edge] = frozenset(),
     ) -> Path | None:
         """A path to *use*, from *start* or the entry, that passes none of *stops*; None: none was found.
 
         *stops* are the waits at which some event may be observed, so a thread on the path is not ordered after that
-        event. The facts *given* hold on the whole path.
+        event. The facts *given* hold on the whole path, which takes no edge that is *closed*.
         """
         avoided = frozenset(stops)
         if use in avoided:
             avoided -= {use}
-        path = self._continued(use, avoided, start, given)
+        path = self._continued(use, avoided, start, given, closed)
         if path is not None or start >= 0:
             return path
         # A search ends at a dispatcher of roles, so a path is tried from the start of each role, if the dispatcher
         # itself is reached without passing *stops*.
         for dispatcher, first in self._roles:
-            path = self._continued(use, avoided, first, given)
-            if path is not None and self._continued(dispatcher, avoided, start, given) is not None:
+            path = self._continued(use, avoided, first, given, closed)
+            if path is not None and self._continued(dispatcher, avoided, start, given, closed) is not None:
                 return path
         return None
 
@@ -355,14 +357,19 @@ class HappensBefore:
         ]
 
     def _continued(
-        self, use: int, stops: frozenset[int], start: int, given: Mapping[int, bool]
+        self,
+        use: int,
+        stops: frozenset[int],
+        start: int,
+        given: Mapping[int, bool],
+        closed: frozenset[Edge] = frozenset(),
     ) -> Path | None:
         """A path from *start* to *use* that passes none of *stops* and no dispatcher."""
         model = self.model
         cuts = self._cuts.setdefault((start, use), [])
         if any(map(stops.issuperset, cuts)):
             return None
-        key = use, stops, start, tuple(given.items())
+        key = use, stops, start, tuple(given.items()), closed
         if key not in self._unsynchronised:
             here = model.views.context_in_iteration(start)
             context = ThreadContext(here.threads, PathCondition({**here.facts, **given})) if given else here
@@ -372,6 +379,8 @@ class HappensBefore:
                 cuts.append(cut)  # and not the answer by itself: thousands of sets of stops have this cut
                 return None
             self._unsynchronised[key] = (
-                follow(model, start, context, (use,), stops, likely=True).witness if context.threads else None
+                follow(model, start, context, (use,), stops, likely=True, closed=closed).witness
+                if context.threads
+                else None
             )
         return self._unsynchronised[key]
