@@ -25,6 +25,7 @@ from tclint.analyses.ages import Numbering
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.fact_set import FactSet
 from tclint.analyses.happens_before import HappensBefore, Scope, Unsynchronised, strong
+from tclint.analyses.mbarrier_addresses import may_leave
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OverlapSearch, Route
 from tclint.analyses.plausibility import Doubt, DoubtAbout, skips, skips_for_launch
@@ -265,9 +266,16 @@ class SharedByBound(SharedByWarps):
 
 
 def plain(model: KernelModel, site: int) -> bool:
-    """Whether an access to shared memory is plain: neither atomic nor volatile, and to the memory of this CTA."""
+    """Whether an access to shared memory is plain: neither atomic nor volatile, and to the memory of this CTA.
+
+    Without ``mapa`` and a multicast, an address in the ``shared::cluster`` window is one of this CTA (5.1.6).
+    """
     match = model.shared.sites[site]
-    return not strong(match) and match.own_shared
+    if strong(match) or ".multicast::cluster" in match.modifiers or not match.space.startswith(".shared"):
+        return False
+    return match.own_shared or not any(
+        may_leave(model.values, access.address) for access in model.shared.accesses(site)
+    )
 
 
 def atomic(model: KernelModel, site: int) -> bool:

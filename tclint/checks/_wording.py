@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from tclint.analyses.model import KernelModel
+from tclint.dataflow import Path
 
-__all__ = ["agreeing", "called", "copy_name", "in_words", "times"]
+__all__ = ["agreeing", "called", "copy_name", "if_repeated", "in_words", "times"]
+
+
+def if_repeated(model: KernelModel, path: Path) -> str:
+    """``, if the loop runs twice``, for a fault on a path around a loop whose trip count is unknown; else ""."""
+    cfg, trip_count = model.cfg, model.values.trip_count
+    heads = {edge.target for edge in path.edges if edge.source in cfg.loops.get(edge.target, ())}
+    return ", if the loop runs twice" if any((trip_count(head) or 1) < 2 for head in heads) else ""
 
 
 def copy_name(model: KernelModel, site: int) -> str:

@@ -35,7 +35,8 @@ from tclint.analyses.since_barrier import (
 )
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
-from tclint.findings.scales import Confidence
+from tclint.checks._wording import if_repeated
+from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Memory, Operand, Special, Vector
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
@@ -367,6 +368,7 @@ def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int)
     contended = any(atomic(model, site) for site in sites)
     indexed = not shaped.fact(SharedByData).indexed.isdisjoint(sites)
     data = ", if the data select the same element" if indexed else ""
+    repeated = if_repeated(model, meeting.path) if second.later else ""
     assumed = (
         contended
         or indexed
@@ -375,7 +377,7 @@ def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int)
     )
     return SM001.hit(
         site=second.site,
-        message=f"{verb} shared memory that another warp {why}{data}: no barrier orders the two{only_some}",
+        message=f"{verb} shared memory that another warp {why}{data}{repeated}: no barrier orders the two{only_some}",
         steps=(
             Mark(
                 first.site,
@@ -391,5 +393,6 @@ def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int)
         count=count,
         help="add a barrier of both warps (bar.sync, __syncthreads()) between the two",
         fixes=barrier_between(model, first.site, second.site),
+        severity=Severity.ERROR if second.later else None,
         confidence=Confidence.MEDIUM if assumed or not model.function.threads else None,
     )
