@@ -13,6 +13,7 @@ from tclint._dataclass import dataclass
 from tclint.findings.spans import Span
 
 __all__ = [
+    "LIMITS",
     "UNEXECUTED",
     "Assumption",
     "Discharge",
@@ -58,6 +59,8 @@ class HazardClass(Enum):
     """Version and target of the module have all that it uses."""
 
 
+LIMITS = {HazardClass.PROXIES: "within each thread; PR001 and PR004 are about fences between threads"}
+"""What a class leaves out that its name suggests. A proof states it, since a reader would take the class to be wider."""
 UNEXECUTED = frozenset((
     HazardClass.AVAILABILITY, HazardClass.BULK, HazardClass.REGISTER_POOL, HazardClass.TENSOR_MEMORY,
 ))  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 from tclint.findings.finding import FileReport
 from tclint.findings.places import displayed_name, region
-from tclint.findings.verdicts import Reason, Status, Verdict
+from tclint.findings.verdicts import LIMITS, Reason, Status, Verdict
 from tclint.report.formats._details import named
 from tclint.report.formats._style import shortened
 from tclint.report.gate import Unmet
@@ -33,14 +33,15 @@ def line(report: FileReport, kernel: str, verdicts: Iterable[Verdict]) -> str:
 
 
 def details(report: FileReport, verdict: Verdict) -> str:
-    """What supports the status, in parentheses after a space; empty for a proof without assumptions."""
+    """What supports the status, in parentheses after a space; empty for a proof without assumptions and limits."""
     if verdict.status is Status.VIOLATED:
         words = ", ".join(_rule(report, verdict, rule) for rule in verdict.rules)
     elif verdict.status in (Status.PROVED, Status.BOUNDED):
         number = len(verdict.launches)
         launches = f"{number} launch{'es' * (number != 1)}" if verdict.status is Status.BOUNDED else ""
         assumed = ", ".join(assumption.value for assumption in verdict.assumptions)
-        words = ", ".join(filter(None, (launches, assumed and f"assuming {assumed}")))
+        limit = LIMITS.get(verdict.hazard, "")
+        words = ", ".join(filter(None, (launches, limit, assumed and f"assuming {assumed}")))
     else:
         words = "; ".join(reason_words(report, reason) for reason in verdict.reasons[:1])
         if len(verdict.reasons) > 1:
