@@ -230,6 +230,14 @@ class Overwritten:
         """Whether a bulk copy may write the bytes at *address*."""
         return bool(self._writing(address))
 
+    def filled(self, read: Access) -> bool:
+        """Whether *read* may read what a bulk copy of the same or of another role has written."""
+        reaches, exclusive = self.model.reaches, self.model.views.mutually_exclusive
+        return any(
+            reaches(load.site, read.site) or exclusive(load.site, read.site)
+            for load in self._writing(read.address)
+        )
+
     def between(self, sites: Iterable[int], address: int) -> bool:
         """Whether a ``cp.async`` at one of *sites* may write the bytes at *address*, so that these are read instead."""
         shared = self.model.shared

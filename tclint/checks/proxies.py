@@ -324,17 +324,19 @@ def _mild(clash: _Clash) -> bool:
 
 
 def _folded(
-    model: KernelModel, found: Iterable[_Clash]
+    model: KernelModel, found: Iterable[_Clash], loops: bool = False
 ) -> Iterator[tuple[_Clash, tuple[tuple[int, int], ...]]]:
     """One clash for each missing fence, with the accesses and operations that it affects; the most severe first.
 
     One fence serves the accesses of a block, the operations of a block, and those that complete on one ring of mbarriers.
+    With *loops*, it serves those of a loop: where that is unrolled, each stage of a ring has its own instructions.
     """
     groups: list[tuple[_Clash, set[int], set[int | Ring], list[tuple[int, int]]]] = []
     block_of, rings_at = model.cfg.block_of, model.fact(Mbarriers).rings_at
+    place = model.cfg.component if loops else range(len(model.cfg.blocks))
     for clash in sorted(found, key=_mild):
-        first = block_of[clash.first.site]
-        last: set[int | Ring] = {block_of[clash.last.site], *rings_at(clash.last.site)}
+        first = place[block_of[clash.first.site]]
+        last: set[int | Ring] = {place[block_of[clash.last.site]], *rings_at(clash.last.site)}
         for _, accessing, using, pairs in groups:  # noqa: B007
             if first in accessing or not last.isdisjoint(using):
                 break
@@ -576,6 +578,8 @@ _MEASURED = (
 """What a missing fence between the reads and the refill by a bulk copy did; the page of the rule has the conditions."""
 _PERFORMED = "a branch on what was read comes before the operation, so the read has been performed"
 """The doubt about a read whose value the thread has needed."""
+_FIRST = "no copy has filled what is read, so the operation fills it for the first time, and only refills were measured"
+"""The doubt about a read of something else that was in the memory before."""
 
 
 @check(PR004, analyses=(UnfencedWaits, HappensBefore, Mbarriers, Overwritten, UnfencedReads))
@@ -587,20 +591,22 @@ def unfenced_reads(model: KernelModel) -> Iterator[Hit]:
     found = [_Clash.of(model, meeting) for meeting in _meetings(model, UnfencedReads, writes=True)]
     found += _answered_again(model)
     found += _across_roles(model, UnfencedReads, uses, writes=True)
-    for clash, pairs in _folded(model, found):
+    for clash, pairs in _folded(model, found, loops=True):
         operation, reader = called(model, clash.last.site), called(model, clash.first.site)
         copies = model.instruction(clash.last.site).event == "issue"
+        refills = copies and model.fact(Overwritten).filled(clash.first)
+        doubt = _FIRST if copies and not refills else _PERFORMED if _decided(model, clash) else ""
         yield PR004.hit(
             site=clash.last.site,
             message=f"{operation} writes shared memory through the async proxy that {reader} read through the generic"
-            f" proxy, and no proxy fence orders the two{_MEASURED if copies else ''}",
+            f" proxy, and no proxy fence orders the two{_MEASURED if refills else ''}",
             steps=_steps(model, clash, f"{reader} reads it", f"{operation} starts to overwrite it"),
             count=len({use for _, use in pairs}),
             pairs=pairs,
             help=f"execute {_FENCE} in every thread that reads, after its loads and before the synchronisation with"
             " the thread that issues the operation, or in that thread after the synchronisation",
             fixes=_fenced(model, clash),
-        ).doubted(_PERFORMED if _decided(model, clash) else "")
+        ).doubted(doubt)
 
 
 def _decided(model: KernelModel, clash: _Clash) -> bool:
