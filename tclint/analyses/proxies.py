@@ -231,12 +231,14 @@ class Overwritten:
         return bool(self._writing(address))
 
     def filled(self, read: Access) -> bool:
-        """Whether *read* may read what a bulk copy of the same or of another role has written."""
-        reaches, exclusive = self.model.reaches, self.model.views.mutually_exclusive
-        return any(
-            reaches(load.site, read.site) or exclusive(load.site, read.site)
-            for load in self._writing(read.address)
-        )
+        """Whether *read* may read what a bulk copy has written, of the same threads or of others."""
+        model, context_of = self.model, self.model.views.context_of
+        threads = context_of(read.site).threads
+        for load in self._writing(read.address):
+            copying = context_of(load.site).threads
+            if model.reaches(load.site, read.site) or (copying and not copying & threads):
+                return True
+        return False
 
     def between(self, sites: Iterable[int], address: int) -> bool:
         """Whether a ``cp.async`` at one of *sites* may write the bytes at *address*, so that these are read instead."""
