@@ -5,6 +5,7 @@ from __future__ import annotations
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.happens_before import strong
 from tclint.analyses.model import KernelModel
+from tclint.ir.nodes import Variable
 from tclint.replay.dispatch import Dispatch
 from tclint.replay.loops import Loops
 
@@ -21,6 +22,7 @@ class SharedAccesses:
         self._independent: dict[int, bool] = {}
         self._leaving: dict[int, bool] = {}
         self._arrays: dict[int, tuple[str, int] | None] = {}
+        self._variables: dict[int, Variable | None] = {}
 
     def is_strong(self, site: int) -> bool:
         """Whether an access is strong, so that threads may synchronise by it (8.6)."""
@@ -111,6 +113,17 @@ class SharedAccesses:
             return None
         size = self.model.size(symbols[0])
         return (values.node(symbols[0])[1], size) if size else None
+
+    def variable(self, site: int) -> Variable | None:
+        """The only variable of shared memory that the address of an access is an offset of; None if there is none."""
+        if site not in self._variables:
+            values, shared = self.model.values, self.model.shared
+            bases = (shared.split(access.address)[0] for access in shared.accesses(site))
+            found = {
+                v for base in bases for o in shared.origins(base) if (v := values.variable(o)) is not None
+            }
+            self._variables[site] = found.pop() if len(found) == 1 else None
+        return self._variables[site]
 
     def leaves_array(self, site: int) -> bool:
         """Whether each iteration of a loop whose trip count the launch decides moves the address of an access.

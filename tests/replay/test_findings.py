@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tclint.checks._deadlocks import parties
 from tclint.checks.replay import replayed
 from tclint.findings.scales import Method
@@ -121,3 +123,52 @@ def test_what_another_rule_explains_is_not_reported_again() -> None:
     code = changed(FREE, "")
     assert replay(code).run is not None
     assert [f.rule.id for f in reports(code)] == ["BK011"]
+
+
+BEFORE_THE_ARRAY = """.version 8.6
+.target sm_90
+.address_size 64
+.extern .shared .align 16 .b8 dynamic[];
+.visible .entry k(.param .u64 p, .param .u32 n) .reqntid 128
+{
+    .shared .align 16 .b8 tile[512];
+    .shared .align 8 .b64 m;
+    .reg .pred %p<4>;
+    .reg .b32 %r<12>;
+    ld.param.u32 %r9, [n];
+    mov.u32 %r0, %tid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [m], 128;
+ready:
+    bar.sync 0;
+    shl.b32 %r1, %r0, 2;
+    mov.u32 %r4, tile;
+    add.u32 %r2, %r4, %r1;
+    st.shared.u32 [%r2], %r0;
+    mbarrier.arrive.shared::cta.b64 _, [m];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [m], 0;
+    @!%p1 bra wait;
+    xor.b32 %r3, %r1, 256;
+    add.u32 %r3, %r3, %r4;
+    mov.u32 %r5, dynamic;
+    add.u32 %r5, %r5, %r1;
+    mov.u32 %r6, 0;
+more:
+    ld.shared.u32 %r7, [%r3];
+    st.shared.u32 [%r5], %r7;
+    add.u32 %r5, %r5, -128;
+    add.u32 %r6, %r6, 1;
+    setp.lt.u32 %p2, %r6, %r9;
+    @%p2 bra more;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize(("variable", "races"), [("dynamic", False), ("tile", True)])
+def test_a_made_up_trip_count_leads_to_no_other_variable(variable: str, races: bool) -> None:
+    """The loop walks down from the start of an array, and only the launch decides how far."""
+    code = BEFORE_THE_ARRAY.replace("mov.u32 %r5, dynamic;", f"mov.u32 %r5, {variable};")
+    assert any("overwrites" in hit.message for hit in replayed(analysed(code))) == races

@@ -10,7 +10,7 @@ from tclint.analyses.mbarriers import RESPONSE
 from tclint.ir.nodes import Memory, Operand, Vector
 from tclint.isa.special_registers import WARP
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
-from tclint.replay.accesses import CTA_STRIDE, LaneAddresses
+from tclint.replay.accesses import CTA_STRIDE, OFFSET, LaneAddresses
 from tclint.replay.machine import Machine, executes_data
 from tclint.replay.steps import CP_ASYNC, Step
 from tclint.replay.thread_groups import ThreadGroup, positions_of
@@ -94,7 +94,7 @@ def _plain_access(machine: Machine, group: ThreadGroup, step: Step, where: Lanes
     operand = next((o for o in step.instruction.operands if isinstance(o, Memory)), None)
     address = machine.operand(group, operand)
     for clock, positions, own in _accesses_by_clock(
-        machine, group, step, address, _addressing(group, step, where)
+        machine, group, step, address, _addressing(machine, group, step, address, where)
     ):
         agent, known = machine.epochs.access(group, group.warps_at(positions), clock)
         lane_addresses = LaneAddresses(group.threads_at(positions), own, clock)
@@ -111,14 +111,31 @@ def _plain_access(machine: Machine, group: ThreadGroup, step: Step, where: Lanes
             )
 
 
-def _addressing(group: ThreadGroup, step: Step, where: Lanes) -> Lanes:
-    """*where* without the lanes whose address does not count."""
-    match = step.instruction.match
+def _addressing(machine: Machine, group: ThreadGroup, step: Step, address: Lanes, where: Lanes) -> Lanes:
+    """*where* without the threads whose address does not count, or is outside the variable that it is computed from.
+
+    Only the values that the replay makes up, such as the trip count of a loop, lead there. Of a variable without a size,
+    the end is unknown, and nothing follows it.
+    """
+    match, size = step.instruction.match, len(group.threads)
     lanes = WARP if match is None else match.address_lanes
-    if lanes == WARP:
+    if lanes < WARP:
+        executing = broadcast(where, size)
+        where = collapse(
+            [w if t % WARP < lanes else 0 for t, w in zip(group.threads, executing, strict=True)]
+        )
+    variable = machine.program.accesses.variable(step.site)
+    if variable is None or machine.program.model.recorded is not None:
         return where
-    executing = broadcast(where, len(group.threads))
-    return collapse([w if t % WARP < lanes else 0 for t, w in zip(group.threads, executing, strict=True)])
+    start = machine.launch.address(variable.name, 0)
+    end = start + variable.size if variable.size else CTA_STRIDE
+    addresses = [a if a is None else a & OFFSET for a in broadcast(address, size)]
+    if all(a is None or start <= a < end for a in addresses):
+        return where
+    executing = broadcast(where, size)
+    return collapse(
+        [w if a is None or start <= a < end else 0 for a, w in zip(addresses, executing, strict=True)]
+    )
 
 
 def _accesses_by_clock(
