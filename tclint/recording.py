@@ -171,6 +171,8 @@ class Recording:
     """``done``, ``unfinished`` for a kernel that hung, or the name of the error with which the launch failed."""
     decodes_maps: bool = False
     """Whether the tensor maps that the program made without the driver are known too."""
+    cooperative: bool = False
+    """Whether the CTAs of the grid may wait for each other, as all of them run at the same time."""
 
     def require_kernel(self, name: str, sizes: Sequence[int] | None) -> None:
         """Raises :class:`RecordingError` unless the parameters have these *sizes*.
@@ -291,6 +293,7 @@ class _Reader:
             self._take(self.found, "shared", lambda v: _is_count(v) and v <= MAX_SHARED_BYTES), data, layout, maps, allocations,
             self._file(ptx, None) if ptx is not None else None,
             self._take(self.found, "end", lambda v: isinstance(v, str)), self.found.get("capability") == _KNOWN_FORMAT,
+            "cooperative" in self.found and self._take(self.found, "cooperative", lambda v: isinstance(v, bool)),
         )  # fmt: skip
 
     def _take(self, table: dict[str, Any], key: str, valid: Callable[[Any], bool]) -> Any:

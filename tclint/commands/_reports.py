@@ -99,19 +99,42 @@ class Output:
         if all(given.values()):
             raise click.UsageError("--statistics cannot be combined with --max-findings.")
 
-    def files(self) -> dict[str, str]:
-        """File -> format of the reports to write. Raises UsageError."""
-        from tclint.report.formats._files import OutputError, parse
+    def files(self, inputs: Iterable[str]) -> dict[str, str]:
+        """File -> format of the reports to write, none of which may be one of the *inputs*. Raises UsageError.
 
-        own = [] if self.output_file is None else [f"{self.output_format}={self.output_file}"]
+        What would fail after the analysis is refused before it.
+        """
+        if not self.outputs and self.output_file is None:
+            return {}
+        from tclint._write import OutputError, refuse
+
+        own = [] if self.output_file is None else [(self.output_file, self.output_format)]
         try:
-            return parse([*self.outputs, *own])
+            requests = [*map(_request, self.outputs), *own]
+            refuse([path for path, _ in requests], inputs)
         except OutputError as error:
             raise usage(f"--output{'' if self.outputs else '-file'}: {error}") from None
+        return dict(requests)
 
     def mergeable(self, files: Mapping[str, str]) -> bool:
         """Whether a report, on standard output or in *files*, is one that tclint merge reads."""
         return not _OF_PARTS.isdisjoint((self.output_format, *files.values()))
+
+
+def _request(text: str) -> tuple[str, str]:
+    """The file and the format of a *text* of the form ``FORMAT=FILE``. Raises OutputError."""
+    from tclint._write import OutputError
+    from tclint.findings.rules import nearest
+
+    name, equals, path = text.partition("=")
+    if not equals or not path:
+        raise OutputError(f"{text!r} is not of the form FORMAT=FILE, such as sarif=tclint.sarif")
+    if name.lower() not in formats():
+        near = nearest(name.lower(), formats()) or f"; available: {', '.join(formats())}"
+        raise OutputError(f"unknown format {name!r}{near}")
+    if path in ("-", "/dev/stdout"):
+        raise OutputError(f"{text!r}: use --output-format {name.lower()} for standard output")
+    return path, name.lower()
 
 
 def write_reports(
@@ -127,9 +150,9 @@ def write_reports(
     """Writes the reports to the files *targets* and to standard output. Raises ClickException."""
     from dataclasses import replace
 
+    from tclint._write import OutputError
+    from tclint._write import write as write_files
     from tclint.report.formats import renderer
-    from tclint.report.formats._files import OutputError, refuse_inputs
-    from tclint.report.formats._files import write as write_files
     from tclint.report.locate import Locator
     from tclint.report.summary import Context, first_of, statistics_of
 
@@ -158,7 +181,6 @@ def write_reports(
     if output.output_file is not None:
         texts[output.output_file] = text
     try:
-        refuse_inputs(texts, [report.path for report in shown])
         write_files(texts)
     except OutputError as error:
         raise click.ClickException(str(error)) from None

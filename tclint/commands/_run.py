@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
 from tclint._dataclass import dataclass
 from tclint._json import to_json
+from tclint._write import OutputError, refuse, write
 from tclint.executor.assume import Parameters
 from tclint.executor.errors import Unsupported
-from tclint.executor.launch import LaunchError, LaunchFile, beside, triton_beside
+from tclint.executor.launch import Array, LaunchError, LaunchFile, beside, metadata_of, triton_beside
+from tclint.executor.outputs import Outputs
 from tclint.executor.recorded import read
 from tclint.executor.results import compared
 from tclint.executor.run import Execution, execute_assumed, execute_file, line_of, prepared
@@ -40,7 +42,10 @@ class Options:
     seconds: float = 60.0
     number: int = 0
     """The run number, which seeds the random contents of buffers."""
-    trace: Path | None = None
+    trace: str | None = None
+    """The file that a trace is written to."""
+    outputs: Path | None = None
+    """The folder for the outputs of the launch file; None if they are not written."""
     tolerance: float | None = None
     """The largest difference from a result; None for that of the launch file."""
     type: str = ""
@@ -76,7 +81,7 @@ class Invocation:
 
 
 def run(source: Source, options: Options) -> Invocation:
-    """Execute a kernel, write its outputs and the trace. Raises :class:`RunError`."""
+    """Execute a kernel; write the outputs and the trace that were asked for. Raises :class:`RunError`."""
     from tclint.ir.frontend import analyse
 
     module, problems = analyse(source)
@@ -87,16 +92,30 @@ def run(source: Source, options: Options) -> Invocation:
         for name in names:
             schedule(name)
         path = options.launch or beside(source.path)
+        file = _read(path, options) if path is not None else None
+        inputs = [
+            source.path,
+            str(metadata_of(source.path)),
+            *map(str, file.files if file is not None else ()),
+        ]
+        outputs = Outputs(file, options.outputs, inputs) if file is not None and options.outputs else None
+        files = [options.trace] if options.trace else []
+        refuse([*files, *(outputs.paths if outputs is not None else ())], inputs)
         result = Invocation(source)
         trace = Trace() if options.trace else None
+        arrays: Mapping[str, Array] = {}
         for name in names:
-            if path is not None:
-                _given(result, module, _read(path, options), name, options, trace)
+            if file is not None:
+                arrays = _given(result, module, file, name, options, trace)
             else:
                 _assumed(result, module, name, options, trace)
-        if trace is not None and options.trace is not None:
-            trace.write(options.trace)
-    except (LaunchError, Unsupported, ValueError) as error:
+        if outputs is not None:
+            outputs.write(arrays)
+        elif file is not None and file.outputs:
+            named = ", ".join(file.outputs)
+            result.notes.append(f"outputs are written only with --outputs FOLDER; not written: {named}")
+        write({path: str(trace) for path in files})
+    except (LaunchError, OutputError, Unsupported, ValueError) as error:
         raise RunError(str(error)) from None
     except OSError as error:
         raise RunError(f"{error.filename}: {error.strerror}") from None
@@ -117,7 +136,9 @@ def _read(path: Path, options: Options) -> LaunchFile:
 
 def _given(
     result: Invocation, module: Module, file: LaunchFile, how: str, options: Options, trace: Trace | None
-) -> None:
+) -> Mapping[str, Array]:
+    """Execute the launches of a file: the final contents of its buffers."""
+
     def execute(fill: int, trace: Trace | None) -> Outcome:
         return execute_file(
             module, file, how, number=options.number, seconds=options.seconds,
@@ -129,7 +150,6 @@ def _given(
     # A trace changes when warps are switched, so the repetition is traced too.
     observe_unwritten((executions, arrays), lambda fill: execute(fill, Trace() if trace else None))
     result.executions += executions
-    file.write(arrays)
     if file.recorded is not None:
         result.notes += [text for text in _limits(file.recorded, module) if text not in result.notes]
     result.unevaluated = file.unevaluated
@@ -147,6 +167,7 @@ def _given(
             result.notes.append(
                 f"{changed} of {len(file.buffers)} allocations change, as on the GPU, {what} ({how})"
             )
+    return arrays
 
 
 def _limits(recorded: Recording, module: Module) -> Iterator[str]:

@@ -55,18 +55,19 @@ def command(
     Exit code: 0 written, 2 usage error, or an input that could not be analysed. Findings in the other inputs are still
     written, unless there are none or a PATH does not exist.
     """
+    from tclint._write import OutputError, locked, refuse
+    from tclint._write import write as write_files
     from tclint.commands._progress import shown_on
     from tclint.driver.inputs import Exclusions, files, read
     from tclint.driver.pool import reports
     from tclint.findings.places import displayed_name
     from tclint.report.baseline import DEFAULT
-    from tclint.report.formats._files import OutputError, locked, refuse_inputs
-    from tclint.report.formats._files import write as write_files
     from tclint.report.formats._style import printable
     from tclint.report.summary import count
 
     paths = paths or (os.curdir,)
-    config = resolve(configs, isolated, options).config
+    resolved = resolve(configs, isolated, options)
+    config = resolved.config
     refuse_unused(stdin_filename, paths)
     path = output or config.baseline or DEFAULT
     _known(path, prune)  # refuses an invalid one before the analysis
@@ -74,6 +75,10 @@ def command(
     for name, _ in chosen:
         if name != STDIN and not os.path.exists(name):
             raise click.ClickException(f"{name}: no such file or directory; nothing was written")
+    try:
+        refuse([path], [*(name for name, _ in chosen), *resolved.files])
+    except OutputError as error:
+        raise usage(f"--output: {error}") from None
     notes: list[str] = []
     made = reports(read(chosen, config.max_bytes), config, notes.append)
     found = [item.report for item in shown_on(sys.stderr, made, len(chosen))]
@@ -86,7 +91,6 @@ def command(
     if found and all(report.status == "failed" for report in found):
         return FAILURE
     try:
-        refuse_inputs([path], [report.path for report in found])
         with locked(path):
             # Read it again, since another run may have updated it during the analysis.
             found, old = _known(path, prune).compared(found, config.selected, paths)

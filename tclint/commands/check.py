@@ -247,9 +247,10 @@ def _checked(asked: Asked, resolved: Settings) -> int:
     cached = resolved.config.cache and not (asked.timings or asked.launch)
     config = replace(resolved.config, launch=asked.launch, cache=cached)
     _refuse_unexecutable(config)
-    targets = asked.output.files()
     exclusions = Exclusions(config)
     every = files(asked.paths, asked.stdin_filename or STDIN_NAME, exclusions)
+    given = [path for path, _ in every] + [path for path in (asked.launch,) if path is not None]
+    targets = asked.output.files([*given, *resolved.inputs])
     chosen = every if asked.shard is None else inputs.shard(every, *asked.shard)
     sources = _compiled(chosen, asked, config) if asked.compile else read(chosen, config.max_bytes)
     known = known_findings(config)

@@ -43,9 +43,9 @@ def command(paths: tuple[str, ...], exit_zero: bool, **given: Any) -> int:
 
     output = Output(**given)
     output.refuse_contradictions()
-    targets = output.files()
     run = _read(paths)
     config = replace(run.config, exit_zero=exit_zero)
+    targets = output.files([*paths, *filter(None, [config.baseline])])
     known = known_findings(config)
     refuse_unmatched(config, run.reports)
     shown, summary = presented(run.reports, config.selected, run.arguments, known, config.arch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tclint.api import Report
     from tclint.commands._ptxas import Given
     from tclint.config.config import Config
+    from tclint.config.settings import Settings
 
 _HELP = ("--help", "-h")
 _END = "--"
@@ -106,8 +107,8 @@ def command(
         try:
             if not (configs or isolated) and (named := os.environ.get("TCLINT_PTXAS_CONFIG")):
                 configs = (named,)
-            config = resolve(configs, isolated, options).config
-            code = _lint(ptxas, asked, config, output_format, log, reports, use_color(color, sys.stderr))
+            settings = resolve(configs, isolated, options)
+            code = _lint(ptxas, asked, settings, output_format, log, reports, use_color(color, sys.stderr))
         except Exception as error:  # no failure of the linter is a reason not to compile
             if refuse or ctx.meta[_END]:
                 raise click.ClickException(_reason(error)) from error
@@ -124,7 +125,7 @@ def command(
 def _lint(
     ptxas: str,
     asked: Given,
-    config: Config,
+    settings: Settings,
     output_format: str,
     log: str | None,
     folder: str | None,
@@ -133,6 +134,7 @@ def _lint(
     """Lints the inputs of ptxas and writes the findings. Returns the exit code of ``tclint check``."""
     from dataclasses import replace
 
+    from tclint._write import append, refuse
     from tclint.api import lint
     from tclint.commands._ptxas import release
     from tclint.findings.rules import nearest
@@ -140,10 +142,13 @@ def _lint(
 
     if output_format not in formats():
         raise usage(f"unknown output format '{output_format}'{nearest(output_format, formats())}")
+    config = settings.config
     if config.executes:
         need_numpy()
     if config.toolkit is None:
         config = replace(config, toolkit=release(ptxas))
+    inputs = [*asked.paths, *settings.inputs]
+    refuse([log] if log else [], inputs)
     code = CLEAN
     for name, data in _modules(asked, config):
         if isinstance(data, str):
@@ -155,9 +160,9 @@ def _lint(
         if report.findings or report.problems:
             print(report.render(output_format, color=color), end="", file=sys.stderr, flush=True)
             if log:
-                _append(log, report.render(output_format))
+                append(log, report.render(output_format))
         if folder:
-            _collect(report, data, folder)
+            _collect(report, data, folder, inputs)
     return code
 
 
@@ -199,28 +204,21 @@ def _standard_input() -> bytes:
     return data
 
 
-def _append(path: str, text: str) -> None:
-    """Appends *text* in a single write, so that the findings of concurrent compilers do not mix."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    try:
-        os.write(descriptor, text.encode(errors="replace"))
-    finally:
-        os.close(descriptor)
-
-
-def _collect(report: Report, data: bytes, folder: str) -> None:
+def _collect(report: Report, data: bytes, folder: str, inputs: Sequence[str]) -> None:
     """Writes a report under a name derived from the module's text, so that compiling it twice makes one report."""
     from hashlib import sha256
 
-    from tclint.report.formats._files import write
+    from tclint._write import refuse, write
 
     os.makedirs(folder, exist_ok=True)
-    write({os.path.join(folder, f"{sha256(data).hexdigest()[:16]}.sarif"): report.render("sarif")})
+    path = os.path.join(folder, f"{sha256(data).hexdigest()[:16]}.sarif")
+    refuse([path], inputs)
+    write({path: report.render("sarif")})
 
 
 def _reason(error: Exception) -> str:
+    from tclint._write import OutputError
     from tclint.driver.one import internal_error
-    from tclint.report.formats._files import OutputError
 
     if isinstance(error, click.ClickException):
         return error.format_message()

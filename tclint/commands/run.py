@@ -47,6 +47,11 @@ from tclint.commands._common import Choice, at, max_input_option, need_numpy, se
     "--trace", metavar="FILE", help="Write a trace of every warp, for Perfetto or chrome://tracing."
 )
 @click.option(
+    "--outputs",
+    metavar="FOLDER",
+    help="Write the outputs that the launch file names to this folder, over earlier outputs only; else to none.",
+)
+@click.option(
     "--output-format",
     type=Choice(("text", "json")),
     default="text",
@@ -64,6 +69,7 @@ def command(
     tolerance: float | None,
     element_type: str | None,
     trace: str | None,
+    outputs: str | None,
     output_format: str,
     limit: int,
 ) -> int:
@@ -92,7 +98,8 @@ def command(
         source = Source.read(ptx, limit)
         folder = None if recorded is None else recorded.path
         options = Options(
-            Path(launch) if launch else folder, entry, schedule, seconds, number, Path(trace) if trace else None,
+            Path(launch) if launch else folder, entry, schedule, seconds, number, trace,
+            Path(outputs) if outputs else None,
             tolerance, element_type or "",
         )  # fmt: skip
         result = run(source, options)

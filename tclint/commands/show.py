@@ -66,28 +66,28 @@ def command(
 
     Exit code: 0 written, 2 usage error, or a kernel that could not be fully analysed.
     """
+    from tclint._write import OutputError, refuse
+    from tclint._write import write as write_files
     from tclint.driver.inputs import inputs
     from tclint.driver.pool import check
     from tclint.inspect.tables import short_name
     from tclint.ir.frontend import analyse
     from tclint.report.fold import presented
-    from tclint.report.formats._files import OutputError, refuse_inputs, refuse_unwritable
-    from tclint.report.formats._files import write as write_files
     from tclint.report.formats._style import printable
-    from tclint.show.kernel import kernel
+    from tclint.show.kernel import kernel, source_file
     from tclint.show.page import render
     from tclint.syntax.source import SourceError
 
     refuse_unused(stdin_filename, (path,))
-    config = resolve(configs, isolated, options).config
+    resolved = resolve(configs, isolated, options)
+    config = resolved.config
     if config.executes:
         need_numpy()
     name = stdin_filename or STDIN_NAME
     target = output or _default(name if path == STDIN else path)
     try:
         if target != STDIN:
-            refuse_unwritable(target)
-            refuse_inputs((target,), (path,))
+            refuse((target,), (path, *resolved.inputs))
     except OutputError as error:
         raise usage(f"--output: {error}") from None
     found = list(inputs((path,), name, limit=config.max_bytes))
@@ -106,11 +106,14 @@ def command(
             "; ".join(at(shown_as, SourceError(p.message, p.line)) for p in report.problems)
         )
     function = _chosen(module.bodies, reports[0], config)
-    text = render(kernel(source, module, function, reports[0], toolkit=config.toolkit, sources=sources))
+    drawn = kernel(source, module, function, reports[0], toolkit=config.toolkit, sources=sources)
+    text = render(drawn)
     if target == STDIN:
         write(text)
     else:
+        quoted = [source_file(name, sources) for name in drawn["sources"]] if sources is not None else []
         try:
+            refuse((target,), (str(file) for file in quoted))
             write_files({target: text})
         except OutputError as error:
             raise click.ClickException(str(error)) from None

@@ -49,6 +49,8 @@ class Layer:
     values: Mapping[str, Any]
     folder: Path
     """Paths, and patterns for paths, are relative to it."""
+    is_file: bool = False
+    """Whether the origin is the path of a file."""
 
     def where(self, key: str) -> str:
         return f"--{key}" if self.origin == COMMAND_LINE else f"{self.origin}: {key}"
@@ -62,6 +64,13 @@ class Settings:
     origins: Mapping[str, str]
     notes: tuple[str, ...] = ()
     """What the user should write instead of a former id of a rule."""
+    files: tuple[str, ...] = ()
+    """The configuration files that were read."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The files that decide what is reported, besides those that are checked."""
+        return (*self.files, *((self.config.baseline,) if self.config.baseline is not None else ()))
 
 
 def discover(folder: Path) -> Layer | None:
@@ -95,7 +104,7 @@ def load(path: Path) -> Layer | None:
             return None
         if not isinstance(values, dict):
             raise SettingsError(f"{path}: [tool.{TABLE}] must be a table")
-    return Layer(str(path), values, path.parent.absolute())
+    return Layer(str(path), values, path.parent.absolute(), is_file=True)
 
 
 def named(path: Path) -> Layer:
@@ -129,6 +138,7 @@ def resolve(layers: Iterable[Layer]) -> Settings:
     selections: list[Selection] = []
     origins: dict[str, str] = {}
     notes: list[str] = []
+    files: list[str] = []
     declared = {setting.key: setting for setting in settings()}
     in_selection = set(Selection.__slots__)
     for layer in layers:
@@ -148,11 +158,13 @@ def resolve(layers: Iterable[Layer]) -> Settings:
             values.pop("exit_zero", None)
         values |= read
         origins |= dict.fromkeys(layer.values, layer.origin)
+        if layer.is_file:
+            files.append(layer.origin)
     if selections:
         values["rules"] = enabled(selections)
         if not values["rules"]:
             raise SettingsError("select and ignore leave no rules to check")
-    return Settings(Config(**values), origins, tuple(dict.fromkeys(notes)))
+    return Settings(Config(**values), origins, tuple(dict.fromkeys(notes)), tuple(files))
 
 
 def _known(layer: Layer, declared: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:

@@ -409,7 +409,7 @@ def _store(path: str, old: bytes, new: bytes) -> str:
     """Replaces *old* by *new* in a file; returns the reason if that is impossible, else an empty string."""
     from contextlib import suppress
 
-    from tclint.report.formats._files import OutputError, beside, locked
+    from tclint._write import OutputError, beside, locked
 
     if not os.access(path, os.W_OK):
         return "the file cannot be written: Permission denied"

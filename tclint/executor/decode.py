@@ -16,7 +16,7 @@ from tclint.executor.code import Code, Op
 from tclint.executor.errors import Unsupported
 from tclint.executor.memory import LOCAL, PARAM, RESERVED, SHARED, UNSIGNED, Array, Global
 from tclint.executor.missing import MISSING
-from tclint.executor.special import special
+from tclint.executor.special import require_known, special
 from tclint.executor.state import LANES, Warp
 from tclint.ir.cfg import CFG
 from tclint.ir.nodes import (
@@ -158,7 +158,8 @@ class Decoder:
         return len(self.code.template) - 1
 
     def special(self, name: str) -> int:
-        """The index of a special register."""
+        """The index of a special register. Raises :class:`Unsupported` if its value is not known."""
+        require_known(name)
         if name not in self._constants:
             self._constants[name] = self._append(np.zeros(LANES, np.uint32))
             self.code.specials.append((self._constants[name], name))
@@ -168,7 +169,8 @@ class Decoder:
         """The index of the address of a variable in its state space. Raises :class:`Unsupported` if it has none."""
         at = self.code.symbols.get(symbol.name)
         if at is None:
-            raise Unsupported(f"the address of {symbol.name}, which is not a variable of this module")
+            what = "a function" if self.module.function(symbol.name) else "not a variable of this module"
+            raise Unsupported(f"the address of {symbol.name}, which is {what}")
         space = self.spaces[symbol.name]
         if space == ".shared":
             return self.special(f"shared+{at + symbol.offset}")

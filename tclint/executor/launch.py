@@ -7,11 +7,10 @@ Lists of sizes are ordered as in numpy, the outermost dimension first; those of 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from math import prod
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
 import numpy as np
@@ -35,7 +34,7 @@ from tclint.recording import Recording
 
 __all__ = [
     "TYPES", "Argument", "Buffer", "Expectation", "Launch", "LaunchError", "LaunchFile", "MapSpec", "MapValue", "Metadata", "Pointer",
-    "fits", "geometry", "load_array", "read", "triton_beside", "triton_launch",
+    "fits", "geometry", "load_array", "metadata_of", "read", "triton_beside", "triton_launch",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -87,8 +86,9 @@ class Buffer:
     """The seed of the random numbers; None for the position among the buffers."""
     file: Path | None = None
     """The file with the contents, instead of ``values``: ``.npy``, or raw bytes under any other name."""
-    output: Path | None = None
-    """The file that the contents are written to after the launches, in the same two formats."""
+    output: str = ""
+    """The file that the contents are written to after the launches, in the same two formats: a relative path, with
+    slashes, below the folder that the user names; empty for none."""
     address: int | None = None
     """The address in a recorded launch; None for one that may be anywhere."""
 
@@ -173,6 +173,8 @@ class LaunchFile:
     """Buffers whose expected contents are an expression, which only the benchmarks of tclint evaluate."""
     tolerance: float = 0.0
     """The largest difference from an expected value, relative to that value if it is larger than 1."""
+    files: tuple[Path, ...] = ()
+    """The launch file and all files that it names; for a recorded launch, those in its folder."""
     recorded: Recording | None = None
     """The launch of a program that this is; None for a file that someone wrote."""
     element_type: str = ""
@@ -225,13 +227,10 @@ class LaunchFile:
         spec = self.maps[name]
         return spec.at(addresses[spec.buffer]).encode()
 
-    def write(self, arrays: Mapping[str, Array]) -> None:
-        """Write *arrays*, the final contents, to the output files of the buffers. Raises OSError."""
-        for name, buffer in self.buffers.items():
-            if buffer.output and buffer.output.suffix == ".npy":
-                np.save(buffer.output, arrays[name])
-            elif buffer.output:
-                buffer.output.write_bytes(arrays[name].tobytes())
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The files that its buffers are written to."""
+        return tuple(buffer.output for buffer in self.buffers.values() if buffer.output)
 
 
 def _stored(type: str, numbers: Array) -> Array:
@@ -355,10 +354,6 @@ class _Table:
         )
         return found if found is default else tuple(found)
 
-    def file(self, key: str) -> Path | None:
-        name = self.text(key, None)
-        return None if name is None else self.path.parent / name
-
     def tables(self, key: str) -> dict[str, _Table]:
         """The tables inside the table *key*, by name."""
         inside = _Table(self.path, key, self.values.pop(key, {}))
@@ -370,12 +365,10 @@ class _Table:
             self.fail("unknown key", key)
 
 
-def _below(file: Path, folder: Path) -> bool:
-    """Whether a path is below a folder once links are followed: a launch file may be from a stranger."""
-    try:
-        return Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder))
-    except ValueError:  # a NUL in the name
-        return False
+def _is_below(name: str) -> bool:
+    """Whether a path leads below the folder that it is relative to: a launch file may be from a stranger."""
+    path = PurePath(name)
+    return not path.anchor and ".." not in path.parts and path.parts != () and "\0" not in name
 
 
 _MOST_DRAWN = 1 << 63
@@ -398,10 +391,11 @@ class _Reader:
         self.path = path
         self.buffers: dict[str, Buffer] = {}
         self.maps: dict[str, MapSpec] = {}
+        self.files = [path]
 
     def file(self, document: dict[str, Any]) -> LaunchFile:
         top = _Table(self.path, "", document)
-        ptx = top.file("ptx")
+        ptx = self._named(top, "ptx")
         for name, table in top.tables("buffers").items():
             self.buffers[name] = self._buffer(name, table)
             if sum(buffer.size for buffer in self.buffers.values()) > MAX_BUFFER_BYTES:
@@ -421,8 +415,16 @@ class _Reader:
         top.values.pop("observed", None)  # expressions, which only tclint's benchmarks evaluate
         top.end()
         return LaunchFile(
-            self.path, ptx, self.buffers, self.maps, launches, expected, unevaluated, tolerance
+            self.path, ptx, self.buffers, self.maps, launches, expected, unevaluated, tolerance, tuple(self.files)
         )  # fmt: skip
+
+    def _named(self, table: _Table, key: str) -> Path | None:
+        """The file that a key of the table names, to be read."""
+        name = table.text(key, None)
+        if name is None:
+            return None
+        self.files.append(self.path.parent / name)
+        return self.files[-1]
 
     def _expected(self, table: _Table) -> tuple[dict[str, Expectation], tuple[str, ...]]:
         """The expected contents of buffers, and the names of those for which the file has an expression."""
@@ -436,6 +438,7 @@ class _Reader:
                 table.fail(f"no buffer {name!r}", name)
             if isinstance(value, str):
                 found[name] = self.path.parent / value
+                self.files.append(self.path.parent / value)
             else:
                 _scalar(table, name, self.buffers[name].type, value)
                 found[name] = value
@@ -449,10 +452,11 @@ class _Reader:
         if not shape or min(shape) < 1:
             table.fail("a size below 1" if shape else "no dimensions", "shape")
         values, seed = self._values(table, type), table.integer("seed", None)
-        buffer = Buffer(type, shape, values, seed, table.file("file"), table.file("output"))
+        output = table.text("output", None)
+        buffer = Buffer(type, shape, values, seed, self._named(table, "file"), output or "")
         table.end()
-        if buffer.output and not _below(buffer.output, self.path.parent):
-            table.fail("not a file below the folder of the launch file", "output")
+        if output is not None and not _is_below(output):
+            table.fail("not a file below the folder of the outputs", "output")
         if buffer.file and buffer.values is not None:
             table.fail("values and file are mutually exclusive", "values")
         if buffer.seed is not None and not isinstance(buffer.values, tuple):
@@ -514,7 +518,7 @@ class _Reader:
 
     def _launch(self, table: _Table) -> Launch:
         metadata = None
-        if file := table.file("metadata"):
+        if file := self._named(table, "metadata"):
             try:
                 metadata = triton_launch(file)
             except LaunchError as error:
@@ -707,10 +711,15 @@ def triton_launch(path: Path) -> Metadata:
     return Metadata(entry, (threads, 1, 1), shared, cluster if ctas > 1 else None)
 
 
+def metadata_of(path: str) -> Path:
+    """Where Triton writes the metadata of the kernel in a file."""
+    kernel = Path(path)
+    return kernel.with_name(kernel.name.partition(".ptx")[0] + ".json")
+
+
 def triton_beside(path: str) -> Metadata | None:
     """The metadata in ``kernel.json`` beside ``kernel.ptx``; None if Triton wrote none there."""
-    kernel = Path(path)
     try:
-        return triton_launch(kernel.with_name(kernel.name.partition(".ptx")[0] + ".json"))
+        return triton_launch(metadata_of(path))
     except LaunchError:
         return None

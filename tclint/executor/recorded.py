@@ -53,7 +53,15 @@ def _recorded(path: Path) -> LaunchFile:
     step = Launch(found.kernel, found.grid, found.block, found.cluster, found.shared, found.values)
     wanted = {name: file for name, file in expected.items() if file is not None}
     return LaunchFile(
-        path, found.ptx, buffers, {}, (step,), wanted, recorded=found, recorded_map=_maps(found)
+        path,
+        found.ptx,
+        buffers,
+        {},
+        (step,),
+        wanted,
+        recorded=found,
+        recorded_map=_maps(found),
+        files=tuple(file for file in path.rglob("*") if file.is_file()),
     )
 
 

@@ -257,6 +257,10 @@ def execute_file(
         except Unsupported as problem:
             raise LaunchError(f"{file.path}: {problem}") from None
         fits(launch, function)
+        if file.recorded is not None and file.recorded.cooperative:
+            # Its barrier over the grid is in memory that the driver provides, and all CTAs must be resident.
+            executions.append(Execution(function, "unsupported", "a cooperative launch (grid.sync)"))
+            break
         grid, cluster = geometry(launch, function)
         explicit = launch.cluster is not None or ".reqnctapercluster" in function.directives
         extent = Geometry(grid, launch.block, cluster, launch.shared, explicit)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tclint._pattern import pattern
 from tclint.executor.errors import Unsupported
 from tclint.executor.memory import RANK, Array
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
@@ -13,7 +14,7 @@ from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 if TYPE_CHECKING:
     from tclint.executor.state import Warp
 
-__all__ = ["special"]
+__all__ = ["require_known", "special"]
 
 _RESERVED = 1024
 """Bytes of shared memory that are reserved for the system (10.29)."""
@@ -22,7 +23,7 @@ _RESERVED = 1024
 def special(warp: Warp, name: str) -> Array:
     """The value of a special register in each lane; for ``shared+N``, the address of byte N of the CTA's shared memory.
 
-    Raises :class:`Unsupported` for a vector register as a whole.
+    The register must be one that :func:`require_known` accepts.
     """
     cta = warp.cta
     if name.startswith("shared+"):
@@ -37,17 +38,28 @@ def special(warp: Warp, name: str) -> Array:
     return np.array(values * (WARP // len(values)), kind)
 
 
+_OF_THE_DRIVER = pattern(r"%(envreg\d+|perctamemory|locality_domain)")
+
+
+def require_known(name: str) -> None:
+    """Raises :class:`Unsupported` for a vector register as a whole, and for one whose value the driver defines."""
+    register = SPECIAL_REGISTERS.get(name)
+    if register is not None and register.type.startswith(".v"):
+        raise Unsupported(f"the special register {name} as a whole")
+    if _OF_THE_DRIVER.match(name):
+        raise Unsupported(f"the special register {name}, whose value the driver defines")
+
+
 def _of_machine(warp: Warp, name: str) -> int:
     """The value of a special register that the shape of the launch does not determine.
 
-    Performance counters, driver-defined registers and offsets in reserved memory have no value that a kernel may rely
-    on (10.25 to 10.29): they read as 0. Clocks and timers count executed instructions.
+    Performance counters and the offsets of reserved memory that no toolkit documents have no value that a kernel may
+    rely on (10.25, 10.29): they read as 0. Clocks and timers count executed instructions. What the driver defines is
+    absent: a kernel may rely on it, as those of cooperative groups do on ``%envreg`` (10.27).
     """
     machine = warp.machine
     allocated = machine.code.shared_size + machine.geometry.dynamic
-    if SPECIAL_REGISTERS[name].type.startswith(".v"):
-        raise Unsupported(f"the special register {name}")
-    return {
+    values = {
         "%is_explicit_cluster": int(machine.geometry.explicit),
         "%gridid": 1,
         "%clock": machine.steps,
@@ -61,4 +73,9 @@ def _of_machine(warp: Warp, name: str) -> int:
         "%aggr_smem_size": allocated + _RESERVED,
         "%reserved_smem_offset_end": _RESERVED,
         "%reserved_smem_offset_cap": _RESERVED,
-    }.get(name, 0)
+        "%reserved_smem_offset_begin": 0,
+        "%reserved_smem_offset_0": 0,
+        "%reserved_smem_offset_1": 0,
+        "%current_graph_exec": 0,
+    }
+    return 0 if name.startswith("%pm") else values[name]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from tclint.executor.machine import Machine
@@ -92,6 +91,6 @@ class Trace:
             )
             self.events.append(at | {"name": "thread_name", "args": {"name": f"warp {w.index}"}})
 
-    def write(self, path: Path) -> None:
-        """Write the trace to *path*. Raises OSError."""
-        path.write_text(json.dumps({"traceEvents": self.events}), encoding="utf-8")
+    def __str__(self) -> str:
+        """The trace as JSON."""
+        return json.dumps({"traceEvents": self.events})

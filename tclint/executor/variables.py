@@ -39,5 +39,7 @@ def _bytes(text: str, variable: Variable, width: int, address: Callable[[str], i
     symbol = _SYMBOL.fullmatch(text)
     target = address(symbol[2]) if symbol else None
     if symbol is None or target is None:
-        raise Unsupported(f"the initialiser of {variable.name}: {text}")
+        raise Unsupported(
+            f"the initialiser of {variable.name}: {text} is neither a number nor the address of a variable"
+        )
     return (target + int(symbol[3] or 0)).to_bytes(8, "little")[:width]

@@ -453,14 +453,14 @@ def _texts(locations: Iterable[Any], folder: Path) -> Iterator[tuple[str, dict[s
             context = range(number - _CONTEXT_LINES, number + _CONTEXT_LINES + 1)
             wanted.setdefault(name, set()).update(context)
     for name, numbers in wanted.items():
-        path = _found(name, folder)
+        path = source_file(name, folder)
         if path is None:
             continue
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         yield name, {str(n): lines[n - 1] for n in sorted(numbers) if 0 < n <= len(lines)}
 
 
-def _found(name: str, folder: Path) -> Path | None:
+def source_file(name: str, folder: Path) -> Path | None:
     """The source file *name* below *folder*; None if there is none.
 
     Also tries trailing parts of *name*, since the build may have been in another folder.

@@ -251,7 +251,7 @@ def test_what_ptxas_cannot_read_either_is_left_to_it(run_tclint: Run, ptxas: Pat
         (
             WRONG.read_text(),
             {"TCLINT_PTXAS_LOG": "no/such/folder"},
-            "no/such/folder: No such file or directory",
+            "no/such/folder cannot be written: there is no folder no/such",
         ),
         (RIGHT.read_text(), {"TCLINT_PTXAS_REPORTS": "k.ptx/x"}, "k.ptx"),
     ],

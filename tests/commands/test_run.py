@@ -58,11 +58,24 @@ def invoke(*arguments: str) -> tuple[int, str]:
 
 
 def test_the_launch_file_beside_the_kernel_is_used(tmp_path: Path) -> None:
-    code, output = invoke(write(tmp_path, COPY))
+    code, output = invoke(write(tmp_path, COPY), "--outputs", str(tmp_path / "results"))
     assert code == 0
     assert "k: done after 36 instructions" in output
     assert "no violation observed" in output
-    assert (np.load(tmp_path / "out.npy") == 12).all()
+    assert (np.load(tmp_path / "results" / "out.npy") == 12).all()
+
+
+def test_outputs_are_written_only_if_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "out.npy").write_text("mine")
+    path = write(tmp_path, COPY)
+    launch = tmp_path / "add.launch.toml"
+    launch.write_text(launch.read_text() + "[expected]\ndata = 13\n")
+    code, output = invoke(path)
+    assert code == 1  # the expected values are compared
+    assert "note: outputs are written only with --outputs FOLDER; not written: out.npy" in output
+    assert json.loads(invoke(path, "--output-format", "json")[1])["notes"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["add.launch.toml", "add.ptx", "out.npy"]
+    assert (tmp_path / "out.npy").read_text() == "mine"
 
 
 def test_without_a_launch_file_a_launch_is_assumed_and_reported(tmp_path: Path) -> None:
@@ -89,6 +102,36 @@ def test_json(tmp_path: Path) -> None:
     assert launch["instructions"] == 36
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "add.ptx",
+        "./add.ptx",
+        "hard",
+        "link",
+        "add.launch.toml",
+        "add.json",
+        "in.npy",
+        "want.npy",
+        "out/out.npy",
+    ],
+)
+def test_a_trace_overwrites_no_input_and_no_output(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path, COPY)
+    launch = tmp_path / "add.launch.toml"
+    text = launch.read_text().replace("values = 5", "file = 'in.npy'") + "[expected]\ndata = 'want.npy'\n"
+    launch.write_text(text)
+    np.save(tmp_path / "in.npy", np.full(128, 5, np.uint32))
+    np.save(tmp_path / "want.npy", np.full(128, 12, np.uint32))
+    (tmp_path / "add.json").write_text("{}")
+    (tmp_path / "hard").hardlink_to(path)
+    (tmp_path / "link").symlink_to(path)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    code, said = invoke(path, "--outputs", str(tmp_path / "out"), "--trace", str(tmp_path / name))
+    assert (code, "would be overwritten" in said or "two outputs" in said) == (2, True), said
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()} == before
+
+
 def test_a_trace_opens_in_perfetto(tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     path = tmp_path / "early.ptx"
@@ -109,6 +152,11 @@ def test_a_trace_opens_in_perfetto(tmp_path: Path) -> None:
     ("body", "code", "message"),
     [
         ("    trap;", 2, "fault: trap at line "),
+        (
+            "    mov.u32 %r1, %envreg1;\n    ret;",
+            2,
+            "mov.u32: the special register %envreg1, whose value the driver defines",
+        ),
         (
             "    ld.param.u64 %rd0, [pointer];\n    ld.global.u32 %r1, [%rd0+4096];\n    ret;",
             2,

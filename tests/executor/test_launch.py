@@ -273,28 +273,6 @@ def test_an_expected_file_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         compared(file, {"a": np.zeros((2, 2), np.float32)})
 
 
-def test_outputs(tmp_path: Path) -> None:
-    text = """
-[buffers]
-a = { type = "f32", shape = [3], output = "a.npy" }
-b = { type = "u16", shape = [2], output = "b.bin" }
-c = { type = "u16", shape = [2] }
-[[launches]]
-entry = "k"
-grid = [1]
-block = [1]
-"""
-    arrays: dict[str, Any] = {
-        "a": np.array([1, 2, 3], np.float32),
-        "b": np.array([1, 515], np.uint16),
-        "c": np.zeros(2, np.uint16),
-    }
-    _read(tmp_path, text).write(arrays)
-    assert np.load(tmp_path / "a.npy").tolist() == [1, 2, 3]
-    assert (tmp_path / "b.bin").read_bytes() == b"\1\0\3\2"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npy", "b.bin", "k.launch.toml"]
-
-
 @pytest.mark.parametrize(
     ("buffer", "said"),
     [
@@ -636,13 +614,10 @@ block = [1]
 """
 
 
-@pytest.mark.parametrize("output", ["../a.npy", "/tmp/a.npy", "link/a.npy", "a\\u0000b"])
+@pytest.mark.parametrize("output", ["../a.npy", "/tmp/a.npy", "b/../../a.npy", ".", "", "a\\u0000b"])
 def test_an_output_elsewhere_is_refused(tmp_path: Path, output: str) -> None:
-    folder = tmp_path / "in"
-    folder.mkdir()
-    (folder / "link").symlink_to(tmp_path, target_is_directory=True)
     with pytest.raises(LaunchError, match=r"not a file below the folder.*: buffers\.a\.output"):
-        _read(folder, ONE.format(shape="[1]", more=f', output = "{output}"'))
+        _read(tmp_path, ONE.format(shape="[1]", more=f', output = "{output}"'))
 
 
 def test_buffers_that_no_machine_has_are_refused(tmp_path: Path) -> None:

@@ -591,7 +591,6 @@ def test_printing_is_noted_and_a_failed_assertion_is_a_fault() -> None:
         ("%lanemask_ge", lambda t, c: -(1 << t % 32) & 0xFFFFFFFF),
         ("%lanemask_gt", lambda t, c: -(2 << t % 32) & 0xFFFFFFFF),
         ("%dynamic_smem_size", lambda t, c: 48),
-        ("%envreg3", lambda t, c: 0),
     ],
 )
 def test_special_registers(name: str, value: Any) -> None:

@@ -406,3 +406,19 @@ def test_offsets_of_fixed_allocations_keep_the_alignment_of_their_addresses() ->
         Fault, match=rf"address {HIGH + 80:#x} is not in a buffer \(0 bytes past the end of b\)"
     ):
         memory.check(memory.located(np.array([HIGH + 80])), 1)
+
+
+def test_a_cooperative_launch_is_not_executed(tmp_path: Path) -> None:
+    code, output = invoke(str(doubled(tmp_path, cooperative=True)))
+    assert (code, "unsupported: a cooperative launch" in output, "fault" in output) == (2, True, False), (
+        output
+    )
+
+
+def test_a_trace_overwrites_no_file_of_a_recorded_launch(tmp_path: Path) -> None:
+    folder = doubled(tmp_path)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    for path in before:
+        code, output = invoke(str(folder), "--trace", str(path))
+        assert (code, "would be overwritten" in output) == (2, True), output
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -14,10 +15,12 @@ from pathlib import Path
 from threading import Timer
 from time import sleep
 
+import click
 import pytest
 
-from tclint.report.formats import _files
-from tclint.report.formats._files import OutputError, locked, parse, refuse_inputs, write
+from tclint import _write
+from tclint._write import OutputError, locked, refuse, write
+from tclint.commands._reports import Output
 from tests.tools.project import ROOT
 
 Process = Callable[..., subprocess.CompletedProcess[str]]
@@ -30,9 +33,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def parse(*requests: str) -> dict[str, str]:
+    return Output("text", requests, None, "never", False, None, False).files(())
+
+
 def test_requests_are_read() -> None:
-    assert parse([]) == {}
-    assert parse(["sarif=a.sarif", "JSON=b=c.json", "text=../x.txt"]) == {
+    assert parse() == {}
+    assert parse("sarif=a.sarif", "JSON=b=c.json", "text=../x.txt") == {
         "a.sarif": "sarif",
         "b=c.json": "json",
         "../x.txt": "text",
@@ -52,13 +59,13 @@ def test_requests_are_read() -> None:
         (["json=new/"], "new/ is a folder"),
         (["json=no/a"], "no/a cannot be written: there is no folder no"),
         (["json=a\0b"], "cannot be written: embedded null"),
-        (["json=a", "sarif=a"], "two reports for the same file: a and a"),
-        (["json=a", "json=a"], "two reports for the same file"),
-        (["json=a", "sarif=./sub/../a"], "two reports for the same file: a and ./sub/../a"),
-        (["json=old", "sarif=link"], "two reports for the same file: old and link"),
-        (["json=old", "sarif=hard"], "two reports for the same file: old and hard"),
-        (["json=new", "sarif=dangling"], "two reports for the same file: new and dangling"),
-        (["json=sub/a", "sarif=elsewhere/a"], "two reports for the same file: sub/a and elsewhere/a"),
+        (["json=a", "sarif=a"], "two outputs for the same file: a and a"),
+        (["json=a", "json=a"], "two outputs for the same file"),
+        (["json=a", "sarif=./sub/../a"], "two outputs for the same file: a and ./sub/../a"),
+        (["json=old", "sarif=link"], "two outputs for the same file: old and link"),
+        (["json=old", "sarif=hard"], "two outputs for the same file: old and hard"),
+        (["json=new", "sarif=dangling"], "two outputs for the same file: new and dangling"),
+        (["json=sub/a", "sarif=elsewhere/a"], "two outputs for the same file: sub/a and elsewhere/a"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_the_analysis(requests: list[str], message: str) -> None:
@@ -68,16 +75,20 @@ def test_what_makes_no_sense_is_refused_before_the_analysis(requests: list[str],
     Path("dangling").symlink_to("new")
     Path("elsewhere").symlink_to("sub", target_is_directory=True)
     os.link("old", "hard")
-    with pytest.raises(OutputError) as raised:
-        parse(requests)
-    assert message in str(raised.value)
+    with pytest.raises(click.UsageError) as raised:
+        parse(*requests)
+    assert message in raised.value.message
 
 
 def test_an_input_is_not_overwritten() -> None:
     Path("a.ptx").touch()
-    refuse_inputs(["b.json"], ["a.ptx", "<stdin>"])
-    with pytest.raises(OutputError, match=r"\./a\.ptx is an input"):
-        refuse_inputs(["./a.ptx"], ["b.ptx", "a.ptx"])
+    os.link("a.ptx", "hard")
+    Path("link").symlink_to("a.ptx")
+    refuse(["b.json"], ["a.ptx", "<stdin>", "a\0b", "no/where"])
+    for output in ("./a.ptx", "hard", "link"):
+        with pytest.raises(OutputError, match=rf"{re.escape(output)} is an input"):
+            refuse([output], ["b.ptx", "a.ptx"])
+    refuse([os.devnull], [os.devnull])
 
 
 def test_files_are_replaced_and_keep_their_mode_and_links_stay() -> None:
@@ -96,9 +107,9 @@ def test_files_are_replaced_and_keep_their_mode_and_links_stay() -> None:
 
 def test_leftovers_of_a_killed_run_do_not_matter(folder: Path) -> None:
     program = (
-        "import os, signal; from tclint.report.formats import _files\n"
-        "_files._encoded = lambda text: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "_files.write({'a': '1'})"
+        "import os, signal; from tclint import _write\n"
+        "_write._encoded = lambda text: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "_write.write({'a': '1'})"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen([sys.executable, "-c", program], env=environment) as process:
@@ -130,7 +141,7 @@ def test_a_pipe_is_written_to_as_a_shell_hands_it_over() -> None:
     read_end, write_end = os.pipe()
     try:
         path = f"/dev/fd/{write_end}"
-        assert parse([f"json={path}"]) == {path: "json"}
+        assert parse(f"json={path}") == {path: "json"}
         write({path: "text", "a": "b"})
         assert os.read(read_end, 100) == b"text"
     finally:
@@ -148,7 +159,7 @@ def test_a_full_device_is_a_message() -> None:
 def test_nothing_changes_when_one_of_them_fails(monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
     Path("a").write_text("before")
     left = [failing]
-    encode = _files._encoded
+    encode = _write._encoded
 
     def full(text: str) -> bytes:
         left[0] -= 1
@@ -156,7 +167,7 @@ def test_nothing_changes_when_one_of_them_fails(monkeypatch: pytest.MonkeyPatch,
             raise OSError(errno.ENOSPC, "No space left on device")
         return encode(text)
 
-    monkeypatch.setattr(_files, "_encoded", full)
+    monkeypatch.setattr(_write, "_encoded", full)
     with pytest.raises(OutputError, match="No space left"):
         write({"a": "1", "b": "2", "c": "3"})
     assert os.listdir() == ["a"]
@@ -167,7 +178,7 @@ def test_an_interrupt_leaves_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(text: str) -> bytes:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_files, "_encoded", interrupt)
+    monkeypatch.setattr(_write, "_encoded", interrupt)
     with pytest.raises(KeyboardInterrupt):
         write({"a": "1"})
     assert os.listdir() == []
@@ -179,7 +190,7 @@ def test_a_lock_excludes_others_and_leaves_nothing(monkeypatch: pytest.MonkeyPat
     with locked("a"):
         with locked("sub/a"):
             pass
-        monkeypatch.setattr(_files, "_MAX_LOCK_SECONDS", 0.05)
+        monkeypatch.setattr(_write, "_MAX_LOCK_SECONDS", 0.05)
         with (
             pytest.raises(OutputError, match="link cannot be written: another process has locked "),
             locked("link"),
@@ -198,7 +209,7 @@ def test_a_lock_excludes_others_and_leaves_nothing(monkeypatch: pytest.MonkeyPat
 
 def test_a_lock_ends_with_its_process() -> None:
     program = (
-        "import time; from tclint.report.formats._files import locked\n"
+        "import time; from tclint._write import locked\n"
         "with locked('a'): print('locked', flush=True); time.sleep(60)"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -214,7 +225,7 @@ def test_a_lock_ends_with_its_process() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_process_that_is_forked_meanwhile_has_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_files, "_MAX_LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(_write, "_MAX_LOCK_SECONDS", 0.05)
     with locked("a"):
         started = os.fork()
         if started == 0:
@@ -234,7 +245,7 @@ def test_what_may_not_be_written_is_refused(path: str) -> None:
     Path("shut").mkdir(mode=0o500)
     Path("fixed").touch(mode=0o400)
     with pytest.raises(OutputError, match="Permission denied"):
-        parse([f"json={path}"])
+        parse(f"json={path}")
 
 
 def test_the_command_writes_all_reports_in_one_run(run_tclint: Process, folder: Path) -> None:
@@ -255,10 +266,10 @@ def test_the_command_writes_all_reports_in_one_run(run_tclint: Process, folder: 
         (["--output", "sarf=a"], "Error: --output: unknown format 'sarf'; did you mean sarif?\n"),
         (
             ["--output", "json=a", "--output", "sarif=./a"],
-            "Error: --output: two reports for the same file: a and ./a.",
+            "Error: --output: two outputs for the same file: a and ./a.",
         ),
         (["--output", "json=no/a"], "Error: --output: no/a cannot be written: there is no folder no."),
-        (["--output", "json=in.ptx"], "Error: in.ptx is an input and would be overwritten"),
+        (["--output", "json=in.ptx"], "Error: --output: in.ptx is an input and would be overwritten."),
         (["--locate", "cuda"], "Invalid value for '--locate'"),
     ],
 )

@@ -1,15 +1,17 @@
-"""Reports in files, for ``--output FORMAT=FILE``: either all of them are written, or none is."""
+"""Writing of files that a user names: what is refused, and that none is ever half written.
+
+:func:`refuse` decides whether a file may be written, and every command that writes one asks it. SECURITY.md lists
+everything that tclint writes; no other module may open a file for writing, which a test holds.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from time import monotonic, sleep
-
-from tclint.report.formats import formats
 
 if sys.platform == "win32":
     import msvcrt
@@ -21,43 +23,32 @@ _MAX_LOCK_SECONDS = 60.0
 _LOCK_POLL_SECONDS = 0.01
 
 
+__all__ = ["OutputError", "append", "beside", "locked", "refuse", "write"]
+
+
 class OutputError(Exception):
-    """A file that cannot be written, or an invalid ``--output``. The message is meant for the user."""
+    """A file that cannot or must not be written. The message is for the user."""
 
 
-def parse(requests: Iterable[str]) -> dict[str, str]:
-    """File -> format for *requests* of the form ``FORMAT=FILE``. Raises OutputError.
+def refuse(outputs: Iterable[str], inputs: Iterable[str] = ()) -> None:
+    """The guard of every file that a user or a file names as an output. Raises OutputError.
 
-    Refuses before the analysis what would fail after it: an unknown format, a folder that does not exist, and two
-    reports for one file, however its path is spelled.
+    Refuses, before any work is done, a file that cannot be written, two outputs that are one file, and an output that is
+    one of the *inputs*, however their paths are spelled: relative, through links, or as another name of the same file.
+    An input that is not a regular file, such as a terminal, may be an output as well.
     """
-    files: dict[str, str] = {}
-    seen: dict[str, str] = {}
-    for request in requests:
-        name, equals, path = request.partition("=")
-        if not equals or not path:
-            raise OutputError(f"{request!r} is not of the form FORMAT=FILE, such as sarif=tclint.sarif")
-        if name.lower() not in formats():
-            raise OutputError(f"unknown format {name!r}{_suggestion(name)}")
-        if path in ("-", "/dev/stdout"):
-            raise OutputError(f"{request!r}: use --output-format {name.lower()} for standard output")
-        refuse_unwritable(path)
-        identity = _identity(path)
-        if (other := seen.setdefault(identity, path)) != path or path in files:
-            raise OutputError(f"two reports for the same file: {other} and {path}")
-        files[path] = name.lower()
-    return files
-
-
-def refuse_inputs(files: Iterable[str], inputs: Sequence[str]) -> None:
-    """Raises OutputError if a report would overwrite one of the inputs."""
-    outputs = {_identity(path): path for path in files}
-    for path in inputs:
-        if (output := outputs.get(_identity(path))) is not None and os.path.isfile(path):
+    found: dict[str, str] = {}
+    for path in outputs:
+        _refuse_unwritable(path)
+        if (other := found.get(_identity(path))) is not None:
+            raise OutputError(f"two outputs for the same file: {other} and {path}")
+        found[_identity(path)] = path
+    for path in inputs if found else ():
+        if (output := found.get(_identity(path))) is not None and os.path.isfile(path):
             raise OutputError(f"{output} is an input and would be overwritten")
 
 
-def write(texts: Mapping[str, str]) -> None:
+def write(texts: Mapping[str, str | bytes]) -> None:
     """Writes each text to its file. Raises OutputError; if one of them cannot be stored, no file is changed.
 
     A text is first written to a temporary file beside the target, which then replaces the target atomically, so no
@@ -85,6 +76,15 @@ def write(texts: Mapping[str, str]) -> None:
                     file.write(_encoded(text))
             except OSError as error:
                 raise _cannot(path, error) from None
+
+
+def append(path: str, text: str) -> None:
+    """Appends *text* to a file in a single write, so that the texts of concurrent processes do not mix. Raises OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        os.write(descriptor, _encoded(text))
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -160,8 +160,8 @@ else:
         os.close(descriptor)
 
 
-def refuse_unwritable(path: str) -> None:
-    """Raises OutputError if a report cannot be written to *path*."""
+def _refuse_unwritable(path: str) -> None:
+    """Raises OutputError if nothing can be written to *path*."""
     try:
         folder = os.path.dirname(os.path.realpath(path))
         if os.path.isdir(path) or path.endswith(("/", os.sep)):
@@ -177,11 +177,14 @@ def refuse_unwritable(path: str) -> None:
 
 def _identity(path: str) -> str:
     """A text that is equal for all spellings of one file, even if the file does not exist yet."""
-    real = os.path.realpath(path)
+    try:
+        real = os.path.realpath(path)
+    except ValueError:  # a NUL in the name
+        return path
     try:
         found = os.stat(real)
         return f"{found.st_dev}:{found.st_ino}"
-    except (OSError, ValueError):
+    except OSError:
         pass
     try:
         folder = os.stat(os.path.dirname(real))
@@ -215,7 +218,7 @@ def beside(path: str, target: str, text: str | bytes) -> str:
                 with suppress(FileNotFoundError):
                     os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
                     replaces = True
-                file.write(text if isinstance(text, bytes) else _encoded(text))
+                file.write(_encoded(text))
                 file.flush()
                 if replaces:  # without this, a power failure may lose both the old and the new text
                     os.fsync(file.fileno())
@@ -228,17 +231,10 @@ def beside(path: str, target: str, text: str | bytes) -> str:
     return temporary
 
 
-def _encoded(text: str) -> bytes:
-    """*text* in UTF-8. Bytes of file names that were not UTF-8 become question marks."""
-    return text.encode("utf-8", "replace")
+def _encoded(text: str | bytes) -> bytes:
+    """A *text* in UTF-8. Bytes of file names that were not UTF-8 become question marks."""
+    return text if isinstance(text, bytes) else text.encode("utf-8", "replace")
 
 
 def _cannot(path: str, error: OSError) -> OutputError:
     return OutputError(f"{path} cannot be written: {error.strerror or error}")
-
-
-def _suggestion(name: str) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name.lower(), formats(), n=1)
-    return f"; did you mean {near[0]}?" if near else f"; available: {', '.join(formats())}"
