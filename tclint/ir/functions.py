@@ -8,7 +8,7 @@ many brace scopes with the same names.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from itertools import repeat
@@ -55,6 +55,7 @@ from tclint.isa.forms import Match
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.table import Table
 from tclint.isa.target import Target, Version
+from tclint.isa.widths import width_of
 
 if TYPE_CHECKING:
     from tclint.syntax import Node
@@ -69,6 +70,8 @@ _MOST_REGISTERS = (1 << 32) - 1
 _BLANKS_BEFORE_SELECTOR = re.compile(r"(?<=[\w$])\s+(?=\.[a-zA-Z])")
 _SEVERAL_PARTS = re.compile(r"\[[^\]]*,")
 """The beginning of an address with several parts: ``[r0, d1]``."""
+_ELEMENT = re.compile(r"([A-Za-z_$%][\w$]*)\s*\[([^\[\]]+)\]$")
+"""An element of an array."""
 _NO_FORMALS: tuple[tuple[Variable, ...], tuple[Variable, ...]] = (), ()
 
 
@@ -80,13 +83,15 @@ class FunctionBuilder:
     """Builds one function."""
 
     __slots__ = (
-        "base", "constants", "errors", "features", "function", "instructions", "isa", "labels", "located", "locations",
-        "longest", "named", "names", "overflow", "own_errors", "plenty", "prototypes", "scope", "scope_starts", "tables",
-        "targets", "text", "unlocated", "unresolved", "uses", "variables", "vectors",
+        "base", "constants", "elements", "errors", "features", "function", "instructions", "isa", "labels", "located", "locations",
+        "longest", "named", "names", "outer", "overflow", "own_errors", "plenty", "prototypes", "scope", "scope_starts", "tables",
+        "targets", "text", "unlocated", "unreadable", "unresolved", "uses", "variables", "vectors",
     )  # fmt: skip
 
-    def __init__(self, function: Function, text: str, isa: Table) -> None:
+    def __init__(self, function: Function, text: str, isa: Table, outer: Mapping[str, Variable]) -> None:
+        """*outer* are the variables that the module has declared so far."""
         self.function = function
+        self.outer = outer
         self.instructions = function.instructions
         self.text = text
         self.base = function.start
@@ -110,7 +115,10 @@ class FunctionBuilder:
         """The elements of each register that is declared with ``.v2`` or ``.v4`` (5.4.2), by its own number."""
         self.constants: dict[str, tuple[Operand, str]] = {}  # operands that do not depend on the scope
         self.named = False  # whether the current instruction names a symbol
+        self.elements = False
+        """Whether an operand is an element of an array, whose offset depends on the declaration of the array."""
         self.overflow = ""  # what is wrong with a constant of it
+        self.unreadable = ""  # what of it is not supported
         self.targets: dict[int, list[int]] = {}
         self.tables: list[tuple[int, int]] = []
         """Where the lists of targets begin and end."""
@@ -327,7 +335,9 @@ class FunctionBuilder:
             elif kind == "directive":
                 self.unknown_directive(child)
             elif kind == "function":
-                prototype = _head(child, self.text, self.function.version, self.function.target, self.isa)
+                prototype = _head(
+                    child, self.text, self.function.version, self.function.target, self.isa, self.outer
+                )
                 start, end = child.start_byte - self.base, child.end_byte - self.base
                 self.prototypes.append(replace(prototype.finish(), start=start, end=end, declared_only=True))
             elif kind == "target_directive":
@@ -493,6 +503,12 @@ class FunctionBuilder:
         if use is None:
             opcode = intern(opcode)  # one text for all instructions of a module
             use = self.uses[opcode, key] = Use(opcode, *_meaning(self.isa, opcode, key))
+        if "e," in key and use.match is not None and not use.match.problem:
+            styles = [slot.style for slot in use.match.syntax.operands]
+            operands = [
+                Memory(o) if isinstance(o, Symbol) and style == "memory" else o
+                for o, style in zip(operands, styles, strict=False)
+            ]
         reads: tuple[Any, ...]  # registers, according to the kinds in the key
         writes: tuple[Any, ...]
         if use.scalar:
@@ -516,6 +532,9 @@ class FunctionBuilder:
         if self.overflow:
             self.trouble("overflow", start, end, self.overflow)
             self.overflow = ""
+        if self.unreadable:
+            self.trouble("unreadable", start, end, self.unreadable)
+            self.unreadable = ""
 
     def _guard(self, name: str) -> int:
         """The register of a guard that no instruction in this scope has named so far; -1: it is not declared."""
@@ -566,6 +585,9 @@ class FunctionBuilder:
             items: list[Any] = [self.scope.known.get(name.strip()) for name in text[1:-1].split(",")]
             if None not in items:
                 return Vector(tuple(items)), f"v{len(items)},"
+        elif text[-1:] == "]" and (match := _ELEMENT.match(text)):
+            self.named = True
+            return self._element(match[1], match[2]), "e,"
         operand = parse_operand(text, self.lookup)
         if isinstance(operand, int):
             return operand, "r,"
@@ -583,6 +605,19 @@ class FunctionBuilder:
         else:
             self.named = self.named or next(symbols((operand,)), None) is not None
         return made
+
+    def _element(self, array: str, index: str) -> Symbol:
+        """The address of an element of an array. ptxas counts elements of its type: those of ``.v4 .u32`` have 4 bytes,
+        and so have those of ``.u32`` in all dimensions but the first. An index that is no constant is not supported."""
+        self.elements = True
+        parameters = {parameter.name: parameter for parameter in self.function.parameters}
+        variable = self.variables.get(array) or parameters.get(array) or self.outer.get(array)
+        number = parse_operand(index, self.lookup)
+        if isinstance(number, Immediate) and isinstance(number.value, int):
+            return Symbol(array, number.value * (width_of(variable.type) // 8 if variable is not None else 1))
+        self.function.damaged = True
+        self.unreadable = f"{quoted(f'{array}[{index}]')}: an index that is not a constant is not supported"
+        return Symbol(array)
 
     def with_vectors(self, key: str, operands: list[Any]) -> str:
         """*key* with the kind of registers declared as vectors replaced by a vector, as in *operands* themselves."""
@@ -641,7 +676,7 @@ def make_function(
     node: Node, text: str, module: Module, isa: Table
 ) -> tuple[Function, FunctionBuilder | None]:
     """The function of a syntax node, and its builder if it has a body. Names are not resolved in the module yet."""
-    builder = _head(node, text, module.version or (0, 0), module.target, isa)
+    builder = _head(node, text, module.version or (0, 0), module.target, isa, module.variables)
     body = node.child_by_field_name("body")
     if body is None:
         builder.function.declared_only = True
@@ -650,7 +685,9 @@ def make_function(
     return builder.finish(), builder
 
 
-def _head(node: Node, text: str, version: Version, target: Target | None, isa: Table) -> FunctionBuilder:
+def _head(
+    node: Node, text: str, version: Version, target: Target | None, isa: Table, outer: Mapping[str, Variable]
+) -> FunctionBuilder:
     """The builder of the function of a syntax node, which has read all that precedes the body."""
     name_node = node.child_by_field_name("name")
     kind_node = node.child_by_field_name("kind")
@@ -663,7 +700,7 @@ def _head(node: Node, text: str, version: Version, target: Target | None, isa: T
         target=target,
         damaged=node.has_error,
     )
-    builder = FunctionBuilder(function, text, isa)
+    builder = FunctionBuilder(function, text, isa, outer)
     role = "entry" if function.entry else "func"
     if kind_node is not None and kind_node.start_byte > node.start_byte:
         builder.note(role, node.start_byte, kind_node.start_byte)

@@ -159,7 +159,8 @@ class _Step:
         moved, delta = sum(w.delta for w in passed), sum(w.delta for w in edited)
         header = module.version or (0, 0), module.target
         made = self.before.get(start - moved)
-        if made is not None and (made[0].version, made[0].target) != header:
+        # The declaration of an array of the module decides where its elements are.
+        if made is not None and ((made[0].version, made[0].target) != header or made[1].elements):
             made = None
         if made is not None and not edited:
             function, builder, broken = made
@@ -170,7 +171,7 @@ class _Step:
         if (known := self.left.get(start)) is not None and not node.has_error:
             function, builder, _ = known
             same = builder.text[start : function.end] == text[start:end]
-            if same and (function.version, function.target) == header:
+            if same and (function.version, function.target) == header and not builder.elements:
                 del self.left[start]
                 return _again(function, builder, text, node)
         if made is None:
@@ -186,7 +187,7 @@ class _Step:
         ):
             saved = _Saved.of(builder)
             new = _edited(function, builder, text, start, parts)
-            if new is not None:
+            if new is not None and not builder.elements:
                 new.damaged = node.has_error
                 del self.before[start - moved]
                 return new, builder

@@ -57,7 +57,8 @@ def fits(spec: OperandSpec, operand: OperandSlot, shape: str, length: int | None
     """What is wrong with an operand of *shape* at the position of *operand*; empty if it fits.
 
     Shapes: ``r`` register, ``i``/``f`` integer or floating-point immediate, ``s`` symbol or label, ``n`` negated
-    predicate, ``-`` negated register, ``_`` sink, ``v4`` vector of four, ``a|b`` pair of these, ``m`` address, ``m+v2`` address with the shapes of its further parts.
+    predicate, ``-`` negated register, ``_`` sink, ``e`` element of an array ``a[2]``, ``v4`` vector of four, ``a|b`` pair
+    of these, ``m`` address, ``m+v2`` address with the shapes of its further parts.
     """
     kind = shape[0]
     if "|" in shape:
@@ -68,6 +69,8 @@ def fits(spec: OperandSpec, operand: OperandSlot, shape: str, length: int | None
         shape = shape.partition("|")[0]
     elif operand.style == "pair" and "single" not in spec.access:
         return "a pair d|p is required"
+    if kind == "e":
+        return "" if "element" in spec.access else "an element of an array is not allowed here"
     if operand.style == "memory":
         if kind != "m":
             if kind in _BARE and "bare" in spec.access:
@@ -313,7 +316,7 @@ def parse_operand(text: str) -> OperandSpec:
     """Parse an operand description: ``"write reg"``, ``"read vec(shape*num)"``, ``"imm(0..15, 31)"``.
 
     Words: ``read``, ``write``, ``single`` (a pair may be reduced to its first name, a vector of one to a plain
-    register), ``bare`` (an address may lack its brackets), ``reg``, ``imm``, ``float``, ``symbol``, ``pred``,
+    register), ``bare`` (an address may lack its brackets), ``element`` (it may be an element of an array, ``a[2]``), ``reg``, ``imm``, ``float``, ``symbol``, ``pred``,
     ``sink``, ``vec(EXPRESSION)``, ``imm(RANGES)``, and
     ``ptxas(RANGES)`` for integers outside these that ptxas accepts. Raises
     :class:`TableError` for any other word.
@@ -325,7 +328,7 @@ def parse_operand(text: str) -> OperandSpec:
     passed: tuple[range, ...] = ()
     for match in _SPEC_WORD.finditer(text):
         word, inside = match["word"], match["inside"]
-        if word in ("read", "write", "single", "bare"):
+        if word in ("read", "write", "single", "bare", "element"):
             access.append(word)
         elif word == "vec":
             vector = inside or "*"

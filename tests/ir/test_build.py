@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.features import refusal
 from tclint.ir import SINK, Function, Immediate, Memory, Not, Pair, Special, Symbol, Vector
 from tclint.ir.declarations import ONE_REGISTER, declared
 from tclint.ir.features import note
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import FeatureUse, Location, Negated
+from tests.tools.ptxas import find_ptxas
 from tests.tools.support import HEADER, REGISTERS, built, function, kernel, module, register
 
 
@@ -831,3 +833,74 @@ def test_one_register_is_declared_as_any_declaration_is(kind: str, name: str) ->
 )
 def test_other_declarations_are_not_taken_for_one_register(text: str) -> None:
     assert not ONE_REGISTER.fullmatch(text)
+
+
+# ---------------------------------------------------------------- elements of arrays
+
+ARRAYS = """.global .u32 words[16];
+.global .u32 matrix[4][4];
+.global .v4 .u32 vectors[4];
+.extern .shared .align 16 .b8 dynamic[];
+"""
+IN_KERNEL = ".shared .align 16 .b8 bytes[64];\n.shared .u64 longs[8];\n"
+
+
+@pytest.mark.parametrize(
+    ("instruction", "offset"),
+    [
+        ("mov.u64 %rd1, bytes[0];", 0),
+        ("mov.u32 %r1, bytes [3];", 3),
+        ("mov.u64 %rd1, longs[(1 + 2) * 2];", 48),
+        ("mov.u64 %rd1, words[0x3];", 12),
+        ("mov.u64 %rd1, words[-1];", -4),
+        ("mov.u64 %rd1, matrix[1];", 4),
+        ("mov.u64 %rd1, vectors[1];", 4),
+        ("mov.b64 %rd1, dynamic[40];", 40),
+        ("mov.b64 %rd1, given[8];", 8),
+        ("cvta.shared.u64 %rd1, longs[1];", 8),
+        ("ld.shared.u32 %r1, bytes[4];", 4),
+        ("ld.volatile.global.u32 %r1, words[2];", 8),
+        ("ld.param.u32 %r1, given[4];", 4),
+        ("st.shared.v2.u32 longs[1], {%r1, %r2};", 8),
+        ("st.global.u32 words[1], %r1;", 4),
+    ],
+)
+def test_an_element_of_an_array_is_its_address_as_in_ptxas(instruction: str, offset: int) -> None:
+    text = (
+        HEADER
+        + ARRAYS
+        + kernel(IN_KERNEL + instruction + "\nret;", parameters=".param .align 8 .b8 given[32]")
+    )
+    f = function(text)
+    assert not f.errors
+    (ins, _) = f.instructions
+    assert ins.match is not None
+    assert not ins.match.problem
+    (element,) = (o for o in ins.operands if isinstance(o, Symbol | Memory))
+    symbol = element.base if isinstance(element, Memory) else element
+    assert isinstance(symbol, Symbol)
+    assert symbol.offset == offset
+    assert isinstance(element, Memory) == ins.opcode.startswith(("ld", "st"))
+    assert refusal(find_ptxas(), text, "sm_100a") == ""
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "mov.u64 %rd1, matrix[1][2];", "mov.u64 %rd1, nothing[1];", "mov.u64 %rd1, bytes[4]+4;", "add.u64 %rd1, %rd2, bytes[4];",
+        "ld.shared.u32 %r1, [bytes[4]];", "st.shared.u32 bytes[4], bytes[8];", "atom.shared.add.u32 %r1, bytes[4], 1;",
+        "mbarrier.init.shared.b64 bytes[8], 1;", "cvta.to.shared.u64 %rd1, bytes[4];",
+    ],
+)  # fmt: skip
+def test_what_ptxas_does_not_take_for_an_element_is_an_error(instruction: str) -> None:
+    text = HEADER + ARRAYS + kernel(IN_KERNEL + instruction + "\nret;")
+    f = function(text)
+    match = f.instructions[0].match
+    assert f.errors or match is None or match.problem
+    assert refusal(find_ptxas(), text, "sm_100a")
+
+
+def test_an_index_that_is_not_a_constant_is_named() -> None:
+    f = function(HEADER + ARRAYS + kernel("mov.u32 %r1, words[%r2];\nret;"))
+    assert f.damaged
+    assert [e.message for e in f.errors] == ["words[%r2]: an index that is not a constant is not supported"]

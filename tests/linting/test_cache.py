@@ -22,7 +22,7 @@ from tclint.linting.check import check_source
 from tclint.syntax import TextChange, Tree, parse, reparse
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
-from tests.tools.support import WGMMA, before_the_wait, built, checked_kernels, kernel, module
+from tests.tools.support import HEADER, WGMMA, before_the_wait, built, checked_kernels, kernel, module
 
 FIXTURES = ROOT / "fixtures"
 SECONDS = 12
@@ -218,6 +218,16 @@ def test_branches_and_labels_around_an_edit_are_those_of_a_fresh_build(old: str,
         assert_same_module(builds.build(state.encode())[1], built(state))
     builds = Builds()
     for state in (edited, text):
+        assert_same_module(builds.build(state.encode())[1], built(state))
+
+
+def test_elements_of_an_array_follow_its_declaration() -> None:
+    """The offset of an element depends on a type that is declared outside of the function, or the edited lines."""
+    body = "mov.u32 %r1, 0;\n" * 40 + "mov.u64 %rd1, table[3];\n" + "mov.u32 %r1, 0;\n" * 40
+    states = [f"{HEADER}.global .{kind} table[8];\n{kernel(body)}" for kind in ("u32", "u8", "u64", "u32")]
+    states += [states[0].replace("table[3]", element) for element in ("table[4]", "table", "table[0x10]")]
+    builds = Builds()
+    for state in states:
         assert_same_module(builds.build(state.encode())[1], built(state))
 
 
