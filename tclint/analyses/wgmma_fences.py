@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tclint.analyses.groups import is_move
 from tclint.analyses.model import KernelModel
@@ -98,6 +98,29 @@ class WgmmaFences(Analysis[WgmmaFencesState]):
             if register in bits:
                 mask |= bits[register]
         return mask
+
+    def webs(self) -> Callable[[int], int]:
+        """A function that is equal for two tracked registers if moves and ordinary instructions compute one from the
+        other, in several steps too."""
+        parent = {register: register for register in self._registers}
+
+        def root(register: int) -> int:
+            while parent[register] != register:
+                parent[register] = register = parent[parent[register]]
+            return register
+
+        for instruction in self.model.function.instructions:
+            if instruction.group != "wgmma":
+                first, *others = [r for r in (*instruction.writes, *instruction.reads) if r in parent] or [-1]
+                for other in others if not parent.keys().isdisjoint(instruction.writes) else ():
+                    parent[root(other)] = root(first)
+        # The registers of one accumulator belong together.
+        for site in self.uses:
+            d = self.model.instruction(site).role("d")
+            first, *others = registers(d) if d is not None else (-1,)
+            for other in others:
+                parent[root(other)] = root(first)
+        return root
 
     def boundary(self) -> WgmmaFencesState:
         return True, 0

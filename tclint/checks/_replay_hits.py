@@ -10,7 +10,20 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.checks import Hit, Mark, RuleId, grouped
 from tclint.checks._deadlocks import MAX_PARTIES, called, incomplete, parties, threads_in_words
-from tclint.checks._race_rules import BK001, BK002, BK011, CA001, PR005, SM001, TC001, TC002, TC012, WG011
+from tclint.checks._race_rules import (
+    BK001,
+    BK002,
+    BK011,
+    CA001,
+    COMPLETION,
+    PR005,
+    READERS_ARRIVE,
+    SM001,
+    TC001,
+    TC002,
+    TC012,
+    WG011,
+)
 from tclint.checks._wording import copy_name, times
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.replay.accesses import Access
@@ -116,19 +129,21 @@ def _raced(model: KernelModel, rule: RuleId, race: Race, count: int) -> Hit:
 def _refilled(model: KernelModel, rule: RuleId, race: Race) -> Hit:
     """The finding about a copy into shared memory that may still be read."""
     read, copy = race
-    out = model.instruction(read.site).group == "bulk"
+    group = model.instruction(read.site).group
     last = [*copy.waited.values()][-1] if copy.waited else None
     return rule.hit(
         site=copy.site,
         message=f"refills shared memory that {_name(model, read)} may still be reading: "
         "no wait in this thread guarantees that the read has completed",
         steps=(
-            _mark(model, read, "starts to read it" if out else "reads what was copied there before"),
+            _mark(
+                model, read, "starts to read it" if group == "bulk" else "reads what was copied there before"
+            ),
             *_released(model, read, last),
             *(_waited(model, copy, last, "waits for an mbarrier; this does not cover the read")),
             _mark(model, copy, "starts to refill it"),
         ),
-        help=(_COMPLETION["bulk"] if out else "let the readers arrive at an mbarrier when they have finished")
+        help=COMPLETION.get(group, READERS_ARRIVE)
         + ", and wait for that phase before the copy"
         + _relaxed_note(model),
     )
@@ -151,19 +166,6 @@ def _read_too_soon(model: KernelModel, rule: RuleId, race: Race) -> Hit:
         help="wait for the phase that the copy completes on its mbarrier; flip the parity each time the stage is reused"
         + _relaxed_note(model),
     )
-
-
-_COMPLETION = {
-    "bulk": "wait until its source has been read (cp.async.bulk.wait_group.read), then let that thread arrive at an mbarrier",
-    "cp.async": "wait for it (cp.async.wait_group), then let that thread arrive at an mbarrier, or let an mbarrier track it"
-    " (cp.async.mbarrier.arrive)",
-    "mbarrier": "use the mbarrier on which the copy completes",
-    "tcgen05": "commit that operation to an mbarrier (tcgen05.commit)",
-    "tcgen05.ld": "let those threads arrive at an mbarrier after tcgen05.wait::ld",
-    "tcgen05.st": "let those threads arrive at an mbarrier after tcgen05.wait::st",
-    "wgmma": "wait for its group (wgmma.wait_group), then let those threads arrive at an mbarrier",
-}
-"""How other threads can observe that an operation has completed, by its group."""
 
 
 def _unordered(model: KernelModel, rule: RuleId, race: Race) -> Hit:
@@ -191,7 +193,7 @@ def _unordered(model: KernelModel, rule: RuleId, race: Race) -> Hit:
                 ("overwrites it" if race.early else "reads it") + ", in another warp" * race.together,
             ),
         ),
-        help=_COMPLETION.get(
+        help=COMPLETION.get(
             group, f"let {'all of ' * race.together}those threads arrive at an mbarrier after that access"
         )
         + f", and wait for that phase before {model.name(second.site)}"

@@ -17,6 +17,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.analyses.role_paths import whole_program
 from tclint.checks import Hit, Mark, RuleId, check, grouped
+from tclint.checks._race_rules import COMPLETION, READERS_ARRIVE
 from tclint.values.shared_memory import Access
 
 BK011 = RuleId("BK011")
@@ -108,7 +109,7 @@ def _unsynchronised(model: KernelModel, copies: list[int], group: str, reads: li
                     role=producer,
                 ),
             ),
-            help="make the readers arrive at an mbarrier when they have finished, and wait for it before the copy",
+            help=f"{COMPLETION.get(group, READERS_ARRIVE)}, and wait for that phase before the copy",
             about=frozenset((copy,)),
         )
     return None

@@ -9,7 +9,7 @@ of the model records which questions are left open.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import TypeVar
 
@@ -394,7 +394,10 @@ def _last_ordering(model: KernelModel, path: Path) -> Iterator[Mark]:
 def missing_fence(model: KernelModel) -> Iterator[Hit]:
     """Registers that a wgmma uses with no wgmma.fence since their last ordinary access (9.7.15.7.1)."""
     fences, results = model.solution(WgmmaFences)
-    names, doubt = model.function.registers, _copied(model)
+    doubt = _copied(model) or (
+        "" if model.function.entry else "the callers of the function may order the access"
+    )
+    found: list[_Unfenced] = []
     seen: set[tuple[int, int]] = set()
     entered = False
     for b in model.cfg.order:
@@ -424,7 +427,7 @@ def missing_fence(model: KernelModel) -> Iterator[Hit]:
                             Mark(i, f"the first {_MMA} on the path"),
                         ),
                         help="add wgmma.fence.sync.aligned before the first wgmma.mma_async",
-                        fixes=_fenced(model, i),
+                        fixes=_fenced(model, (i,)),
                     )
                 continue
             bad = dirty & wanted
@@ -439,31 +442,66 @@ def missing_fence(model: KernelModel) -> Iterator[Hit]:
                 continue
             seen.add(key)
             reported = i
-            ignored = ignores_accumulator(model, i) and not (fences.bit(register) & fences.sources[i])
-            name = names[register].name
-            direct = fences.touches(model.instruction(access)) & fences.bit(register)
-            yield WG002.hit(
-                site=i,
-                message=f"{_MMA} uses {name} with no wgmma.fence since its last ordinary access",
-                steps=(
-                    Mark(
-                        access, f"accesses {name}" if direct else f"writes the value that is moved to {name}"
-                    ),
-                    Mark(i, f"uses {name} with no intervening wgmma.fence"),
-                ),
-                help="add wgmma.fence.sync.aligned between the two",
-                fixes=_fenced(model, i),
-                severity=Severity.INFO if ignored else None,
-            ).doubted(
-                doubt or ("" if model.function.entry else "the callers of the function may order the access")
-            )
+            found.append(_Unfenced(access, i, register))
+    yield from (_unfenced(model, fences, alike).doubted(doubt) for alike in _copies(model, fences, found))
 
 
-def _fenced(model: KernelModel, site: int) -> tuple[Repair, ...]:
-    """A fence immediately before the wgmma at *site*; empty if its warpgroup may be divergent there."""
-    if not arrive_together(model, site, "warpgroup", (site,)):
+@dataclass(frozen=True, slots=True)
+class _Unfenced:
+    """A register that an instruction accesses and a wgmma uses, with no wgmma.fence between the two."""
+
+    access: int
+    site: int
+    register: int
+
+
+def _unfenced(model: KernelModel, fences: WgmmaFences, alike: Sequence[_Unfenced]) -> Hit:
+    """The hit for the copies of one missing fence, which shows the first."""
+    access, site, register = alike[0].access, alike[0].site, alike[0].register
+    ignored = ignores_accumulator(model, site) and not (fences.bit(register) & fences.sources[site])
+    name = model.function.registers[register].name
+    direct = fences.touches(model.instruction(access)) & fences.bit(register)
+    return WG002.hit(
+        site=site,
+        message=f"{_MMA} uses {name} with no wgmma.fence since its last ordinary access",
+        steps=(
+            Mark(access, f"accesses {name}" if direct else f"writes the value that is moved to {name}"),
+            Mark(site, f"uses {name} with no intervening wgmma.fence"),
+        ),
+        count=len(alike),
+        help="add wgmma.fence.sync.aligned between the two",
+        fixes=_fenced(model, tuple(each.site for each in alike)),
+        severity=Severity.INFO if ignored else None,
+    )
+
+
+def _copies(
+    model: KernelModel, fences: WgmmaFences, found: Sequence[_Unfenced]
+) -> Iterable[Sequence[_Unfenced]]:
+    """*found* by the fence of the source that is missing: an unrolled loop has copies of it.
+
+    Those of one accumulator are copies if the same instructions access it, in the same line of the source where it is
+    known. It is one accumulator if moves and accesses lead from one register to the other: another one of the same loop is
+    another fault.
+    """
+    if len(found) < 2:
+        return [(each,) for each in found]
+    same = fences.webs()
+
+    def cause(each: _Unfenced) -> object:
+        access, use = model.instruction(each.access), model.instruction(each.site)
+        ignored = ignores_accumulator(model, each.site)
+        places = model.function.location(each.access), model.function.location(each.site)
+        return same(each.register), access.opcode, use.opcode, ignored, places
+
+    return grouped((cause(each), each) for each in found).values()
+
+
+def _fenced(model: KernelModel, sites: tuple[int, ...]) -> tuple[Repair, ...]:
+    """A fence immediately before each wgmma of *sites*; empty if its warpgroup may be divergent at one of them."""
+    if not all(arrive_together(model, site, "warpgroup", (site,)) for site in sites):
         return ()
-    return fence_before((site,), "wgmma.fence.sync.aligned;")
+    return fence_before(sites, "wgmma.fence.sync.aligned;")
 
 
 def _dirtied(

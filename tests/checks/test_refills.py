@@ -17,14 +17,19 @@ def reported(code: str) -> list[Finding]:
 
 
 @pytest.mark.parametrize(
-    ("page", "entry", "who"),
+    ("page", "entry", "who", "help"),
     [
-        ("BK011", "no_empty", "another thread"),
-        ("WG011", "refilled_by_another_role", "wgmma.mma_async"),
-        ("TC012", "refilled_by_another_role", "tcgen05.mma"),
+        ("BK011", "no_empty", "another thread", "let the readers arrive at an mbarrier"),
+        ("WG011", "refilled_by_another_role", "wgmma.mma_async", "wait for its group (wgmma.wait_group)"),
+        (
+            "TC012",
+            "refilled_by_another_role",
+            "tcgen05.mma",
+            "commit that operation to an mbarrier (tcgen05.commit)",
+        ),
     ],
 )
-def test_a_refilled_stage_is_reported_with_its_reader(page: str, entry: str, who: str) -> None:
+def test_a_refilled_stage_is_reported_with_its_reader(page: str, entry: str, who: str, help: str) -> None:
     (finding,) = reported(block(page, entry))
     assert finding.rule.id == page
     assert finding.message.startswith(f"refills shared memory that {who} may still read: ")
@@ -34,6 +39,7 @@ def test_a_refilled_stage_is_reported_with_its_reader(page: str, entry: str, who
         "refills the stage in a later iteration without waiting for the readers",
     ]
     assert finding.steps[0].role != finding.steps[1].role
+    assert finding.help.startswith(help)
 
 
 def test_a_loop_that_fills_each_stage_once() -> None:

@@ -445,3 +445,29 @@ def test_a_missing_fence_after_a_wait_is_shown_where_the_wait_ends() -> None:
     )
     (finding,) = by_rule(lint(code), "WG002")
     assert [code[s.span.start : s.span.end] for s in finding.steps] == ["@!%p4 bra poll;", ISSUE]
+
+
+def _scaled(first: int) -> str:
+    """The accumulator that begins at a register is scaled, and multiplied with no fence in between."""
+    registers = ", ".join(f"%f{first + n}" for n in range(4))
+    scaled = "\n".join(f"mul.f32 %f{first + n}, %f{first + n}, 0f3F000000;" for n in range(4))
+    return f"{scaled}\n{ISSUE.replace('%f0, %f1, %f2, %f3', registers).replace('%p0', '1')}\n{COMMIT}\n{wait()}\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "counts"),
+    [
+        (f"{FENCE}\n{_scaled(0)}", [1]),
+        # Unrolled by three, with a remainder loop.
+        (f"{FENCE}\ntop:\n{_scaled(0) * 3}setp.lt.u32 %p1, %r9, 3;\n@!%p1 bra top;\nrest:\n{_scaled(0)}@%p2 bra rest;", [4]),
+        # Two accumulators, of which each lacks a fence of its own.
+        (f"{FENCE}\n{_scaled(0)}{_scaled(4)}{_scaled(0)}{_scaled(4)}", [2, 2]),
+        # The same accumulator, changed by another instruction.
+        (f"{FENCE}\n{_scaled(0)}{_scaled(0).replace('mul.f32', 'add.f32')}", [1, 1]),
+    ],
+)  # fmt: skip
+def test_copies_of_one_missing_fence_are_one_finding(body: str, counts: list[int]) -> None:
+    found = by_rule(lint(text(body)), "WG002")
+    assert [finding.count for finding in found] == counts
+    assert [len(finding.fixes[0].edits) for finding in found] == counts
+    assert {finding.severity for finding in found} == {Severity.ERROR}
