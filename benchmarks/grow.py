@@ -234,6 +234,21 @@ _PIPELINED = (
 )
 
 
+def _relaxed(count: int) -> str:
+    """So many words that threads pass by relaxed arrivals and waits at one mbarrier, one after another."""
+    passed = (
+        f"st.shared.u32 [%r1+{i % 8192 * 4}], %r4;\nmbarrier.arrive.relaxed.cluster.shared::cta.b64 %rd2, [full];\n"
+        f"W{i}: mbarrier.try_wait.relaxed.cluster.shared::cta.b64 %p2, [full], %rd2;\n@!%p2 bra W{i};\n"
+        f"ld.shared.u32 %r4, [%r1+{i % 8192 * 4}];"
+        for i in range(count)
+    )
+    return _kernel(
+        ".shared .align 8 .b64 full;\nmov.u32 %r4, %tid.x;\n@%p1 mbarrier.init.shared::cta.b64 [full], 128;\nbar.sync 0;",
+        *passed,
+        "st.global.u32 [%rd1], %r4;",
+    )
+
+
 def _mbarriers(count: int) -> str:
     """So many mbarriers, each of which one bulk copy signals."""
     each = range(count)
@@ -305,6 +320,7 @@ SHAPES: Mapping[str, tuple[Callable[[int], str], int]] = {
     "copies in one group": (partial(_copies, commit=""), 150),
     "copies in a pipeline": (partial(_copies, between=_PIPELINED), 100),
     "mbarriers": (_mbarriers, 50),
+    "relaxed mbarriers": (_relaxed, 50),
     "branches": (_branches, 200),
     "loops and branches to one exit": (_ends, 150),
     "statements": (_statements, 1600),

@@ -374,8 +374,10 @@ def has_unused_result(model: KernelModel, path: Path, read: int, end: int) -> Do
         for register in {r for i in computing for r in model.instruction(i).writes}:
             # A redefinition that uses the value, such as a running sum, still depends on it.
             ends = [i for i in defs[register] if i == read or i not in computing]
-            for i in model.readers.get(register, ()):
-                if i in computing or not (i in passed or model.reaches(end, i, ends)):
+            readers = [i for i in model.readers.get(register, ()) if i not in computing]
+            later = model.reached_from((end,), readers, ends)
+            for i in readers:
+                if i in computing or not (i in passed or i in later):
                     continue
                 instruction = model.instruction(i)
                 form = None if instruction.match is None else instruction.match.form

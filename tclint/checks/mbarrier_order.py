@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from tclint.analyses import role_paths
@@ -36,6 +36,12 @@ _UNRELEASING = {
     ),
 }
 """Why a signal that has no form with a release publishes no store, and the remedy."""
+_QUESTION = "memory that a relaxed signal or wait passes"
+"""What :attr:`KernelModel.ledger` calls the question of MB013."""
+MAX_PAIRS = 32
+"""Signals with the waits that they match, of which one is relaxed. More are copies made by unrolling a loop."""
+MAX_ACCESSES_PER_PAIR = 16
+"""Writes before a signal, and reads after a wait, that are compared: the nearest ones."""
 
 
 def _modifiers(model: KernelModel, site: int) -> Collection[str]:
@@ -238,9 +244,12 @@ def relaxed(model: KernelModel) -> Iterator[Hit]:
         return
     signals = [*arrivals, *completes, *model.sites("issue", "mbarrier")]
     order = model.fact(HappensBefore)
-    for signal, wait in order.synchronised_pairs(signals, frozenset(waits), of_copies=True):
-        if weak.isdisjoint((signal, wait)):
-            continue
+    pairs = (
+        pair
+        for pair in order.synchronised_pairs(signals, frozenset(waits), of_copies=True)
+        if not weak.isdisjoint(pair)
+    )
+    for signal, wait in model.ledger.at_most(MAX_PAIRS, pairs, _QUESTION, -1, "signals with their waits"):
         copied = model.instruction(signal).event == "issue"
         hit = _copied(model, wait, signal) if copied else _stored(model, wait, signal, weak)
         if hit is not None:
@@ -264,6 +273,15 @@ def _accesses(model: KernelModel, writes: bool, later: bool = False) -> Iterator
                     yield access
 
 
+def _nearest(model: KernelModel, accesses: Iterable[Access], site: int) -> list[Access]:
+    """The *accesses*, or the nearest to *site* of more than are compared."""
+    found = list(accesses)
+    if len(found) <= MAX_ACCESSES_PER_PAIR:
+        return found
+    model.ledger.give_up(_QUESTION, site, f"more than {MAX_ACCESSES_PER_PAIR} accesses")
+    return sorted(found, key=lambda access: abs(access.site - site))[:MAX_ACCESSES_PER_PAIR]
+
+
 def _overlap(model: KernelModel, a: Access, b: Access) -> bool:
     views = model.views
     return model.shared.overlap(a, b, views.context_of(a.site).threads, views.context_of(b.site).threads)
@@ -284,8 +302,8 @@ def _stored(model: KernelModel, wait: int, arrival: int, weak: Collection[int]) 
     """The finding about bytes written before *arrival* and read after *wait*, one of which is relaxed; or None."""
     ends, order = _orders(model), model.fact(HappensBefore)
     unreleasing = {*model.sites("mbarrier-arrive", "cp.async"), *model.sites("mbarrier-complete")}
-    loads = list(_accesses(model, False))
-    for store in _accesses(model, True):
+    loads = _nearest(model, _accesses(model, False), wait)
+    for store in _nearest(model, _accesses(model, True), arrival):
         view = model.views.context_of(store.site)
         if (
             role_paths.follow(model, store.site, view, (arrival,), ends if arrival in weak else ()).witness
@@ -331,7 +349,7 @@ def _copied(model: KernelModel, wait: int, copy: int) -> Hit | None:
     written = [a for a in model.shared.accesses(copy) if a.writes]
     met = [
         b.site
-        for b in _accesses(model, False, later=True)
+        for b in _nearest(model, _accesses(model, False, later=True), wait)
         if b.site != copy and any(_overlap(model, a, b) for a in written)
     ]
     if not met:

@@ -98,6 +98,8 @@ class PathSearchCache:
         self.values = values
         self.views = views
         self.ledger = ledger
+        self.states = 0
+        """The states that searches have visited so far."""
         self.reachability = views.reachability
         self.leaves = Leaves(cfg, values, views.reachability)
         self._flags: dict[int, Flag] = {}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from benchmarks.grow import SHAPES
+from tclint.analyses import role_paths
+from tclint.dataflow import feasible_paths
 from tclint.ir.nodes import Function
 from tclint.linting import check
 from tclint.linting.check import check_source
@@ -91,3 +94,37 @@ def test_what_is_added_to_a_text_takes_at_most_sixty_times_its_size(shape: str) 
     peak(make(count))  # what is loaded once counts for neither
     few, many = make(2 * count), make(6 * count)
     assert peak(many) - peak(few) < 60 * (len(many) - len(few))
+
+
+RELAXED = SHAPES["relaxed mbarriers"][0]
+
+
+def test_searches_for_what_relaxed_waits_pass_do_not_grow_with_the_square_of_the_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def searches(count: int) -> tuple[int, frozenset[str]]:
+        calls = 0
+        find = role_paths.find_paths
+
+        def counted(*args: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            return find(*args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(role_paths, "find_paths", counted)
+            report = check_source(Source(RELAXED(count).encode(), "k.ptx"))
+        return calls, frozenset(question.why for question in report.open_questions)
+
+    (few, _), (many, why) = searches(40), searches(80)
+    assert 0 < many < 2.2 * few
+    assert any("more than" in reason for reason in why)
+
+
+def test_the_searches_of_a_kernel_share_a_limit_and_say_when_they_reach_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(feasible_paths, "MAX_STATES_PER_KERNEL", -1)
+    report = check_source(Source(RELAXED(8).encode(), "k.ptx"))
+    assert any("in all searches of the kernel" in question.why for question in report.open_questions)
+    assert not report.findings
