@@ -45,6 +45,7 @@ from tclint.verdicts.completion import (
     bulk_completion,
 )
 from tclint.verdicts.convergence import Convergence
+from tclint.verdicts.exact_checks import refuted_by_index, refuted_paths
 from tclint.verdicts.mma import Multiplications
 from tclint.verdicts.outcome import Outcome, ordered
 from tclint.verdicts.proxies import Proxies
@@ -118,10 +119,18 @@ def _prove(
     if prover is None:
         return _explained(Outcome(reasons=(Reason(None, "no proof covers this class"),)), hazard, first)
     try:
-        return _explained(prover(model, assume), hazard, first)
+        return _explained(_tried(model, hazard, prover(model, assume)), hazard, first)
     except LimitExceeded as error:
         failed = Outcome(reasons=(Reason(None, f"an analysis exceeded its limit: {error}"),))
         return _explained(failed, hazard, first)
+
+
+def _tried(model: KernelModel, hazard: HazardClass, outcome: Outcome) -> Outcome:
+    """*outcome*, unless it is a proof and an exact evaluation contradicts an answer that it rests on."""
+    if outcome.reasons or hazard is HazardClass.AVAILABILITY:
+        return outcome
+    reason = model.fact(refuted_by_index) or refuted_paths(model, outcome.closed)
+    return outcome if reason is None else replace(outcome, reasons=(reason,))
 
 
 def _explained(outcome: Outcome, hazard: HazardClass, first: Span | None) -> Outcome:

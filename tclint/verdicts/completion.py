@@ -97,6 +97,7 @@ def bulk_completion(model: KernelModel, assume: Collection[Assumption]) -> Outco
         tuple(obligation for part in parts for obligation in part.obligations),
         tuple(reason for part in parts for reason in part.reasons),
         frozenset[Assumption]().union(*(part.assumptions for part in parts)),
+        tuple(query for part in parts for query in part.closed),
     )
 
 
@@ -130,6 +131,8 @@ class Completion:
         self.assumed: set[Assumption] = set()
         self._last: tuple[int, State] = -1, frozenset()
         self._answers: dict[Need, bool] = {}
+        self._closed: dict[Need, PathQuery] = {}
+        """The searches that found no path."""
         self._limits: dict[Need, str] = {}
         """Obligation -> the limit that ended the search for what discharges it, in words."""
 
@@ -166,7 +169,9 @@ class Completion:
                 check(self.model.function, self.graph, self.certificate(claims), self._questions())
             except Refused as refused:
                 reasons.append(Reason(span(self.model.function, refused.site), refused.why))
-        return Outcome(tuple(obligations), tuple(reasons), frozenset(self.assumed))
+        return Outcome(
+            tuple(obligations), tuple(reasons), frozenset(self.assumed), tuple(self._closed.values())
+        )
 
     @cached_property
     def graph(self) -> Graph:
@@ -390,6 +395,8 @@ class Completion:
         answer = next_answer(find_paths(self.model.search_cache, query))
         if isinstance(answer, GaveUp):
             self._limits[need] = f"the search for one ended: {answer.why}"
+        if isinstance(answer, Infeasible):
+            self._closed[need] = query
         return isinstance(answer, Infeasible)
 
     def _questions(self) -> Questions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tclint._dataclass import dataclass
+from tclint.dataflow import PathQuery
 from tclint.findings.verdicts import Assumption, Obligation, Reason
 
 __all__ = ["Outcome", "ordered"]
@@ -17,6 +18,8 @@ class Outcome:
     """Empty if the class is proved."""
     assumptions: frozenset[Assumption] = frozenset()
     """What the proof rests on."""
+    closed: tuple[PathQuery, ...] = ()
+    """The searches that found no path, where the proof rests on that."""
 
 
 def ordered(assumptions: frozenset[Assumption]) -> tuple[Assumption, ...]:

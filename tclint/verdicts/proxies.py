@@ -83,6 +83,8 @@ class Proxies:
         self.relevant = RelevantSites(self.cfg)
         self.assumed: set[Assumption] = set()
         self._found: dict[Pair, bool] = {}
+        self._closed: dict[Pair, PathQuery] = {}
+        """The searches that found no path."""
         self._last: tuple[int, State] = -1, frozenset()
 
     def outcome(self) -> Outcome:
@@ -113,7 +115,9 @@ class Proxies:
                 check_proxies(function, self.graph, certificate, questions)
             except Refused as refused:
                 reasons.append(Reason(span(function, refused.site), refused.why))
-        return Outcome(tuple(obligations), tuple(reasons), frozenset(self.assumed))
+        return Outcome(
+            tuple(obligations), tuple(reasons), frozenset(self.assumed), tuple(self._closed.values())
+        )
 
     # ------------------------------------------------------------ obligations
 
@@ -185,7 +189,10 @@ class Proxies:
             goal=goal,
             goals=(self.cfg.block_of[pair.use],),
         )
-        return isinstance(next_answer(find_paths(self.model.search_cache, query)), Infeasible)
+        closed = isinstance(next_answer(find_paths(self.model.search_cache, query)), Infeasible)
+        if closed:
+            self._closed[pair] = query
+        return closed
 
     # ------------------------------------------------------------ disjoint bytes
 

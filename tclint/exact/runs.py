@@ -1,0 +1,419 @@
+"""One thread at a time, executed from the entry along the path that its predicates select.
+
+Only what decides branches and guards is executed: the instructions on which a predicate depends. A run counts if it ends,
+and if no assumption of proofs ceases to hold before that: signed arithmetic does not wrap, and a truncated number fits in 32
+bits (``no-overflow``). So one of more than ``MAX_BLOCKS`` blocks does not: a counter that starts past the end of its loop
+wraps at last.
+
+Memory that the kernel never writes has the numbers of the world, and so has what loads assume to be read-only; other memory
+has another edge value at each load, apart from a word that ``tcgen05.alloc`` has written, which keeps it (``allocated``). A
+lane reads of another one by ``shfl.sync.idx`` what that lane holds when it executes the instruction as often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tclint.exact.scalar import operation, width_of
+from tclint.exact.threads import Load
+from tclint.exact.worlds import World
+from tclint.ir.cfg import CFG
+from tclint.ir.nodes import Immediate, Instruction, Memory, Not, Operand, Pair, Special, Symbol, registers
+from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP
+
+__all__ = ["MAX_BLOCKS", "Query", "Runs"]
+
+MAX_BLOCKS = 600
+"""The blocks that a run executes."""
+MAX_STEPS = 40_000
+"""The changes of facts that all runs of one kernel follow for one query."""
+_EVERY = (1 << 64) - 1
+_WRAPPING: Mapping[str, Callable[..., int]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "mad": lambda a, b, c: a * b + c,
+    "neg": lambda a: -a,
+    "shl": lambda a, n: a << n,
+}
+"""Arithmetic that is assumed not to wrap."""
+_FIELD = 32
+"""A shift of a 64-bit number by this or more moves its lower half, as compilers do to extend its sign."""
+
+
+class Query(NamedTuple):
+    """A claim that no path of any thread meets a goal: the same question as that of a search, whatever answered it."""
+
+    start: int
+    """The fact begins where a thread executes this instruction."""
+    fact: Hashable
+    step: Callable[[Any, int, Instruction], Hashable]
+    """The fact after a relevant instruction that is executed; None if it ends there."""
+    goal: Callable[[Any, int], bool]
+    """Whether the fact and the instruction, which is executed next, meet the goal."""
+    relevant: frozenset[int]
+    """The instructions that may change the fact or meet the goal."""
+
+
+class Stopped(Exception):
+    """The run does not go on: an assumption does not hold, or the other lane never gets there."""
+
+
+class _Step(NamedTuple):
+    """An instruction of the slice, or one that a query names."""
+
+    site: int
+    guard: int
+    negated: bool
+    execute: Callable[[_Thread], None] | None
+    marked: bool
+
+
+class Runs:
+    """The threads of launches of one kernel, as far as the instructions *marked* and the branches to them depend on them."""
+
+    def __init__(self, cfg: CFG, defs: Mapping[int, Sequence[int]], marked: Collection[int]) -> None:
+        self.cfg, self.function, self.defs, self.marked = cfg, cfg.function, defs, frozenset(marked)
+        self.written = self._written()
+        self.sliced = self._slice()
+        self.steps = {b: self._compiled(b) for b in cfg.order}
+        self.edges = {b: cfg.successors[b] for b in cfg.order}
+
+    def refuted(
+        self, queries: Sequence[Query], worlds: Iterable[World], wanted: int
+    ) -> tuple[Query, World, int] | None:
+        """The first of *queries* whose goal a thread meets, with the world and the thread; None if none does.
+
+        One thread of each of *worlds* is executed until *wanted* runs have counted.
+        """
+        by_start: dict[int, list[int]] = {}
+        for number, query in enumerate(queries):
+            by_start.setdefault(query.start, []).append(number)
+        left = [MAX_STEPS] * len(queries)
+        ended = 0
+        for world in worlds:
+            thread = self._chosen(world)
+            trace = _Thread(self, world, thread, {}).trace()
+            if trace is None:
+                continue
+            met = self._met(trace, queries, by_start, left)
+            if met is not None:
+                return met, world, thread
+            ended += 1
+            if ended == wanted:
+                break
+        return None
+
+    def _met(
+        self, trace: list[int], queries: Sequence[Query], by_start: Mapping[int, list[int]], left: list[int]
+    ) -> Query | None:
+        instructions = self.function.instructions
+        open_ = dict[int, Any]()
+        for site in trace:
+            for number in list(open_):
+                query = queries[number]
+                if site not in query.relevant:
+                    continue
+                fact = open_[number]
+                if query.goal(fact, site):
+                    return query
+                left[number] -= 1
+                fact = query.step(fact, site, instructions[site]) if left[number] > 0 else None
+                if fact is None:
+                    del open_[number]
+                else:
+                    open_[number] = fact
+            for number in by_start.get(site, ()):
+                open_[number] = queries[number].fact
+        return None
+
+    @staticmethod
+    def _chosen(world: World) -> int:
+        """The thread of a world: the first lane of a warp in most of them, so that each warp has its turn."""
+        warps = max(world.threads // WARP, 1)
+        lane = (0, 0, 0, 1, WARP - 1)[world.number % 5]
+        return min(world.number * 7 % warps * WARP + lane, world.threads - 1)
+
+    # ------------------------------------------------------------ the slice
+
+    def _slice(self) -> frozenset[int]:
+        """The instructions on which a branch or the guard of a marked instruction depends."""
+        instructions, cfg = self.function.instructions, self.cfg
+        work = [instructions[i].guard for i in self.marked]
+        for b in cfg.order:
+            last = instructions[cfg.blocks[b].end - 1]
+            if len(cfg.successors[b]) + (b in cfg.exits) > 1:
+                work += [last.guard, *(last.reads if last.flow == "branch-table" else ())]
+        found, seen = set[int](), set[int]()
+        while work:
+            register = work.pop()
+            if register < 0 or register in seen:
+                continue
+            seen.add(register)
+            for at in self.defs.get(register, ()):
+                if at not in found and cfg.block_of[at] in cfg.rank:
+                    found.add(at)
+                    work += [*instructions[at].reads, instructions[at].guard]
+        allocations = (i for i in range(len(instructions)) if instructions[i].event == "tmem-alloc")
+        return frozenset(found.union(allocations))
+
+    def _written(self) -> frozenset[str]:
+        """The state spaces that the kernel may write, "" among them if an address is generic; but not by an allocation."""
+        found = set[str]()
+        for use in self.function.uses:
+            match = use.match
+            if match is None or match.form.event == "tmem-alloc":
+                continue
+            form = match.form
+            spaces = [m.partition("::")[0] for m in match.modifiers if m.startswith((".global", ".shared"))]
+            if form.flow == "call":
+                found.add("")
+            elif form.async_writes:  # of two memories, the destination's is the first
+                found.add(spaces[0] if spaces else "")
+            elif any("write" in verb for verb, _ in form.memory):
+                found.add(match.space.partition("::")[0])
+        return frozenset(found)
+
+    def _compiled(self, block: int) -> list[_Step]:
+        instructions, found = self.function.instructions, []
+        for i in range(self.cfg.blocks[block].start, self.cfg.blocks[block].end):
+            if i in self.sliced or i in self.marked:
+                instruction = instructions[i]
+                execute = self._execution(instruction, i) if i in self.sliced else None
+                found.append(_Step(i, instruction.guard, instruction.negated, execute, i in self.marked))
+        return found
+
+    def _execution(self, instruction: Instruction, at: int) -> Callable[[_Thread], None]:
+        if instruction.event == "tmem-alloc":
+            return lambda thread: thread.allocate(instruction, at)
+        parts = [self._part(instruction, register, at) for register in instruction.writes]
+
+        def execute(thread: _Thread) -> None:
+            found = [part(thread) for part in parts]
+            for register, number in zip(instruction.writes, found, strict=True):
+                thread.registers[register] = number
+
+        return execute
+
+    def _part(self, instruction: Instruction, register: int, at: int) -> Callable[[_Thread], int]:
+        """What computes one of the registers that an instruction writes."""
+        function = self.function
+        width = width_of(function.registers[register].type)
+        found, match = operation(function, instruction, register), instruction.match
+        if found is not None:
+            sources = [self._reader(o) for o in found.sources]
+            may_wrap = _wrapping(instruction, width)
+
+            def compute(thread: _Thread) -> int:
+                numbers = [read(thread) for read in sources]
+                if may_wrap(*numbers):
+                    raise Stopped
+                try:
+                    return found.compute(*numbers)
+                except ZeroDivisionError:  # unspecified (9.7.1.8)
+                    return thread.arbitrary(at, register, width)
+
+            return compute
+        if match is None:
+            return lambda thread: thread.arbitrary(at, register, width)
+        if match.form.event == "elect":
+            return self._elected(instruction, register)
+        first = registers(instruction.operands[0])[:1] if instruction.operands else ()
+        if match.form.event == "shuffle" and ".idx" in match.modifiers and first == (register,):
+            return self._shuffled(instruction, at)
+        address = next((o for o in instruction.operands if isinstance(o, Memory)), None)
+        reads = match.form.memory and all(verb == "read" for verb, _ in match.form.memory)
+        if reads and address is not None and not self._of_a_call(address, match.space):
+            space, place = match.space.partition("::")[0], self._reader(address)
+            fixed = space in (".param", ".const") or ".nc" in match.modifiers
+            kept = fixed or not (self.written & {space, ""} or (not space and self.written))
+
+            def load(thread: _Thread) -> int:
+                loading, number = Load(thread.world, instruction, register, width), place(thread)
+                word = thread.allocated.get(number + loading.offset)
+                if word is not None and space in (".shared", ""):
+                    return word & (1 << width) - 1
+                return loading(number) if kept else thread.arbitrary(at, register, width)
+
+            return load
+        return lambda thread: thread.arbitrary(at, register, width)
+
+    def _of_a_call(self, address: Memory, space: str) -> bool:
+        """Whether an address is that of a result or an argument of a call."""
+        base, parameters = address.base, self.function.parameters
+        return (
+            space.startswith(".param")
+            and isinstance(base, Symbol)
+            and base.name not in (p.name for p in parameters)
+        )
+
+    def _reader(self, operand: Operand) -> Callable[[_Thread], int]:
+        """What reads an operand; what it is cannot be known of some, which are arbitrary."""
+        if isinstance(operand, int):
+            register: int = operand
+            return lambda thread: thread.registers[register]
+        if isinstance(operand, Immediate) and isinstance(operand.value, int):
+            number = operand.value & _EVERY
+            return lambda thread: number
+        if isinstance(operand, Special):
+            name = operand.name
+            return lambda thread: thread.special(name)
+        if isinstance(operand, Symbol):
+            symbol = operand
+            return lambda thread: thread.world.symbols.get(symbol.name, 0) + symbol.offset & _EVERY
+        if isinstance(operand, Not):
+            negated = operand.register
+            return lambda thread: 1 - thread.registers[negated]
+        if isinstance(operand, Memory):
+            base, offset = self._reader(operand.base), operand.offset
+            return lambda thread: base(thread) + offset & _EVERY
+        return lambda thread: thread.arbitrary(-1, -1, 64)
+
+    def _elected(self, instruction: Instruction, register: int) -> Callable[[_Thread], int]:
+        """The lowest lane of the membermask is elected (``elect`` in docs/assumptions.md)."""
+        destination, mask = instruction.operands[0], self._reader(instruction.operands[1])
+        elects = isinstance(destination, Pair) and destination.second == register
+
+        def elect(thread: _Thread) -> int:
+            members = mask(thread) & 0xFFFFFFFF or 1
+            lane = (members & -members).bit_length() - 1
+            return int(thread.number % WARP == lane) if elects else lane
+
+        return elect
+
+    def _shuffled(self, instruction: Instruction, at: int) -> Callable[[_Thread], int]:
+        """What a lane reads of the lane that its index names, among lanes without segments (9.7.9.6)."""
+        source, lane, bounds = (self._reader(o) for o in instruction.operands[1:4])
+
+        def shuffle(thread: _Thread) -> int:
+            segment, clamp = bounds(thread) >> 8 & 31, bounds(thread) & 31
+            own = thread.number % WARP
+            low = own & segment
+            other = low | (lane(thread) & ~segment & 31)
+            other = other if other <= (low | (clamp & ~segment)) else own
+            return thread.received(at, source(thread), thread.number - own + other)
+
+        return shuffle
+
+
+def _wrapping(instruction: Instruction, width: int) -> Callable[..., bool]:
+    """Whether an instruction computes a number that no-overflow excludes, of its operands."""
+    match = instruction.match
+    assert match is not None
+    types = [m for m in match.modifiers if m[1:2] in "busf" and m[2:].isdigit()]
+    name = match.form.compute
+    bits = width_of(types[0]) if types else width
+    if name == "cvt" and len(types) == 2 and width_of(types[0]) == 32 and width_of(types[1]) == 64:
+        return lambda a, *_: not -1 << 31 <= _signed(a, 64) < 1 << 32
+    plain = ".wide" not in match.modifiers and ".hi" not in match.modifiers and ".sat" not in match.modifiers
+    exact = _WRAPPING.get(name)
+    if exact is None or not plain or bits < 32:
+        return lambda *_: False
+    low, high = -1 << bits - 1, 1 << bits - 1
+    if name == "shl":
+        return lambda a, n: n < (_FIELD if bits == 64 else bits) and not low <= _signed(a, bits) << n < high
+    return lambda *numbers: not low <= exact(*(_signed(n, bits) for n in numbers)) < high
+
+
+def _signed(number: int, bits: int) -> int:
+    number &= (1 << bits) - 1
+    return number - (number >> bits - 1 << bits)
+
+
+class _Thread:
+    """One thread of one launch, with the other lanes of its warp as far as it asks for what they hold."""
+
+    def __init__(self, runs: Runs, world: World, number: int, lanes: dict[int, _Thread]) -> None:
+        self.runs, self.world, self.number, self.lanes = runs, world, number, lanes
+        lanes[number] = self
+        function = runs.function
+        self.registers = [
+            world.hash("undefined", r) & (1 << width_of(each.type)) - 1
+            for r, each in enumerate(function.registers)
+        ]
+        self.allocated = dict[int, int]()
+        """The address of a word in shared memory -> the address of tensor memory that an allocation has written there."""
+        self.sent = dict[int, list[int]]()
+        """Exchange -> what the thread held at each execution."""
+        self.visits = 0
+        self._trace = list[int]()
+        self._block, self._next, self._blocks = 0, 0, 0
+        self._ended = self._stopped = False
+        self._specials = dict[str, int]()
+
+    def trace(self) -> list[int] | None:
+        """The marked instructions that the thread executes, in their order; None if the run does not count."""
+        while not self._ended:
+            self._advance()
+        return None if self._stopped else self._trace
+
+    def received(self, at: int, own: int, other: int) -> int:
+        """What the thread *other* holds where it executes an exchange as often as this one, which now holds *own*."""
+        mine = self.sent.setdefault(at, [])
+        mine.append(own)
+        if other == self.number or other >= self.world.threads:
+            return own
+        lane = self.lanes.get(other) or _Thread(self.runs, self.world, other, self.lanes)
+        while len(lane.sent.get(at, ())) < len(mine):
+            if lane._ended:
+                raise Stopped  # the lane has another path, so the result is undefined (9.7.9.6)
+            lane._advance()
+        return lane.sent[at][len(mine) - 1]
+
+    def _advance(self) -> None:
+        """Execute the next step, or leave the block."""
+        steps = self.runs.steps[self._block]
+        try:
+            if self._next < len(steps):
+                step = steps[self._next]
+                self._next += 1
+                if step.guard < 0 or bool(self.registers[step.guard]) is not step.negated:
+                    if step.marked:
+                        self._trace.append(step.site)
+                    if step.execute is not None:
+                        self.visits += 1
+                        step.execute(self)
+                return
+            self._leave()
+        except Stopped:
+            self._ended = self._stopped = True
+
+    def _leave(self) -> None:
+        runs, block = self.runs, self._block
+        last = runs.function.instructions[runs.cfg.blocks[block].end - 1]
+        taken = last.guard < 0 or bool(self.registers[last.guard]) is not last.negated
+        self._next, self._blocks = 0, self._blocks + 1
+        case = -1
+        if self._blocks == MAX_BLOCKS:
+            raise Stopped
+        if last.flow == "branch-table" and taken:
+            index = next((o for o in last.operands if isinstance(o, int)), -1)
+            case = self.registers[index] if index >= 0 else -1
+        for edge in runs.edges[block]:
+            holds = edge.predicate < 0 or bool(self.registers[edge.predicate]) is edge.value
+            if holds and edge.case in (-1, case):
+                self._block = edge.target
+                return
+        self._ended = True
+
+    def special(self, name: str) -> int:
+        """What the thread reads from a special register."""
+        if name not in self._specials:
+            found = self.world.special(name, self.number)
+            if found is None:
+                return self.arbitrary(-2, self.visits, 64) if SPECIAL_REGISTERS[name].varies else self.number
+            self._specials[name] = found
+        return self._specials[name]
+
+    def arbitrary(self, at: int, register: int, width: int) -> int:
+        """Another edge value at each execution."""
+        drawn = self.world.hash(at, register, self.visits, self.number // WARP)
+        return self.world.wide(drawn) & (1 << width) - 1 if width > 1 else drawn >> 5 & 1
+
+    def allocate(self, instruction: Instruction, at: int) -> None:
+        """``tcgen05.alloc`` writes an address to a word of shared memory."""
+        destination = instruction.role("destination")
+        if destination is not None:
+            place = self.runs._reader(destination)(self)
+            self.allocated[place] = self.world.hash("allocated", at, self.visits) % 16 * 32

@@ -1,0 +1,73 @@
+"""What one instruction computes from its operands: a function of unsigned bit patterns, by the tables of the ISA."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tclint.ir.nodes import Function, Immediate, Instruction, Negated, Operand, Pair, Special, Vector
+from tclint.isa.forms import floating
+from tclint.isa.semantics import COMPUTE, bind
+
+__all__ = ["SHARED_WINDOW", "Operation", "operation", "width_of"]
+
+SHARED_WINDOW = 1 << 24
+"""The size of the address range in which shared memory of a CTA is found; that of rank r in its cluster begins r times as
+far."""
+_COPIES = ("cvta", "cvta.to")
+"""Conversions of an address. One location has one number here, whatever the state space of its address."""
+_MOVING = frozenset(("mov", "selp", "pack"))
+"""Operations that leave bits as they are, so that they also compute with types of floating point."""
+
+
+class Operation(NamedTuple):
+    """A value computed from operands alone."""
+
+    compute: Callable[..., int]
+    sources: tuple[Operand, ...]
+
+
+def width_of(type_name: str) -> int:
+    """The width in bits of a register of this type."""
+    digits = type_name.lstrip(".busfpred")
+    return int(digits) if digits.isdigit() else 1
+
+
+def operation(function: Function, instruction: Instruction, register: int) -> Operation | None:
+    """How *instruction* computes *register*; None if not from its operands alone, or if that is not modelled."""
+    match, operands = instruction.match, instruction.operands
+    if match is None or match.problem:
+        return None
+    name, sources = match.form.compute, operands[1:]
+    width = width_of(function.registers[register].type)
+    if match.form.name == "isspacep":
+        inside = match.binding["ss"].startswith(".shared")
+        return Operation(lambda a: int((a < SHARED_WINDOW) is inside), sources)
+    if not name or (floating(match.modifiers) and name not in _MOVING):
+        return None
+    if any(
+        isinstance(o, Negated) or (isinstance(o, Immediate) and isinstance(o.value, float)) for o in sources
+    ):
+        return None
+    mask = (1 << width) - 1
+    if name in _COPIES:
+        return Operation(lambda a: a & mask, sources)
+    if name == "mapa":
+        return Operation(
+            lambda a, rank, own: a + (rank - own) * SHARED_WINDOW & mask,
+            (*sources, Special("%cluster_ctarank")),
+        )
+    if name == "unpack":
+        items = operands[0].items if isinstance(operands[0], Vector) else ()
+        at = items.index(register) * width
+        return Operation(lambda a: a >> at & mask, sources)
+    if name == "pack":
+        items = operands[1].items if isinstance(operands[1], Vector) else ()
+        return Operation(bind(name, match.binding, width), items)
+    if isinstance(operands[0], Pair):
+        if name != "setp":
+            return None
+        name = name if operands[0].first == register else "setp.q"
+    if name not in COMPUTE or any(isinstance(o, Vector) for o in operands):
+        return None
+    return Operation(bind(name, match.binding, width), sources)
