@@ -1,6 +1,6 @@
 """Whether a ``confirmed`` finding is right: faults planted in real kernels, and what ``--confirm`` says of them.
 
-    python -m benchmarks.confirmations FOLDER... [--operator REGEX] [--each 5] [--seed 7] [--seconds 5]
+    python -m benchmarks.confirmations FOLDER... [--operator REGEX] [--each 5] [--seed 7] [--steps 200000]
                                        [--output FILE.jsonl]
 
 FOLDER and the places of the faults are as for :mod:`benchmarks.mutation`. Each finding that the fault adds is confirmed
@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks.faults import apply
 from benchmarks.mutation import choose, fresh, lint
-from tclint.driver.confirm import confirm
+from tclint.driver.confirm import STEPS, confirm
 from tclint.driver.evidence import EVIDENCE
 from tclint.findings.finding import Edit, FileReport, Finding
 from tclint.findings.spans import Span
@@ -31,7 +31,7 @@ from tclint.findings.spans import Span
 __all__ = ["main", "moved", "table"]
 
 
-def run(path: Path, records: Iterable[dict[str, Any]], seconds: float) -> Iterator[dict[str, Any]]:
+def run(path: Path, records: Iterable[dict[str, Any]], steps: int) -> Iterator[dict[str, Any]]:
     """A record for each finding that a fault adds, with the verdict on it."""
     data = path.read_bytes()
     before = lint(path, data)
@@ -39,12 +39,12 @@ def run(path: Path, records: Iterable[dict[str, Any]], seconds: float) -> Iterat
         edits = [Edit(Span(a, b), text) for a, b, text in record["edits"]]
         after = lint(path, apply(data, tuple(edits)))
         added = [f for f in fresh(before, after) if f.rule.id in EVIDENCE]
-        for found in confirm(replace(after, findings=tuple(added)), None, seconds).findings:
+        for found in confirm(replace(after, findings=tuple(added)), None, steps).findings:
             verdict = found.confirmation
             if verdict is None:
                 continue
             status: str = verdict.status
-            if status == "confirmed" and _demonstrated(before, moved(found, edits), seconds):
+            if status == "confirmed" and _demonstrated(before, moved(found, edits), steps):
                 status = "refuted"
             yield record | {
                 "rule": found.rule.id,
@@ -78,9 +78,9 @@ def _original(span: Span, edits: Sequence[Edit]) -> Span:
     return Span(span.start - shift, span.end - shift)
 
 
-def _demonstrated(report: FileReport, finding: Finding, seconds: float) -> bool:
+def _demonstrated(report: FileReport, finding: Finding, steps: int) -> bool:
     """Whether an execution of the kernel of *report* demonstrates a finding that was made up about it."""
-    (found,) = confirm(replace(report, findings=(finding,)), None, seconds).findings
+    (found,) = confirm(replace(report, findings=(finding,)), None, steps).findings
     return found.confirmation is not None and found.confirmation.status == "confirmed"
 
 
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--each", type=int, default=5, help="faults of each operator in a folder (5)")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=5.0, help="for each finding (5)")
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"instructions for each finding ({STEPS:,})")
     parser.add_argument("--output", type=Path, help="where the records go, one JSON object a line")
     options = parser.parse_args(arguments)
     done: list[dict[str, Any]] = []
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for folder in options.folders:
             chosen = choose(folder, re.compile(options.operator), options.each, options.seed)
             for path, records in chosen.items():
-                for record in run(path, records, options.seconds):
+                for record in run(path, records, options.steps):
                     done.append(record)
                     if stream:
                         print(json.dumps(record), file=stream, flush=True)

@@ -60,7 +60,7 @@ class Options(TypedDict, total=False):
     max_input: int
     cache: bool
     confirm: bool
-    confirm_seconds: int
+    confirm_steps: int
     execute: bool
     execute_steps: int
     verdict: bool

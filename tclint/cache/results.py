@@ -4,8 +4,8 @@ The key of a report has all that decides it: the bytes of the text, whether they
 linting reads, the rules that are off for the path, and tclint itself (:mod:`tclint.cache.program`). What is made of a report
 afterwards is not in the key, as it is made anew: what the baseline and the output format do, and ``origin``.
 
-A run that executes kernels (``--confirm``, ``--execute``) uses no results: they depend on launch files, on files that these
-name, and on time limits.
+A run that executes kernels (``--confirm``, ``--execute``) uses no results: they depend on launch files and on files that these
+name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OFF = "TCLINT_NO_CACHE"
 
 NEUTRAL = frozenset("fail_on exit_zero exclude force_exclude include baseline jobs cache max_input".split())
 """The settings that decide which inputs there are, or what becomes of their reports, but nothing in a report."""
-_EXECUTING = frozenset("confirm confirm_seconds execute execute_steps launch".split())
+_EXECUTING = frozenset("confirm confirm_steps execute execute_steps launch".split())
 """The settings of runs that execute kernels."""
 _JUDGED = frozenset(("verdict", "require", "assume", "per_file_ignores"))
 """The settings of which only a consequence is in the key."""

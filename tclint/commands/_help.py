@@ -36,7 +36,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Changes to the inputs": ("fix", "unsafe-fixes", "add-ignore", "diff"),
     "Execution and proofs": (
         "confirm",
-        "confirm-seconds",
+        "confirm-steps",
         "execute",
         "execute-steps",
         "launch",

@@ -217,7 +217,6 @@ ASSUMPTIONS = Kind(
 )
 _POSITIVE = {"type": "integer", "minimum": 1}
 MEBIBYTES = Kind("a number of MiB, at least 1", _POSITIVE, _positive, int, metavar="MIB")
-SECONDS = Kind("a number of seconds, at least 1", _POSITIVE, _positive, int, metavar="N")
 STEPS = Kind("a number of instructions, at least 1", _POSITIVE, _positive, int, metavar="N")
 
 
@@ -349,8 +348,9 @@ class Config:
         ),
     )
 
-    confirm_seconds: int = field(
-        default=10, metadata=_about(SECONDS, "Maximum number of seconds that --confirm spends on a finding.")
+    confirm_steps: int = field(
+        default=200_000,
+        metadata=_about(STEPS, "Maximum number of instructions that --confirm executes for a finding."),
     )
 
     execute: bool = field(

@@ -26,8 +26,7 @@ __all__ = [
     "Where",
     "bounded_classes",
     "demonstrations",
-    "depends_on_integers",
-    "due_to_assumption",
+    "due_to",
     "evidence",
     "seen",
 ]
@@ -86,8 +85,8 @@ EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
     "CV012": (Proof("wait", ("deadlock-registers",)),),
     "CV014": (Proof("wait", ("deadlock-barrier",)),),
     "GD001": (Proof("instruction", ("grid-dependency",)),),
-    "MB001": (Proof("mbarrier", _COPIED_INTO),),
-    "MB002": (Proof("instruction", ("mbarrier-absent",)),),
+    "MB001": (Proof("mbarrier", (*_COPIED_INTO, *_COPIED_FROM, "tensor-memory")),),
+    "MB002": (Proof("instruction", ("mbarrier-absent",)), Proof("pair", ("mbarrier-unordered",))),
     "MB003": (Proof("instruction", ("mbarrier-count", "mbarrier-overrun")),),
     "MB004": (Proof("mbarrier", (*_COPIED_INTO, "deadlock-bytes")),),
     "MB005": (Proof("mbarrier", (*_COPIED_INTO, "deadlock-bytes")),),
@@ -110,7 +109,7 @@ EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
     "TC002": (Proof("operation", ("tensor-memory-ld", "tensor-memory-st")),),
     "TC003": (Proof("pair", ("tensor-memory-ld",)),),
     "TC004": (Proof("pair", ("tensor-memory-st",)),),
-    "TC005": (Proof("operation", ("left-in-flight",)),),
+    "TC005": (Proof("operation", ("uncommitted", "left-in-flight")),),
     "TC012": (Proof("pair", _COPIED_FROM),),
     "TC017": (Proof("instruction", ("tensor-memory-unallocated", "fault-tensor-memory")),),
     "TC020": (Proof("instruction", ("fault-tensor-memory",)),),
@@ -139,19 +138,22 @@ CAUSED_BY: Mapping[str, frozenset[str]] = {
     "threads": frozenset((
         "warpgroup", "barrier-count", "left-in-flight", "exited-cta", "tensor-memory-leak", "tensor-memory-lanes",
         "mbarrier-absent", "mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes", "deadlock-barrier",
-        "deadlock-registers",
+        "deadlock-registers", "fault-barrier", "fault-tensor-memory",
     )),
     "cluster": frozenset((
         "exited-cta", "cta-mask", "mbarrier-absent", "mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes",
-        "deadlock-barrier",
+        "deadlock-barrier", "fault-cluster",
     )),
     "addresses": frozenset((
         "read-too-early", "source-overwritten", "filled-twice", "unordered", "proxy", "left-in-flight",
-        "mbarrier-absent", "mbarrier-init",
+        "mbarrier-absent", "mbarrier-init", "mbarrier-unordered", "fault-address", "fault-misaligned",
     )),
-    "integers": frozenset(("mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes", "deadlock-barrier")),
+    "integers": frozenset((
+        "mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes", "deadlock-barrier", "fault-barrier",
+        "fault-tensor-memory", "uncommitted",
+    )),
     "contents": frozenset((
-        "left-in-flight", "exited-cta", "tensor-memory-leak", "mbarrier-overrun", "deadlock-arrivals",
+        "left-in-flight", "uncommitted", "exited-cta", "tensor-memory-leak", "mbarrier-overrun", "deadlock-arrivals",
         "deadlock-bytes", "deadlock-barrier",
     )),
 }  # fmt: skip
@@ -178,6 +180,8 @@ class Claim:
     """Those of them that initialise an mbarrier."""
     waits: bool = False
     """Whether its first instruction waits for an mbarrier."""
+    copies: frozenset[int] = frozenset()
+    """The moves between registers from which its first instruction has what it reads."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +193,9 @@ class Basis:
     assumes: frozenset[str] | None = None
     """Of ``threads``, ``cluster`` and ``integers``, what is assumed; None for a launch file."""
     guessed: Callable[[int], bool] = lambda site: False
-    """Whether the addresses of an instruction depend on an assumption."""
+    """Whether an address in shared memory, a size or a descriptor of an instruction depends on an assumption."""
+    guessed_anywhere: Callable[[int], bool] = lambda site: False
+    """The same, with its addresses in global memory if they depend on more than pointers."""
     branches_on_memory: bool = False
     """Whether the path of a thread depends on the contents of global memory, which are assumed."""
 
@@ -204,18 +210,16 @@ def seen(execution: Execution) -> Iterator[Observation]:
         yield Observation(f"fault-{execution.fault}", execution.site, execution.reason, "")
 
 
-def demonstrations(claim: Claim, execution: Execution, basis: Basis) -> Iterator[tuple[Observation, bool]]:
-    """The observations of *execution* that demonstrate *claim*.
-
-    Each comes with whether it counts only together with a launch that assumes other integers.
-    """
+def demonstrations(
+    claim: Claim, execution: Execution, basis: Basis
+) -> Iterator[tuple[Observation, frozenset[str]]]:
+    """The observations of *execution* that demonstrate *claim*, each with what it may be :func:`due_to` instead."""
     for proof in EVIDENCE.get(claim.rule, ()):
         for observation in seen(execution):
             kind = _ordered_kind(observation, execution.function)
             if kind not in proof.kinds or not _about(claim, proof.where, observation, execution):
                 continue
-            if not due_to_assumption(observation, basis):
-                yield observation, depends_on_integers(observation, basis)
+            yield observation, due_to(observation, basis)
 
 
 _OF_THREADS = frozenset((
@@ -235,28 +239,25 @@ def bounded_classes(function: Function, basis: Basis) -> frozenset[HazardClass]:
     return frozenset(observed & _OF_THREADS if maps and basis.assumes is not None else observed)
 
 
-def due_to_assumption(observation: Observation, basis: Basis) -> bool:
-    """Whether an observation of an assumed launch may be due to an assumption; never for a launch file."""
+def due_to(observation: Observation, basis: Basis) -> frozenset[str]:
+    """The assumptions that an observation of an assumed launch may be due to, keys of :data:`CAUSED_BY`.
+
+    An observation of a launch file is due to none. One that may be due to ``integers`` counts if launches with other
+    integers have it too, and one that may be due to ``cluster`` if launches with all other sizes do.
+    """
     if basis.assumes is None:
-        return False
-    kind = observation.kind
-    if kind.startswith("fault-") or (observation.crosses and basis.assumes & {"threads", "cluster"}):
-        return True
-    if any(kind in CAUSED_BY[what] for what in ("threads", "cluster") if what in basis.assumes):
-        return True
+        return frozenset()
+    kind, shape = observation.kind, frozenset(("threads", "cluster"))
+    found = {what for what in basis.assumes if kind in CAUSED_BY[what]}
+    if observation.crosses:
+        found |= basis.assumes & shape
     if basis.branches_on_memory and kind in CAUSED_BY["contents"]:
-        return True
+        found.add("contents")
     sites = (site for site in (observation.site, observation.other) if site >= 0)
-    return kind in CAUSED_BY["addresses"] and any(map(basis.guessed, sites))
-
-
-def depends_on_integers(observation: Observation, basis: Basis) -> bool:
-    """Whether an observation counts only if launches with other integers have it too."""
-    return (
-        basis.assumes is not None
-        and "integers" in basis.assumes
-        and observation.kind in CAUSED_BY["integers"]
-    )
+    guessed = basis.guessed_anywhere if kind.startswith("fault-") else basis.guessed
+    if kind in CAUSED_BY["addresses"] and any(map(guessed, sites)):
+        found.add("addresses")
+    return frozenset(found)
 
 
 def evidence(observation: Observation) -> Iterator[tuple[int, str, str | None]]:
@@ -293,7 +294,7 @@ def _about(claim: Claim, where: Where, observation: Observation, execution: Exec
     if where == "pair":
         if site == other:  # two executions of one instruction are the pair of a finding about that one only
             return claim.accesses == {site}
-        return site in claim.sites and (other < 0 or other in claim.sites)
+        return site in claim.sites | claim.copies and (other < 0 or other in claim.sites)
     if where == "instruction":
         return site == claim.site
     if where == "operation":
@@ -303,7 +304,9 @@ def _about(claim: Claim, where: Where, observation: Observation, execution: Exec
     if where == "mbarrier":
         if observation.kind == "mbarrier-overrun" and claim.waits:
             return False  # a wait for too few arrivals is not shown by too many
-        waits = [w for w in execution.waits if w.kind in ("arrivals", "bytes")]
+        # Where the copies of the finding have been issued, threads that lack arrivals wait for those that lack their bytes.
+        issued = observation.kind == "deadlock-bytes" and claim.sites <= execution.reached
+        waits = [w for w in execution.waits if w.kind in (("bytes",) if issued else ("arrivals", "bytes"))]
         if observation.kind.startswith("deadlock-") and not all(claim.site in w.users for w in waits):
             return False
         return bool(observation.users) and claim.site in observation.users | {other}

@@ -21,8 +21,7 @@ from tclint.checks import Hit, Mark
 from tclint.driver.evidence import (
     EVIDENCE,
     bounded_classes,
-    depends_on_integers,
-    due_to_assumption,
+    due_to,
     evidence,
     seen,
 )
@@ -45,7 +44,7 @@ from tclint.syntax.source import Source
 
 __all__ = ["Executor"]
 
-MAX_LAUNCHES = 6
+MAX_LAUNCHES = 7
 """Assumed launches that are tried for a kernel; a real one ends the search if it reaches all that can be observed."""
 _SCHEDULES = ("lazy", "random:1", "eager")
 """One after the other, in each launch."""
@@ -212,9 +211,7 @@ class _Kernel:
             return  # zeros in memory are no items, which no caller may pass
         integers = "integers" in (candidate.basis.assumes or ())
         for observation in _plausible(result):
-            if due_to_assumption(observation, candidate.basis) or depends_on_integers(
-                observation, candidate.basis
-            ):
+            if due_to(observation, candidate.basis):
                 continue
             hit = hazard(observation, self.function)
             if hit is not None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from tclint._dataclass import dataclass
 from tclint.driver.evidence import Basis
@@ -37,6 +38,11 @@ class Candidate:
     number: int
     function: Function
     execute: _Execute
+
+    @property
+    def cluster(self) -> tuple[int, int, int] | None:
+        """The size of its clusters; None for a launch file."""
+        return self.geometry.cluster if self.geometry is not None else None
 
     def run(
         self,
@@ -74,6 +80,7 @@ def candidates(
             f"assuming {assumed.assumptions}",
             assumed.assumes,
             parameters.is_guessed,
+            partial(parameters.is_guessed, everywhere=True),
             parameters.branches_on_memory,
         )
         yield Candidate(

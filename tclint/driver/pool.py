@@ -248,7 +248,7 @@ def _confirmed(report: FileReport, config: Config, seconds: Counter[str]) -> Fil
 
     began = perf_counter()
     try:
-        report = confirm(report, _launches(report.path, config), config.confirm_seconds)
+        report = confirm(report, _launches(report.path, config), config.confirm_steps)
     except LaunchError as error:
         raise SourceError(str(error)) from None
     seconds.update({"confirm": perf_counter() - began})

@@ -16,7 +16,7 @@ import numpy as np
 
 from tclint._dataclass import dataclass
 from tclint.executor.launch import Metadata
-from tclint.executor.memory import Array
+from tclint.executor.memory import RESERVED, Array
 from tclint.executor.state import Geometry, as_dim3
 from tclint.executor.tensor_maps import UNKNOWN
 from tclint.ir.nodes import (
@@ -37,7 +37,7 @@ from tclint.isa.forms import floating
 
 __all__ = ["Assumed", "Parameters"]
 
-_SIZES = (512, 128, 1280, 64, 1)
+_SIZES = (512, 8, 128, 7, 1280, 64, 1)
 """Values of integer parameters, in the order in which launches try them."""
 MAX_COMPARED_CONSTANTS = 9
 """Further values to try, taken from the constants that parameters are compared with."""
@@ -45,6 +45,8 @@ _BLOCKS = ((128, 1, 1), (256, 1, 1), (384, 1, 1), (512, 1, 1), (32, 1, 1))
 """CTA sizes to try if no directive of the kernel specifies one."""
 _BUFFER_SIZE = 32 << 20
 """Bytes of the buffer for each pointer."""
+_DESCRIPTOR = 1 << 46 | 16 << 32 | 8 << 16 | RESERVED >> 4
+"""A descriptor parameter: a matrix without swizzling at the beginning of shared memory (9.7.15.5, 9.7.16.4.1)."""
 MAX_ASSUMED_RANKS = 8
 """CTAs of the largest cluster to try; a larger one needs an attribute of the kernel."""
 _FORWARDING = ("mov", "add.int", "sub.int", "cvta", "cvta.to", "selp", "cvt.int", "shfl.sync")
@@ -226,7 +228,7 @@ class Parameters:
     @cached_property
     def _integers(self) -> frozenset[Field]:
         """The fields that hold integers, whose values are assumed."""
-        known = self._pointers | self._map_pointers
+        known = self._pointers | self._map_pointers | self._descriptors
         return frozenset(field for field, (_, real) in self._loads.items() if not real and field not in known)
 
     def _reads(self, special: str) -> bool:
@@ -241,11 +243,11 @@ class Parameters:
     def guessed(self) -> frozenset[int]:
         """Registers whose value is computed from what a launch assumes.
 
-        That is an integer parameter, the contents of global memory, the size of the grid, and the size of the CTA
+        That is an integer or a descriptor parameter, the contents of global memory, the size of the grid, and the size of the CTA
         unless ``.reqntid`` sets it. Shared memory counts if such a value is stored there, or if a copy fills it.
         """
         sizes = ("%nctaid",) if ".reqntid" in self.function.directives else ("%nctaid", "%ntid")
-        return self._computed_from(self._integers, sizes)
+        return self._computed_from(self._integers | self._descriptors, sizes)
 
     @cached_property
     def branches_on_memory(self) -> bool:
@@ -289,17 +291,22 @@ class Parameters:
             return self._load(instruction) in integers
         return copied if match.space.startswith(".shared") else match.space in ("", ".global")
 
-    def is_guessed(self, site: int) -> bool:
-        """Whether an address in shared memory, a size or a descriptor of an instruction depends on an assumption."""
+    def is_guessed(self, site: int, everywhere: bool = False) -> bool:
+        """Whether an address in shared memory, a size or a descriptor of an instruction depends on an assumption.
+
+        *everywhere*: or an address in global memory, on more than its pointers.
+        """
         instruction = self.instructions[site]
         match = instruction.match
         if match is None:
             return True
         for name, at in match.named.items():
             operand = instruction.operands[at]
+            if name == "taddr" or name.endswith("-tmem"):
+                continue
             if isinstance(operand, Memory):
                 operand = operand.base
-                if isinstance(operand, int) and self._origins(operand) & self._pointers:
+                if not everywhere and isinstance(operand, int) and self._origins(operand) & self._pointers:
                     continue
             elif name not in _DETERMINES_ADDRESSES:
                 continue
@@ -331,6 +338,8 @@ class Parameters:
                 field = (name, offset)
                 if field in self._pointers or field in self._map_pointers:
                     value = addresses[_name(field)].to_bytes(8, "little")[:size]
+                elif field in self._descriptors:
+                    value = _DESCRIPTOR.to_bytes(8, "little")[:size]
                 elif real:
                     value = np.ones(1, {2: "f2", 4: "f4", 8: "f8"}.get(size, "u1")).tobytes()
                 else:
@@ -417,6 +426,13 @@ class Parameters:
                 ):
                     found |= self._origins(operand.base)
         return frozenset(found - self._map_pointers)
+
+    @cached_property
+    def _descriptors(self) -> frozenset[Field]:
+        """Fields that hold descriptors of matrices in shared memory."""
+        operands = (i.named(name) for i in self.instructions for name in ("a-desc", "b-desc", "s-desc"))
+        found = {field for o in operands if isinstance(o, int) for field in self._origins(o)}
+        return frozenset(found - self._pointers - self._map_pointers)
 
     @cached_property
     def _map_pointers(self) -> frozenset[Field]:

@@ -16,6 +16,7 @@ from tclint.executor.code import Code, Op
 from tclint.executor.errors import Unsupported
 from tclint.executor.memory import LOCAL, PARAM, RESERVED, SHARED, UNSIGNED, Array, Global
 from tclint.executor.missing import MISSING
+from tclint.executor.signals import MOVED
 from tclint.executor.special import require_known, special
 from tclint.executor.state import LANES, Warp
 from tclint.ir.cfg import CFG
@@ -73,7 +74,7 @@ class Decoder:
     """Decodes one function for one launch.
 
     *place* returns the location of an instruction for messages; executing one of the instructions *watched* is recorded
-    in :attr:`~tclint.executor.code.Code.reached`.
+    in :attr:`~tclint.executor.code.Code.reached`, and lanes that have executed one of *held* wait until no others can run.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Decoder:
         parameters: bytes,
         place: Callable[[int], str] = str,
         watched: frozenset[int] = frozenset(),
+        held: frozenset[int] = frozenset(),
     ) -> None:
         self.function = function
         self.module = module
@@ -93,6 +95,7 @@ class Decoder:
         self.code.parameters = np.frombuffer(parameters, np.uint8)
         self.cfg = CFG(function)
         self._watched = watched
+        self._held = held
         self.types = [_kind(r.type) for r in function.registers]
         self.code.template = [np.zeros(LANES, kind) for kind in self.types]
         self._constants: dict[Any, int] = {}
@@ -260,6 +263,8 @@ class Decoder:
             op = self._op(instruction)
             if site in self._watched:
                 op = _recorded(op, site, code.reached)
+            if site in self._held:
+                op = _holding(op)
             code.ops.append(self._guarded(instruction, op))
             self._accesses(site, instruction)
         code.ops.append(_fall_off)
@@ -355,6 +360,19 @@ def _recorded(op: Op, site: int, reached: set[int]) -> Op:
         return op(w)
 
     return recorded
+
+
+def _holding(op: Op) -> Op:
+    """*op*, after which the lanes do not continue before all others have to wait for them."""
+
+    def holding(w: Warp) -> int | None:
+        signal = op(w)
+        if signal is not None:
+            return signal
+        w.machine.hold(w.split)
+        return MOVED
+
+    return holding
 
 
 def _convergent(op: Op, name: str, whole: bool, group: bool) -> Op:

@@ -102,6 +102,8 @@ class Machine:
         self.clusters: list[Cluster] = []
         self._unstarted: Iterator[tuple[int, int, int]] = self._positions()
         self.ready: deque[LaneGroup] = deque()
+        self.held: deque[LaneGroup] = deque()
+        """Those that could run, but do so only when no others can."""
         self.parked: list[LaneGroup] = []
         self.flights: list[AsyncOperation] = []
         self.released: dict[int, Released] = {}
@@ -145,6 +147,8 @@ class Machine:
             while True:
                 if self.ready:
                     self._turn()
+                elif self.held:
+                    self.ready.append(self.held.popleft())
                 elif not self._advance():
                     return
 
@@ -268,6 +272,9 @@ class Machine:
         :class:`Deadlock` if all lanes that can run poll memory that no thread is left to write.
         """
         self.polls = 0
+        if self.held:
+            self.ready.append(self.held.popleft())
+            return
         wanted = {id(s.waits) for s in self.parked}
         able = [f for f in self.flights if self._able(f) and (not wanted or {id(f), id(f.mbarrier)} & wanted)]
         if able:
@@ -371,6 +378,10 @@ class Machine:
         self.parked.append(split)
         if self.tracer is not None:
             self.tracer("park", split.warp, split.warp.site, "")
+
+    def hold(self, split: LaneGroup) -> None:
+        """Let *split* continue only when no others can, as the schedule has it."""
+        self.held.append(split)
 
     def wake(self, on: object) -> None:
         """Unblock all groups of lanes that wait for *on*."""
@@ -484,6 +495,11 @@ class Machine:
         self.progress()
         if not w.alive.any():
             w.cta.running -= 1
+            for flight in w.cta.uncommitted:
+                # Another thread may commit a copy or a shift, after it has issued a multiplication (9.7.16.6.4.3).
+                if not w.cta.running or (flight.warp is w and flight.what == "tcgen05.mma"):
+                    text = f"exits, and no commit tracks the {flight.what}"
+                    self.observe("uncommitted", w, text, flight, flight.site)
             for site, arrived in w.cta.warpgroup_arrivals.items():
                 if w.index not in arrived and any(other >> 2 == w.index >> 2 for other in arrived):
                     name = self.code.function.instructions[site].name
@@ -744,9 +760,9 @@ class Machine:
         *site* is the instruction, if it is not the one that *w* executes.
         """
         at = w.site if site is None else site
-        mbarrier = other.mbarrier if isinstance(other, AsyncOperation) else other
-        users = frozenset((mbarrier.site, *mbarrier.users)) if isinstance(mbarrier, Mbarrier) else frozenset()
-        crosses = other.warp is not w if isinstance(other, AsyncOperation) else kind == "unordered"
+        signals = (other.mbarrier, *other.tracked) if isinstance(other, AsyncOperation) else (other,)
+        users = frozenset(use for m in signals if isinstance(m, Mbarrier) for use in (m.site, *m.users))
+        crosses = other.warp is not w if isinstance(other, AsyncOperation) else kind.endswith("unordered")
         cause = other if isinstance(other, int) else other.site
         key = (kind, at, cause)
         if key in self._reported:

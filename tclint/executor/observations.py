@@ -28,6 +28,7 @@ KINDS = {
     "tensor-memory-unallocated": "tensor memory is used that is not allocated",
     "tensor-memory-allocation": "tensor memory is allocated without the permit, or freed that is not allocated",
     "tensor-memory-lanes": "a `tcgen05.ld` or `.st` addresses lanes of another warp; its own lanes are used",
+    "uncommitted": "a warp or CTA exits and no `tcgen05.commit` tracks a `tcgen05` operation that it has issued",
     "tensor-memory-leak": "a CTA exits with tensor memory still allocated",
     "divergent": "some lanes do not execute an instruction that all lanes of the warp must execute",
     "warpgroup": "some warps do not execute an instruction that all warps of the warpgroup must execute",
@@ -37,6 +38,9 @@ KINDS = {
     "barrier-count": "the threads of a CTA barrier do not add up",
     "cluster-barrier": "a thread arrives at the cluster barrier twice in a phase, or waits without having arrived",
     "mbarrier-absent": "no mbarrier is initialised at the address that an instruction uses as one",
+    "mbarrier-unordered": (
+        "an mbarrier is used that another warp initialises, and nothing orders the two, regardless of their order in this run"
+    ),
     "mbarrier-overrun": "an mbarrier receives more arrivals, or more bytes, than it can count",
     "mbarrier-count": "an mbarrier is initialised with a count that is out of range",
     "mbarrier-init": "a live mbarrier is initialised again",
@@ -56,6 +60,7 @@ _CAUSES = {
     "proxy": "the write",
     "wgmma-fence": "the write",
     "nonuniform": "the instruction with the other operand",
+    "mbarrier-unordered": "the mbarrier is initialised",
     "mbarrier-overrun": "the mbarrier is initialised",
     "mbarrier-init": "the mbarrier is initialised",
     "tensor-memory-leak": "the allocation",

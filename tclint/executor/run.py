@@ -164,7 +164,7 @@ def execute(
     result = Execution(function, "done", schedule=chosen.name)
     machine: Machine | None = None
     try:
-        code = Decoder(function, module, memories.memory, parameters, place, watched).decode()
+        code = Decoder(function, module, memories.memory, parameters, place, watched, chosen.late).decode()
         machine = Machine(code, geometry, memories.memory, chosen, steps=steps, seconds=seconds, fill=fill)
         if tracer is not None:
             tracer(machine)

@@ -12,7 +12,8 @@ class Schedule:
     """When asynchronous operations complete, and how warps are interleaved.
 
     ``eager``: when they are issued, and a missing proxy fence hides no data. ``lazy``: when a thread cannot continue without them. ``random:SEED``: at any time
-    in between. ``targeted``: as ``eager``, except for the operations of the instructions *late*, which are lazy.
+    in between. ``targeted``: as ``eager``, except that the operations of the instructions *late* are lazy, and that threads
+    which have executed one of these instructions continue only when no others can.
     Raises ValueError for any other name.
     """
 

@@ -84,6 +84,7 @@ class Services(Protocol):
     def at(self) -> int: ...
     def cancel(self) -> tuple[int, int, int] | None: ...
     def park(self, split: LaneGroup, on: object) -> None: ...
+    def hold(self, split: LaneGroup) -> None: ...
     def wake(self, on: object) -> None: ...
     def resume(self, split: LaneGroup) -> None: ...
     def progress(self) -> None: ...
@@ -465,6 +466,8 @@ class AsyncOperation:
     """Writes the results and signals completion."""
     mbarrier: Mbarrier | None = None
     """The mbarrier that it completes on."""
+    tracked: list[Mbarrier] = field(default_factory=list)
+    """The mbarriers on which commits that track it arrive."""
     filling: dict[Warp, tuple[int, ...]] = field(default_factory=dict)
     draining: dict[Warp, tuple[int, ...]] = field(default_factory=dict)
     """Registers that it writes and reads, by warp."""
@@ -529,6 +532,8 @@ class Cta:
         self.tensor: Tensor | None = None
         self.engine: list[AsyncOperation] = []
         """The ``tcgen05`` operations that its tensor core has yet to complete, in the order of issue."""
+        self.uncommitted: dict[AsyncOperation, Array] = {}
+        """Of those that were issued, the ones that no commit tracks yet, with the lanes that issued them."""
         self.columns: dict[int, Allocation] = {}
         """Allocations of tensor memory, by their first column."""
         self.register_pool = 0

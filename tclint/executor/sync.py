@@ -61,6 +61,11 @@ class Mbarrier:
     """The clock that waiters of the last complete phase acquire."""
     site: int = -1
     """The instruction that initialised it."""
+    made: int = 0
+    """The stamp of the initialisation."""
+    offered: int | None = None
+    """The phase of the cluster barrier at which the initialising warp arrived first, with ``.relaxed``: that orders no
+    memory, but in practice a later phase shows the initialisation to every CTA (rules/MB002.md)."""
     unknown: int = 0
     """Pending copies on it whose number of bytes is unknown."""
     elastic: bool = False

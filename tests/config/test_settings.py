@@ -61,7 +61,7 @@ jobs = 3
 max-input = 64
 cache = false
 confirm = true
-confirm-seconds = 5
+confirm-steps = 5
 execute = true
 execute-steps = 1000
 verdict = true
@@ -101,7 +101,7 @@ def test_every_setting_can_be_in_a_file() -> None:
         max_input=64,
         cache=False,
         confirm=True,
-        confirm_seconds=5,
+        confirm_steps=5,
         execute=True,
         execute_steps=1000,
         verdict=True,

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from tclint.driver.confirm import confirm
+from tclint.driver.evidence import seen
+from tclint.driver.launches import candidates
 from tclint.executor.assume import Parameters
 from tclint.executor.launch import read, triton_beside
 from tclint.executor.run import layout, prepared
+from tclint.executor.schedule import Schedule
 from tclint.executor.state import Geometry
 from tclint.findings.finding import FileReport, Finding
+from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence
 from tclint.findings.selection import Selected
+from tclint.findings.spans import Span
 from tclint.linting.check import check_source
 from tclint.report.formats import formats, renderer
 from tclint.report.summary import Context, present
@@ -185,9 +191,95 @@ def test_an_instruction_that_cannot_be_executed_is_named() -> None:
 
 
 def test_the_budget_is_kept() -> None:
-    finding = only(confirm(report(unwaited()), budget=0.0))
+    finding = only(confirm(report(unwaited()), steps=0))
     assert finding.confirmation is not None
-    assert "budget of 0 s exhausted" in finding.confirmation.reason
+    assert "budget of 0 instructions exhausted" in finding.confirmation.reason
+
+
+def test_a_slow_machine_gives_the_same_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = only(confirm(report(unwaited()))).confirmation
+    clock = count(step=1000)
+    monkeypatch.setattr("tclint.executor.machine.perf_counter", lambda: float(next(clock)))
+    assert only(confirm(report(unwaited()))).confirmation == first
+
+
+# ---------------------------------------------------------------- what demonstrates which rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind"),
+    [
+        ("BK007", "cta-mask"),
+        ("CA004", "fault-misaligned"),
+        ("CV010", "barrier-count"),
+        ("MB002", "mbarrier-unordered"),
+        ("TC005", "uncommitted"),
+        ("TM002", "fault-tensor-memory"),
+    ],
+)
+def test_the_first_example_is_confirmed_and_no_correct_kernel_has_its_observation(
+    rule: str, kind: str
+) -> None:
+    page = all_rules()[rule]
+    verdict = only(confirm(report(page.examples[0].code)), rule).confirmation
+    assert verdict is not None
+    assert verdict.status == "confirmed"
+    for block in page.corrections:
+        source = Source(block.code.encode(), "kernel.ptx")
+        made = built(block.code)
+        for function in (f for f in made.functions if f.entry):
+            first = next(candidates(source, made, prepared(made, function.name), None))
+            for schedule in ("lazy", "eager", "random:1"):
+                executed = first.run(Schedule(schedule), steps=20_000)
+                assert executed.steps
+                assert kind not in {o.kind for o in seen(executed)}
+
+
+def test_the_threads_that_a_finding_names_are_held_back() -> None:
+    """A thread signals before its tcgen05.ld has completed, and its next instruction waits for that anyway."""
+    text = Path("fixtures/tcgen05_gemm.ptx").read_text().replace("    tcgen05.wait::ld.sync.aligned;\n", "")
+    verdict = only(confirm(report(text)), "TC002").confirmation
+    assert verdict is not None
+    assert (verdict.status, verdict.schedule) == ("confirmed", "targeted")
+
+
+def test_a_copy_of_a_register_is_that_register() -> None:
+    finding = only(confirm(report(unwaited(later="    mov.f32 %f9, %f0;\n    add.f32 %f8, %f9, %f9;"))))
+    assert finding.confirmation is not None
+    assert finding.confirmation.status == "confirmed"
+
+
+@pytest.mark.parametrize(("target", "status"), [("%r1", "confirmed"), ("0", "not-reproduced")])
+def test_a_hang_counts_if_clusters_of_every_size_have_it(target: str, status: str) -> None:
+    """Of 256 arrivals, the threads of one CTA perform 128 and those of two CTAs all, if they use the same mbarrier."""
+    body = f"""
+    .shared .align 8 .b64 bar;
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, %cluster_ctarank;
+    setp.eq.u32 %p0, %r0, 0;
+    @%p0 mbarrier.init.shared.b64 [bar], 256;
+    barrier.cluster.arrive.aligned;
+    barrier.cluster.wait.aligned;
+    mov.u32 %r2, bar;
+    mov.u32 %r3, {target};
+    mapa.shared::cluster.u32 %r4, %r2, %r3;
+    mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r4];
+    setp.ne.u32 %p2, %r1, %r3;
+    @%p2 bra DONE;
+WAIT:
+    mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;
+    @!%p1 bra WAIT;
+DONE:
+    barrier.cluster.arrive.aligned;
+    barrier.cluster.wait.aligned;
+    ret;"""
+    text = module(kernel(body), header=HOPPER)
+    at = Span(start := text.index("mbarrier.try_wait"), start + 17)
+    blamed = replace(only(report(unwaited())), span=at, steps=(), pairs=(), rule=all_rules()["MB016"])
+    verdict = confirm(replace(report(text), findings=(blamed,))).findings[0].confirmation
+    assert verdict is not None
+    assert verdict.status == status
+    assert "clusters of 8 CTAs" in verdict.launch or "the assumed size of the cluster" in verdict.reason
 
 
 def test_rules_about_what_no_execution_shows_are_not_confirmable() -> None:
@@ -291,7 +383,7 @@ def test_the_command_line_confirms(tmp_path: Path) -> None:
     [
         (["--launch", "x.toml"], "--launch requires --confirm or --execute"),
         (["--confirm", "--launch", "absent.toml"], "absent.toml"),
-        (["--confirm", "--confirm-seconds", "0"], "confirm-seconds"),
+        (["--confirm", "--confirm-steps", "0"], "confirm-steps"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, options: list[str], message: str) -> None:

@@ -70,7 +70,7 @@ def claim(rule: str, site: int = 1, *others: int) -> Claim:
 
 def confirms(of: Claim, *observations: Observation, basis: Basis = GIVEN, **changes: Any) -> bool:
     """Whether one execution is enough."""
-    return any(not twice for _, twice in demonstrations(of, execution(*observations, **changes), basis))
+    return any(not causes for _, causes in demonstrations(of, execution(*observations, **changes), basis))
 
 
 # ---------------------------------------------------------------- the table
@@ -220,10 +220,28 @@ def test_threads_that_an_mbarrier_stops_are_not_missing_at_a_barrier() -> None:
 # ---------------------------------------------------------------- what an assumed launch may cause
 
 
-def test_a_fault_confirms_a_finding_in_a_given_launch_only() -> None:
+def test_a_fault_confirms_a_finding_unless_its_address_depends_on_an_assumption() -> None:
+    stride = Basis("assumed", frozenset(), guessed_anywhere=lambda site: site == 1)
     assert confirms(claim("CA004", 1), fault="misaligned", site=1)
-    assert not confirms(claim("CA004", 1), fault="misaligned", site=1, basis=FIXED)
+    assert confirms(claim("CA004", 1), fault="misaligned", site=1, basis=FIXED)
+    assert not confirms(claim("CA004", 1), fault="misaligned", site=1, basis=stride)
     assert not confirms(claim("CA004", 1), fault="stopped", site=1)
+
+
+@pytest.mark.parametrize(("rule", "kind"), [("CV010", "barrier"), ("TC017", "tensor-memory")])
+def test_a_fault_that_a_number_may_cause_counts_only_with_another_one(rule: str, kind: str) -> None:
+    basis = Basis("assumed", frozenset(("integers",)))
+    assert confirms(claim(rule, 1), fault=kind, site=1, basis=FIXED)
+    assert not confirms(claim(rule, 1), fault=kind, site=1, basis=basis)
+
+
+def test_bytes_that_never_arrive_are_the_cause_if_their_copies_have_been_issued() -> None:
+    """The producer then waits for the threads that wait for the bytes."""
+    full, empty = wait(8, "bytes", 1, 8), wait(9, "arrivals", 9)
+    of = claim("MB004", 1, LOAD)
+    assert confirms(of, waits=(full, empty), reached=frozenset((1, LOAD)))
+    assert not confirms(of, waits=(full, empty), reached=frozenset((1,)))
+    assert not confirms(claim("MB006", 1), waits=(wait(8, "arrivals", 1, 8), empty), reached=frozenset((1,)))
 
 
 @pytest.mark.parametrize(
@@ -252,8 +270,8 @@ def test_addresses_that_are_computed_from_an_assumption_confirm_nothing() -> Non
 def test_a_deadlock_that_integers_may_cause_counts_only_with_another_one() -> None:
     basis = Basis("assumed", frozenset(("integers",)))
     ended = execution(waits=(wait(8, "arrivals", 1, 8),))
-    assert [twice for _, twice in demonstrations(claim("MB006", 1), ended, basis)] == [True]
-    assert [twice for _, twice in demonstrations(claim("MB006", 1), ended, FIXED)] == [False]
+    assert [causes for _, causes in demonstrations(claim("MB006", 1), ended, basis)] == [{"integers"}]
+    assert [causes for _, causes in demonstrations(claim("MB006", 1), ended, FIXED)] == [set()]
 
 
 def test_a_deadlock_or_a_leak_on_a_path_that_memory_decides_confirms_nothing() -> None:

@@ -42,6 +42,9 @@ def _barrier(d: Decoder, i: Instruction, arrives: bool = False) -> Op:
                 f"arrives at barrier {name} with a count of {needed or 'all'} threads, others with"
                 f" {barrier.needed or 'all'}",
             )  # fmt: skip
+        if needed > cta.full:
+            text = f"a barrier for {needed} threads, more than the {cta.full} of the CTA"
+            w.machine.observe("barrier-count", w, text)
         barrier.needed = needed
         barrier.arrive(w)
         barrier.clocks.join(w.clocks)
@@ -137,7 +140,11 @@ def _cluster_arrive(d: Decoder, i: Instruction) -> Op:
             barrier.results[key] = _arrived
         barrier.threads += int(np.count_nonzero(w.mask))
         w.cluster_phase = barrier.phase
-        if not relaxed:
+        if relaxed:
+            for mbarrier in (m for cta in w.cta.cluster.ctas for m in cta.mbarriers.values()):
+                if mbarrier.made & 1023 == w.number and mbarrier.offered is None:
+                    mbarrier.offered = barrier.phase
+        else:
             barrier.clocks.join(w.clocks)
             w.tick()
         w.machine.progress()

@@ -200,6 +200,8 @@ def _targets(w: Warp, address: int, mask: int | None) -> list[tuple[Shared, int]
         text = f"the CTA mask {mask:#x} exceeds the cluster of {len(ctas)} CTAs"
         w.machine.observe("cta-mask", w, text)
         raise Fault(text, "cluster")
+    if not mask:
+        w.machine.observe("cta-mask", w, "the CTA mask names no CTA")
     return [(ctas[rank].shared, offset) for rank in range(len(ctas)) if mask >> rank & 1]
 
 

@@ -38,6 +38,11 @@ def mbarrier_at(w: Warp, address: int) -> Mbarrier:
         text = f"no mbarrier is initialised at {key & (1 << RANK) - 1:#x} in CTA {key >> RANK} of the cluster"
         w.machine.observe("mbarrier-absent", w, text)
         raise Fault(text)
+    epoch, agent = found.made >> 10, found.made & 1023
+    barrier = w.cta.cluster.barrier
+    if epoch > w.clocks.seen[agent] and (found.offered is None or barrier.phase <= found.offered):
+        text = f"uses an mbarrier that {w.machine.who(w, found.made)} initialised, and nothing orders the two"
+        w.machine.observe("mbarrier-unordered", w, text, found)
     found.users.add(w.site)
     return found
 
@@ -89,7 +94,8 @@ def _init(d: Decoder, i: Instruction) -> Op:
             mbarriers = w.cta.cluster.ctas[key >> RANK].mbarriers
             if key in mbarriers:
                 w.machine.observe("mbarrier-init", w, "re-initialises a live mbarrier", mbarriers[key])
-            mbarriers[key] = Mbarrier(key, number, Clocks.new(w.cta.cluster.agents), site=site, layout=layout)
+            clocks = Clocks.new(w.cta.cluster.agents)
+            mbarriers[key] = Mbarrier(key, number, clocks, site=site, made=w.stamp, layout=layout)
 
     return op
 

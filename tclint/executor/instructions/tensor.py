@@ -374,6 +374,8 @@ def _enqueue(w: Warp, flight: AsyncOperation) -> None:
     engine = w.cta.engine
     engine[:] = [f for f in engine if not f.done]
     flight.before = engine[-1:]
+    if flight.mbarrier is None:
+        w.cta.uncommitted[flight] = w.mask
     flight.note["engine"] = engine
     engine.append(flight)
 
@@ -513,6 +515,13 @@ def _commit(d: Decoder, i: Instruction) -> Op:
             _, offset = shared_of(w, address)
             addresses = [rank << RANK | offset for rank in range(16) if chosen(w) >> rank & 1]
         clocks = w.clocks.copy()
+        tracks = [
+            f
+            for f, lanes in w.cta.uncommitted.items()
+            if f.what != "tcgen05.mma" or (f.warp is w and (lanes & w.mask).any())
+        ]
+        for flight in tracks:
+            del w.cta.uncommitted[flight]
         for one in addresses:
             mbarrier = mbarrier_at(w, one)
 
@@ -520,6 +529,8 @@ def _commit(d: Decoder, i: Instruction) -> Op:
                 mbarrier.clocks.join(clocks)
                 arrive_on(w, mbarrier, 1)
 
+            for tracked in tracks:
+                tracked.tracked.append(mbarrier)
             flight = AsyncOperation(site, w, "tcgen05.commit", finish=finish, mbarrier=mbarrier)
             _enqueue(w, flight)  # commits, too, signal in the order of issue
             w.machine.issue(flight)
