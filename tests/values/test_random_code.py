@@ -37,7 +37,6 @@ EXACT: dict[str, Callable[..., int]] = {
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
     "mad": lambda a, b, c: a * b + c,
-    "shl": lambda a, b: a << (b & 63),
     "neg": lambda a: -a,
 }
 """What instructions compute if nothing wraps."""
@@ -131,9 +130,13 @@ class Maker:
                 f"{rng.choice(('neg.s32', 'not.b32', 'abs.s32', 'cvt.u32.u16', 'cvt.s32.s8'))} {to}, {self.word()};",
                 f"mov.b32 {to}, {self.source()};",
                 f"cvt.{sign}64.{sign}32 {wide}, {self.word()};",
-                f"mul.wide.{sign}32 {wide}, {self.word()}, {rng.choice((small, '-4'))};",
+                f"mul.wide.{sign}32 {wide}, {self.word()}, {rng.choice((small, '-4', '0xaaaaaaab'))};",
+                f"mad.wide.{sign}32 {wide}, {self.word()}, {rng.choice((small, '-1'))}, {other};",
+                f"{rng.choice(('min', 'max'))}.{sign}64 {wide}, {other}, {rng.choice((wide, '8', '-4'))};",
+                f"selp.b64 {wide}, {other}, {rng.choice((wide, '8', '-4'))}, {rng.choice(PREDICATES)};",
+                f"bfe.{sign}64 {wide}, {other}, {rng.choice(('0', '8', '32'))}, {rng.choice(('8', '31', '32', '40'))};",
                 f"{rng.choice(('add.s64', 'sub.s64'))} {wide}, {other}, {rng.choice((wide, '8', '-4', '1024'))};",
-                f"{rng.choice(('shl.b64', 'shr.u64', 'shr.s64'))} {wide}, {other}, {small};",
+                f"{rng.choice(('shl.b64', 'shr.u64', 'shr.s64'))} {wide}, {other}, {rng.choice((small, '30', '32', '33'))};",
                 f"and.b64 {wide}, {other}, {rng.choice(('255', '-8', '0xffffffff'))};",
                 f"mov.b64 {wide}, {number};",
                 f"cvt.u32.u64 {to}, {wide};",
