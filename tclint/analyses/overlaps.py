@@ -521,12 +521,16 @@ class OverlapSearch:
     ) -> Iterator[Conflict]:
         """The *operations*, each with the first of *uses* that overlaps it; *distance* is that of their bases."""
         shared = self.shared
-        following: Footprint | None = None  # the union of the uses after the operation
-        left = len(uses)
+        following: Footprint | None = (
+            None  # the union of the uses after the operation; None: none, or unknown
+        )
+        known, left = True, len(uses)
         for operation, own in reversed(operations):
             first = 0 if route.path.edges else bisect_right(uses, operation.site, key=lambda use: use[0].site)
             for _, touched in uses[first:left]:
-                following = touched if following is None else touched and following.union(touched)
+                if known:
+                    following = touched if following is None else touched and following.union(touched)
+                    known = following is not None
             left = min(left, first)
             if first == len(uses) or not may_overlap(own, following, distance):
                 continue

@@ -52,7 +52,10 @@ class Footprint(NamedTuple):
     low: int
     bytes: int
 
-    def union(self, other: Footprint) -> Footprint:
+    def union(self, other: Footprint) -> Footprint | None:
+        """The bytes of both; None if they are farther apart than addresses of shared memory are."""
+        if abs(self.low - other.low) > _MAX_ADDRESS:
+            return None
         low = min(self.low, other.low)
         return Footprint(low, self.bytes << self.low - low | other.bytes << other.low - low)
 

@@ -143,7 +143,9 @@ def test_footprints_meet_where_their_bytes_are_the_same(
     first, second = (Footprint(low, (1 << size) - 1) for low, size in (a, b))
     assert first.meets(second) is expected
     assert second.meets(first) is expected
-    assert first.union(second).bytes.bit_count() <= a[1] + b[1]
+    both = first.union(second)
+    assert both is not None
+    assert both.bytes.bit_count() <= a[1] + b[1]
 
 
 def test_an_address_that_differs_between_threads_has_no_common_base() -> None:
@@ -242,3 +244,9 @@ def test_what_a_path_loads_anew_is_another_value() -> None:
     (load,) = [i for i in kernel.shared.sites if i not in kernel.shared.writers]
     assert kernel.values.along([], frozenset())(loaded) == loaded
     assert kernel.values.along([], frozenset((load,)))(loaded) != loaded
+
+
+def test_bytes_that_are_farther_apart_than_shared_memory_have_no_union() -> None:
+    """A shift by 64 bits that wraps makes such offsets; one bit for each byte between them would take gigabytes."""
+    assert Footprint(0, 1).union(Footprint(64, 1)) == Footprint(0, 1 | 1 << 64)
+    assert Footprint(0, 1).union(Footprint(-7 << 34, 1)) is None
