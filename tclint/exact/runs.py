@@ -19,15 +19,28 @@ from tclint.exact.scalar import operation, width_of
 from tclint.exact.threads import Load
 from tclint.exact.worlds import World
 from tclint.ir.cfg import CFG
-from tclint.ir.nodes import Immediate, Instruction, Memory, Not, Operand, Pair, Special, Symbol, registers
+from tclint.ir.nodes import (
+    Function,
+    Immediate,
+    Instruction,
+    Memory,
+    Not,
+    Operand,
+    Pair,
+    Special,
+    Symbol,
+    registers,
+)
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP
 
 __all__ = ["MAX_BLOCKS", "Query", "Runs"]
 
 MAX_BLOCKS = 600
 """The blocks that a run executes."""
-MAX_STEPS = 40_000
-"""The changes of facts that all runs of one kernel follow for one query."""
+MAX_EXECUTED = 100_000
+"""The instructions after which no further run is begun."""
+MAX_STEPS, MIN_STEPS = 300_000, 50
+"""The relevant instructions that all runs of one kernel follow for all queries, shared equally, and at least for each."""
 _EVERY = (1 << 64) - 1
 _WRAPPING: Mapping[str, Callable[..., int]] = {
     "add": lambda a, b: a + b,
@@ -56,6 +69,17 @@ class Query(NamedTuple):
     """The instructions that may change the fact or meet the goal."""
 
 
+class _Try:
+    """A query, and what is known of it."""
+
+    def __init__(self, query: Query, left: int) -> None:
+        self.query = query
+        self.left = left
+        """How many relevant instructions may still be followed."""
+        self.known = dict[tuple[Any, int], Any]()
+        """A fact and a relevant instruction -> the fact after it, None if it ends there, the query if the goal is met."""
+
+
 class Stopped(Exception):
     """The run does not go on: an assumption does not hold, or the other lane never gets there."""
 
@@ -75,6 +99,8 @@ class Runs:
 
     def __init__(self, cfg: CFG, defs: Mapping[int, Sequence[int]], marked: Collection[int]) -> None:
         self.cfg, self.function, self.defs, self.marked = cfg, cfg.function, defs, frozenset(marked)
+        self.executed = 0
+        """The instructions of all runs so far."""
         self.written = self._written()
         self.sliced = self._slice()
         self.steps = {b: self._compiled(b) for b in cfg.order}
@@ -87,45 +113,46 @@ class Runs:
 
         One thread of each of *worlds* is executed until *wanted* runs have counted.
         """
-        by_start: dict[int, list[int]] = {}
-        for number, query in enumerate(queries):
-            by_start.setdefault(query.start, []).append(number)
-        left = [MAX_STEPS] * len(queries)
+        tries = [_Try(query, max(MAX_STEPS // len(queries), MIN_STEPS)) for query in queries]
+        by_start: dict[int, list[_Try]] = {}
+        for each in tries:
+            by_start.setdefault(each.query.start, []).append(each)
         ended = 0
         for world in worlds:
             thread = self._chosen(world)
             trace = _Thread(self, world, thread, {}).trace()
-            if trace is None:
-                continue
-            met = self._met(trace, queries, by_start, left)
-            if met is not None:
-                return met, world, thread
-            ended += 1
-            if ended == wanted:
+            if trace is not None:
+                met = self._met(trace, by_start)
+                if met is not None:
+                    return met, world, thread
+                ended += 1
+            if ended == wanted or self.executed > MAX_EXECUTED:
                 break
         return None
 
-    def _met(
-        self, trace: list[int], queries: Sequence[Query], by_start: Mapping[int, list[int]], left: list[int]
-    ) -> Query | None:
+    def _met(self, trace: list[int], by_start: Mapping[int, list[_Try]]) -> Query | None:
+        """The first query whose goal is met on a path."""
         instructions = self.function.instructions
-        open_ = dict[int, Any]()
+        following = dict[int, tuple[_Try, Any]]()
         for site in trace:
-            for number in list(open_):
-                query = queries[number]
+            for key, (each, fact) in list(following.items()):
+                query = each.query
                 if site not in query.relevant:
                     continue
-                fact = open_[number]
-                if query.goal(fact, site):
-                    return query
-                left[number] -= 1
-                fact = query.step(fact, site, instructions[site]) if left[number] > 0 else None
-                if fact is None:
-                    del open_[number]
-                else:
-                    open_[number] = fact
-            for number in by_start.get(site, ()):
-                open_[number] = queries[number].fact
+                if (fact, site) not in each.known:
+                    met = query.goal(fact, site)
+                    each.known[fact, site] = query if met else query.step(fact, site, instructions[site])
+                after = each.known[fact, site]
+                each.left -= 1
+                if after is query:
+                    return each.query
+                if after is None or each.left <= 0:
+                    del following[key]
+                elif after is not fact:
+                    following[key] = each, after
+            for each in by_start.get(site, ()):
+                if each.left > 0:
+                    following[id(each)] = each, each.query.fact
         return None
 
     @staticmethod
@@ -321,17 +348,26 @@ def _signed(number: int, bits: int) -> int:
     return number - (number >> bits - 1 << bits)
 
 
+class _Registers(dict[int, int]):
+    """The registers of a thread; one that nothing has written holds an edge value."""
+
+    def __init__(self, function: Function, world: World) -> None:
+        super().__init__()
+        self.function, self.world = function, world
+
+    def __missing__(self, register: int) -> int:
+        width = width_of(self.function.registers[register].type)
+        found = self[register] = self.world.wide(self.world.hash("undefined", register)) & (1 << width) - 1
+        return found
+
+
 class _Thread:
     """One thread of one launch, with the other lanes of its warp as far as it asks for what they hold."""
 
     def __init__(self, runs: Runs, world: World, number: int, lanes: dict[int, _Thread]) -> None:
         self.runs, self.world, self.number, self.lanes = runs, world, number, lanes
         lanes[number] = self
-        function = runs.function
-        self.registers = [
-            world.hash("undefined", r) & (1 << width_of(each.type)) - 1
-            for r, each in enumerate(function.registers)
-        ]
+        self.registers = _Registers(runs.function, world)
         self.allocated = dict[int, int]()
         """The address of a word in shared memory -> the address of tensor memory that an allocation has written there."""
         self.sent = dict[int, list[int]]()
@@ -373,6 +409,7 @@ class _Thread:
                         self._trace.append(step.site)
                     if step.execute is not None:
                         self.visits += 1
+                        self.runs.executed += 1
                         step.execute(self)
                 return
             self._leave()
