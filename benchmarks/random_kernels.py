@@ -888,19 +888,17 @@ def compared(seed: int) -> tuple[list[Contradiction], Counter[str]]:
 def _narrow(original: Any) -> Any:
     """W1: what is above bit 31 of a value of the thread index is lost, and a shift reads zeros from there."""
 
-    def bit_slices(self: Any, value: int) -> Any:
-        node = self.table.node(value)
+    def computed(self: Any, value: int) -> Any:
+        node, planes = self.table.nodes[value], original(self, value)
         wide = node[0] == "op" and node[1] in ("shr", "bfe") and "64" in str(node[2])
-        if wide and original(self, value) is not None:
-            return original(self, self.table.constant(0))
-        return original(self, value)
+        return original(self, self.table.constant(0)) if wide and planes is not None else planes
 
-    return bit_slices
+    return computed
 
 
 def _widened(original: Any) -> Any:
     """W2: a zero-extended number counts as the number, also if it is negative."""
-    return lambda self, value, width: value
+    return lambda self, value, *width: value
 
 
 def _loaded(original: Any) -> Any:
@@ -933,7 +931,7 @@ def _whole(original: Any) -> Any:
 
 
 ROOTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "W1": ("tclint.values.thread_predicates.ThreadSets.bit_slices", _narrow),
+    "W1": ("tclint.values.thread_predicates.ThreadSets._compute_planes", _narrow),
     "W2": ("tclint.values.value_table.ValueTable.widened", _widened),
     "W3": ("tclint.values.ssa.Registers._loaded", _loaded),
     "W4": ("tclint.values.thread_predicates.is_one_dimensional", _flat),

@@ -55,7 +55,8 @@ def refuted_by_index(model: KernelModel) -> Reason | None:
             flat = len(world.shape) == 3 and world.shape[1:] == (1, 1)
             if not vectors.varies and flat and number == 3:
                 known.add((register, at))  # in one dimension, fewer threads have the same numbers
-            thread = _differing(numbers, planes[: width_of(model.function.registers[register].type)], world)
+            width = width_of(model.function.registers[register].type)
+            thread = _differing(numbers, planes, min(width, T.WIDTH), world)
             if thread is not None:
                 return _contradicted(model, at, thread, world, vectors)
     return None
@@ -78,18 +79,17 @@ def _open(model: KernelModel, at: int, what: str) -> Reason:
     return Reason(span(model.function, at), what)
 
 
-def _differing(numbers: int | list[int], planes: Sequence[int], world: World) -> int | None:
-    """The first thread in which a number differs from the one that *planes* have, in the bits that these have."""
-    mask = (1 << len(planes)) - 1
-    everyone = T.full(world.threads)
+def _differing(numbers: int | list[int], planes: Sequence[int], width: int, world: World) -> int | None:
+    """The first thread in which a number differs in its low *width* bits from the one that *planes* have: signed if they are
+    fewer."""
+    planes = (tuple(planes) + tuple(planes[-1:]) * (width - len(planes)))[:width]
+    everyone, mask = T.full(world.threads), (1 << width) - 1
     if isinstance(numbers, int):
         wrong = 0
         for bit, plane in enumerate(planes):
             wrong |= (plane if not numbers >> bit & 1 else ~plane) & everyone
         return (wrong & -wrong).bit_length() - 1 if wrong else None
-    claimed = dict[int, int]()
-    for number, who in T.numbers(tuple(planes), everyone):
-        claimed[number & mask] = who
+    claimed = {number & mask: who for number, who in T.numbers(planes, everyone)}
     for thread, number in enumerate(numbers):
         if not claimed.get(number & mask, 0) >> thread & 1:
             return thread
