@@ -58,6 +58,8 @@ class LaunchHypothesis(NamedTuple):
     """The value of the words that decide which threads take a branch; 0: *size*, as of all others."""
     work: int = 0
     """The value of the same words where it is to be work for all threads alike; 0: *size*."""
+    others: tuple[tuple[LaunchWord, int], ...] = ()
+    """Words with a value of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,14 @@ WORK_FOR_ALL = Row(
     "test_work_that_is_too_little_for_all_warps",
 )
 
+RELATED_WORDS = Row(
+    tuple(sorted(n << k for n in (1, 3) for k in range(12))),
+    "Values of one word, with the largest of SIZES in all others, in the launches that may excuse a deadlock of roles whose "
+    "trip counts are different expressions of the launch: one word may be a quotient of another, or the size of a tile, and "
+    "what the host guarantees of them is unknown.",
+    "test_trip_counts_that_agree_in_some_launches_only",
+)
+
 # ---------------------------------------------------------------- shapes
 
 CTA_SHAPES: Row[tuple[Shape, ...]] = Row(
@@ -193,6 +203,11 @@ MAX_CLUSTER_SEARCH_STEPS = Row(
     400_000,
     "Steps of all replays together that search for the cluster shape.",
     "test_the_clusters_that_a_kernel_is_made_for",
+)
+MAX_RELATED_STEPS = Row(
+    200_000,
+    "Steps of all replays together of launches whose words are related otherwise.",
+    "test_trip_counts_that_agree_in_some_launches_only",
 )
 STEPS_PER_ITERATION = Row(
     60,

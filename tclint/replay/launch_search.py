@@ -168,7 +168,7 @@ class LaunchSearch:
             self._increasing,
             self._distinct,
             hypotheses.CANCELLED_CLUSTERS.value,
-            dict.fromkeys(hypothesis.large, hypotheses.MANY_TILES.value),
+            {**dict.fromkeys(hypothesis.large, hypotheses.MANY_TILES.value), **dict(hypothesis.others)},
         )
         if recorded := self.program.inputs.recorded:
             values = values._replace(others={**values.others, **recorded}, recorded=recorded)
@@ -424,5 +424,6 @@ def _observed_run(
         machine.dispatched,
         _misfit(machine),
         machine.unsettled,
+        machine.completed_phases,
     )
     return run if run.wrong or finished else None

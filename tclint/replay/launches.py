@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field
 from itertools import chain
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
@@ -108,6 +109,8 @@ class ReplayRun(NamedTuple):
     """The kernel is made for CTAs of another size."""
     unsettled: frozenset[int] = frozenset()
     """The ``mbarrier.init`` of mbarriers that an asynchronous operation may signal after all waits."""
+    completed_phases: Mapping[tuple[int, int], int] = MappingProxyType({})
+    """How many phases of an mbarrier each wait has seen complete, by the wait and the address."""
 
     @property
     def wrong(self) -> bool:

@@ -30,6 +30,8 @@ class Reason(str, Enum):
     """The steps are used up, and no value of the launch ends the longest loop earlier."""
 
     # A value that decides which threads synchronise is unknown.
+    UNRELATED_TRIP_COUNTS = "the trip counts of two roles agree in some launches only"
+    """The host may launch the kernel with no other values."""
     UNKNOWN_BRANCH = "a branch depends on an unknown value"
     """Two successors are possible, and neither of them traps."""
     ROLES_FROM_LAUNCH = "which threads take a branch depends on the launch"

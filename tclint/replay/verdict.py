@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from itertools import product
 from math import prod
 
 from tclint.analyses.mbarriers import Mbarriers
@@ -16,7 +17,7 @@ from tclint.analyses.role_paths import whole_program
 from tclint.dataflow import GaveUp
 from tclint.ir.nodes import MAX_CTA_THREADS
 from tclint.replay import hypotheses
-from tclint.replay.hypotheses import LaunchHypothesis, LaunchWord, Shape
+from tclint.replay.hypotheses import CANCELLED, GRID, MEMORY, LaunchHypothesis, LaunchWord, Shape
 from tclint.replay.interface import EqualWords, Faulty, NoFault, ReplayAnswers, Verdict
 from tclint.replay.launch_search import LaunchSearch
 from tclint.replay.launches import LaunchResults, ReplayRun, next_hypothesis
@@ -99,6 +100,9 @@ class Replay(ReplayAnswers):
             return None
         if self._depends_on_roles(search, hypothesis, run):
             return None
+        if (wait := self._excused_by_trip_counts(search, hypothesis, run)) is not None:
+            self._gave_up = GaveUp(Reason.UNRELATED_TRIP_COUNTS, wait)
+            return None
         if not program.reads_memory or not self._needs_equal_words(search, run):
             return Faulty(run, assumed)
         equal = self._equal_words(run)
@@ -123,6 +127,40 @@ class Replay(ReplayAnswers):
                         if launches.excuses(run):
                             return True
         return False
+
+    def _excused_by_trip_counts(
+        self, search: LaunchSearch, launch: LaunchHypothesis, run: ReplayRun
+    ) -> int | None:
+        """The wait at which *run* deadlocks, if it passes that phase in a launch whose words are related otherwise.
+
+        Only words count that bound the loops of the wait, or of what could end it: all words of a launch are equal, so one
+        role may have work for which the other has none.
+        """
+        stuck = [(s.what, s) for s in run.deadlocks if isinstance(s.what, Mbarrier)]
+        if not stuck or run.launch is None or self.model.recorded is not None:
+            return None
+        awaited, first = min(stuck, key=lambda each: (each[0].phase, each[1].site))
+        own = self._trip_count_words(first.site)
+        events = [event.site for event in self.model.events if event.kind != "mbarrier-wait"]
+        sides = {own, *(self._trip_count_words(i) for i in events if self._may_unblock(first, i))}
+        words = [w for w in frozenset().union(*sides) - {GRID, MEMORY, CANCELLED} if not w.high]
+        if len(sides) < 2 and len(words) < 2:
+            return None  # one word decides all trip counts, and each of its values is that of a launch
+        size, steps = max(h.size for h in hypotheses.SIZES.value), 0
+        for value, word in product(hypotheses.RELATED_WORDS.value, sorted(words, key=repr)):
+            # Reductions that other launches needed would change how the words are related.
+            alone = LaunchSearch(search.program, search.cluster, hypotheses.MAX_STEPS.value)
+            with suppress(UninitialisedMbarrier):
+                other = alone.replay(
+                    launch._replace(size=size, others=((word, value),)), run.launch.shape.block
+                )
+                passed = {} if other is None or other.wrong else other.completed_phases
+                if passed.get((first.site, awaited.address), 0) > awaited.phase:
+                    return first.site
+            steps += alone.steps
+            if steps > hypotheses.MAX_RELATED_STEPS.value:
+                break
+        return None
 
     def _needs_equal_words(self, search: LaunchSearch, run: ReplayRun) -> bool:
         """Whether launches in which no two words of memory are equal execute what is at fault in *run* without a fault."""

@@ -240,6 +240,46 @@ def test_a_deadlock_in_the_last_iterations_is_reported_if_one_value_is_the_trip_
     assert what(asked.run) == {"stuck"} if deadlocks else asked.run is None
 
 
+ROUNDS = "ld.param.u32 %r1, [rounds];\n    shr.u32 %r1, %r1, 6;"
+TILES = "ld.param.u32 %r3, [tiles];"
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "decided"),
+    [
+        # One quotient of a size, spelled otherwise, or rounded up.
+        (ROUNDS, "ld.param.u32 %r1, [rounds];\n    div.u32 %r1, %r1, 64;", "right"),
+        (ROUNDS, "ld.param.u32 %r1, [rounds];\n    add.u32 %r1, %r1, 63;\n    shr.u32 %r1, %r1, 6;", "right"),
+        # A size of a tile, or of an element, that is a parameter; a number of tiles that is a constant.
+        (ROUNDS, f"{TILES}\n    ld.param.u32 %r1, [rounds];\n    div.u32 %r1, %r1, %r3;", "open"),
+        (ROUNDS, f"{TILES}\n    ld.param.u32 %r1, [rounds];\n    mul.lo.u32 %r1, %r1, %r3;\n    shr.u32 %r1, %r1, 7;", "open"),
+        (ROUNDS, f"{TILES}\n    ld.param.u32 %r1, [rounds];\n    shr.u32 %r1, %r1, 6;\n    max.u32 %r1, %r1, %r3;", "open"),
+        (ROUNDS, "mov.u32 %r1, 16;", "open"),
+        # One more than the other in every launch.
+        (ROUNDS, f"{ROUNDS}\n    add.u32 %r1, %r1, 1;", "stuck"),
+        (ROUNDS, f"{TILES}\n    {ROUNDS}\n    min.u32 %r3, %r3, 1;\n    add.u32 %r1, %r1, %r3;", "stuck"),
+        # They agree if neither has anything to do.
+        (ROUNDS, "ld.param.u32 %r1, [rounds];\n    shr.u32 %r1, %r1, 5;", "stuck"),
+    ],
+)  # fmt: skip
+def test_trip_counts_that_agree_in_some_launches_only(own: str, others: str, decided: str) -> None:
+    """Two roles whose trip counts are different expressions of the launch: a deadlock is shown if they never agree."""
+    code = changed(".entry lane()", ".entry lane(.param .u32 rounds, .param .u32 tiles)", LANE)
+    code = changed("    mov.u32 %r1, 8;\n", "", code)
+    code = changed("fill:\n", f"    {own}\n    setp.eq.u32 %p3, %r1, 0;\n    @%p3 bra meet;\nfill:\n", code)
+    code = changed("@!%p2 bra use;", "@!%p2 bra wait;", code)
+    code = changed(
+        "use:\n",
+        f"    {others}\n    setp.eq.u32 %p3, %r1, 0;\n    @%p3 bra meet;\nuse:\n    add.u32 %r1, %r1, 0;\nwait:\n",
+        code,
+    )
+    asked = replay(code)
+    assert (what(asked.run) if decided == "stuck" else asked.run) == (
+        {"stuck"} if decided == "stuck" else None
+    )
+    assert why(asked) == (Reason.UNRELATED_TRIP_COUNTS if decided == "open" else "")
+
+
 def test_what_lanes_wait_for_whose_warp_would_open_the_barrier() -> None:
     """By the manual they wait there; that is reported if the other one waits in any case, whatever follows the barrier."""
     late = "meet:\n    bar.sync 0;\n    @%p1 mbarrier.arrive.shared::cta.b64 _, [empty];\n"

@@ -322,10 +322,16 @@ def test_the_numbers_of_a_counter() -> None:
 
 def test_trip_counts_from_different_values() -> None:
     """A number of tiles may be passed beside the size that it follows from: here both are 512, in no real launch."""
-    fewer = "    shr.u32 %r20, %r20, 6;\n    shr.u32 %r12, %r12, 6;\n    add.u32 %r12, %r12, 2;\n"
-    producer, consumer = PASSED.replace("[size];\n", f"[size];\n{fewer}").split("use:")
-    code = f"{producer}use:{consumer.replace('%r21, %r20;', '%r21, %r12;')}"
-    (hit,) = replayed(analysed(code))
+
+    def one_more(than: int) -> str:
+        fewer = f"    shr.u32 %r20, %r20, 6;\n    shr.u32 %r12, %r12, 6;\n    add.u32 %r12, %r12, {than};\n"
+        producer, consumer = PASSED.replace("[size];\n", f"[size];\n{fewer}").split("use:")
+        return f"{producer}use:{consumer.replace('%r21, %r20;', '%r21, %r12;')}"
+
+    assert (
+        why(replay(one_more(2))) == Reason.UNRELATED_TRIP_COUNTS
+    )  # with a size of 1024 and rounds of 1280, say
+    (hit,) = replayed(analysed(one_more(64)))
     assert hit.confidence is Confidence.LOW
     assert "different values of the launch" in hit.doubt
 
