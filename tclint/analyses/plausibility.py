@@ -211,7 +211,7 @@ def skips(model: KernelModel, path: Path, sites: Iterable[int], why: str) -> Dou
 def assumes_sentinel(model: KernelModel, path: Path) -> Doubt:
     """The doubt about a *path* that assumes that an unknown value equals the sentinel a loop starts with.
 
-    A loop that remembers what it loaded last starts with a value that stands for "nothing yet", which no first value
+    A loop that remembers what it loaded last starts with a value that denotes "nothing yet", which no first value
     equals: a negative number, or the largest one of a type.
     """
     values = model.values
