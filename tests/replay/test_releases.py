@@ -51,7 +51,7 @@ def test_one_thread_releases_a_stage_for_all(gives: str, meets: bool) -> None:
 
 def test_one_lane_of_a_single_warp_releases_a_stage() -> None:
     """Lanes of a warp are not distinguished where they reconverge."""
-    code = changed("[%r30];\n    add.u32 %r3", "[%r30];\n    bar.warp.sync 0xffffffff;\n    add.u32 %r3", ONE)
+    code = changed(LOAD, LOAD + "    bar.warp.sync 0xffffffff;\n", ONE)
     code = code.replace("%r0, 128;", "%r0, 32;").replace("reqntid 160", "reqntid 64")
     assert replay(changed(GIVE, GIVES["a branch"], code)).run is None
 

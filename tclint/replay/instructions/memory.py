@@ -114,8 +114,9 @@ def _plain_access(machine: Machine, group: ThreadGroup, step: Step, where: Lanes
 def _addressing(machine: Machine, group: ThreadGroup, step: Step, address: Lanes, where: Lanes) -> Lanes:
     """*where* without the threads whose address does not count, or is outside the variable that it is computed from.
 
-    Only the values that the replay makes up, such as the trip count of a loop, lead there. Of a variable without a size,
-    the end is unknown, and nothing follows it.
+    Only the values that the replay makes up, such as the trip count of a loop, lead there. If the thread index alone does,
+    the CTA is too large, and the whole launch is dropped. Of a variable without a size, the end is unknown, and nothing
+    follows it.
     """
     match, size = step.instruction.match, len(group.threads)
     lanes = WARP if match is None else match.address_lanes
@@ -124,7 +125,8 @@ def _addressing(machine: Machine, group: ThreadGroup, step: Step, address: Lanes
         where = collapse(
             [w if t % WARP < lanes else 0 for t, w in zip(group.threads, executing, strict=True)]
         )
-    variable = machine.program.accesses.variable(step.site)
+    accesses = machine.program.accesses
+    variable = accesses.variable(step.site) if accesses.array(step.site) is None else None
     if variable is None or machine.program.model.recorded is not None:
         return where
     start = machine.launch.address(variable.name, 0)
