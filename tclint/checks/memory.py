@@ -14,6 +14,7 @@ from tclint.ir.nodes import Memory, Operand, Symbol, Use
 from tclint.isa.forms import Match
 
 MO001 = RuleId("MO001")
+MO006 = RuleId("MO006")
 
 _OFFSET, _GENERIC = "offset", "generic"
 MAX_DEFINITIONS = 40
@@ -28,7 +29,7 @@ Kind = tuple[str, int]
 """``offset`` (in the window of shared memory) or ``generic``, and the instruction that created the address."""
 
 
-@check(MO001)
+@check(MO001, MO006)
 def wrong_kind_of_address(model: KernelModel) -> Iterator[Hit]:
     """An offset in shared memory where the instruction takes a generic address, and vice versa (6.4.1.1)."""
     uses = [
@@ -104,14 +105,14 @@ def _hit(model: KernelModel, kind: Kind, sites: list[tuple[int, int]]) -> Hit:
     tolerated = made == _GENERIC or bool(instruction.event)
     target = model.function.target
     works = target is not None and target.number >= 90
-    return MO001.hit(
+    return (MO006 if tolerated and works else MO001).hit(
         site=site,
         message=message,
         steps=(Mark(origin, step), Mark(site, f"{name} is used")),
         count=len(sites),
         help=remedy,
         fixes=_spaced(model, [s for s, _ in sites]) if made == _OFFSET else (),
-        severity=(Severity.INFO if works else Severity.WARNING) if tolerated else None,
+        severity=Severity.WARNING if tolerated and not works else None,
     )
 
 

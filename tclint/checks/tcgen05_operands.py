@@ -26,6 +26,7 @@ from tclint.values.descriptors import (
 )
 
 TC015 = RuleId("TC015")
+TC026 = RuleId("TC026")
 TC016 = RuleId("TC016")
 TC017 = RuleId("TC017")
 TC018 = RuleId("TC018")
@@ -63,7 +64,7 @@ _REMEDY_15 = "encode the descriptor according to table 40 of 9.7.16.4.1: 0b001 i
 _REMEDY_WGMMA = "this is a wgmma descriptor: set bit 46, and take the swizzling mode of bits 61-63 from table 40 of 9.7.16.4.1"
 
 
-@check(TC015, TC016, needs="tcgen05")
+@check(TC015, TC016, TC026, needs="tcgen05")
 def descriptors(model: KernelModel) -> Iterator[Hit]:
     """Descriptors with a field whose known bits admit no legal value (9.7.16.4)."""
     judged: dict[tuple[Form, Bits], tuple[str, Severity | None]] = {}
@@ -90,9 +91,10 @@ def descriptors(model: KernelModel) -> Iterator[Hit]:
                 hopper = SHARED["fixed constant"].read(shared) == 0
                 message = f"the shared memory descriptor of {name} is invalid: {'; '.join(reasons)}"
                 # Triton 3.5 builds such descriptors, and its kernels are in use.
-                harmless = Severity.INFO if (hopper and len(reasons) == 1) or not _is_known(model) else None
+                rule = TC026 if hopper and len(reasons) == 1 else TC015
+                harmless = None if _is_known(model) else Severity.INFO
                 remedy = _REMEDY_WGMMA if hopper else _REMEDY_15
-                faults.add(TC015, site, operand, message, remedy, severity=harmless)
+                faults.add(rule, site, operand, message, remedy, severity=harmless)
             if target := _unknown_mode(model, shared):
                 message = f"the shared memory descriptor of {name} is invalid: the leading dimension is an absolute address (bit 52), which {target} does not support"
                 faults.add(TC015, site, operand, message, _REMEDY_15, doubt=_UNUSED_DIMENSION)

@@ -7,6 +7,7 @@ import pytest
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.findings.finding import Finding
 from tclint.findings.scales import Severity
+from tclint.findings.selection import Selected
 from tclint.isa.target import Target
 from tclint.values.descriptors import INSTRUCTION, SHARED, Form, instruction_fields, shape
 from tests.tools.support import by_rule, found, kernel, lint, model, module
@@ -39,6 +40,11 @@ def of(rule: str, body: str, threads: int = 128, header: str = "") -> list[Findi
     report = lint(text(body, threads, header))
     assert report.status == "analysed", report.problems
     return by_rule(report, rule)
+
+
+def _of_descriptors(body: str) -> list[Finding]:
+    """The findings about descriptors of shared memory, with those that are off by default."""
+    return list(lint(text(body), selected=Selected(frozenset(("TC015", "TC026")))).findings)
 
 
 def exact(number: int) -> tuple[int, int]:
@@ -212,24 +218,26 @@ ADDRESS = "mov.u32 %r5, tile; bfe.u32 %r5, %r5, 4, 14; cvt.u64.u32 %rd5, %r5;"
 )
 def test_shared_memory_descriptors(made: str, reason: str) -> None:
     body = f"mov.b64 %rd1, 0x4000404000010000; {IDESC} {made}\n{mma()}"
-    findings = of("TC015", body)
-    assert [reason in f.message for f in findings] == ([True] if reason else [])
     copied = f"{made}\n@%p1 tcgen05.cp.cta_group::1.128x256b [%r9], %rd0;"
-    assert [reason in f.message for f in of("TC015", copied)] == ([True] if reason else [])
+    for code in (body, copied):
+        assert [reason in f.message for f in _of_descriptors(code)] == ([True] if reason else [])
 
 
 @pytest.mark.parametrize(
-    ("bits", "severity"),
+    ("bits", "rule"),
     [
-        (0x4000004000010000, Severity.INFO),
-        (0x4001404000010000, Severity.ERROR),
-        (0x4020004000010000, Severity.ERROR),
+        (0x4000004000010000, "TC026"),
+        (0x4001404000010000, "TC015"),
+        (0x4020004000010000, "TC015"),
     ],
 )
-def test_a_descriptor_of_wgmma_works(bits: int, severity: Severity) -> None:
+def test_a_descriptor_of_wgmma_works(bits: int, rule: str) -> None:
     """Triton 3.5 takes those of wgmma as they are; a wrong constant, or another fault beside it, is another thing."""
     body = f"mov.b64 %rd1, 0x4000404000010000; {IDESC} {ADDRESS} or.b64 %rd0, %rd5, {bits};\n{mma()}"
-    assert [f.severity for f in of("TC015", body)] == [severity]
+    found = _of_descriptors(body)
+    assert [(f.rule.id, f.severity) for f in found] == [
+        (rule, Severity.INFO if rule == "TC026" else Severity.ERROR)
+    ]
 
 
 @pytest.mark.parametrize(
