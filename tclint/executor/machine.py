@@ -402,13 +402,11 @@ class Machine:
         self._idle_turns = 0
         self.changes += 1
 
-    def advance_phase(self, mbarrier: Mbarrier, settled: bool = False) -> bool:
-        """Complete the phase of an mbarrier if nothing is pending in it, and wake its waiters: whether it did."""
+    def advance_phase(self, mbarrier: Mbarrier) -> None:
+        """Complete the phase of an mbarrier that has received something if nothing is pending in it, and wake its waiters."""
         self.progress()
-        if not mbarrier.advance_phase(settled):
-            return False
-        self.wake(mbarrier)
-        return True
+        if mbarrier.advance_phase():
+            self.wake(mbarrier)
 
     def _settle(self) -> bool:
         """Complete a phase that has received copies of unknown size, when no thread can issue another one.
@@ -418,7 +416,12 @@ class Machine:
         """
         pending = {id(f.mbarrier) for f in self.flights}
         wanted = [s.waits for s in self.parked if isinstance(s.waits, Mbarrier) and s.waits.elastic]
-        return any(id(m) not in pending and self.advance_phase(m, settled=True) for m in wanted)
+        for mbarrier in wanted:
+            if id(mbarrier) not in pending and mbarrier.advance_phase(settled=True):
+                self.progress()
+                self.wake(mbarrier)
+                return True
+        return False
 
     # ------------------------------------------------------------ divergence
 

@@ -738,3 +738,18 @@ WAITING:
     """ + STORE, block=64, how=how, buffers={"data": DATA, "maps": np.frombuffer(UNKNOWN, np.uint8)},
     header=HOPPER)  # fmt: skip
     assert found.out == [*range(1, 33), *range(1, 33)]
+
+
+@every_schedule
+def test_a_copy_of_unknown_size_does_not_hide_that_no_thread_can_arrive(how: str) -> None:
+    """The phase needs two arrivals, and the waits of its threads time out again and again."""
+    found = run(LEADER + """
+    mov.u32 %r9, 0;
+    ld.param.u64 %rd2, [maps];
+    """ + INIT.replace("[%r1], 1", "[%r1], 2") + f"""
+    {arrive(512)}
+    @%p0 {TENSOR}
+    """ + WAIT.format(0), how=how, buffers={"data": DATA, "maps": np.frombuffer(UNKNOWN, np.uint8)},
+    header=HOPPER)  # fmt: skip
+    assert found.execution.end == "deadlock", found.execution.reason
+    assert found.execution.steps < 1000
