@@ -23,7 +23,7 @@ from tclint.checks._deadlocks import MAX_PARTIES, called, parties, threads_in_wo
 from tclint.dataflow import Path
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.replay.faults import proven_fault, replayed_without_fault
-from tclint.replay.sync import Barrier, BarrierArrival, Mbarrier, PhaseOverlap
+from tclint.replay.sync import ORDER_OF_ARRIVALS, Barrier, BarrierArrival, Mbarrier, PhaseOverlap
 from tclint.values import thread_masks as T
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ CV015 = RuleId("CV015")
 
 _WARP = 32
 _WAITS_ELSEWHERE = "on other paths between the two, the thread waits"
-_QUESTION = "order of arrivals at a barrier"
-"""What the ledger calls the question whether an arrival follows the completion of the phase before."""
 
 
 @check(CV014, analyses=(Mbarriers,))
@@ -119,7 +117,7 @@ def _uses(model: KernelModel, site: int) -> list[_Use]:
     """What threads do at *site*, by the number of the barrier; empty if a thread does not always name the same one."""
     values, number = model.values, model.value(site, "id")
     if number is None or values.varying_at(number):
-        model.ledger.give_up(_QUESTION, site, "the number of the barrier changes")
+        model.ledger.give_up(ORDER_OF_ARRIVALS, site, "the number of the barrier changes")
         return []
     count, threads = model.constant_of(site, "count"), model.present(site)
     planes = values.bit_slices(number)
@@ -169,7 +167,9 @@ def _crowded(model: KernelModel, first: _Use, uses: list[_Use], waits: frozenset
     last = around or path(others)
     sites = () if last is None else (first.site, last.end)
     if sites and not _counted(first, uses) and not replayed_without_fault(model, sites):
-        model.ledger.give_up(_QUESTION, first.site, "which arrivals a phase is meant to count is unknown")
+        model.ledger.give_up(
+            ORDER_OF_ARRIVALS, first.site, "which arrivals a phase is meant to count is unknown"
+        )
     return None
 
 

@@ -32,7 +32,7 @@ from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import Limits, ThreadGroupScheduler, UninitialisedMbarrier, Unresolved
 from tclint.replay.shared_bytes import SharedBytes
 from tclint.replay.steps import Step
-from tclint.replay.sync import Barrier, Mbarrier, PhaseOverlap, ReleasedWaiter
+from tclint.replay.sync import ORDER_OF_ARRIVALS, Barrier, Mbarrier, PhaseOverlap, ReleasedWaiter
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 from tclint.replay.vector_clocks import Agent, Clock
 
@@ -265,11 +265,19 @@ class Machine(ThreadGroupScheduler):
     def overlaps(self) -> list[PhaseOverlap]:
         """Arrivals at CTA barriers that may count for a phase that they do not belong to, those with two counts first.
 
-        Empty if threads poll global memory, which may order them and is not followed.
+        Empty if threads poll global memory, which may order them and is not followed: the question is then left open.
         """
-        if not self.phase_overlaps or self._split_waiters is not None or self.program.loops.polls:
-            return []
-        return sorted(self.phase_overlaps.values(), key=lambda overlap: not overlap.counts_differ)
+        found = sorted(self.phase_overlaps.values(), key=lambda overlap: not overlap.counts_differ)
+        if self._split_waiters is None and not self.program.loops.polls:
+            return found
+        if found:
+            why = (
+                "threads poll memory"
+                if self.program.loops.polls
+                else "some lanes of a warp arrive without the others"
+            )
+            self.model.ledger.drop(ORDER_OF_ARRIVALS, found[0].second.site, why)
+        return []
 
     def _release_parked(self) -> bool:
         return super()._release_parked() or self._release_split_barrier()

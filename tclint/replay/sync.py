@@ -17,7 +17,19 @@ from typing import NamedTuple
 from tclint._dataclass import dataclass
 from tclint.replay.vector_clocks import BOTTOM, Agent, Clock, happens_before, join, leq
 
-__all__ = ["Arrival", "Barrier", "BarrierArrival", "Mbarrier", "PhaseOverlap", "ReleasedWaiter", "Transfer"]
+__all__ = [
+    "ORDER_OF_ARRIVALS",
+    "Arrival",
+    "Barrier",
+    "BarrierArrival",
+    "Mbarrier",
+    "PhaseOverlap",
+    "ReleasedWaiter",
+    "Transfer",
+]
+
+ORDER_OF_ARRIVALS = "order of arrivals at a barrier"
+"""What the ledger calls the question whether an arrival follows the completion of the phase before."""
 
 
 @dataclass(slots=True)

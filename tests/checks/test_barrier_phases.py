@@ -194,3 +194,17 @@ ret;
 """)
     assert not by_rule(lint(code), "CV014")
     assert not by_rule(lint(code), "CV015")
+
+
+def test_an_order_that_polled_memory_may_establish_is_left_open() -> None:
+    poll = """ld.param.u64 %rd0, [pointer];
+again: ld.acquire.gpu.global.u32 %r1, [%rd0];
+setp.eq.u32 %p2, %r1, 0;
+@%p2 bra again;
+"""
+    code = roles(f"bar.sync 1, 128;\n{poll}", "bar.sync 1, 128;")
+    report = lint(code)
+    assert not by_rule(report, "CV015")
+    assert [q.why for q in report.open_questions if q.question == "order of arrivals at a barrier"] == [
+        "threads poll memory"
+    ]
