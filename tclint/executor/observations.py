@@ -45,7 +45,7 @@ KINDS = {
     "mbarrier-count": "an mbarrier is initialised with a count that is out of range",
     "mbarrier-init": "a live mbarrier is initialised again",
     "mbarrier-inval": "an mbarrier is invalidated while an operation is still to complete on it",
-    "cta-mask": "a CTA mask names a CTA that the cluster does not have",
+    "cta-mask": "a CTA mask names a CTA that the cluster does not have, or no CTA",
     "grid-dependency": (
         "a grid that may begin early reads data that the previous grid wrote, without `griddepcontrol.wait`"
     ),

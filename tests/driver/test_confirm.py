@@ -235,6 +235,21 @@ def test_the_first_example_is_confirmed_and_no_correct_kernel_has_its_observatio
                 assert kind not in {o.kind for o in seen(executed)}
 
 
+def test_a_commit_that_signals_no_cta_is_observed() -> None:
+    """In a correct kernel of TC005, whose commit gets a mask."""
+    code = all_rules()["TC005"].corrections[0].code
+    commit = "mbarrier::arrive::one.shared::cluster{}.b64 [done]"
+    text = code.replace(f"{commit.format('')};", f"{commit.format('.multicast::cluster')}, %none;")
+    text = text.replace("    .reg .pred %leader", "    .reg .b16 %none;\n    .reg .pred %leader").replace(
+        "tcgen05.commit", "mov.b16 %none, 0;\n    tcgen05.commit"
+    )
+    found = report(text)
+    verdict = only(confirm(found), "BK007").confirmation
+    assert verdict is not None
+    assert verdict.status == "confirmed"
+    assert verdict.observation.endswith("the CTA mask names no CTA")
+
+
 def test_the_threads_that_a_finding_names_are_held_back() -> None:
     """A thread signals before its tcgen05.ld has completed, and its next instruction waits for that anyway."""
     text = Path("fixtures/tcgen05_gemm.ptx").read_text().replace("    tcgen05.wait::ld.sync.aligned;\n", "")

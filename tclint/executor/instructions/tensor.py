@@ -514,6 +514,8 @@ def _commit(d: Decoder, i: Instruction) -> Op:
         if chosen is not None:
             _, offset = shared_of(w, address)
             addresses = [rank << RANK | offset for rank in range(16) if chosen(w) >> rank & 1]
+            if not addresses:
+                w.machine.observe("cta-mask", w, "the CTA mask names no CTA")
         clocks = w.clocks.copy()
         tracks = [
             f
