@@ -302,7 +302,7 @@ def _differing(model: KernelModel, value: int, active: int) -> int:
     values = model.values
 
     def bits(part: int) -> int | None:
-        planes = values.bit_slices(part)
+        planes = values.exact_slices(part)
         if planes is None:
             return None
         return sum(
@@ -379,15 +379,15 @@ def _lanes(model: KernelModel, distance: int) -> T.BitSlices | None:
     for term, factor in terms:
         part = values.times(term, factor)
         zeros, _ = values.known_bits(part)
-        if zeros & 0xFFFF_0000 == 0xFFFF_0000 and values.bit_slices(part) is None:
+        if zeros & 0xFFFF_0000 == 0xFFFF_0000 and values.exact_slices(part) is None:
             columns += ~zeros & 0xFFFF
-        elif zeros & 0xFFFF == 0xFFFF or values.bit_slices(part) is not None:
+        elif zeros & 0xFFFF == 0xFFFF or values.exact_slices(part) is not None:
             lanes.append((term, factor))
         else:
             return None
     if columns > 0xFFFF:
         return None
-    planes = values.bit_slices(values.total(tuple(lanes), constant))
+    planes = values.exact_slices(values.total(tuple(lanes), constant))
     return None if planes is None else T.bits(planes, 32)[16:]
 
 
