@@ -141,7 +141,7 @@ def _holds(guard: str, env: Env) -> bool:
 def _execute(
     body: Sequence[Op | Event | Block], env: Env, at: Key, events: list[tuple[Key, str, tuple[Any, ...]]]
 ) -> bool:
-    """Whether the thread goes on."""
+    """Whether the thread continues after them."""
     for n, each in enumerate(body):
         key = (*at, n)
         if isinstance(each, Op):

@@ -81,7 +81,7 @@ class _Try:
 
 
 class Stopped(Exception):
-    """The run does not go on: an assumption does not hold, or the other lane never gets there."""
+    """The run does not count: an assumption does not hold, or the other lane never gets there."""
 
 
 class _Step(NamedTuple):

@@ -4,7 +4,7 @@ The path is that of a world: at a join, the same edge for all registers; in a lo
 iterations, whatever the branches decide. So a claim about a register that is to hold on all paths is tried on some that no
 thread takes as well, and a value that only one of several paths defines is tried on each of a few.
 
-What is no function of the operands (a load from memory that threads may write, a vote, a call, an instruction that is not
+What does not follow from the operands (a load from memory that threads may write, a vote, a call, an instruction that is not
 modelled) is another edge value in each thread, so nothing that depends on it can pass for known.
 """
 
