@@ -14,6 +14,7 @@ from itertools import chain, product
 
 from tclint.analyses.data_indices import DataReadsSince, DataWritesSince, SharedByData
 from tclint.analyses.execution import ExecutionGuarantee
+from tclint.analyses.extents import Extents
 from tclint.analyses.lookups import Lookup, lookups
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OVERLAP, Conflict, OverlapSearch, Route
@@ -52,6 +53,7 @@ SM001 = RuleId("SM001")
         DataReadsSince,
         DataWritesSince,
         ExecutionGuarantee,
+        Extents,
         ReadsSince,
         SharedByBound,
         SharedByData,
@@ -276,10 +278,24 @@ def _meet(model: KernelModel, since: SinceBarrier, first: Access, second: Access
     )
     if not (here and there) or (atomic(model, first.site) and atomic(model, second.site)):
         return False
+    if second.later and not _holds_data(model, first):
+        return False
     if second.writes and not atomic(model, second.site):
         there &= ~(_same_value if first.writes else _written_back)(model, first, second, route)
     path = since.by_warps(first.site, second.site, route.path)
     return any(memory.across(first, second, *pair) for pair in unordered_threads(here, there, path))
+
+
+def _holds_data(model: KernelModel, read: Access) -> bool:
+    """Whether something may have been written before to what *read* reads: else no launch needs the value."""
+    extents = model.fact(Extents)
+    place = extents.of(read)
+    for write in extents.writes:
+        if model.reaches(write.site, read.site):
+            other = extents.of(write)
+            if place is None or other is None or extents.meet(place, other):
+                return True
+    return False
 
 
 def _written_back(model: KernelModel, read: Access, write: Access, route: Route) -> int:
