@@ -22,6 +22,8 @@ from tclint.findings.spans import span
 from tclint.findings.verdicts import Reason
 from tclint.ir.nodes import Instruction, Memory, registers
 from tclint.values import thread_masks as T
+from tclint.verdicts.convergence import index_alone
+from tclint.verdicts.paths import value_assumptions
 from tclint.verdicts.uniform import MOVES
 
 __all__ = ["RUNS", "refuted_by_index", "refuted_paths"]
@@ -102,7 +104,7 @@ def _claims(model: KernelModel) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     values, instructions, rank = model.values, model.function.instructions, model.cfg.rank
     block_of = model.cfg.block_of
     work = [(r, i) for i in range(len(instructions)) if block_of[i] in rank for r in _asked(model, i)]
-    seen = set[tuple[int, int]]()
+    seen, elects = set[tuple[int, int]](), value_assumptions(model) is not None
     while work:
         register, at = work.pop()
         value = values.representative(values.before(register, at))
@@ -114,7 +116,8 @@ def _claims(model: KernelModel) -> Iterator[tuple[int, int, tuple[int, ...]]]:
             planes: tuple[int, ...] | None = None if mask is None else (mask,)
         else:
             planes = values.bit_slices(value)
-        if planes is not None:
+        # No proof rests on which lane is elected among those of a membermask that is not constant.
+        if planes is not None and (elects or index_alone(values, value)):
             yield register, at, planes
             continue
         for site in values.defs.get(register, ()):
