@@ -58,7 +58,7 @@ def refuted_by_index(model: KernelModel) -> Reason | None:
             if not vectors.varies and flat and number == 3:
                 known.add((register, at))  # in one dimension, fewer threads have the same numbers
             width = width_of(model.function.registers[register].type)
-            thread = _differing(numbers, planes, min(width, T.WIDTH), world)
+            thread = _differing(numbers, planes, width, world)
             if thread is not None:
                 return _contradicted(model, at, thread, world, vectors)
     return None
@@ -115,7 +115,7 @@ def _claims(model: KernelModel) -> Iterator[tuple[int, int, tuple[int, ...]]]:
             mask = values.mask(value)
             planes: tuple[int, ...] | None = None if mask is None else (mask,)
         else:
-            planes = values.bit_slices(value)
+            planes = values.exact_slices(value)
         # No proof rests on which lane is elected among those of a membermask that is not constant.
         if planes is not None and (elects or index_alone(values, value)):
             yield register, at, planes
