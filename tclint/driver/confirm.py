@@ -228,7 +228,7 @@ class _Entry:
             if case.sites.isdisjoint(late.reached) or case.rounds[whole] == _ROUNDS[whole]:
                 continue
             if any(causes <= _REPEATED for causes in case.doubts):
-                continue  # only other launches can tell
+                continue  # only other launches decide
             case.rounds[whole] += 1
             for schedule in (
                 Schedule("targeted", case.claims[0].sites),

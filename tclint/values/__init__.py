@@ -150,7 +150,7 @@ class Values:
         self.one_dimensional = thread_sets.one_dimensional
         """Whether the kernel is meant for CTAs of one dimension."""
         self.bit_slices = thread_sets.bit_slices
-        """A value in every thread; None: it does not depend on the thread index alone, or is no signed number of 32 bits."""
+        """A value in every thread; None: it does not depend on the thread index alone, or is not a signed number of 32 bits."""
         self.exact_slices = thread_sets.exact_slices
         """The same for a value of any width, of which a register holds as many low bits as it has."""
         self.mask = thread_sets.mask

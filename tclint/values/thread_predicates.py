@@ -126,8 +126,12 @@ class ThreadSets:
         return self._operation_planes(node) if kind == "op" else None
 
     def _operation_planes(self, node: Node) -> T.BitSlices | None:
-        """The planes of an operation whose operands have planes."""
-        name, n = node[1], self.threads
+        """The planes of an operation whose operands have planes.
+
+        A number of 32 bits or more is read as a signed one, as that of :func:`~tclint.values.integers.applied` is: ``-1 ^ 1``
+        is -2 for ``xor.b32`` and ``xor.s32`` alike.
+        """
+        name = node[1]
         operands = [node[2], self.table.constant(node[3])] if name == "mask" else node[3:]
         planes = [p for p in map(self.exact_slices, operands) if p is not None]
         if len(planes) < len(operands):
@@ -139,8 +143,17 @@ class ThreadSets:
             _INTEGER.fullmatch(m) is None for m in modifiers
         ):
             return self._by_thread(node, planes)
-        kind = modifiers[-1]
-        width, signed = type_width(kind), kind[1] == "s"
+        found = self._integer_planes(name, modifiers[-1], operands, planes)
+        if found is None:
+            return self._by_thread(node, planes)
+        width, signed = type_width(modifiers[0]), modifiers[0][1] == "s"
+        return T.narrow(found, width, signed or width >= 32)
+
+    def _integer_planes(
+        self, name: str, kind: str, operands: Sequence[int], planes: Sequence[T.BitSlices]
+    ) -> T.BitSlices | None:
+        """The planes of an operation on operands of type *kind*, all bits of them; None if it is not computed in planes."""
+        n, width, signed = self.threads, type_width(kind), kind[1] == "s"
         left, right = (T.narrow(p, width, signed) for p in (planes[0], planes[1 if name in _PAIRWISE else 0]))
         if name in _BITWISE:
             return T.bitwise(_BITWISE[name], left, right)
@@ -150,7 +163,7 @@ class ThreadSets:
         if name == "not":
             return T.bitwise(operator.xor, left, T.constant(-1, n))
         if name == "cvt":
-            return T.narrow(left, type_width(modifiers[0]), modifiers[0][1] == "s")
+            return left
         numbers = [0 if number is None else number for number in map(self.table.constant_of, operands[1:])]
         if name == "shr" and planes[1] == T.constant(numbers[0], n):
             return T.shift_right(left, min(numbers[0] & SHORT, width))
@@ -158,7 +171,7 @@ class ThreadSets:
             by = numbers[0] & (1 << width) - 1
             if planes[1] == T.constant(numbers[0], n) and 0 < by < 1 << width - signed:
                 return T.divide(left, by, n)[name == "rem"]
-        return self._by_thread(node, planes)
+        return None
 
     def _by_thread(self, node: Node, planes: Sequence[T.BitSlices]) -> T.BitSlices | None:
         """The planes of an operation, computed for the operands *planes* of one thread after the other."""

@@ -28,8 +28,9 @@ def record() -> Any:
 
 @pytest.mark.parametrize("name", hangs.kernels())
 def test_a_kernel_has_no_finding(name: str) -> None:
-    found = lint(hangs.text_of(name)).findings
-    assert [finding.rule.id for finding in found if finding.confidence is not Confidence.LOW] == []
+    """PR004 is true of them: they stay as a GPU ran them, and what they wait for does not depend on that fence."""
+    shown = [f.rule.id for f in lint(hangs.text_of(name)).findings if f.confidence is not Confidence.LOW]
+    assert set(shown) <= {"PR004"}
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.job)

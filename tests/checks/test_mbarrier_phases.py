@@ -305,7 +305,8 @@ def test_a_tensor_map_always_loads_the_same_number_of_bytes(second: int, bar: st
     )
     parameters = ".param .align 64 .b8 map[128], .param .align 64 .b8 other[128], .param .u64 pointer, .param .u32 number"
     text = module(kernel(f"{START}\n{body}\nret;", parameters=parameters), header=HEADER)
-    assert found(lint(text), low=False) == [("MB004", line_of(text, words)) for words in lines]
+    shown = [line for rule, line in found(lint(text), low=False) if rule == "MB004"]
+    assert shown == [line_of(text, words) for words in lines]
 
 
 MAPPED = "mov.b64 %rd1, map;\ncvta.param.u64 %rd1, %rd1;\nmov.b64 %rd2, other;\ncvta.param.u64 %rd2, %rd2;"

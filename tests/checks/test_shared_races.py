@@ -130,7 +130,10 @@ def test_only_threads_that_use_what_all_have_loaded_count(who: str, reported: bo
             "overwrites shared memory that another warp may still be writing",
         ),
         (f"{READ}\nbar.warp.sync -1;\n{WRITE}", "overwrites"),
-        (f"{READ}\ncp.async.ca.shared.global [%r3], [%rd1], 4;\ncp.async.wait_all;", "overwrites"),
+        (
+            f"{WRITE}\nbar.sync 0;\n{READ}\ncp.async.ca.shared.global [%r3], [%rd1], 4;\ncp.async.wait_all;",
+            "overwrites",
+        ),
         (f"@%p1 {WRITE}\n{READ}", "reads"),
         (f"@%p3 {WRITE}\n{READ}", "reads"),
         (f"{WRITE}\nmembar.cta;\n{READ}", "reads"),
@@ -578,8 +581,10 @@ on: """
     ],
 )
 def test_a_tile_that_a_bulk_copy_fills_again(between: str, wrong: bool) -> None:
-    start = ".shared .align 8 .b64 empty;\nbar.sync 0;"
-    assert bool(found(f"{start}\n{PHASE.format('full')}\n{READ}\n{between}\n{REFILL}")) == wrong
+    start = f".shared .align 8 .b64 empty;\n{WRITE}\nbar.sync 0;"
+    again = f"{PHASE.format('full')}\n{READ}\n{between}\n{REFILL}"
+    assert bool(found(f"{start}\n{again}")) == wrong
+    assert not found(f"{start.replace(WRITE, '')}\n{again}")  # nothing was there to be read
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,9 @@ def test_a_kernel_has_one_line(waited: str) -> None:
     first, second, blank, last = output.splitlines()
     limit = "within each thread; PR001 and PR004 are about fences between threads"
     proved, unknown = first.split("; shared-memory ")
-    assert proved == f"kernel k in {waited}: wgmma, convergence, availability proved; proxies proved ({limit})"
+    assert (
+        proved == f"kernel k in {waited}: wgmma, convergence, availability proved; proxies proved ({limit})"
+    )
     assert unknown.startswith("unknown (line 15: it accesses shared memory through the async proxy; ")
     assert second == f"kernel other in {waited}: availability proved"
     assert (blank, last) == ("", "No findings in 1 file.")

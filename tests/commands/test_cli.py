@@ -295,7 +295,7 @@ def test_the_findings_go_to_a_file_instead(run: Run) -> None:
     assert (code, out) == (1, "")
     assert Path("out.txt").read_text().startswith("1  WG001")
     assert json.loads(Path("all.json").read_text())["summary"]["files"] == 1
-    assert "two reports for the same file" in run("check", "-o", "x", "--output", "json=x")[2]
+    assert "two outputs for the same file" in run("check", "-o", "x", "--output", "json=x")[2]
     assert "is an input" in run("check", "a.ptx", "-o", "a.ptx")[2]
     assert Path("a.ptx").read_text() == "error"
 

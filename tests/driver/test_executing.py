@@ -38,8 +38,9 @@ BODY = """
     add.u32 %r4, %r3, %r2;
     st.shared.u32 [%r4], %r1;
     //BARRIER
-    brev.b32 %r5, %r1;
-    shr.u32 %r5, %r5, 25;
+    cvt.rn.f32.u32 %f0, %r1;
+    sub.f32 %f0, 0f42FE0000, %f0;
+    cvt.rzi.u32.f32 %r5, %f0;
     shl.b32 %r5, %r5, 2;
     add.u32 %r6, %r3, %r5;
     ld.shared.u32 %r7, [%r6];
@@ -47,7 +48,7 @@ BODY = """
     add.s64 %rd4, %rd2, %rd3;
     st.global.u32 [%rd4], %r7;
     ret;"""
-"""Writes a tile and reads it in bit-reversed order, which no static analysis evaluates, without a barrier."""
+"""Writes a tile and reads it backwards, by floating-point numbers that no static analysis evaluates, without a barrier."""
 RACY = module(kernel(BODY), header=HOPPER)
 RIGHT = RACY.replace("//BARRIER", "bar.sync 0;")
 GUARDED = BODY.replace(

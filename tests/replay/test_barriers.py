@@ -175,8 +175,12 @@ def test_a_loop_that_the_launch_ends_stays_in_its_row(count: str, found: bool) -
 @pytest.mark.parametrize(
     ("rank", "judged"),
     [
-        ("add.u32 %y, %y, %r0;\n    setp.ne.u32 %p3, %y, 0;\n    @%p3 bra go;", True),
-        ("or.b32 %y, %y, %r0;\n    setp.eq.u32 %p3, %y, 0;\n    @!%p3 bra go;", True),
+        (
+            "add.u32 %s, %y, %r0;\n    add.u32 %t, %s, %z;\n    setp.ne.u32 %p3, %t, 0;\n    @%p3 bra go;",
+            True,
+        ),
+        ("or.b32 %s, %y, %r0;\n    or.b32 %t, %s, %z;\n    setp.eq.u32 %p3, %t, 0;\n    @!%p3 bra go;", True),
+        ("add.u32 %s, %y, %z;\n    setp.ne.u32 %p3, %s, 0;\n    @%p3 bra go;", False),
         ("setp.ne.u32 %p3, %y, 1;\n    @%p3 bra go;", False),
         ("mad.lo.u32 %y, %y, 16, %r0;\n    setp.ne.u32 %p3, %y, 0;\n    @%p3 bra go;", False),
     ],
@@ -184,8 +188,9 @@ def test_a_loop_that_the_launch_ends_stays_in_its_row(count: str, found: bool) -
 def test_dimensions_that_only_elect_the_first_thread(rank: str, judged: bool) -> None:
     """As the barrier of a grid in cooperative groups does: such a kernel is made for CTAs in one row."""
     elected = f"""mov.u32 %r0, %tid.x;
-    .reg .b32 %y;
+    .reg .b32 %y, %z, %s, %t;
     mov.u32 %y, %tid.y;
+    mov.u32 %z, %tid.z;
     {rank}
     red.global.add.u32 [%in], 1;
 go:"""

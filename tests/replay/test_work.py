@@ -353,15 +353,19 @@ LEAVES = "    ld.param.u32 %r32, [tiles];\n    setp.ge.u32 %p5, %r20, %r32;\n   
 
 @pytest.mark.parametrize(
     ("before", "rest", "said"),
-    [("load:\n", "", "deadlock: "), ("use:\n", REREAD, "reads shared memory")],
+    [("load:\n", "", ""), ("use:\n", REREAD, "reads shared memory")],
 )
 def test_values_for_which_there_is_no_work(before: str, rest: str, said: str) -> None:
     """FlashAttention's backward pass has no tile where both lengths and the number of blocks are the same."""
     code = changed(".param .u32 rounds)", ".param .u32 rounds, .param .u32 tiles)")
     code = changed("    mad.wide.u32 %out", f"rest:\n{rest}    mad.wide.u32 %out", code)
-    (hit,) = replayed(replay(changed(before, LEAVES + before, code)).model)
-    assert said in hit.message
-    assert hit.confidence is Confidence.LOW
+    judged = replay(changed(before, LEAVES + before, code))
+    if said:
+        (hit,) = replayed(judged.model)
+        assert said in hit.message
+        assert hit.confidence is Confidence.LOW
+    else:
+        assert why(judged) == Reason.UNRELATED_TRIP_COUNTS
     (hit,) = replayed(replay(changed(WAIT, "", code)).model)
     assert hit.confidence is not Confidence.LOW
 

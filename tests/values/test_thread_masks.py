@@ -34,7 +34,7 @@ def planes(numbers: list[int]) -> T.BitSlices:
 
 
 def numbers(of: T.BitSlices) -> list[int]:
-    """The number in each thread. No plane is there in vain."""
+    """The number in each thread. No plane repeats the one above it at the end."""
     assert len(of) == 1 or of[-1] != of[-2]
     assert all(plane >> N == 0 for plane in of)
     *low, sign = ([plane >> t & 1 for t in range(N)] for plane in of)

@@ -26,6 +26,7 @@ OF_OTHER_THREADS = {
     "asked_again": "another thread requests what is overwritten",
     "kept_to_itself": "the map that is changed is not the one that is used",
     "stage_freed_before_it_is_read": "another thread refills what the multiplication reads",
+    "ring_without_a_fence": "another thread issues the copy over what is read",
 }
 """Kernels whose findings are not about what their threads do one after the other."""
 _EXAMPLE = re.compile(r"```ptx[^\n]*\n(\.version.*?)```", re.DOTALL)
