@@ -302,7 +302,8 @@ class SharedMemory:
         active = self.certain_threads(threads())
         if planes is None:
             return 0, 0, 1
-        found = set(numbers(T.narrow(planes, modulus.bit_length() - 1, False), active)) if active else {0}
+        low = T.narrow(planes, modulus.bit_length() - 1, False)
+        found = set(numbers(low, active)) if any(plane & active for plane in low) else {0}
         return min(found), max(found), modulus
 
     def _known_remainder(self, base: int, modulus: int) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import Any
+from typing import Any, cast
 
 from tclint.analyses.mbarriers import RESPONSE
 from tclint.ir.nodes import Memory, Operand, Vector
@@ -131,13 +131,24 @@ def _addressing(machine: Machine, group: ThreadGroup, step: Step, address: Lanes
         return where
     start = machine.launch.address(variable.name, 0)
     end = start + variable.size if variable.size else CTA_STRIDE
-    addresses = [a if a is None else a & OFFSET for a in broadcast(address, size)]
-    if all(a is None or start <= a < end for a in addresses):
+    if _all_within(address, start, end):
         return where
+    addresses = [a if a is None else a & OFFSET for a in broadcast(address, size)]
     executing = broadcast(where, size)
     return collapse(
         [w if a is None or start <= a < end else 0 for a, w in zip(addresses, executing, strict=True)]
     )
+
+
+def _all_within(address: Lanes, start: int, end: int) -> bool:
+    """Whether the addresses that are known are of one CTA, and from *start* to before *end* there; False may be wrong."""
+    if address is None or isinstance(address, int):
+        return address is None or start <= address & OFFSET < end
+    known = [a for a in address if a is not None] if None in address else cast("Sequence[int]", address)
+    if not known:
+        return True
+    low, high = min(known), max(known)
+    return high - low < end - start and start <= low & OFFSET <= high & OFFSET < end
 
 
 def _accesses_by_clock(
