@@ -8,8 +8,9 @@ intersects them with the known ranges, and compares them. ``n - 1 < 3`` unsigned
 implies ``max(-2 - k, -3) == -3``: this is how a loop unrolled by four and its remainder loop are related. The range of
 a difference of maxima and minima may need no known range: ``max(min(i - 1, 5), 0) <= min(i + 1, 5)`` for i from 0 on.
 
-Loops contribute to ranges by their bounds and by counters in lockstep (``loop_facts``). Where ranges do not decide a
-comparison, these are tried:
+Loops contribute to ranges by their bounds, by counters in lockstep and by the values at which counters start
+(``loop_facts``). The counter of a remainder loop starts where the unrolled loop ended, or started if it was skipped.
+Where ranges do not decide a comparison, these are tried:
 
 - *exit*: the exit condition of a loop must hold once its counter has reached the limit;
 - *contradiction*: the opposite leaves no value for a minimum, a maximum or some bits. A loop that waits in every fourth
@@ -28,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
+from tclint.isa.widths import width_of
 from tclint.values.bit_tests import BitTests
 from tclint.values.divisions import Divisions
 from tclint.values.integers import Range, type_width
@@ -109,6 +111,8 @@ class ConditionalIntervals:
             self.mentions(known, side) or self.loops.is_carried(side) for side in (left, right)
         ):
             return None
+        if relation == "eq" and (moved := self.loops.comparison(p)) is not None:
+            left, right = moved[0][2:4]
         known = self._with_lockstep_ranges(known, left, right)
         one, two = self._canonical_range_of(left, known), self.range_of(right, known, 0)
         if not signed and self.table.constant_of(right) is None:
@@ -525,7 +529,10 @@ class ConditionalIntervals:
             for term, factor in terms:
                 ends = [end * factor for end in self.range_of(term, known, depth + 1)]
                 low, high = low + min(ends), high + max(ends)
-            return self._narrowed(value, (max(low, -INFINITY), min(high, INFINITY)), known, depth + 2)
+            found = max(low, -INFINITY), min(high, INFINITY)
+            return self._narrowed(
+                value, self._since_origin(value, node[1], found, known, depth), known, depth + 2
+            )
         if node[:2] in MIN_MAX:
             found = UNBOUNDED
             if node[2][1] == "u":
@@ -549,10 +556,28 @@ class ConditionalIntervals:
                 return division.quotients(self._unsigned_range_of(number, width, known, depth + 1))
             return division.quotients(as_read(self.range_of(number, known, depth + 1), width, signed))
         found = self.bounds.interval(value) or UNBOUNDED
-        trend = self.loops.trend(value)
-        if trend is not None:
-            low, high = self.range_of(trend[0], known, depth + 1)
-            found = intersect(found, (low, INFINITY) if trend[1] > 0 else (-INFINITY, high))
+        return self._since_origin(value, ((value, 1),), found, known, depth)
+
+    def _since_origin(
+        self, value: int, terms: tuple[tuple[int, int], ...], found: Range, known: KnownRanges, depth: int
+    ) -> Range:
+        """*found* narrowed by the range that *value* has with a term in it replaced by the origins of that term.
+
+        Of a sum, only a difference is narrowed: i - n is not positive if i starts at n and only shrinks.
+        """
+        if len(terms) > 1 and sorted(factor for _, factor in terms) != [-1, 1]:
+            return found
+        for term, factor in terms:
+            origins = self.loops.origins(term)
+            if origins is None:
+                continue
+            rest = self.table.add(value, self.table.times(term, -factor))
+            replaced = (self.table.add(rest, self.table.times(o, factor)) for o in origins[0])
+            low, high = zip(*(self.range_of(r, known, depth + 1) for r in replaced), strict=True)
+            sign = origins[1] * factor
+            found = intersect(
+                found, (min(low) if sign >= 0 else -INFINITY, max(high) if sign <= 0 else INFINITY)
+            )
         return found
 
     def _remainder_forms(self, value: int) -> list[tuple[tuple[tuple[int, int], ...], int]]:
@@ -608,7 +633,12 @@ class ConditionalIntervals:
                 partner = self.loops.counter(other) if node(other)[:2] == node(value)[:2] else None
                 if partner is not None and partner.advances == counter.advances:
                     iterations = partner.iterations_to(known[other], self.range_of(partner.start, known, 0))
-                    found = found | {value: counter.after(iterations, self.range_of(counter.start, known, 0))}
+                    low, high = counter.after(iterations, self.range_of(counter.start, known, 0))
+                    # Signed numbers do not wrap, so an end that the register cannot hold is no bound.
+                    width = width_of(self.loops.registers.function.registers[node(value)[2]].type) or 32
+                    half = 1 << width - 1
+                    low, high = low if low >= -half else -INFINITY, high if high < half else INFINITY
+                    found = found | {value: (low, high)}
         return found
 
     def _loop_range(self, base: int, known: KnownRanges, depth: int) -> Range:

@@ -137,11 +137,25 @@ class LoopFacts:
         return self._counters[value]
 
     def is_carried(self, value: int) -> bool:
-        """Whether *value* contains one that a loop only lets grow or shrink, or that may be in lockstep with others."""
+        """Whether *value* contains one that has origins, or that may be in lockstep with others."""
         return any(
-            self.trend(term) is not None or self._pace(term) is not None
+            self.origins(term) is not None or self._pace(term) is not None
             for term, _ in self.table.linear(value)[0]
         )
+
+    def origins(self, value: int) -> tuple[tuple[int, ...], int] | None:
+        """``(values, sign)`` if *value* is one of the values, or on that side of one; None if nothing is known of it.
+
+        A value with a trend has its start; a phi outside loop headers has its arguments. None of them is defined again
+        between the definition of *value* and a use of it, so a bound of their distance from a third value at that use
+        bounds the distance of *value* as well.
+        """
+        trend = self.trend(value)
+        if trend is not None:
+            return (trend[0],), trend[1]
+        node = self.table.node(value)
+        joined = self.table.arguments(value) if node[0] == "phi" and node[1] not in self.cfg.loops else ()
+        return (joined, 0) if joined else None
 
     def trend(self, value: int) -> tuple[int, int] | None:
         """``(start, sign)`` if *value* is never below its start (1), or never above it (-1); None if neither is known.

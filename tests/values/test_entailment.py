@@ -181,7 +181,7 @@ def test_a_counter_that_some_iterations_advance_is_never_below_its_start(
         ),
         ("mov.u32 %r6, %r5; @%p8 bra over; add.s32 %r6, %r5, -1; over:", False),
         ("mov.u32 %r6, %r5; @%p8 bra over; mov.u32 %r6, %r7; over:", False),
-        ("mov.u32 %r6, %r5; @%p8 bra over; shl.b32 %r6, %r5, 1; over:", False),
+        ("mov.u32 %r6, %r5; @%p8 bra over; shl.b32 %r6, %r5, 1; over:", True),
         ("mov.u32 %r6, %r5; @%p8 bra over; add.s32 %r6, %r5, %r1; over:", False),
     ],
 )
@@ -205,6 +205,53 @@ end: ret;""",
     facts = m.values.refine(value(m, "%p9"), False, PathCondition())
     assert m.values.entails(value(m, "%p3"), facts) is (False if grows else None)
     assert m.values.entails(value(m, "%p4"), facts) is not False
+
+
+@pytest.mark.parametrize(
+    ("first", "step", "test", "holds"),
+    [
+        ("mov.u32 %r5, 0;", "1", "setp.eq.s32 %p3, %r6, 0;", False),
+        ("mov.u32 %r5, 0;", "1", "setp.eq.s32 %p3, %r6, 1;", None),
+        ("mov.u32 %r5, 0;", "64", "setp.eq.s32 %p3, %r6, 0;", False),
+        ("mov.u32 %r5, 0;", "-1", "setp.eq.s32 %p3, %r6, -2;", None),
+        ("ld.shared.u32 %r5, [%r9];", "1", "setp.eq.s32 %p3, %r6, 0;", None),
+        ("mov.u32 %r5, %r1;", "1", "setp.eq.s32 %p3, %r6, %r1;", False),
+        ("mov.u32 %r5, %r1;", "1", "setp.le.s32 %p3, %r6, %r1;", False),
+        ("mov.u32 %r5, %r1;", "-1", "setp.eq.s32 %p3, %r6, %r1;", False),
+        ("mov.u32 %r5, %r1;", "-1", "setp.lt.s32 %p3, %r6, %r1;", True),
+        ("mov.u32 %r5, %r2;", "-1", "setp.eq.s32 %p3, %r6, %r1;", None),
+    ],
+)
+def test_the_counter_of_a_remainder_loop_is_not_on_the_wrong_side_of_where_the_unrolled_loop_started(
+    first: str, step: str, test: str, holds: bool | None
+) -> None:
+    m = model(
+        f"""
+    ld.param.u32 %r1, [number];
+    ld.shared.u32 %r2, [%r9];
+    {first}
+    setp.lt.u32 %p8, %r1, 4;
+    @%p8 bra rest;
+    and.b32 %r3, %r1, -4;
+unrolled:
+    add.s32 %r5, %r5, {4 * int(step)};
+    add.s32 %r3, %r3, -4;
+    setp.ne.s32 %p7, %r3, 0;
+    @%p7 bra unrolled;
+rest:
+    and.b32 %r4, %r1, 3;
+remainder:
+    add.s32 %r6, %r5, {step};
+    {test}
+    mov.u32 %r5, %r6;
+    add.s32 %r4, %r4, -1;
+    setp.ne.s32 %p9, %r4, 0;
+    @%p9 bra remainder;
+end: ret;""",
+        parameters=".param .u32 number",
+    )
+    facts = m.values.refine(value(m, "%p9"), False, PathCondition())
+    assert m.values.entails(value(m, "%p3"), facts) is holds
 
 
 ONE_EACH = f"{TEST} add.s32 %r5, %r5, 1; add.s32 %r6, %r6, 1;"
