@@ -77,7 +77,7 @@ class LoopFacts:
         self._bases: dict[int, tuple[int, int, bool]] = {}
         self._counters: dict[int, Counter | None] = {}
         self._exit_condition_cache: dict[int, dict[int, bool]] = {}
-        self._trends: dict[int, tuple[int, int] | None] = {}
+        self._trends: dict[int, tuple[tuple[int, ...], int] | None] = {}
         self._paces: dict[int, _Pace | None] = {}
         self._mates: dict[tuple[object, ...], int] = {}
         """A representative of each class of values in lockstep, by the key of their pace."""
@@ -146,30 +146,30 @@ class LoopFacts:
     def origins(self, value: int) -> tuple[tuple[int, ...], int] | None:
         """``(values, sign)`` if *value* is one of the values, or on that side of one; None if nothing is known of it.
 
-        A value with a trend has its start; a phi outside loop headers has its arguments. None of them is defined again
+        A value with a trend has its starts; a phi outside loop headers has its arguments. None of them is defined again
         between the definition of *value* and a use of it, so a bound of their distance from a third value at that use
         bounds the distance of *value* as well.
         """
         trend = self.trend(value)
         if trend is not None:
-            return (trend[0],), trend[1]
+            return trend
         node = self.table.node(value)
         joined = self.table.arguments(value) if node[0] == "phi" and node[1] not in self.cfg.loops else ()
         return (joined, 0) if joined else None
 
-    def trend(self, value: int) -> tuple[int, int] | None:
-        """``(start, sign)`` if *value* is never below its start (1), or never above it (-1); None if neither is known.
+    def trend(self, value: int) -> tuple[tuple[int, ...], int] | None:
+        """``(starts, sign)`` if *value* is never below where it starts (1), or never above it (-1); None if unknown.
 
         That holds for a value that a loop only lets grow or shrink, and for one that branches in the loop join.
         """
         if value not in self._trends:
             counter = self.counter(value)
-            found = self._compute_trend(value) if counter is None else (counter.start, counter.step)
+            found = self._compute_trend(value) if counter is None else ((counter.start,), counter.step)
             self._trends[value] = None if found is None else (found[0], 1 if found[1] > 0 else -1)
         return self._trends[value]
 
-    def _compute_trend(self, value: int) -> tuple[int, int] | None:
-        """``(start, some step)`` if every path around the loop adds constants of one sign to *value*, or nothing."""
+    def _compute_trend(self, value: int) -> tuple[tuple[int, ...], int] | None:
+        """``(starts, some step)`` if every path around the loop adds constants of one sign to *value*, or nothing."""
         table = self.table
         node, arguments = table.node(value), table.arguments(value)
         if node[0] != "phi" or not arguments:
@@ -194,11 +194,11 @@ class LoopFacts:
                     return None
                 work += joined
         steps.discard(0)
-        if len(starts) != 1 or not steps or min(steps) < 0 < max(steps):
+        if not starts or not steps or min(steps) < 0 < max(steps):
             return None
-        return starts.pop(), steps.pop()
+        return tuple(sorted(starts)), steps.pop()
 
-    def _joined_trend(self, value: int) -> tuple[int, int] | None:
+    def _joined_trend(self, value: int) -> tuple[tuple[int, ...], int] | None:
         """The trend of *value*, a phi of branches: that of the loop's own value, to which each branch adds a constant."""
         table = self.table
         heads, steps, seen, work = set[int](), set[int](), {value}, [value]
