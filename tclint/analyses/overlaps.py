@@ -599,7 +599,7 @@ def _first_infeasible(model: KernelModel, start: int, route: Route) -> tuple[int
     values = model.values
     facts, threads = PathCondition(), T.full(values.threads)
     if not route.entry_prefix:
-        facts, threads = model.views.context_of(start).facts, route.path.threads
+        facts, threads = model.views.context_in_iteration(start).facts, route.path.threads
     edges = [*route.entry_prefix, *route.path.edges]
     along = values.along(edges, frozenset())
     decisions: list[tuple[int, int | None, bool, Edge | int]] = [

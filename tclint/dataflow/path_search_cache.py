@@ -395,7 +395,8 @@ def assume_on_path(
 ) -> tuple[PathCondition, int] | None:
     """The path condition and the threads after *p* had the *wanted* truth.
 
-    *p* is in terms of the values at that point. None if no thread may have it so, or if only a launch decides it.
+    *p* is in terms of the values at that point. None if no thread may have it so, if it contradicts *facts* taken
+    together, or if only a launch decides it.
     """
     threads &= values.feasible_threads(p, wanted)
     truth = values.entails(p, facts)
@@ -407,7 +408,8 @@ def assume_on_path(
         and not values.holds_in_large_ctas(p, wanted)
     ):
         return None
-    return values.refine(p, wanted, facts), threads
+    after = values.refine(p, wanted, facts)
+    return None if values.unsatisfiable(after) else (after, threads)
 
 
 class EntryPrefix:

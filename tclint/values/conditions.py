@@ -195,7 +195,7 @@ class Conditions:
 
     def unsatisfiable(self, facts: PathCondition) -> bool:
         """Whether *facts* are unsatisfiable because of what they say about sums and differences taken together."""
-        return self.contradictions.impossible(facts)
+        return self.contradictions.impossible(facts) or self.contradictions.excluded(facts)
 
     def _inconsistent(self, literals: Iterable[tuple[int, bool]]) -> bool:
         facts = PathCondition()

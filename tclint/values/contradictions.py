@@ -46,6 +46,8 @@ class Contradictions:
         """``id(known)`` -> ``(known, answer)``. Stores the key object so that its id stays unique."""
         self._sums: dict[tuple[int, int], dict[int, _Sum]] = {}
         """Two bases -> the factor of the second one -> :meth:`_sum`."""
+        self._rests: dict[tuple[int, int], tuple[tuple[int, tuple[int, int, bool]], ...]] = {}
+        """The results of :meth:`_without`."""
         self._alone: dict[int, Range | None] = {}
         """Base -> its range without what is known of it; None if that depends on other known ranges."""
         self._plain_terms: dict[int, Terms] = {}
@@ -64,6 +66,41 @@ class Contradictions:
         if id(known) not in self._impossible:
             self._impossible[id(known)] = known, self._any(known)
         return self._impossible[id(known)][1]
+
+    def excluded(self, facts: PathCondition) -> bool:
+        """Whether the sum or difference of two bases with known values has a value that *facts* exclude.
+
+        An inequality need not narrow a range. ``i != n`` contradicts ``i == m`` and ``n - m == 0``, in whatever order.
+        """
+        loops, known = self.loops, self.ranges.known(facts)
+        values = {base: low for base, (low, high) in known.items() if low == high}
+        for fact, truth in facts.items() if len(values) > 1 else ():
+            comparison = None if truth else loops.comparison(fact)
+            if comparison is None or comparison[0][1] != "eq":
+                continue
+            excluded = self.table.constant_of(comparison[0][3])
+            for whole in {comparison[0][2], loops.canonical(comparison[0][2])}:
+                for base, value in values.items():
+                    for factor, (rest, shift, negative) in self._without(whole, base):
+                        more = values.get(rest)
+                        if (
+                            more is not None
+                            and factor * value + shift + (-more if negative else more) == excluded
+                        ):
+                            return True
+        return False
+
+    def _without(self, whole: int, base: int) -> tuple[tuple[int, tuple[int, int, bool]], ...]:
+        """``(factor, *whole* less that multiple of *base*)``, for the factors 1 and -1 if the two have a common term."""
+        found = self._rests.get((whole, base))
+        if found is None:
+            table = self.table
+            common = {t for t, _ in table.linear(whole)[0]}.intersection(t for t, _ in table.linear(base)[0])
+            found = self._rests[whole, base] = tuple(
+                (factor, self.loops.base(table.add(whole, table.times(base, -factor))))
+                for factor in ((1, -1) if common else ())
+            )
+        return found
 
     def _any(self, known: KnownRanges) -> bool:
         """Whether there is a contradiction between two of the *known* ranges."""

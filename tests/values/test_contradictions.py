@@ -207,3 +207,31 @@ def test_a_pair_is_not_additive_where_its_sum_says_more_than_its_terms(
         facts = kernel.values.refine(value(kernel, f"%p{p}"), truth, facts)
     assert contradictions.impossible(facts)
     assert by_definition(contradictions, facts)
+
+
+@pytest.mark.parametrize(
+    ("excluded", "contradicts"), [("%r1, %r2", True), ("%r2, %r1", True), ("%r11, %r2", False)]
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_an_inequality_contradicts_the_value_that_two_equalities_give_a_difference(
+    excluded: str, contradicts: bool, first: bool
+) -> None:
+    """r1 - r2 + (r2 & 3) is 0, and so is r2 & 3."""
+    m = model(f"""
+    ld.param.u64 %rd0, [pointer];
+    ld.global.b32 %r1, [%rd0];
+    ld.global.b32 %r2, [%rd0+4];
+    and.b32 %r3, %r2, 3;
+    sub.s32 %r4, %r1, %r2;
+    add.s32 %r5, %r4, %r3;
+    add.s32 %r11, %r1, 1;
+    setp.eq.s32 %p1, {excluded};
+    setp.eq.s32 %p2, %r5, 0;
+    setp.eq.s32 %p3, %r3, 0;
+end: ret;""")
+    tests = [("%p2", True), ("%p3", True)]
+    tests.insert(0 if first else 2, ("%p1", False))
+    facts = PathCondition()
+    for p, truth in tests:
+        facts = m.values.refine(value(m, p), truth, facts)
+    assert m.values.unsatisfiable(facts) is contradicts
