@@ -23,7 +23,7 @@ import random
 import time
 from argparse import ArgumentParser
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -223,9 +223,17 @@ def _diverges(events: Events, size: int) -> bool:
             together[key, -1 - (data[0] if data else size)].add(thread)
         elif kind == "warp":
             together[key, thread // WARP].add(thread)
-    return any(
-        len(threads) != (WARP if which >= 0 else -1 - which) for (_, which), threads in together.items()
-    ) or any(kind == "barrier" and data and data[0] % WARP for _, _, kind, data in events)
+    counted = any(kind == "barrier" and data and data[0] % WARP for _, _, kind, data in events)
+    return counted or not all(
+        len(threads) == WARP if which >= 0 else _opens(threads, -1 - which, size)
+        for (_, which), threads in together.items()
+    )
+
+
+def _opens(threads: Collection[int], count: int, size: int) -> bool:
+    """Whether *threads* are whole warps of a CTA of *size*, and as many as a barrier counts: an incomplete one is whole."""
+    warps = {t // WARP for t in threads}
+    return len(warps) == -(-count // WARP) and all(t in threads for t in range(size) if t // WARP in warps)
 
 
 def _races(events: Events) -> bool:
@@ -547,7 +555,7 @@ class Maker:
     def _collective(self, size: int) -> Event:
         rng = self.rng
         p = self.pick(1)
-        count = rng.choice((32, 64, size))
+        count = rng.choice((32, 64, -(-size // WARP) * WARP))
         texts = {
             "bar.sync 0;": ("barrier", ()), "barrier.sync 0;": ("barrier", ()), "barrier.sync.aligned 0;": ("barrier", ()),
             f"bar.red.popc.u32 %r190, 0, {p};": ("barrier", ()), f"barrier.red.popc.u32 %r190, 0, {p};": ("barrier", ()),
@@ -875,11 +883,21 @@ def compared(seed: int) -> tuple[list[Contradiction], Counter[str]]:
                 if (admits_wrapping or not wrapped) and not partial and not small:
                     found.append(Contradiction(seed, program.theme, hazard, f"proved, but not in {w}x{h}"))
                     break
-        elif hazard.value in certain and not bad:
+        elif hazard.value in certain and not bad and not _ever(program, hazard):
             found.append(
                 Contradiction(seed, program.theme, hazard, "a finding of high confidence, but never violated")
             )
     return found, counted
+
+
+def _ever(program: Program, hazard: HazardClass) -> bool:
+    """Whether a launch with other arguments violates a class: a finding need not occur in each launch."""
+    return any(
+        hazard in violated(program, shape, (n, m))[0]
+        for shape in program.shapes
+        for n in EDGES
+        for m in EDGES
+    )
 
 
 # ---------------------------------------------------------------- roots

@@ -180,6 +180,8 @@ class _Judge:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
+        self._existing = T.full(model.function.threads or model.values.threads)
+        """The threads of a CTA, without those that complete its last warp if their number is stated."""
         self._verdicts: dict[tuple[Condition, int, int], _Verdict | None] = {}
         self._may_split: dict[tuple[int, int], bool] = {}  # by where the predicate is read
         self._can_separate: dict[tuple[Condition, int], bool] = {}
@@ -294,7 +296,7 @@ class _Judge:
             p = values.before(condition.register, condition.at)
             mask = values.mask(p)
             if mask is not None:
-                split = T.partial_groups(mask, T.full(values.threads), size)
+                split = T.partial_groups(mask, self._existing, size)
             else:
                 split = (
                     bool(self._single_lane_part(p))

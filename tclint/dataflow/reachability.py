@@ -47,7 +47,8 @@ class Reachability:
     def threads_at(self) -> dict[int, int]:
         """The threads that may reach each block."""
         cfg = self.cfg
-        every = T.full(self.values.threads)
+        # If their number is stated, no thread completes the last warp.
+        every = T.full(cfg.function.threads or self.values.threads)
         reach: dict[int, int] = {0: every} if cfg.blocks else {}
         masks: dict[Edge, int] = {}
         for b in cfg.order:

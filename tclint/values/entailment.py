@@ -111,20 +111,14 @@ class ConditionalIntervals:
             self.mentions(known, side) or self.loops.is_carried(side) for side in (left, right)
         ):
             return None
-        if relation == "eq" and (moved := self.loops.comparison(p)) is not None:
-            left, right = moved[0][2:4]
+        if relation == "eq":
+            return self._equality(p, node, known)
         known = self._with_lockstep_ranges(known, left, right)
         one, two = self._canonical_range_of(left, known), self.range_of(right, known, 0)
         if not signed and self.table.constant_of(right) is None:
             below = self._below(left, right, width, known)
             if below is not None:
                 return below
-        if relation == "eq":
-            if one[1] < two[0] or two[1] < one[0]:
-                return None if may_be_congruent(one, two, width, self._step(left)) else False
-            if (one == two and one[0] == one[1]) or self._exit_reached(p, known):
-                return True
-            return self._by_contradiction(p, known) if node is self.table.nodes[p] else None
         one, two = (
             as_read(bounds, width, signed, 1 if signed else self._step(side))
             for side, bounds in ((left, one), (right, two))
@@ -135,6 +129,19 @@ class ConditionalIntervals:
             return False
         # The caller asks about *p* in its own form as well, which is enough for this search.
         return self._by_contradiction(p, known) if node is self.table.nodes[p] else None
+
+    def _equality(self, p: int, node: Node, known: KnownRanges) -> bool | None:
+        """Whether two numbers are equal: by their ranges, or by that of their difference."""
+        width, moved = node[5], self.loops.comparison(p)
+        for left, right in (node[2:4], *(() if moved is None else (moved[0][2:4],))):
+            here = self._with_lockstep_ranges(known, left, right)
+            one, two = self._canonical_range_of(left, here), self.range_of(right, here, 0)
+            if one[1] < two[0] or two[1] < one[0]:
+                if not may_be_congruent(one, two, width, self._step(left)):
+                    return False
+            elif (one == two and one[0] == one[1]) or self._exit_reached(p, here):
+                return True
+        return self._by_contradiction(p, here) if node is self.table.nodes[p] else None
 
     def needs_no_facts(self, p: int) -> bool:
         """Whether the form of the comparison *p* may decide it: a loop bounds the difference of its sides, or that

@@ -374,7 +374,7 @@ class Uniform:
             number, size = self.ask.constant(count, of.site), self.ask.threads()
             if size is None:
                 return "how many threads it counts of the CTA is not known"
-            if number != size:
+            if number != -(-size // WARP) * WARP:  # an incomplete warp counts as a whole one (9.7.13.1)
                 return "it is not known to count all threads of the CTA"
         return self.number_of_barrier(of.site)
 
