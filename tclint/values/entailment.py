@@ -641,7 +641,7 @@ class ConditionalIntervals:
                 if partner is not None and partner.advances == counter.advances:
                     iterations = partner.iterations_to(known[other], self.range_of(partner.start, known, 0))
                     low, high = counter.after(iterations, self.range_of(counter.start, known, 0))
-                    # Signed numbers do not wrap, so an end that the register cannot hold is no bound.
+                    # Signed numbers do not wrap, so an end that the register cannot hold bounds nothing.
                     width = width_of(self.loops.registers.function.registers[node(value)[2]].type) or 32
                     half = 1 << width - 1
                     low, high = low if low >= -half else -INFINITY, high if high < half else INFINITY
