@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
-from tclint.ir.nodes import Function, Immediate, Instruction, Special
+from tclint.ir.nodes import Function, Immediate, Instruction, Operand, Special
 from tclint.isa.special_registers import SPECIAL_REGISTERS, Triple
 from tclint.values import thread_masks as T
 
@@ -137,29 +137,34 @@ def is_one_dimensional(function: Function, defs: Definitions) -> bool:
 def _only_linearised(
     function: Function, defs: Definitions, specials: Mapping[str, list[Instruction]]
 ) -> bool:
-    """Whether %tid.y, %tid.z and %ntid.y are used only in (z * ntid.y + y) * ntid.x, to which x is added, or to elect the
-    first thread.
+    """Whether %tid.y, %tid.z, %ntid.y and %ntid.z are used only in (z * ntid.y + y) * ntid.x, to which x is added, in the
+    number of threads, ntid.x * ntid.y * ntid.z, or to elect the first thread.
 
     The kernel may then be launched in any shape, and so in one dimension.
     """
-    if not specials.keys() <= {*AXES[1:], "%ntid.y"}:
+    if not specials.keys() <= {*AXES[1:], *_SIZES[1:]}:
         return False
-    held = _held(function, defs, (*AXES, *_SIZES[:2]))
+    held = _held(function, defs, (*AXES, *_SIZES))
     copies = sum(len(found) for found in specials.values())
     if copies != sum(name in specials for name in held.values()):
         return False  # one is copied to a register that holds something else, too
     electing = _electing(function, defs, {r: n for r, n in held.items() if n in AXES})
     rows, offsets = set[int](), set[int]()
+    layers: dict[int, frozenset[str]] = {}
+    """A product of two sizes -> these."""
     for i in function.instructions:
         names = [held.get(o, "") if isinstance(o, int) else "" for o in i.operands]
         if id(i) in electing or not (
-            {*names[1:]} & specials.keys() or not (rows | offsets).isdisjoint(i.reads)
+            {*names[1:]} & specials.keys() or not (rows | offsets | layers.keys()).isdisjoint(i.reads)
         ):
             continue
         operands = i.operands[1:]
         single = len(i.writes) == 1 and len(defs[i.writes[0]]) == 1
         if i.name == "mad.lo" and {*names[1:3]} == {"%tid.z", "%ntid.y"} and names[3] == "%tid.y":
             rows.update(i.writes)
+        elif i.name == "mul.lo" and (sizes := _product(operands, names[1:], layers)):
+            if len(sizes) < len(_SIZES):
+                layers[i.writes[0]] = sizes
         elif i.name == "mul.lo" and "%ntid.x" in names[1:] and not rows.isdisjoint(operands):
             offsets.update(i.writes)
         elif i.name == "mad.lo" and "%ntid.x" in names[1:3] and not rows.isdisjoint(operands[:2]):
@@ -170,6 +175,19 @@ def _only_linearised(
         if not single:
             return False
     return True
+
+
+def _product(
+    operands: Sequence[Operand], names: Sequence[str], layers: Mapping[int, frozenset[str]]
+) -> frozenset[str]:
+    """The sizes of a CTA that two factors have, if each is one or a product of some and none occurs twice; else none."""
+    one, two = (
+        layers.get(o, frozenset((name,) if name in _SIZES else ()))
+        if isinstance(o, int)
+        else frozenset[str]()
+        for o, name in zip(operands, names, strict=True)
+    )
+    return one | two if one and two and not one & two else frozenset()
 
 
 def _held(function: Function, defs: Definitions, names: Collection[str]) -> dict[int, str]:

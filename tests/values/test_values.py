@@ -1855,7 +1855,12 @@ def test_a_kernel_that_selects_the_first_of_several_rows_is_not_made_for_one(
         (NUMBERED.replace("mul.lo.s32 %r6, %r5, %r0", "mad.lo.s32 %r6, %r5, %r0, %r3"), False),
         # the size in another dimension; all dimensions at once
         ("mov.u32 %r1, %ntid.y; mov.u32 %r7, %tid.x; setp.eq.u32 %p1, %r1, 1;", False),
-        ("mov.u32 %r1, %ntid.z; mov.u32 %r7, %tid.x;", False),
+        ("mov.u32 %r1, %ntid.z; mov.u32 %r7, %tid.x; setp.eq.u32 %p1, %r1, 1;", False),
+        # the number of threads, in two orders; a part of it
+        (f"{NUMBERED} mov.u32 %r8, %ntid.z; mul.lo.s32 %r9, %r0, %r1; mul.lo.s32 %r10, %r9, %r8;", True),
+        (f"{NUMBERED} mov.u32 %r8, %ntid.z; mul.lo.s32 %r9, %r8, %r1; mul.lo.s32 %r10, %r9, %r0;", True),
+        (f"{NUMBERED} mov.u32 %r8, %ntid.z; mul.lo.s32 %r9, %r8, %r1;", True),
+        (f"{NUMBERED} mul.lo.s32 %r9, %r0, %r1; add.s32 %r10, %r9, 1;", False),
         ("mov.v4.u32 {%r1, %r2, %r3, %r4}, %tid; mov.u32 %r7, %tid.x;", False),
     ],
 )
