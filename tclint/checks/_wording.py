@@ -5,14 +5,23 @@ from __future__ import annotations
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
 
-__all__ = ["agreeing", "called", "copy_name", "if_repeated", "in_words", "times"]
+__all__ = ["TWICE", "agreeing", "called", "copy_name", "if_repeated", "in_words", "repeats", "times"]
+
+TWICE = "the loop runs twice"
+"""The condition of a fault that needs a second iteration, in words that follow *if*."""
+
+
+def repeats(model: KernelModel, head: int) -> bool:
+    """Whether the loop of *head*, once entered, is certain to have a second iteration: nothing but its latch leaves it."""
+    cfg, count = model.cfg, model.values.trip_count(head)
+    latches = {edge.source for edge in cfg.back_edges[head]}
+    return count is not None and count > 1 and {edge.source for edge in cfg.leaving[head]} == latches
 
 
 def if_repeated(model: KernelModel, path: Path) -> str:
-    """``, if the loop runs twice``, for a fault on a path around a loop whose trip count is unknown; else ""."""
-    cfg, trip_count = model.cfg, model.values.trip_count
-    heads = {edge.target for edge in path.edges if edge.source in cfg.loops.get(edge.target, ())}
-    return ", if the loop runs twice" if any((trip_count(head) or 1) < 2 for head in heads) else ""
+    """The condition of a fault on a path around a loop that need not have a second iteration, in words; else ""."""
+    heads = {edge.target for edge in path.edges if edge.source in model.cfg.loops.get(edge.target, ())}
+    return "" if all(repeats(model, head) for head in heads) else TWICE
 
 
 def copy_name(model: KernelModel, site: int) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
+from tclint.checks._wording import TWICE, repeats
 from tclint.findings.scales import Severity
 
 MB007 = RuleId("MB007")
@@ -89,17 +90,9 @@ def _in_each_iteration(model: KernelModel, site: int, head: int) -> bool:
     return all(p is not None and values.mask(p) is not None for p in predicates)
 
 
-def _runs_twice(model: KernelModel, head: int) -> bool:
-    """True if the loop of *head*, once entered, is certain to have a second iteration."""
-    cfg = model.cfg
-    latches = {edge.source for edge in cfg.back_edges[head]}
-    count = model.values.trip_count(head)
-    return count is not None and count > 1 and {edge.source for edge in cfg.leaving[head]} == latches
-
-
 def _hit(model: KernelModel, ring: Ring, wait: int, arrivals: list[int], head: int) -> Hit:
     parity = model.constant_of(wait, "parity")
-    condition = "" if _runs_twice(model, head) else "the loop runs twice"
+    condition = "" if repeats(model, head) else TWICE
     then = f"if {condition}, the second wait" if condition else "from the second iteration on it"
     return MB007.hit(
         site=wait,

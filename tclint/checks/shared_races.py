@@ -393,7 +393,7 @@ def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int)
     )
     return SM001.hit(
         site=second.site,
-        message=f"{verb} shared memory that another warp {why}{data}{repeated}: no barrier orders the two{only_some}",
+        message=f"{verb} shared memory that another warp {why}{data}{', if ' * bool(repeated)}{repeated}: no barrier orders the two{only_some}",
         steps=(
             Mark(
                 first.site,
@@ -410,5 +410,6 @@ def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int)
         help="add a barrier of both warps (bar.sync, __syncthreads()) between the two",
         fixes=barrier_between(model, first.site, second.site),
         severity=Severity.ERROR if second.later else None,
+        condition=repeated,
         confidence=Confidence.MEDIUM if assumed or not model.function.threads else None,
     )
