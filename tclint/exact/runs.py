@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tclint.exact.scalar import operation, width_of
+from tclint.exact.scalar import elected_lane, is_of_call, is_shuffle, operation, read_lane, width_of
 from tclint.exact.threads import Load
 from tclint.exact.worlds import World
 from tclint.ir.cfg import CFG
@@ -247,11 +247,11 @@ class Runs:
         if match.form.event == "elect":
             return self._elected(instruction, register)
         first = registers(instruction.operands[0])[:1] if instruction.operands else ()
-        if match.form.event == "shuffle" and ".idx" in match.modifiers and first == (register,):
+        if is_shuffle(match) and first == (register,):
             return self._shuffled(instruction, at)
         address = next((o for o in instruction.operands if isinstance(o, Memory)), None)
         reads = match.form.memory and all(verb == "read" for verb, _ in match.form.memory)
-        if reads and address is not None and not self._of_a_call(address, match.space):
+        if reads and address is not None and not is_of_call(function, address, match.space):
             space, place = match.space.partition("::")[0], self._reader(address)
             fixed = space in (".param", ".const") or ".nc" in match.modifiers
             kept = fixed or not (self.written & {space, ""} or (not space and self.written))
@@ -265,15 +265,6 @@ class Runs:
 
             return load
         return lambda thread: thread.arbitrary(at, register, width)
-
-    def _of_a_call(self, address: Memory, space: str) -> bool:
-        """Whether an address is that of a result or an argument of a call."""
-        base, parameters = address.base, self.function.parameters
-        return (
-            space.startswith(".param")
-            and isinstance(base, Symbol)
-            and base.name not in (p.name for p in parameters)
-        )
 
     def _reader(self, operand: Operand) -> Callable[[_Thread], int]:
         """What reads an operand; what it is cannot be known of some, which are arbitrary."""
@@ -298,13 +289,12 @@ class Runs:
         return lambda thread: thread.arbitrary(-1, -1, 64)
 
     def _elected(self, instruction: Instruction, register: int) -> Callable[[_Thread], int]:
-        """The lowest lane of the membermask is elected (``elect`` in docs/assumptions.md)."""
         destination, mask = instruction.operands[0], self._reader(instruction.operands[1])
         elects = isinstance(destination, Pair) and destination.second == register
 
         def elect(thread: _Thread) -> int:
             members = mask(thread) & 0xFFFFFFFF or 1
-            lane = (members & -members).bit_length() - 1
+            lane = elected_lane(members)
             return int(thread.number % WARP == lane) if elects else lane
 
         return elect
@@ -314,11 +304,8 @@ class Runs:
         source, lane, bounds = (self._reader(o) for o in instruction.operands[1:4])
 
         def shuffle(thread: _Thread) -> int:
-            segment, clamp = bounds(thread) >> 8 & 31, bounds(thread) & 31
             own = thread.number % WARP
-            low = own & segment
-            other = low | (lane(thread) & ~segment & 31)
-            other = other if other <= (low | (clamp & ~segment)) else own
+            other = read_lane(own, lane(thread), bounds(thread))
             return thread.received(at, source(thread), thread.number - own + other)
 
         return shuffle

@@ -5,11 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tclint.ir.nodes import Function, Immediate, Instruction, Negated, Operand, Pair, Special, Vector
-from tclint.isa.forms import floating
+from tclint.ir.nodes import (
+    Function,
+    Immediate,
+    Instruction,
+    Memory,
+    Negated,
+    Operand,
+    Pair,
+    Special,
+    Symbol,
+    Vector,
+)
+from tclint.isa.forms import Match, floating
 from tclint.isa.semantics import COMPUTE, bind
 
-__all__ = ["SHARED_WINDOW", "Operation", "operation", "width_of"]
+__all__ = [
+    "SHARED_WINDOW",
+    "Operation",
+    "elected_lane",
+    "is_of_call",
+    "is_shuffle",
+    "operation",
+    "read_lane",
+    "width_of",
+]
 
 SHARED_WINDOW = 1 << 24
 """The size of the address range in which shared memory of a CTA is found; that of rank r in its cluster begins r times as
@@ -31,6 +51,34 @@ def width_of(type_name: str) -> int:
     """The width in bits of a register of this type."""
     digits = type_name.lstrip(".busfpred")
     return int(digits) if digits.isdigit() else 1
+
+
+def elected_lane(membermask: int) -> int:
+    """The lane that ``elect.sync`` elects: the lowest one of a mask that is not empty (``elect`` in docs/assumptions.md)."""
+    return (membermask & -membermask).bit_length() - 1
+
+
+def read_lane(own: int, index: int, bounds: int) -> int:
+    """The lane that ``shfl.sync.idx`` reads in lane *own*: its own where *index* is outside of its segment (9.7.9.6)."""
+    segment, clamp = bounds >> 8 & 31, bounds & 31
+    low = own & segment
+    other = low | (index & ~segment & 31)
+    return other if other <= (low | (clamp & ~segment)) else own
+
+
+def is_shuffle(match: Match) -> bool:
+    """Whether an instruction is the shuffle of which :func:`read_lane` names the lane."""
+    return match.form.event == "shuffle" and ".idx" in match.modifiers
+
+
+def is_of_call(function: Function, address: Memory, space: str) -> bool:
+    """Whether an address in a state *space* is that of a result or an argument of a call, not of a parameter."""
+    base = address.base
+    return (
+        space.startswith(".param")
+        and isinstance(base, Symbol)
+        and base.name not in (p.name for p in function.parameters)
+    )
 
 
 def operation(function: Function, instruction: Instruction, register: int) -> Operation | None:

@@ -13,7 +13,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from tclint.exact.scalar import Operation, operation, width_of
+from tclint.exact.scalar import (
+    Operation,
+    elected_lane,
+    is_of_call,
+    is_shuffle,
+    operation,
+    read_lane,
+    width_of,
+)
 from tclint.exact.worlds import World
 from tclint.ir.cfg import CFG
 from tclint.ir.nodes import (
@@ -178,11 +186,7 @@ class Vectors:
         form = match.form
         if form.event == "elect":
             return self._elected(instruction, register, at, iteration)
-        if (
-            form.event == "shuffle"
-            and ".idx" in match.modifiers
-            and registers(instruction.operands[0])[0] == register
-        ):
+        if is_shuffle(match) and registers(instruction.operands[0])[0] == register:
             return self._shuffled(instruction, at, iteration)
         if form.memory and (match.space.startswith((".const", ".param"))) and self.function.entry:
             return self._loaded(instruction, register, at, iteration)
@@ -226,11 +230,10 @@ class Vectors:
         return [world.special(name, t) or 0 for t in range(world.threads)]
 
     def _elected(self, instruction: Instruction, register: int, at: int, iteration: int) -> Numbers:
-        """The lowest lane of the membermask is elected (``elect`` in docs/assumptions.md)."""
         destination, mask = instruction.operands[0], self._operand(instruction.operands[1], at, iteration)
         if not isinstance(mask, int) or not mask & 0xFFFFFFFF:
             return self._arbitrary((register, at, iteration))
-        lane = (mask & -mask).bit_length() - 1
+        lane = elected_lane(mask & 0xFFFFFFFF)
         if isinstance(destination, Pair) and destination.second == register:
             return [int(t % WARP == lane) for t in range(self.world.threads)]
         return lane
@@ -242,11 +245,7 @@ class Vectors:
             return source
         found = list[int]()
         for t, (b, c) in enumerate(zip(self._all(lane), self._all(bounds), strict=True)):
-            segment, clamp = c >> 8 & 31, c & 31
-            low = t % WARP & segment
-            j = low | (b & ~segment & 31)
-            j = j if j <= (low | (clamp & ~segment)) else t % WARP
-            other = t // WARP * WARP + j
+            other = t // WARP * WARP + read_lane(t % WARP, b, c)
             found.append(source[other] if other < self.world.threads else 0)
         return found
 
@@ -255,17 +254,12 @@ class Vectors:
         match = instruction.match
         assert match is not None
         address = next((o for o in instruction.operands if isinstance(o, Memory)), None)
-        if address is None or (match.space.startswith(".param") and self._of_a_call(address)):
+        if address is None or is_of_call(self.function, address, match.space):
             return self._arbitrary((register, at, iteration))
         place = self._operand(address, at, iteration)
         load = Load(self.world, instruction, register, width_of(self.function.registers[register].type))
         self.varies = True
         return load(place) if isinstance(place, int) else list(map(load, place))
-
-    def _of_a_call(self, address: Memory) -> bool:
-        """Whether a ``.param`` address is that of a result or an argument of a call."""
-        base = address.base
-        return isinstance(base, Symbol) and base.name not in (p.name for p in self.function.parameters)
 
     def _arbitrary(self, key: tuple[object, ...]) -> list[int]:
         """Another edge value in each thread."""

@@ -40,9 +40,11 @@ def refuted_by_index(model: KernelModel) -> Reason | None:
     claims = list(_claims(model))
     if not claims:
         return None
-    number = len(shapes(model.function))
+    found = shapes(model.function)
+    # In one dimension, a CTA of fewer threads has the same numbers in these; the first shape has the most.
+    first_has_all = len(found) == 1 or all(shape[1:] == (1, 1) for shape in found)
     known = set[tuple[int, int]]()
-    for world in worlds(model.function, model.module.variables, number * _VARIATIONS):
+    for world in worlds(model.function, model.module.variables, len(found) * _VARIATIONS):
         vectors = Vectors(model.cfg, model.values.defs, world)
         for register, at, planes in claims:
             if (register, at) in known:
@@ -54,9 +56,8 @@ def refuted_by_index(model: KernelModel) -> Reason | None:
                 return _open(
                     model, at, "its operands depend on too many instructions to be evaluated exactly"
                 )
-            flat = len(world.shape) == 3 and world.shape[1:] == (1, 1)
-            if not vectors.varies and flat and number == 3:
-                known.add((register, at))  # in one dimension, fewer threads have the same numbers
+            if not vectors.varies and first_has_all:
+                known.add((register, at))
             width = width_of(model.function.registers[register].type)
             thread = _differing(numbers, planes, width, world)
             if thread is not None:
