@@ -16,8 +16,7 @@ Change this package to evaluate an instruction that it leaves open.
 """
 
 from tclint.exact.runs import Query, Runs
-from tclint.exact.scalar import width_of
 from tclint.exact.threads import TooDeep, Vectors
 from tclint.exact.worlds import World, shapes, worlds
 
-__all__ = ["Query", "Runs", "TooDeep", "Vectors", "World", "shapes", "width_of", "worlds"]
+__all__ = ["Query", "Runs", "TooDeep", "Vectors", "World", "shapes", "worlds"]

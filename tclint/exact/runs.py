@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tclint.exact.scalar import elected_lane, is_of_call, is_shuffle, operation, read_lane, width_of
+from tclint.exact.scalar import elected_lane, is_of_call, is_shuffle, operation, read_lane
 from tclint.exact.threads import Load
 from tclint.exact.worlds import World
 from tclint.ir.cfg import CFG
@@ -32,6 +32,7 @@ from tclint.ir.nodes import (
     registers,
 )
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP
+from tclint.isa.widths import width_of
 
 __all__ = ["MAX_BLOCKS", "Query", "Runs"]
 

@@ -19,6 +19,7 @@ from tclint.ir.nodes import (
 )
 from tclint.isa.forms import Match, floating
 from tclint.isa.semantics import COMPUTE, bind
+from tclint.isa.widths import width_of
 
 __all__ = [
     "SHARED_WINDOW",
@@ -28,7 +29,6 @@ __all__ = [
     "is_shuffle",
     "operation",
     "read_lane",
-    "width_of",
 ]
 
 SHARED_WINDOW = 1 << 24
@@ -45,12 +45,6 @@ class Operation(NamedTuple):
 
     compute: Callable[..., int]
     sources: tuple[Operand, ...]
-
-
-def width_of(type_name: str) -> int:
-    """The width in bits of a register of this type."""
-    digits = type_name.lstrip(".busfpred")
-    return int(digits) if digits.isdigit() else 1
 
 
 def elected_lane(membermask: int) -> int:

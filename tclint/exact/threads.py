@@ -20,7 +20,6 @@ from tclint.exact.scalar import (
     is_shuffle,
     operation,
     read_lane,
-    width_of,
 )
 from tclint.exact.worlds import World
 from tclint.ir.cfg import CFG
@@ -37,6 +36,7 @@ from tclint.ir.nodes import (
     registers,
 )
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
+from tclint.isa.widths import width_of
 
 __all__ = ["MAX_DEPTH", "Load", "Numbers", "TooDeep", "Vectors"]
 

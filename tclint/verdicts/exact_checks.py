@@ -17,10 +17,11 @@ from collections.abc import Iterator, Sequence
 
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import PathQuery
-from tclint.exact import Query, Runs, TooDeep, Vectors, World, shapes, width_of, worlds
+from tclint.exact import Query, Runs, TooDeep, Vectors, World, shapes, worlds
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Reason
 from tclint.ir.nodes import Instruction, Memory, registers
+from tclint.isa.widths import width_of
 from tclint.values import thread_masks as T
 from tclint.verdicts.convergence import index_alone
 from tclint.verdicts.paths import value_assumptions

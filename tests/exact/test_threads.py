@@ -56,6 +56,11 @@ def test_a_shuffle_reads_the_lane_that_its_index_names() -> None:
     assert at_end(model, "%r2") == [3] * 32 + [35] * 32
 
 
+def test_a_register_of_packed_numbers_has_all_its_bits() -> None:
+    model = model_of(".reg .f16x2 %packed;\nmov.b32 %packed, 0x3C003C01;")
+    assert at_end(model, "%packed") == 0x3C003C01
+
+
 def test_a_guarded_instruction_leaves_other_threads_alone() -> None:
     model = model_of("mov.u32 %r1, %tid.x;\nsetp.lt.u32 %p1, %r1, 2;\nmov.b32 %r2, 7;\n@%p1 mov.b32 %r2, 9;")
     assert at_end(model, "%r2") == [9, 9] + [7] * 62
