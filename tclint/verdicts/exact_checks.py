@@ -153,7 +153,7 @@ def _asked(model: KernelModel, at: int) -> Iterator[int]:
         for operand in instruction.operands:
             if isinstance(operand, Memory):
                 yield from registers(operand)
-        if form.name.split(".")[0] == "st":
+        if any("write" in verb for verb, _ in form.memory):
             yield from instruction.reads
 
 
