@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import operator
 import random
+import re
 import time
 from argparse import ArgumentParser
 from collections import Counter, defaultdict
@@ -891,11 +892,15 @@ def compared(seed: int) -> tuple[list[Contradiction], Counter[str]]:
 
 
 def _ever(program: Program, hazard: HazardClass) -> bool:
-    """Whether a launch with other arguments violates a class: a finding need not occur in each launch."""
+    """Whether a launch with other arguments, the constants of the kernel among them, violates a class.
+
+    A finding need not occur in each launch.
+    """
+    numbers = {*EDGES, *map(int, re.findall(r"(?<=, )\d+(?=;)", program.text()))}
     return any(
         hazard in violated(program, shape, (n, m))[0]
         for shape in program.shapes
-        for n in EDGES
+        for n in numbers
         for m in EDGES
     )
 

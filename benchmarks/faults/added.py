@@ -34,7 +34,11 @@ def _enters(prologue: str, rules_at: Callable[[Kernel], frozenset[int]]) -> Plan
         places = rules_at(kernel)
         if kernel.function.entry and places:
             start = kernel.span(0).start
-            yield Fault((Edit(Span(start, start), prologue),), places | {*range(len(kernel.instructions))[:4]}, prologue)
+            yield Fault(
+                (Edit(Span(start, start), prologue),),
+                places | {*range(len(kernel.instructions))[:4]},
+                prologue,
+            )
 
     return plant
 
