@@ -2,6 +2,7 @@
 
     python -m benchmarks.mutation [FOLDER...] [--operator REGEX] [--each 20] [--seed 7] [--output FILE.jsonl]
                                   [--record]
+    python -m benchmarks.mutation [FOLDER...] --write INTO
 
 FOLDER has a subfolder of ``.ptx`` files for each producer, or files named ``PRODUCER-KERNEL.ptx``; without one the
 corpus is taken. A fault is *found* when linting the changed kernel gives a finding that the original does not have, of
@@ -13,7 +14,8 @@ to be none (``benchmarks.equivalence``) is labelled so, and whatever else was no
 (``benchmarks.misses``).
 
 The places are drawn with a fixed seed, evenly over producers and kernels. The records are written one JSON object a
-line, with the edits, so that a later version of tclint can be asked again: ``--replay FILE.jsonl``.
+line, with the edits, so that a later version of tclint can be asked again: ``--replay FILE.jsonl``. ``--write`` writes
+the changed kernels into a folder instead, for ``benchmarks.same``.
 """
 
 from __future__ import annotations
@@ -249,6 +251,19 @@ def run(
                 yield _ask(path, before, functions[record["entry"]], record, assembler)
 
 
+def write(chosen: dict[Path, list[dict[str, Any]]], into: Path) -> int:
+    """Write every mutant into the folder *into* as a file of its own; how many there are."""
+    into.mkdir(parents=True, exist_ok=True)
+    count = 0
+    for path, records in chosen.items():
+        data = path.read_bytes()
+        for record in records:
+            edits = tuple(Edit(Span(a, b), text) for a, b, text in record["edits"])
+            (into / f"{count:05}-{path.name}").write_bytes(apply(data, edits))
+            count += 1
+    return count
+
+
 def _ask(
     path: Path, before: FileReport, kernel: Kernel, record: dict[str, Any], assembler: Assembler | None
 ) -> dict[str, Any]:
@@ -292,6 +307,7 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=20, help="faults of each operator in a folder (20)")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--output", type=Path, help="where the records go, one JSON object a line")
+    parser.add_argument("--write", metavar="INTO", type=Path, help="write the mutants there, and lint none")
     parser.add_argument("--replay", type=Path, help="ask again about the mutants of an earlier run")
     parser.add_argument("--no-ptxas", action="store_true", help="do not ask ptxas about what was not found")
     parser.add_argument("--record", action="store_true", help="record the score for docs/results.md")
@@ -325,6 +341,9 @@ def main() -> None:
             chosen.update(choose(folder, wanted, options.each, options.seed))
     if not chosen:
         sys.exit(f"no fault can be planted: no kernel in {', '.join(map(str, folders))} has a place for one")
+    if options.write:
+        print(f"{write(chosen, options.write)} mutants")
+        return
     done: list[dict[str, Any]] = []
     with options.output.open("w") if options.output else nullcontext() as stream:
         for record in run(chosen, assembler if name else None):

@@ -1,11 +1,13 @@
 """Does a change of tclint change what it reports, and does anything but the input?
 
-    python -m benchmarks.same record FILE [PATH...]
+    python -m benchmarks.same record [--oracle] FILE [PATH...]
     python -m benchmarks.same compare OLD NEW [--without-texts]
     python -m benchmarks.same orders [PATH...]
 
 *record* lints every file below the PATHs as ``tclint check`` does, findings of low confidence included, and writes one
-line of JSON for each report. *compare* lists the findings that two such files do not share; ``--without-texts`` leaves
+line of JSON for each report; ``--oracle`` adds the verdicts, a digest of every replay, proof and execution
+(``benchmarks.observed``), and the launches of ``benchmarks/launches``. Faults that ``benchmarks.mutation --write``
+planted are files like others. *compare* lists the findings that two such files do not share; ``--without-texts`` leaves
 out messages, help, steps' words, the cycles of deadlocks and the titles of fixes, so that a change of wording alone
 compares equal. *orders* records the same reports with the checks in their usual order, reversed, shuffled, and under
 two hash seeds, and compares them. Without a PATH: the fixtures, the examples of the rule pages, the kernels and cases
@@ -31,6 +33,7 @@ from typing import Any
 
 from benchmarks import results
 from benchmarks.corpus.builder import default_cache
+from benchmarks.observed import launches, watched
 
 __all__ = ["differences", "main", "record", "without_texts"]
 
@@ -57,19 +60,23 @@ WORDS = (
 """Keys whose values are sentences or names that people read; identity, place, severity and edits are elsewhere."""
 EXPLANATIONS = ("deadlock", "method")
 """Keys whose values explain a finding in more detail than its steps, without which it is the same finding."""
-_RUNNER = "from benchmarks.same import _lint; import sys; _lint(sys.argv[1], sys.argv[2:])"
+_RUNNER = "from benchmarks.same import _lint; import sys; _lint(*sys.argv[1:])"
 
 
-def record(paths: Sequence[Path], order: str = "usual", hash_seed: str = "0") -> dict[str, Report]:
+def record(
+    paths: Sequence[Path], order: str = "usual", hash_seed: str = "0", *, oracle: bool = False
+) -> dict[str, Report]:
     """The report of every file below *paths* by its name, made by a new process with checks in that *order*.
 
-    Raises RuntimeError where tclint itself fails.
+    With *oracle* it has verdicts, and under ``observed`` what its file made tclint compute. Raises RuntimeError where
+    tclint itself fails.
     """
     reports: dict[str, Report] = {}
-    with _unpacked(paths) as folders:
+    with _unpacked(paths) as folders, tempfile.TemporaryDirectory(prefix="tclint-observed-") as scratch:
+        observed = Path(scratch, "observed.json")
         for name, folder in folders:
             done = subprocess.run(
-                [sys.executable, "-c", _RUNNER, order, "."],
+                [sys.executable, "-c", _RUNNER, order, str(observed) if oracle else ""],
                 cwd=folder,
                 env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(results.ROOT)},
                 stdout=subprocess.PIPE,
@@ -81,22 +88,34 @@ def record(paths: Sequence[Path], order: str = "usual", hash_seed: str = "0") ->
                 raise RuntimeError(
                     f"{name}: tclint check ended with {done.returncode} and no report"
                 ) from None
+            seen = json.loads(observed.read_text(encoding="utf-8")) if oracle else {}
             for report in document["files"]:
-                key = "/".join(filter(None, (name, report["path"], report["member"])))
-                reports[key] = report
+                own = "/".join(filter(None, (report["path"], report["member"])))
+                if broken := [p["message"] for p in report["problems"] if "internal error" in p["message"]]:
+                    raise RuntimeError(f"{name}/{own}: {broken[0]}")
+                reports[f"{name}/{own}"] = report | ({"observed": seen[own]} if own in seen else {})
     return reports
 
 
-def _lint(order: str, paths: list[str]) -> None:
-    """``tclint check`` in this process, which it ends, with the checks in another order."""
+def _lint(order: str, observed: str) -> None:
+    """``tclint check`` of the current folder in this process, which it ends, with the checks in another order.
+
+    *observed* is the file for what it computes; empty: that is not recorded.
+    """
     from tclint import checks
     from tclint.commands._cli import main as tclint
 
     checks._discover()
     _reorder(checks._kernel, order)
     _reorder(checks._module, order)
-    options = "--isolated --pedantic --fail-on never --include *.cu --output-format json"
-    tclint(["check", *options.split(), *paths])
+    options = "--isolated --pedantic --fail-on never --include *.cu --output-format json".split()
+    if not observed:
+        tclint(["check", *options, "."])
+    with watched() as seen:
+        try:
+            tclint(["check", *options, "--verdict", "--no-cache", "--jobs", "1", "."])
+        finally:
+            Path(observed).write_text(json.dumps(seen), encoding="utf-8")
 
 
 def _reorder(registry: list[Any], order: str) -> None:
@@ -216,6 +235,9 @@ def main(arguments: list[str] | None = None) -> int:
     for name in ("record", "orders"):
         command = commands.add_parser(name)
         if name == "record":
+            command.add_argument(
+                "--oracle", action="store_true", help="verdicts, replays, proofs and launches too"
+            )
             command.add_argument("file", type=Path)
         command.add_argument("paths", nargs="*", type=Path)
     command = commands.add_parser("compare")
@@ -230,11 +252,14 @@ def main(arguments: list[str] | None = None) -> int:
         return _say(differences(old, new), len(old.keys() | new.keys()))
     paths, absent = (options.paths, []) if options.paths else default_paths()
     _say_what_is_recorded(paths, absent)
-    usual = record(paths)
     if options.command == "record":
+        usual = record(paths, oracle=options.oracle)
+        if options.oracle:
+            usual |= {f"launch {name}": {"observed": lines, "findings": []} for name, lines in launches()}
         _save(options.file, usual)
         print(f"{len(usual)} files")
         return 0
+    usual = record(paths)
     status = 0
     for order, seed in [*((order, HASH_SEEDS[0]) for order in ORDERS[1:]), (ORDERS[0], HASH_SEEDS[1])]:
         print(f"checks {order}, hash seed {seed}: ", end="", flush=True)

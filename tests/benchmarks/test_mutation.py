@@ -281,6 +281,12 @@ def test_a_run_is_reproducible_and_can_be_replayed(
     assert run() == first
     assert run("--replay", str(tmp_path / "a.jsonl")) == first
     assert table(records) + "\n" == first
+    assert run("--write", str(tmp_path / "mutants")) == f"{len(records)} mutants\n"
+    for path, record in zip(sorted((tmp_path / "mutants").iterdir()), records, strict=True):
+        written, (start, _, text) = path.read_bytes(), record["edits"][0]
+        assert path.name.endswith(record["file"].removeprefix("pages/"))
+        assert written[start : start + len(text)] == text.encode()
+        assert written != (tmp_path / "kernels" / record["file"]).read_bytes()
     for path in folder.glob("*.ptx"):
         path.write_text(path.read_text() + "// another build\n")
     assert run("--replay", str(tmp_path / "a.jsonl")) == "\n"

@@ -6,16 +6,23 @@ import copy
 import tarfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from benchmarks import results, same
+from benchmarks.observed import watched
 from tclint import checks
+from tclint.config.config import Config
+from tclint.driver import pool
 from tclint.findings.rules import all_rules
+from tclint.replay.machine import Machine
+from tclint.syntax.source import Source
 from tests.tools.project import ROOT
 from tests.tools.support import HOPPER, kernel, module
 
 WRONG = (ROOT / "fixtures" / "wgmma_unwaited.ptx").read_text(encoding="utf-8")
+REPLAYED = (ROOT / "fixtures/kernels/nvcc-pipeline.sm_90a.ptx").read_text(encoding="utf-8")
 RIGHT = module(kernel("ret;"), header=HOPPER.replace("sm_90a", "sm_90"))
 
 
@@ -57,6 +64,43 @@ def test_an_archive_is_recorded_as_its_folder_is(
     with tarfile.open(tmp_path / f"{folder.name}.tar.xz", "w:xz") as archive:
         archive.add(folder, ".")
     assert same.record([tmp_path / f"{folder.name}.tar.xz"]) == reports
+
+
+def test_the_oracle_has_verdicts_proofs_and_replays_and_repeats_them(tmp_path: Path) -> None:
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    (folder / "replayed.ptx").write_text(REPLAYED)
+    (recorded,) = same.record([folder], oracle=True).values()
+    assert recorded["verdicts"]
+    observed = recorded["observed"]
+    assert observed["replays"], "the kernel is one that is replayed"
+    assert all(" accesses " in line for line in observed["replays"])
+    assert len(observed["proofs"]) == len(recorded["verdicts"])
+    assert same.record([folder], hash_seed="1", oracle=True) == {"kernels/./replayed.ptx": recorded}
+
+
+def test_a_replay_that_takes_other_steps_is_a_difference_where_the_report_is_the_same(
+    tmp_path: Path,
+) -> None:
+    def lines() -> list[str]:
+        with watched() as seen:
+            pool.check(("k.ptx", Source(REPLAYED.encode(), "k.ptx")), Config())
+        return seen["k.ptx"]["replays"]
+
+    before = lines()
+    assert before == lines()
+    assert before != []
+    with patch.object(Machine, "record", lambda *_, **__: None):
+        assert lines() != before
+
+
+def test_an_error_of_the_watching_itself_is_no_report(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = "from benchmarks import same, observed; observed._replayed = None; import sys; same._lint(*sys.argv[1:])"
+    monkeypatch.setattr(same, "_RUNNER", broken)
+    (folder / "replayed.ptx").write_text(REPLAYED)
+    with pytest.raises(RuntimeError, match=r"replayed\.ptx: internal error"):
+        same.record([folder], oracle=True)
+    (folder / "replayed.ptx").unlink()
 
 
 def test_the_kernels_of_the_rule_pages_become_files(tmp_path: Path) -> None:
@@ -152,7 +196,12 @@ def test_a_record_without_paths_names_what_it_records_and_what_it_leaves_out(
     asked: list[list[Path]] = []
     monkeypatch.setattr(same, "SHARED", shared)
     monkeypatch.setattr(same, "default_cache", lambda: cache)
-    monkeypatch.setattr(same, "record", lambda paths: asked.append(paths) or {})
+
+    def record(paths: list[Path], *, oracle: bool) -> dict[str, same.Report]:
+        asked.append(paths)
+        return {}
+
+    monkeypatch.setattr(same, "record", record)
     assert same.main(["record", str(tmp_path / "record.gz")]) == 0
     assert asked.pop() == own
     assert capsys.readouterr().out.splitlines() == [
