@@ -17,17 +17,14 @@ from tclint.analyses.ages import Ages, Numbering
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.cfg import Edge
-from tclint.ir.nodes import Immediate, Instruction, Vector, registers
+from tclint.ir.nodes import Instruction, Vector, registers
 
-__all__ = ["MAX_DEPTH", "OPEN", "OVERDUE", "Depth", "Groups", "Waited", "WgmmaGroups", "results_of"]
+__all__ = ["OPEN", "OVERDUE", "Depth", "Groups", "Waited", "WgmmaGroups", "results_of"]
 
 OPEN = -1
 """Issued, not committed."""
 OVERDUE = -2
 """Issued, not committed, and a wait has followed."""
-MAX_DEPTH = 63
-"""The largest number of groups that hardware leaves pending: ptxas waits for it instead of a larger one, and keeps these
-bits of a negative one."""
 
 _NONE: frozenset[int] = frozenset()
 """The registers of an operation that has none: each empty set made anew takes 216 bytes."""
@@ -118,10 +115,8 @@ class Groups(Analysis[GroupsState]):
 
     @staticmethod
     def depth(instruction: Instruction) -> int:
-        """The N of a wait; 0 for a wait without one."""
-        operand = instruction.role("depth")
-        number = operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else 0
-        return min(number, MAX_DEPTH) if number >= 0 else number & MAX_DEPTH
+        """The groups that a wait leaves pending; 0 if that is unknown, so that it completes them all."""
+        return instruction.groups_left or 0
 
     def aged(self, age: int, at: int, instruction: Instruction) -> int | None:
         """What *instruction* makes of an *age*, if its guard is true; None if it completes the operation.

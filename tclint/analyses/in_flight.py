@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tclint.analyses.groups import MAX_DEPTH
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
-from tclint.ir.nodes import Immediate, Instruction
+from tclint.ir.nodes import Instruction
 
 __all__ = ["ALL", "GROUPS", "OPEN", "UNCLEAR", "InFlight", "Operation", "depth", "waits_for_sources"]
 
@@ -43,9 +42,8 @@ def depth(wait: Instruction) -> int:
         return UNCLEAR
     if "depth" not in match.form.roles:
         return ALL
-    operand = wait.role("depth")
-    number = operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else UNCLEAR
-    return number if 0 <= number <= MAX_DEPTH else UNCLEAR
+    left = wait.groups_left
+    return UNCLEAR if left is None else left
 
 
 def waits_for_sources(wait: Instruction) -> bool:

@@ -11,6 +11,7 @@ from tclint.checks import Mark
 from tclint.checks._repairs import group_repairs
 from tclint.dataflow import Path
 from tclint.findings.edits import Repair
+from tclint.ir.nodes import Immediate
 
 __all__ = ["PendingReason"]
 
@@ -83,7 +84,9 @@ class PendingReason(NamedTuple):
                 waits[-1],
                 fixes,
             )
-        depth = groups.depth(model.instruction(waits[-1]))
+        wait = model.instruction(waits[-1])
+        depth, operand = groups.depth(wait), wait.role("depth")
+        written = operand.value if isinstance(operand, Immediate) else depth
         enough = f"{name}.{waits_for} {f'{age} or less' if age else '0'} before this instruction"
         if later:  # one of them may be what precedes the later commits
             smaller = f"{age - later} or less" if age > later else "0"
@@ -94,7 +97,7 @@ class PendingReason(NamedTuple):
         steps.append(Mark(waits[-1], f"waits for all but {newest}"))
         relation = "which is" if depth == 1 else "including"
         return cls(
-            f"{name}.wait_group {depth} leaves {newest} in flight, {relation} this one",
+            f"{name}.wait_group {written} leaves {newest} in flight, {relation} this one",
             remedy,
             tuple(steps),
             waits[-1],

@@ -14,7 +14,7 @@ from tclint.analyses.groups import OPEN, OVERDUE, Groups
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
 from tclint.findings.edits import InstructionEdit, Repair, after, before, opcode, operand
-from tclint.ir.nodes import Immediate, Instruction, registers
+from tclint.ir.nodes import Instruction, registers
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
@@ -136,13 +136,7 @@ def _candidates(model: KernelModel, use: int) -> Iterator[int]:
 
 def waits_for_all_groups(model: KernelModel, group: str) -> bool:
     """Whether every wait of *group* has N = 0, so that one more committed group does not change what it waits for."""
-    return all(_depth(model.instruction(i)) == 0 for i in model.sites("wait", group))
-
-
-def _depth(instruction: Instruction) -> int | None:
-    """The N of a wait; 0 if it has no such operand, None if the operand is not a constant."""
-    n = instruction.role("depth")
-    return 0 if n is None else n.value if isinstance(n, Immediate) and isinstance(n.value, int) else None
+    return all(model.instruction(i).groups_left == 0 for i in model.sites("wait", group))
 
 
 def group_repairs(
@@ -293,7 +287,7 @@ def _with_commit(
     """A commit before the first wait that should cover the operation, or after the last operation of its block."""
     wait = waits[0] if waits else -1
     covered = wait >= 0 and not model.reaches(site, path.end, (wait,))
-    depth = _depth(model.instruction(wait)) if covered else None
+    depth = model.instruction(wait).groups_left if covered else None
     block = model.cfg.block_of[site]
     last = max(i for i in model.sites("issue", groups.group) if model.cfg.block_of[i] == block)
     if groups.group == "cp.async":
@@ -320,7 +314,7 @@ def _with_smaller_depth(
 ) -> tuple[Repair, ...]:
     """The last wait on the path with the largest N that still covers the operation, which has *age* there."""
     instruction = model.instruction(wait)
-    depth = _depth(instruction)
+    depth = instruction.groups_left
     if not depth or instruction.role("depth") is None:
         return ()
     here = [a for s, a in model.solution(type(groups))[1].before(wait)[0] if s == site and a >= 0]

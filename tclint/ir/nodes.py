@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint.isa.effects import groups_left
 from tclint.isa.features import FeatureSpec
 from tclint.isa.forms import Match
 from tclint.isa.target import Target, Version
@@ -243,6 +244,16 @@ class Instruction:
         # indirect call that is a register, and the name after it is a prototype.
         callee = next((o for o in self.operands if not isinstance(o, Vector)), None)
         return callee.name if isinstance(callee, Symbol) else ""
+
+    @property
+    def groups_left(self) -> int | None:
+        """The groups that a wait for groups leaves pending; 0 for one that names no number, None if it is unknown."""
+        if self.match is None or "depth" not in self.match.form.roles:
+            return 0
+        operand = self.role("depth")
+        if isinstance(operand, Immediate) and isinstance(operand.value, int):
+            return groups_left(operand.value)
+        return None
 
     def role(self, name: str) -> Operand | None:
         """The operand with the role *name* (``mbarrier``, ``taddr``, ...); None if the instruction has none."""

@@ -40,7 +40,7 @@ from typing import NamedTuple
 from tclint._dataclass import dataclass
 from tclint.findings.verdicts import Discharge
 from tclint.ir.cfg import Edge
-from tclint.ir.nodes import Function, Immediate, Instruction, Vector, registers
+from tclint.ir.nodes import Function, Instruction, Vector, registers
 
 __all__ = [
     "OPEN",
@@ -69,8 +69,6 @@ OPEN = -1
 """The age of an operation that is not committed."""
 OTHER = -2
 """What a register may hold that is not a copy."""
-MAX_DEPTH = 63
-"""The largest number of groups that hardware leaves pending. A wait for more is not taken to complete anything."""
 _SILENT = frozenset(
     """wait register-fence tmem-alloc tmem-relinquish tcgen05-fence-after mbarrier-init mbarrier-wait
     mbarrier-pending barrier-wait proxy-fence elect setmaxnreg pdl-wait clc-query vote shuffle match redux""".split()
@@ -394,9 +392,8 @@ class Transfer:
         assert match is not None
         if "depth" not in match.form.roles:
             return None
-        operand = instruction.role("depth")
-        depth = operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else -1
-        return depth if depth <= MAX_DEPTH else -1
+        left = instruction.groups_left
+        return -1 if left is None else left
 
 
 class Fences:

@@ -132,7 +132,7 @@ def _commit(d: Decoder, i: Instruction) -> Op:
     return op
 
 
-def _wait(d: Decoder, i: Instruction, depth: Callable[[Warp], int] | None, sources: bool = False) -> Op:
+def _wait(i: Instruction, depth: int | None, sources: bool = False) -> Op:
     """Waits until at most *depth* groups are pending; None: until no operation is, committed or not.
 
     *sources*: waits for the reads only.
@@ -143,7 +143,7 @@ def _wait(d: Decoder, i: Instruction, depth: Callable[[Warp], int] | None, sourc
         machine = w.machine
         pending: list[AsyncOperation] = []
         for groups in _overlapping(w, kind):
-            last = len(groups) if depth is None else max(0, len(groups) - 1 - depth(w))
+            last = len(groups) if depth is None else max(0, len(groups) - 1 - depth)
             for group in groups[:last]:
                 pending += group
         for flight in pending:
@@ -162,7 +162,7 @@ def _wait(d: Decoder, i: Instruction, depth: Callable[[Warp], int] | None, sourc
                 machine.unlock(w, flight)
         if not sources:
             for groups in _overlapping(w, kind):
-                keep = len(groups) if depth is None else max(0, len(groups) - 1 - depth(w))
+                keep = len(groups) if depth is None else max(0, len(groups) - 1 - depth)
                 if keep:
                     del groups[:keep]
                     if not groups:
@@ -172,19 +172,26 @@ def _wait(d: Decoder, i: Instruction, depth: Callable[[Warp], int] | None, sourc
     return op
 
 
+def _groups_left(i: Instruction) -> int:
+    left = i.groups_left
+    if left is None:
+        raise Unsupported("a number of groups that is not a constant")
+    return left
+
+
 @executes("cp.async.wait_group", "cp.async.bulk.wait_group", "wgmma.wait_group")
 def _wait_group(d: Decoder, i: Instruction) -> Op:
-    return _wait(d, i, d.uniform(i.operands[0]))
+    return _wait(i, _groups_left(i))
 
 
 @executes("cp.async.bulk.wait_group.read")
 def _wait_read(d: Decoder, i: Instruction) -> Op:
-    return _wait(d, i, d.uniform(i.operands[0]), sources=True)
+    return _wait(i, _groups_left(i), sources=True)
 
 
 @executes("cp.async.wait_all")
 def _wait_all(d: Decoder, i: Instruction) -> Op:
-    return _wait(d, i, None)
+    return _wait(i, None)
 
 
 # ---------------------------------------------------------------- destinations and mbarriers of bulk copies

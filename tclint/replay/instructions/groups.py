@@ -51,12 +51,12 @@ def _commit(machine: Machine, group: ThreadGroup, step: Step, positions: Sequenc
 
 @executes("wait")
 def _wait(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
-    depth, match = machine.role(group, step, "depth", 0), step.instruction.match
+    depth, match = step.instruction.groups_left, step.instruction.match
     kind = step.instruction.group
     committed = group.committed.get(kind, ())
     if match is not None and match.form.completion == "all":
         completed = machine.operations.issued(kind, group, positions)
-    elif isinstance(depth, int) and len(committed) > depth:
+    elif depth is not None and len(committed) > depth:
         completed = committed[-1 - depth]
     else:
         return

@@ -1,0 +1,49 @@
+"""The meaning of instructions, and that everything which asks for it has the same answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tclint.findings.verdicts import Status
+from tclint.isa.effects import MAX_GROUPS_LEFT, groups_left
+from tests.tools.copies import COMMIT, SHARED, copies, copy, read, wait
+from tests.tools.copies import START as POINTER
+from tests.tools.execution import done
+from tests.tools.support import HOPPER, found, kernel, lint, module
+
+LEFT = {0: 0, 1: 1, 63: 63, 64: 63, 1000: 63, -1: 63, -63: 1, -64: 0, -128: 0}
+"""The number of a wait, and the groups that the code of ptxas 13.5 for it leaves pending."""
+
+
+@pytest.mark.parametrize(("number", "left"), LEFT.items())
+def test_a_wait_leaves_as_many_groups_as_its_six_bits_say(number: int, left: int) -> None:
+    assert groups_left(number) == left <= MAX_GROUPS_LEFT
+
+
+@pytest.mark.parametrize("number", LEFT)
+def test_findings_replays_executions_and_proofs_wait_for_the_same_groups(number: int) -> None:
+    """One group is pending: a wait that leaves none completes it, and any other leaves it pending."""
+    complete = LEFT[number] == 0
+    body = f"{copy('%r4')}\n{COMMIT}\n{wait(number)}\n{read('%r4')}"
+
+    text = module(SHARED, kernel(f"{POINTER}\n{body}\nret;"), header=HOPPER)
+    rules = {rule for rule, _ in found(lint(text))}
+    assert ("CA001" in rules) is not complete
+
+    assert copies(body).status is (Status.PROVED if complete else Status.UNKNOWN)
+
+    executed = done(
+        "ld.param.u64 %rd1, [a];\nshl.b32 %r2, %r199, 4;\nmov.u32 %r3, smem;\nadd.s32 %r4, %r3, %r2;\n"
+        + body,
+        buffers={"a": np.arange(4, dtype=np.uint32)},
+    )
+    assert (executed.kinds == []) is complete
+
+
+def test_a_finding_quotes_the_number_that_is_written() -> None:
+    text = module(
+        SHARED, kernel(f"{POINTER}\n{copy('%r4')}\n{COMMIT}\n{wait(64)}\n{read('%r4')}\nret;"), header=HOPPER
+    )
+    (finding,) = lint(text).findings
+    assert "cp.async.wait_group 64 leaves the newest 63 groups in flight" in finding.message
