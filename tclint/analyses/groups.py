@@ -115,7 +115,7 @@ class Groups(Analysis[GroupsState]):
 
     @staticmethod
     def depth(instruction: Instruction) -> int:
-        """The groups that a wait leaves pending; 0 if that is unknown, so that it completes them all."""
+        """The groups that a wait leaves pending; 0 if that is unknown, so that nothing is reported past it."""
         return instruction.groups_left or 0
 
     def aged(self, age: int, at: int, instruction: Instruction) -> int | None:

@@ -39,7 +39,7 @@ class Reason(str, Enum):
     UNKNOWN_GUARD = "whether it is executed depends on an unknown value"
     """The guard of an instruction that synchronises is unknown."""
     UNKNOWN_OPERAND = "an operand is unknown"
-    """The mbarrier, its count, its bytes or the parity is unknown."""
+    """The mbarrier, its count, its bytes, the parity or the number of groups is unknown."""
     UNKNOWN_MASK = "the member mask is unknown"
     """The member mask of ``elect.sync`` is unknown, or differs between lanes."""
     UNKNOWN_BARRIER = "the number of the barrier is unknown"

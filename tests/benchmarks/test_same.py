@@ -94,7 +94,9 @@ def test_a_replay_that_takes_other_steps_is_a_difference_where_the_report_is_the
         assert lines() != before
 
 
-def test_an_error_of_the_watching_itself_is_not_a_report(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_watching_itself_is_not_a_report(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken = "from benchmarks import same, observed; observed._replayed = None; import sys; same._lint(*sys.argv[1:])"
     monkeypatch.setattr(same, "_RUNNER", broken)
     (folder / "replayed.ptx").write_text(REPLAYED)

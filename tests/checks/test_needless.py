@@ -66,6 +66,7 @@ def test_the_rules_are_off_by_default() -> None:
         f"{COPY}{COMMIT}cp.async.wait_group 0;\n{WAIT}",
         f"{COPY}{COMMIT}cp.async.wait_all;\n{WAIT}",
         f"{COPY}{COMMIT}cp.async.wait_group 1; // want CO001\ncp.async.wait_group 0;",
+        f"{COPY}{COMMIT}cp.async.wait_group 64; // want CO001\ncp.async.wait_group 0;",
         f"{BULK}cp.async.bulk.wait_group 0;\ncp.async.bulk.wait_group.read 0; // want CO001",
         f"{MULTIPLY}wgmma.wait_group.sync.aligned 0;\nbar.sync 0;\nwgmma.wait_group.sync.aligned 0; // want CO001",
         # Under one guard, by the thread that has issued.
@@ -101,8 +102,8 @@ NEEDED_WAITS = [
     # A group that is empty by the ISA: ptxas waits for one of wgmma, and tensor maps are changed after one of bulk copies.
     "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;",
     f"{MULTIPLY}wgmma.wait_group.sync.aligned 0;\nwgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;",
-    # A depth that hardware reads in its own way.
-    f"{COPY}{COMMIT}cp.async.wait_group 64;\ncp.async.wait_group 0;",
+    # A number that is not PTX, and that targets read differently.
+    f"{COPY}{COMMIT}cp.async.wait_group -64;\ncp.async.wait_group 0;",
 ]
 
 

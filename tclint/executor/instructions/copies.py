@@ -175,7 +175,7 @@ def _wait(i: Instruction, depth: int | None, sources: bool = False) -> Op:
 def _groups_left(i: Instruction) -> int:
     left = i.groups_left
     if left is None:
-        raise Unsupported("a number of groups that is not a constant")
+        raise Unsupported("a number of groups that targets read differently")
     return left
 
 

@@ -9,6 +9,8 @@ from tclint.replay.instructions.copies import copy, copy_out
 from tclint.replay.instructions.matrix import multiply, warpgroups
 from tclint.replay.instructions.mbarriers import by_operands, ctas_of, signalled
 from tclint.replay.machine import Machine, Overrun, executes
+from tclint.replay.reasons import Reason
+from tclint.replay.scheduler import Unresolved
 from tclint.replay.steps import BULK, Step
 from tclint.replay.sync import Transfer
 from tclint.replay.thread_groups import Stuck, ThreadGroup
@@ -56,7 +58,9 @@ def _wait(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[
     committed = group.committed.get(kind, ())
     if match is not None and match.form.completion == "all":
         completed = machine.operations.issued(kind, group, positions)
-    elif depth is not None and len(committed) > depth:
+    elif depth is None:
+        raise Unresolved(step.site, Reason.UNKNOWN_OPERAND)
+    elif len(committed) > depth:
         completed = committed[-1 - depth]
     else:
         return
