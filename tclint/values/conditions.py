@@ -70,6 +70,8 @@ class Conditions:
                     return absorbing if left is absorbing else None
                 return None if left is None or right is None else node[1] == "and"
             return None if left is None or right is None else left != right
+        if kind == "compare" and (alone := self.ranges.bounds.compared(p)) is not None:
+            return alone
         if kind == "compare" and (facts or self.ranges.needs_no_facts(p)):
             if self.table.constant_of(node[3]) == 1 and node[1] == "lt" and not node[4]:
                 # The only unsigned number below 1 is 0.
