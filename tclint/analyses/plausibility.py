@@ -16,7 +16,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tclint.analyses.model import FactQuery, KernelModel
-from tclint.dataflow import Answer, Found, Path, next_answer
+from tclint.dataflow import Answer, Decision, Found, Guard, Path, next_answer
 from tclint.ir.cfg import CFG, Edge
 from tclint.values import PathCondition, UniformityScope
 
@@ -64,8 +64,8 @@ class Doubt(NamedTuple):
     """Why launches may never take a path; false if nothing suggests that."""
 
     why: str = ""
-    edge: Edge | None = None
-    """The branch in doubt, without which another path may be free of the doubt. None if no branch is to blame."""
+    edge: Decision | None = None
+    """The branch or guard in doubt, without which another path may be free of the doubt. None if none is to blame."""
 
     def __bool__(self) -> bool:
         return bool(self.why)
@@ -84,7 +84,7 @@ def most_plausible_path(
     A path is in doubt if one of its branches is infeasible in the first iteration (:func:`infeasible_branch`),
     depends on how a remainder loop relates to the unrolled loop before it, or *also* doubts it.
     """
-    closed = set[Edge]()
+    closed = set[Decision]()
     first: Found[tuple[Path, Doubt]] | None = None
     while True:
         found = next_answer(model.paths(query, closed, together=True))
@@ -99,41 +99,44 @@ def most_plausible_path(
         if not doubt:
             return Found((path, doubt))
         first = first or Found((path, doubt))
-        if doubt.edge is None or doubt.edge not in path.edges:
+        if doubt.edge is None or not path.assumes(doubt.edge):
             return first
         closed.add(doubt.edge)
 
 
 def _contradicts_iterations(model: KernelModel, query: FactQuery, path: Path) -> Doubt:
     """The doubt about a *path* with an :func:`infeasible_branch`."""
-    edge = infeasible_branch(model, query.start, path, query.results.affecting)
-    return NO_DOUBT if edge is None else Doubt(_CONTRADICTED, edge)
+    decision = infeasible_branch(model, query.start, path, query.results.affecting)
+    return NO_DOUBT if decision is None else Doubt(_CONTRADICTED, decision)
 
 
 def infeasible_branch(
     model: KernelModel, start: int, path: Path, relevant: Sequence[Sequence[int]]
-) -> Edge | None:
-    """The first edge of *path* whose condition is false when *start* executes for the first time, or None.
+) -> Decision | None:
+    """The first branch or guard of *path* that is not as the path assumes when *start* executes for the first time, or None.
 
     An edge that leaves a loop without *relevant* instructions is not one, since a later iteration may take it.
     """
-    for edge, truth in _evaluated_at_first(model, start, path):
-        loop = model.cfg.innermost(edge.source)
-        if truth is (not edge.value) and (
-            edge.target in loop or not loop or any(relevant[block] for block in loop)
-        ):
-            return edge
+    for decision, holds in _evaluated_at_first(model, start, path):
+        if holds is not False:
+            continue
+        if isinstance(decision, Guard):
+            return decision
+        loop = model.cfg.innermost(decision.source)
+        if decision.target in loop or not loop or any(relevant[block] for block in loop):
+            return decision
     return None
 
 
-def _evaluated_at_first(model: KernelModel, start: int, path: Path) -> Iterator[tuple[Edge, bool | None]]:
-    """The conditional edges of *path*, each with its predicate's value when *start* is executed for the first time.
+def _evaluated_at_first(model: KernelModel, start: int, path: Path) -> Iterator[tuple[Decision, bool | None]]:
+    """What *path* assumes, each with whether it holds when *start* is executed for the first time.
 
     If no path from the entry to *start* is known, that of any iteration.
     """
     first = model.at_first(start).witness if start >= 0 else None
     prefix = () if first is None else (*first.edges,)
-    return model.evaluated((*prefix, *path.edges), model.views.context_of(start).facts, len(prefix))
+    guards = [(len(prefix) + k, guard) for k, guard in path.guards]
+    return model.evaluated((*prefix, *path.edges), model.views.context_of(start).facts, len(prefix), guards)
 
 
 def _depends_on_remainder(model: KernelModel, path: Path, start: int) -> Doubt:

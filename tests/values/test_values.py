@@ -2219,3 +2219,25 @@ def test_a_constant_of_a_signed_type_is_read_as_a_signed_number() -> None:
     interval = m.values.interval(value(m, "%r2"))
     assert interval is None or interval[0] <= -1 << 28
     assert m.values.constant_of(value(m, "%r3")) == -1
+
+
+@pytest.mark.parametrize(
+    ("operation", "facts", "expected"),
+    [
+        ("or", {"%p3": True, "%p1": False}, True),
+        ("or", {"%p3": True, "%p1": True}, None),
+        ("or", {"%p1": False, "%p3": True}, True),
+        ("and", {"%p3": False, "%p1": True}, False),
+        ("and", {"%p3": False, "%p1": False}, None),
+        ("xor", {"%p3": True, "%p1": False}, None),
+    ],
+)
+def test_one_operand_of_a_known_combination_implies_the_other(
+    operation: str, facts: dict[str, bool], expected: bool | None
+) -> None:
+    m = of(
+        "ld.param.u32 %r1, [number]; xor.b32 %r2, %r1, 12; setp.eq.s32 %p1, %r1, 5; setp.lt.s32 %p2, %r2, 3;"
+        f"{operation}.pred %p3, %p1, %p2;",
+        parameters=".param .u32 pointer, .param .u32 number",
+    )
+    assert decided(m, facts, "%p2") is expected
