@@ -31,6 +31,7 @@ __all__ = [
     "infeasible_branch",
     "leaves_iteration",
     "most_plausible_path",
+    "returns_to_start",
     "runs_past_array",
     "skips",
     "skips_for_launch",
@@ -43,6 +44,7 @@ _REMAINDER_LOOP = (
     "the path depends on the trip count of a remainder loop, which is not related to the unrolled loop"
 )
 _SENTINEL = "the path assumes that an unknown value equals the sentinel that a loop starts with; otherwise the thread waits"
+_BACK_AT_START = "the path assumes that a loop counter, whose step is unknown, has its first value again in a later iteration"
 _NEXT_ITERATION = "the copy may be for the next iteration of a loop only, and the path leaves that loop"
 _OUT_OF_ARRAY = (
     "the path repeats a loop whose trip count is unknown, and that many iterations may run past the array"
@@ -93,6 +95,7 @@ def most_plausible_path(
         path = found.witness
         doubt = (
             _contradicts_iterations(model, query, path)
+            or returns_to_start(model, path)
             or _depends_on_remainder(model, path, query.start)
             or also(query.start, path)
         )
@@ -234,6 +237,42 @@ def assumes_sentinel(model: KernelModel, path: Path) -> Doubt:
 def _is_sentinel(number: int) -> bool:
     """Whether *number* is negative, or the largest one of a type of 16 bits at least."""
     return number < 0 or (number >= (1 << 15) - 1 and not number & number + 1)
+
+
+def returns_to_start(model: KernelModel, path: Path) -> Doubt:
+    """The doubt about a *path* that assumes that a counter whose step is unknown has its first value again after a step.
+
+    With a step of 0 the loop does not end, and a counter of a loop that ends at a bound does not wrap.
+    """
+    values = model.values
+    along = values.along(path.edges, frozenset())
+    for k, p, truth, decision in model.decisions(path.edges, path.guards):
+        node = values.node(along.walk(p, k))
+        if node[0] == "not":
+            node, truth = values.node(node[1]), not truth
+        number = values.constant_of(node[3]) if truth and node[:2] == ("compare", "eq") else None
+        if number is not None and _has_advanced(model, node[2], number):
+            return Doubt(_BACK_AT_START, decision)
+    return NO_DOUBT
+
+
+def _has_advanced(model: KernelModel, value: int, first: int) -> bool:
+    """Whether *value* is that of a counter that starts at *first*, plus some of the unknown steps of that counter."""
+    cfg, values = model.cfg, model.values
+    for counter, _ in values.linear(value)[0]:
+        node = values.node(counter)
+        loop = cfg.loops.get(node[1]) if node[0] == "phi" else None
+        arguments = values.arguments(counter) if loop is not None else ()
+        incoming = list(zip(cfg.sources[node[1]], arguments, strict=True)) if loop and arguments else []
+        starts = {values.constant_of(argument) for source, argument in incoming if source not in (loop or ())}
+        ends = {argument for source, argument in incoming if source in (loop or ())}
+        if starts != {first} or len(ends) != 1:
+            continue
+        own = values.times(counter, -1)
+        (step, by), (added, more) = (values.linear(values.add(end, own)) for end in (ends.pop(), value))
+        if by == more == 0 and len(step) == len(added) == 1 and step[0][0] == added[0][0]:
+            return step[0][1] * added[0][1] > 0
+    return False
 
 
 def depends_on_what_skips(model: KernelModel, path: Path, sites: Iterable[int], why: str) -> Doubt:

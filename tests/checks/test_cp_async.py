@@ -708,3 +708,34 @@ def test_a_wait_under_a_guard_that_holds_wherever_it_matters(
 )
 def test_a_guard_has_the_value_of_its_iteration(body: str, safe: bool) -> None:
     assert bool(by_rule(lint(text(body)), "CA001")) is not safe
+
+
+@pytest.mark.parametrize(("first", "certain"), [(0, False), (4, True)])
+def test_a_counter_with_an_unknown_step_does_not_return_to_its_first_value(first: int, certain: bool) -> None:
+    """nvcc unrolls ``for (i = 0; i < n; i += step) { if (i) wait; ... }``."""
+    copy = f"{COPY}\n{COMMIT}"
+    body = f"""
+    ld.global.u32 %r12, [%rd1];
+    mov.u32 %r8, 0;
+LOOP:
+    setp.eq.s32 %p1, %r8, {first};
+    @%p1 bra FIRST;
+    {wait()}
+FIRST:
+    {copy}
+    add.s32 %r8, %r8, %r12;
+    setp.ge.s32 %p2, %r8, %r9;
+    @%p2 bra DONE;
+    setp.eq.s32 %p3, %r8, {first};
+    @%p3 bra SECOND;
+    {wait()}
+SECOND:
+    {AGAIN}
+    {COMMIT}
+    add.s32 %r8, %r8, %r12;
+    setp.lt.s32 %p4, %r8, %r9;
+    @%p4 bra LOOP;
+DONE:
+    {wait()}"""
+    confidences = {finding.confidence for finding in by_rule(lint(text(body)), "CA003")}
+    assert (Confidence.HIGH in confidences) is certain

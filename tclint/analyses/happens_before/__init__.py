@@ -47,7 +47,6 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import follow
 from tclint.dataflow import Decision, Path
 from tclint.dataflow.views import ThreadContext
-from tclint.ir.cfg import Edge
 from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
 
