@@ -1848,6 +1848,13 @@ def test_a_kernel_that_selects_the_first_of_several_rows_is_not_made_for_one(
         (f"{NUMBERED} add.u32 %r8, %r3, 1; setp.eq.u32 %p1, %r8, 0;", False),
         (f"{NUMBERED} or.b32 %r8, %r3, %r4; setp.eq.u32 %p1, %r8, 0; mul.lo.u32 %r9, %r8, 3;", False),
         ("mov.u32 %r1, %tid.y; mov.u32 %r7, %tid.x; or.b32 %r2, %r1, %r7; setp.ne.u32 %p1, %r2, 0;", True),
+        # it elects the first thread by comparing the offset of a row with -x; another thread
+        (f"{NUMBERED} neg.s32 %r8, %r2; setp.ne.s32 %p1, %r6, %r8;", True),
+        (f"{NUMBERED} neg.s32 %r8, %r2; setp.eq.s32 %p1, %r8, %r6;", True),
+        (f"{NUMBERED} neg.s32 %r8, %r2; setp.lt.s32 %p1, %r6, %r8;", False),
+        (f"{NUMBERED} neg.s32 %r8, %r2; setp.eq.s32 %p1, %r5, %r8;", False),
+        (f"{NUMBERED} neg.s32 %r8, %r3; setp.eq.s32 %p1, %r6, %r8;", False),
+        (f"{NUMBERED} setp.eq.s32 %p1, %r6, %r2;", False),
         # the offset of a row serves for something else than the index of a thread; the index of a row does
         (f"{NUMBERED} setp.eq.u32 %p1, %r6, 0;", False),
         (f"{NUMBERED} mad.lo.s32 %r8, %r0, 3, %r5;", False),
