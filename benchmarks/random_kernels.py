@@ -892,11 +892,12 @@ def compared(seed: int) -> tuple[list[Contradiction], Counter[str]]:
 
 
 def _ever(program: Program, hazard: HazardClass) -> bool:
-    """Whether a launch with other arguments, the constants of the kernel among them, violates a class.
+    """Whether a launch with other arguments violates a class: small numbers, the constants of the kernel, their neighbours.
 
     A finding need not occur in each launch.
     """
-    numbers = {*EDGES, *map(int, re.findall(r"(?<=, )\d+(?=;)", program.text()))}
+    constants = map(int, re.findall(r"(?<=, )\d+(?=;)", program.text()))
+    numbers = {*EDGES, *range(256), *(n + by for n in constants for by in (-1, 0, 1))}
     return any(
         hazard in violated(program, shape, (n, m))[0]
         for shape in program.shapes

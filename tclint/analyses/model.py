@@ -18,7 +18,9 @@ from tclint._dataclass import dataclass
 from tclint.dataflow import (
     Analysis,
     Answer,
+    Decision,
     Found,
+    Guard,
     Path,
     PathQuery,
     PathSearchCache,
@@ -297,9 +299,9 @@ class KernelModel:
         return next_answer(self.paths(query))
 
     def paths(
-        self, query: FactQuery, closed: AbstractSet[Edge] = frozenset(), *, together: bool = False
+        self, query: FactQuery, closed: AbstractSet[Decision] = frozenset(), *, together: bool = False
     ) -> Search[Path]:
-        """The feasible paths that answer *query*; no path takes an edge of *closed*.
+        """The feasible paths that answer *query*; no path assumes any of *closed*.
 
         With *together*, facts that contradict each other only jointly close a branch as well
         (:func:`~tclint.dataflow.feasible_paths.find_paths`).
@@ -373,7 +375,7 @@ class KernelModel:
         if not isinstance(path, Found):
             return path
         edges = path.witness.edges
-        if any(truth is (not edge.value) for edge, truth in self.evaluated(edges, PathCondition())):
+        if any(holds is False for _, holds in self.evaluated(edges, PathCondition())):
             entry_path = concrete_entry_path(self.search_cache, self.cfg.block_of[site])
             if not isinstance(entry_path, Found):
                 return entry_path
@@ -381,14 +383,39 @@ class KernelModel:
         return Found(self.values.along(edges, frozenset()))
 
     def evaluated(
-        self, edges: Sequence[Edge], facts: PathCondition, since: int = 0
-    ) -> Iterator[tuple[Edge, bool | None]]:
-        """The conditional *edges* from index *since* on, each with the value of its predicate given those before."""
+        self,
+        edges: Sequence[Edge],
+        facts: PathCondition,
+        since: int = 0,
+        guards: Iterable[tuple[int, Guard]] = (),
+    ) -> Iterator[tuple[Decision, bool | None]]:
+        """The conditional *edges* from index *since* on, and the *guards*, each with whether it is as the path assumes.
+
+        Each predicate has the value of its iteration.
+        """
         along = self.values.along(edges, frozenset())
+        for k, p, wanted, decision in self.decisions(edges, guards, since):
+            truth = self.values.entails(along.walk(p, k), facts)
+            yield decision, None if truth is None else truth is wanted
+
+    def decisions(
+        self, edges: Sequence[Edge], guards: Iterable[tuple[int, Guard]], since: int = 0
+    ) -> list[tuple[int, int, bool, Decision]]:
+        """``(number of edges before it, predicate, truth, decision)`` for all that a path along *edges* assumes, in its order.
+
+        Only for *edges* from index *since* on, and for *guards*, each of which has the number of edges before it.
+        """
+        found: list[tuple[int, int, bool, Decision]] = []
+        for k, guard in guards:
+            instruction = self.instruction(guard.site)
+            if instruction.guard >= 0:
+                predicate = self.values.before(instruction.guard, guard.site)
+                found.append((k, predicate, guard.executes is not instruction.negated, guard))
         for k, edge in enumerate(edges[since:], since):
             p = self.reachability.edge_predicate(edge)
             if p is not None:
-                yield edge, self.values.entails(along.walk(p, k), facts)
+                found.append((k, p, edge.value, edge))
+        return sorted(found, key=lambda decision: decision[0])
 
     def along(self, path: Path, start: int) -> PathSubstitution:
         """The substitution of expressions at the end of *path*, in terms of the values at *start*, where it begins."""

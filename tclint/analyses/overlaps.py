@@ -33,7 +33,7 @@ from tclint.analyses.ages import Numbering
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.overlap_classes import LocatedAccess, Members, Overlapping, SameBase, Uses, may_overlap
 from tclint.analyses.plausibility import NO_DOUBT, Doubt, DoubtAbout
-from tclint.dataflow import Answer, Found, Infeasible, Path, Results, Search, next_answer
+from tclint.dataflow import Answer, Decision, Found, Guard, Infeasible, Path, Results, Search, next_answer
 from tclint.dataflow.feasible_paths import concrete_entry_path
 from tclint.dataflow.path_search_cache import assume_on_path
 from tclint.dataflow.views import ThreadContext
@@ -269,7 +269,7 @@ class OverlapSearch:
         max_paths = self.tries or MAX_PATHS_PER_OPERATION + len(uses)
         tried: set[tuple[int, Hashable]] = set()
         left = dict.fromkeys(uses, max_per_use)
-        closed: set[Edge] = set()
+        closed = set[Decision]()
         reached: tuple[int, Hashable] = start, None
 
         def step(state: tuple[Any, int], i: int, instruction: Instruction) -> Hashable:
@@ -307,7 +307,7 @@ class OverlapSearch:
                     return found
                 doubted = doubted or found
                 if doubt.edge is not None or infeasible is not None:
-                    closed.update(edge for edge in (doubt.edge, infeasible) if edge is not None)
+                    closed.update(each for each in (doubt.edge, infeasible) if each is not None)
                     paths = None
                     continue
             elif doubted or not closed:
@@ -330,21 +330,21 @@ class OverlapSearch:
 
     def _conflicts(
         self, start: int, operations: Members, uses: Members, path: Path
-    ) -> tuple[list[Conflict], Edge | None]:
-        """The conflicts at the end of *path*; and the edge of it that cannot be taken, if only that rules some out.
+    ) -> tuple[list[Conflict], Decision | None]:
+        """The conflicts at the end of *path*; and what it assumes wrongly, if only that rules some out.
 
-        If the path could be extended so that the edge can be taken, both are returned.
+        If the path could be extended so that an edge of it can be taken, both are returned.
         """
-        first: Edge | None = None
+        first: Decision | None = None
         for route, found in self._routes(start, operations, uses, path):
             if found:
                 at, infeasible = _first_infeasible(self.model, start, route)
                 if infeasible is None and (route.entry_prefix or self.model.fact(_EntryPaths).reached(start)):
                     return found, None
-                if at >= len(route.entry_prefix) and isinstance(infeasible, Edge):
+                if infeasible is not None and at >= len(route.entry_prefix) and path.assumes(infeasible):
                     longer = (
                         self._extended(start, route, at - len(route.entry_prefix))
-                        if self.whole_loops
+                        if self.whole_loops and isinstance(infeasible, Edge)
                         else None
                     )
                     found = [] if longer is None else list(self._pairs(operations, uses, longer))
@@ -361,19 +361,23 @@ class OverlapSearch:
         """
         path = route.path
         iteration = self._iteration(path.edges[leaving])
-        edges = path.edges[:leaving] + iteration * MAX_ITERATIONS_PER_LOOP + path.edges[leaving:]
+        iterations = MAX_ITERATIONS_PER_LOOP
         for _ in range(2 if iteration else 0):
-            longer = replace(path, edges=edges)
+            added = iteration * iterations
+            longer = replace(
+                path,
+                edges=path.edges[:leaving] + added + path.edges[leaving:],
+                guards=tuple((k + len(added) if k > leaving else k, guard) for k, guard in path.guards),
+            )
             found = _route(longer, self.model.along(longer, start), route.before, route.entry_prefix)
             at, infeasible = _first_infeasible(self.model, start, found)
             if infeasible is None:
                 return found if self._state(start, found.path) == path.state else None
-            iterations = (at - len(route.entry_prefix) - leaving) // len(iteration)
+            iterations = max((at - len(route.entry_prefix) - leaving) // len(iteration), 0)
             if iterations >= MAX_ITERATIONS_PER_LOOP:
                 why = f"more than {MAX_ITERATIONS_PER_LOOP} iterations of a loop"
                 self.model.ledger.give_up(OVERLAP, start, why)
                 return None
-            edges = path.edges[:leaving] + iteration * max(iterations, 0) + path.edges[leaving:]
         return None
 
     def _state(self, start: int, path: Path) -> Any:
@@ -588,8 +592,8 @@ def _entry_path(
     return concrete_entry_path(model.search_cache, model.cfg.block_of[start], context, onward)
 
 
-def _first_infeasible(model: KernelModel, start: int, route: Route) -> tuple[int, Edge | int | None]:
-    """``(k, edge or site)`` for the first branch or guard of *route* that excludes it; k edges precede.
+def _first_infeasible(model: KernelModel, start: int, route: Route) -> tuple[int, Decision | None]:
+    """``(k, decision)`` for the first branch or guard of *route* that excludes it; k edges precede.
 
     ``(number of all edges, None)`` if there is none. Each predicate has the value of its own iteration. A predicate of
     the kernel's arguments or of data can have either value, since some launch provides it. One that depends on the
@@ -602,20 +606,16 @@ def _first_infeasible(model: KernelModel, start: int, route: Route) -> tuple[int
         facts, threads = model.views.context_in_iteration(start).facts, route.path.threads
     edges = [*route.entry_prefix, *route.path.edges]
     along = values.along(edges, frozenset())
-    decisions: list[tuple[int, int | None, bool, Edge | int]] = [
-        (k, model.reachability.edge_predicate(edge), edge.value, edge) for k, edge in enumerate(edges)
-    ]
+    before = len(route.entry_prefix)
+    guards = [(before + k, guard) for k, guard in route.path.guards]
     # The guard of the operation counts only if the route comes from the entry: otherwise it holds by assumption.
-    for k, site in ((len(route.entry_prefix), start), (len(edges), route.path.end)):
-        instruction = model.instruction(site)
-        if instruction.guard >= 0 and (route.entry_prefix or site != start):
-            guard = values.before(instruction.guard, site)
-            decisions.append((k, guard, not instruction.negated, site))
-    for k, p, wanted, where in sorted(decisions, key=lambda decision: decision[0]):
-        if p is None:
-            continue
+    if route.entry_prefix:
+        guards.insert(0, (before, Guard(start, True)))
+    if route.entry_prefix or route.path.end != start:
+        guards.append((len(edges), Guard(route.path.end, True)))
+    for k, p, wanted, decision in model.decisions(edges, guards):
         held = assume_on_path(values, along.walk(p, k), wanted, facts, threads)
         if held is None:
-            return k, where
+            return k, decision
         facts, threads = held
     return len(edges), None

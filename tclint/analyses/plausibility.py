@@ -16,7 +16,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tclint.analyses.model import FactQuery, KernelModel
-from tclint.dataflow import Answer, Found, Path, next_answer
+from tclint.dataflow import Answer, Decision, Found, Guard, Path, next_answer
 from tclint.ir.cfg import CFG, Edge
 from tclint.values import PathCondition, UniformityScope
 
@@ -31,6 +31,7 @@ __all__ = [
     "infeasible_branch",
     "leaves_iteration",
     "most_plausible_path",
+    "returns_to_start",
     "runs_past_array",
     "skips",
     "skips_for_launch",
@@ -43,6 +44,7 @@ _REMAINDER_LOOP = (
     "the path depends on the trip count of a remainder loop, which is not related to the unrolled loop"
 )
 _SENTINEL = "the path assumes that an unknown value equals the sentinel that a loop starts with; otherwise the thread waits"
+_BACK_AT_START = "the path assumes that a loop counter, whose step is unknown, has its first value again in a later iteration"
 _NEXT_ITERATION = "the copy may be for the next iteration of a loop only, and the path leaves that loop"
 _OUT_OF_ARRAY = (
     "the path repeats a loop whose trip count is unknown, and that many iterations may run past the array"
@@ -64,8 +66,8 @@ class Doubt(NamedTuple):
     """Why launches may never take a path; false if nothing suggests that."""
 
     why: str = ""
-    edge: Edge | None = None
-    """The branch in doubt, without which another path may be free of the doubt. None if no branch is to blame."""
+    edge: Decision | None = None
+    """The branch or guard in doubt, without which another path may be free of the doubt. None if none is to blame."""
 
     def __bool__(self) -> bool:
         return bool(self.why)
@@ -84,7 +86,7 @@ def most_plausible_path(
     A path is in doubt if one of its branches is infeasible in the first iteration (:func:`infeasible_branch`),
     depends on how a remainder loop relates to the unrolled loop before it, or *also* doubts it.
     """
-    closed = set[Edge]()
+    closed = set[Decision]()
     first: Found[tuple[Path, Doubt]] | None = None
     while True:
         found = next_answer(model.paths(query, closed, together=True))
@@ -93,47 +95,51 @@ def most_plausible_path(
         path = found.witness
         doubt = (
             _contradicts_iterations(model, query, path)
+            or returns_to_start(model, path)
             or _depends_on_remainder(model, path, query.start)
             or also(query.start, path)
         )
         if not doubt:
             return Found((path, doubt))
         first = first or Found((path, doubt))
-        if doubt.edge is None or doubt.edge not in path.edges:
+        if doubt.edge is None or not path.assumes(doubt.edge):
             return first
         closed.add(doubt.edge)
 
 
 def _contradicts_iterations(model: KernelModel, query: FactQuery, path: Path) -> Doubt:
     """The doubt about a *path* with an :func:`infeasible_branch`."""
-    edge = infeasible_branch(model, query.start, path, query.results.affecting)
-    return NO_DOUBT if edge is None else Doubt(_CONTRADICTED, edge)
+    decision = infeasible_branch(model, query.start, path, query.results.affecting)
+    return NO_DOUBT if decision is None else Doubt(_CONTRADICTED, decision)
 
 
 def infeasible_branch(
     model: KernelModel, start: int, path: Path, relevant: Sequence[Sequence[int]]
-) -> Edge | None:
-    """The first edge of *path* whose condition is false when *start* executes for the first time, or None.
+) -> Decision | None:
+    """The first branch or guard of *path* that is not as the path assumes when *start* executes for the first time, or None.
 
     An edge that leaves a loop without *relevant* instructions is not one, since a later iteration may take it.
     """
-    for edge, truth in _evaluated_at_first(model, start, path):
-        loop = model.cfg.innermost(edge.source)
-        if truth is (not edge.value) and (
-            edge.target in loop or not loop or any(relevant[block] for block in loop)
-        ):
-            return edge
+    for decision, holds in _evaluated_at_first(model, start, path):
+        if holds is not False:
+            continue
+        if isinstance(decision, Guard):
+            return decision
+        loop = model.cfg.innermost(decision.source)
+        if decision.target in loop or not loop or any(relevant[block] for block in loop):
+            return decision
     return None
 
 
-def _evaluated_at_first(model: KernelModel, start: int, path: Path) -> Iterator[tuple[Edge, bool | None]]:
-    """The conditional edges of *path*, each with its predicate's value when *start* is executed for the first time.
+def _evaluated_at_first(model: KernelModel, start: int, path: Path) -> Iterator[tuple[Decision, bool | None]]:
+    """What *path* assumes, each with whether it holds when *start* is executed for the first time.
 
     If no path from the entry to *start* is known, that of any iteration.
     """
     first = model.at_first(start).witness if start >= 0 else None
     prefix = () if first is None else (*first.edges,)
-    return model.evaluated((*prefix, *path.edges), model.views.context_of(start).facts, len(prefix))
+    guards = [(len(prefix) + k, guard) for k, guard in path.guards]
+    return model.evaluated((*prefix, *path.edges), model.views.context_of(start).facts, len(prefix), guards)
 
 
 def _depends_on_remainder(model: KernelModel, path: Path, start: int) -> Doubt:
@@ -231,6 +237,42 @@ def assumes_sentinel(model: KernelModel, path: Path) -> Doubt:
 def _is_sentinel(number: int) -> bool:
     """Whether *number* is negative, or the largest one of a type of 16 bits at least."""
     return number < 0 or (number >= (1 << 15) - 1 and not number & number + 1)
+
+
+def returns_to_start(model: KernelModel, path: Path) -> Doubt:
+    """The doubt about a *path* that assumes that a counter whose step is unknown has its first value again after a step.
+
+    With a step of 0 the loop does not end, and a counter of a loop that ends at a bound does not wrap.
+    """
+    values = model.values
+    along = values.along(path.edges, frozenset())
+    for k, p, truth, decision in model.decisions(path.edges, path.guards):
+        node = values.node(along.walk(p, k))
+        if node[0] == "not":
+            node, truth = values.node(node[1]), not truth
+        number = values.constant_of(node[3]) if truth and node[:2] == ("compare", "eq") else None
+        if number is not None and _has_advanced(model, node[2], number):
+            return Doubt(_BACK_AT_START, decision)
+    return NO_DOUBT
+
+
+def _has_advanced(model: KernelModel, value: int, first: int) -> bool:
+    """Whether *value* is that of a counter that starts at *first*, plus some of the unknown steps of that counter."""
+    cfg, values = model.cfg, model.values
+    for counter, _ in values.linear(value)[0]:
+        node = values.node(counter)
+        loop = cfg.loops.get(node[1]) if node[0] == "phi" else None
+        arguments = values.arguments(counter) if loop is not None else ()
+        incoming = list(zip(cfg.sources[node[1]], arguments, strict=True)) if loop and arguments else []
+        starts = {values.constant_of(argument) for source, argument in incoming if source not in (loop or ())}
+        ends = {argument for source, argument in incoming if source in (loop or ())}
+        if starts != {first} or len(ends) != 1:
+            continue
+        own = values.times(counter, -1)
+        (step, by), (added, more) = (values.linear(values.add(end, own)) for end in (ends.pop(), value))
+        if by == more == 0 and len(step) == len(added) == 1 and step[0][0] == added[0][0]:
+            return step[0][1] * added[0][1] > 0
+    return False
 
 
 def depends_on_what_skips(model: KernelModel, path: Path, sites: Iterable[int], why: str) -> Doubt:

@@ -6,9 +6,18 @@ from collections.abc import Collection, Iterable, Iterator
 
 from tclint.analyses.model import KernelModel
 from tclint.analyses.plausibility import infeasible_branch
-from tclint.dataflow import EXIT, Answer, Found, Infeasible, Path, PathQuery, find_paths, next_answer
+from tclint.dataflow import (
+    EXIT,
+    Answer,
+    Decision,
+    Found,
+    Infeasible,
+    Path,
+    PathQuery,
+    find_paths,
+    next_answer,
+)
 from tclint.dataflow.views import ThreadContext
-from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Module
 from tclint.isa.callees import SYSTEM_CALLS
 from tclint.values import PathCondition
@@ -89,7 +98,7 @@ def follow(
     to: Collection[int],
     ends: Collection[int],
     likely: bool = False,
-    closed: Iterable[Edge] = (),
+    closed: Iterable[Decision] = (),
 ) -> Answer[Path]:
     """A path of the context *view* from *start* to one of *to* (an exit if empty) that passes none of *ends*.
 

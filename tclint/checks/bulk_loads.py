@@ -17,8 +17,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.plausibility import Doubt, assumes_sentinel, depends_on_what_skips, skips_for_launch
 from tclint.analyses.role_paths import whole_program
 from tclint.checks import Hit, Mark, RuleId, check
-from tclint.dataflow.feasible_paths import Path
-from tclint.ir.cfg import Edge
+from tclint.dataflow import Decision, Path
 from tclint.values.shared_memory import Access
 
 BK001 = RuleId("BK001")
@@ -71,7 +70,7 @@ def _unwaited(
     first: tuple[int, Path, Doubt] | None = None
     for start in (-1, *own):
         for avoided in observers:
-            closed = frozenset[Edge]()
+            closed = frozenset[Decision]()
             while (path := order.unsynchronised_path(read.site, avoided, start, given, closed)) is not None:
                 doubt = _doubt(model, filled, start, path)
                 if doubt.edge is None or doubt.edge in closed:

@@ -26,6 +26,7 @@ from tclint.checks._wording import copy_name
 from tclint.dataflow import Path
 from tclint.findings.edits import Repair
 from tclint.findings.scales import Confidence, Severity
+from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Memory
 from tclint.isa.forms import Match
 from tclint.values import UniformityScope
@@ -135,7 +136,7 @@ def _signalled(
 
     def skips_full_wait(start: int, path: Path) -> Doubt:
         doubt = skips_for_launch(model, path, older, _SAME_CONDITION, scope=UniformityScope.WARP)
-        return doubt if doubt.edge is not None and tests_launch(model, path, doubt.edge) else NO_DOUBT
+        return doubt if isinstance(doubt.edge, Edge) and tests_launch(model, path, doubt.edge) else NO_DOUBT
 
     fences = (i for i in model.sites("memory-fence") if is_release_fence(model.instruction(i)))
     query = FactQuery(copy, _Copied(OPEN), results, step, goal, (*flags, *reads, *fences))

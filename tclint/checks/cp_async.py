@@ -14,7 +14,14 @@ from tclint.analyses.extents import Extents
 from tclint.analyses.groups import OPEN, OVERDUE
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
-from tclint.analyses.plausibility import Doubt, assumes_sentinel, leaves_iteration, runs_past_array, skips
+from tclint.analyses.plausibility import (
+    Doubt,
+    assumes_sentinel,
+    leaves_iteration,
+    returns_to_start,
+    runs_past_array,
+    skips,
+)
 from tclint.analyses.role_paths import calls
 from tclint.analyses.since_barrier import WritesSince
 from tclint.checks import Hit, Mark, RuleId, check, grouped
@@ -47,6 +54,7 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
         return (
             skips(model, path, waits, "on other paths between the two, the thread waits")
             or assumes_sentinel(model, path)
+            or returns_to_start(model, path)
             or leaves_iteration(model, path, start)
         )
 

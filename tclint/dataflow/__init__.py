@@ -9,7 +9,17 @@ Owns :class:`Analysis` and :func:`solve` (may-analyses over the CFG), the thread
 Change this package when a path is reported that no thread can take, or a feasible one is not found.
 """
 
-from tclint.dataflow.answers import Answer, Found, GaveUp, Infeasible, Search, Unanswered, next_answer
+from tclint.dataflow.answers import (
+    Answer,
+    Decision,
+    Found,
+    GaveUp,
+    Guard,
+    Infeasible,
+    Search,
+    Unanswered,
+    next_answer,
+)
 from tclint.dataflow.feasible_paths import EXIT, Path, PathQuery, find_paths
 from tclint.dataflow.path_search_cache import PathSearchCache
 from tclint.dataflow.solver import Analysis, LimitExceeded, Results, solve
@@ -18,8 +28,10 @@ __all__ = [
     "EXIT",
     "Analysis",
     "Answer",
+    "Decision",
     "Found",
     "GaveUp",
+    "Guard",
     "Infeasible",
     "LimitExceeded",
     "Path",

@@ -14,12 +14,35 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 from tclint._dataclass import dataclass
 from tclint.ir.cfg import Edge
 
-__all__ = ["Answer", "Found", "GaveUp", "Infeasible", "Ledger", "Search", "Unanswered", "next_answer"]
+__all__ = [
+    "Answer",
+    "Decision",
+    "Found",
+    "GaveUp",
+    "Guard",
+    "Infeasible",
+    "Ledger",
+    "Search",
+    "Unanswered",
+    "next_answer",
+]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 W = TypeVar("W", bound=str)
 W_co = TypeVar("W_co", bound=str, covariant=True)
+
+
+class Guard(NamedTuple):
+    """The outcome of a guard on a path."""
+
+    site: int
+    """The instruction that has the guard."""
+    executes: bool
+
+
+Decision = Edge | Guard
+"""What a path assumes of a predicate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +56,8 @@ class Found(Generic[T_co]):
 class Infeasible:
     """No: the search was exhaustive and over-approximates what threads do."""
 
-    by: Edge | str
-    """The edge that closed the last path, or a reason in words."""
+    by: Decision | str
+    """The edge or guard that closed the last path, or a reason in words."""
     witness: ClassVar[None] = None
 
 

@@ -9,6 +9,7 @@ from the start to a goal that the fact may enter according to the solver. Expand
 
 - a branch is closed if its predicate is false under the path condition, or no remaining thread may take it;
 - an instruction under a guard that changes the fact has both outcomes, unless the path condition decides the guard;
+  the path states which one it assumes;
 - a predicate tested twice has one truth; a fact is dropped when an instruction on the path may change its value, and a
   fact about a loop counter is restated for the next iteration at a back edge;
 - a dispatcher of roles ends the path.
@@ -39,7 +40,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint.dataflow.answers import Answer, Found, Infeasible, Search
+from tclint.dataflow.answers import Answer, Decision, Found, Guard, Infeasible, Search
 from tclint.dataflow.path_search_cache import Branch, EntryPrefix, PathSearchCache
 from tclint.dataflow.views import ThreadContext
 from tclint.ir.cfg import CFG, Edge
@@ -47,7 +48,14 @@ from tclint.ir.nodes import Instruction
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 
-__all__ = ["ENTRY_PATH", "FEASIBLE_PATH", "Path", "PathQuery", "concrete_entry_path", "find_paths"]
+__all__ = [
+    "ENTRY_PATH",
+    "FEASIBLE_PATH",
+    "Path",
+    "PathQuery",
+    "concrete_entry_path",
+    "find_paths",
+]
 
 EXIT = -1
 """The goal "the function is left" (also: a role returns to its dispatcher)."""
@@ -88,6 +96,13 @@ class Path:
     """The threads that can take the path."""
     state: Any = None
     """The analysis's state of the fact at the end."""
+    guards: tuple[tuple[int, Guard], ...] = ()
+    """The guards of instructions that may change the fact, as far as the path assumes an outcome; each with the number of
+    edges before it."""
+
+    def assumes(self, decision: Decision) -> bool:
+        """Whether the path takes that edge, or assumes that outcome of a guard."""
+        return decision in self.edges or any(guard == decision for _, guard in self.guards)
 
     def sites(self, cfg: CFG, start: int) -> Iterator[int]:
         """The instructions on the path between *start* and the end, both excluded."""
@@ -145,8 +160,8 @@ class PathQuery(NamedTuple):
     """The blocks in which the goal can be met."""
     alive: AbstractSet[int] | None = None
     """The blocks that the fact may enter according to the solver; None: all."""
-    closed: AbstractSet[Edge] = frozenset()
-    """Edges that no path takes."""
+    closed: AbstractSet[Decision] = frozenset()
+    """Edges that no path takes, and outcomes of guards that none assumes."""
     together: bool = False
     """Whether facts that contradict each other only jointly, three at a time, close a branch too.
 
@@ -199,6 +214,8 @@ class _State(NamedTuple):
     """The branch taken from there; None if this state continues in the same block."""
     marks: tuple[int, ...]
     """The instructions from there that changed the fact."""
+    guards: tuple[Guard, ...]
+    """The outcomes of guards that were assumed from there."""
 
 
 class _PathSearch:
@@ -219,8 +236,8 @@ class _PathSearch:
         """The results of :meth:`_next_event`."""
         self.created = 0
         """The number of states."""
-        self.closed_by: Edge | None = None
-        """The edge that was closed last."""
+        self.closed_by: Decision | None = None
+        """What was closed last."""
         self.required: dict[int, frozenset[tuple[int, bool]]] | None = None
         """What each block requires (:meth:`_requirements`); None: not computed yet."""
         self.dispatched = False
@@ -232,7 +249,7 @@ class _PathSearch:
         self.retention = self.cache.retention({first, *self.region}, query.relevant, query.together)
         position = next((k for k, i in enumerate(sites) if i > query.start), len(sites))
         condition = self.values.interned(self.retention.needed(query.context.facts, first))
-        self._push(first, position, query.fact, condition, query.context.threads, None, None, ())
+        self._push(first, position, query.fact, condition, query.context.threads, None, None, (), ())
         while self.queue and self.created <= self.budget:
             if self.required is None and self.created > STATES_BEFORE_REQUIREMENTS:
                 self.required = self._requirements()
@@ -294,6 +311,7 @@ class _PathSearch:
         parent: _State | None,
         branch: Branch | None,
         marks: tuple[int, ...],
+        guards: tuple[Guard, ...],
     ) -> None:
         """Queue a state unless an earlier one subsumes it, with the same last edge if the next branch depends on it.
 
@@ -309,7 +327,9 @@ class _PathSearch:
         self.created += 1
         self.cache.states += 1
         distance = self.region.get(block, 0)
-        state = _State(distance, self.created, block, at, fact, condition, threads, parent, branch, marks)
+        state = _State(
+            distance, self.created, block, at, fact, condition, threads, parent, branch, marks, guards
+        )
         heappush(self.queue, state)
 
     def _expand(self, state: _State) -> Iterator[Path]:
@@ -324,7 +344,7 @@ class _PathSearch:
         cursor = sites[state.at - 1] + 1 if state.at else block.start
         if state.parent is None:
             cursor = query.start + 1
-        marks: list[int] = []
+        marks, guards = list[int](), list[Guard]()
         at = state.at
         while True:
             k, after = self._next_event(state.block, at, fact)
@@ -336,7 +356,7 @@ class _PathSearch:
             if query.goal(fact, i):
                 executes, taken = self._guarded(i, threads, condition)
                 if executes is not False:
-                    yield self._path(state, i, taken, fact, marks)
+                    yield self._path(state, i, taken, fact, marks, guards)
             if after == fact:
                 continue
             instruction = self.instructions[i]
@@ -347,9 +367,18 @@ class _PathSearch:
                 p = values.before(instruction.guard, i)
                 if others := threads & values.feasible_threads(p, instruction.negated):
                     # Both outcomes: the one that skips the instruction is queued, the other one continues here.
-                    skipped = values.interned(values.refine(p, instruction.negated, condition))
-                    self._push(state.block, at, fact, skipped, others, state, None, tuple(marks))
+                    skips, runs = Guard(i, False), Guard(i, True)
+                    if skips in query.closed:
+                        self.closed_by = skips
+                    else:
+                        skipped = values.interned(values.refine(p, instruction.negated, condition))
+                        chosen = (*guards, skips)
+                        self._push(state.block, at, fact, skipped, others, state, None, tuple(marks), chosen)
+                    if runs in query.closed:
+                        self.closed_by = runs
+                        return
                     condition = values.refine(p, not instruction.negated, condition)
+                    guards.append(runs)
             threads = taken
             if after is None:
                 return
@@ -363,11 +392,11 @@ class _PathSearch:
                     (True, threads) if dispatches else self._guarded(block.end - 1, threads, condition)
                 )
                 if executes is not False:
-                    yield self._path(state, EXIT, taken, fact, marks)
+                    yield self._path(state, EXIT, taken, fact, marks, guards)
             elif dispatches:
                 self.dispatched = True
         if not dispatches:
-            self._branch(state, fact, condition, threads, tuple(marks))
+            self._branch(state, fact, condition, threads, tuple(marks), tuple(guards))
 
     def _next_event(self, block: int, at: int, fact: Any) -> tuple[int, Any]:
         """The index from *at* on of the next instruction of *block* that meets the goal or changes *fact*; the fact after it.
@@ -401,7 +430,13 @@ class _PathSearch:
         return None if truth is None else truth is not instruction.negated, taken
 
     def _branch(
-        self, state: _State, fact: Hashable, condition: PathCondition, threads: int, marks: tuple[int, ...]
+        self,
+        state: _State,
+        fact: Hashable,
+        condition: PathCondition,
+        threads: int,
+        marks: tuple[int, ...],
+        guards: tuple[Guard, ...],
     ) -> None:
         """Queue the states after the branches that can be taken at the end of the state's block."""
         retention, region, closed = self.retention, self.region, self.query.closed
@@ -417,19 +452,30 @@ class _PathSearch:
             if after is None:
                 self.closed_by = edge
             else:
-                self._push(edge.target, 0, fact, after, taken, state, branch, marks)
+                self._push(edge.target, 0, fact, after, taken, state, branch, marks, guards)
 
-    def _path(self, state: _State, end: int, threads: int, fact: Any, marks: Sequence[int]) -> Path:
+    def _path(
+        self,
+        state: _State,
+        end: int,
+        threads: int,
+        fact: Any,
+        marks: Sequence[int],
+        guards: Sequence[Guard],
+    ) -> Path:
         """The path to *state*, and on to the instruction *end* by way of *marks*."""
         edges: list[Edge] = []
         changed = [tuple(marks)]
+        assumed = [(0, guard) for guard in reversed(guards)]  # with the number of edges after it
         here: _State | None = state
         while here is not None:
             if here.branch is not None:
                 edges.append(here.branch.edge)
             changed.append(here.marks)
+            assumed += [(len(edges), guard) for guard in reversed(here.guards)]
             here = here.parent
-        return Path(tuple(reversed(edges)), tuple(chain(*reversed(changed))), end, threads, fact)
+        outcomes = tuple((len(edges) - after, guard) for after, guard in reversed(assumed))
+        return Path(tuple(reversed(edges)), tuple(chain(*reversed(changed))), end, threads, fact, outcomes)
 
 
 def concrete_entry_path(

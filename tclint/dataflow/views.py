@@ -214,6 +214,9 @@ class Views:
         instruction = cfg.function.instructions[site]
         if instruction.guard < 0:
             return context
-        p = values.before(instruction.guard, site)
-        facts = values.refine(p, not instruction.negated, context.facts)
-        return ThreadContext(context.threads & values.feasible_threads(p, not instruction.negated), facts)
+        p, truth = values.before(instruction.guard, site), not instruction.negated
+        never = values.entails(p, context.facts) is (not truth)
+        return ThreadContext(
+            0 if never else context.threads & values.feasible_threads(p, truth),
+            values.refine(p, truth, context.facts),
+        )

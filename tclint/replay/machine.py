@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tclint.replay.abstract_lanes import Lanes, negated
-from tclint.replay.accesses import OFFSET, Access, LaneAddresses
+from tclint.replay.accesses import CTA_STRIDE, OFFSET, Access, LaneAddresses
 from tclint.replay.launch import Launch
 from tclint.replay.operations import Operations
 from tclint.replay.program import Program
@@ -191,8 +191,14 @@ class Machine(ThreadGroupScheduler):
         lanes: int = -1,
         lane_addresses: LaneAddresses | None = None,
     ) -> None:
-        """Records that *agent* reads or writes at a *location*: a CTA and an offset."""
+        """Records that *agent* reads or writes at a *location*: a CTA and an offset.
+
+        A copy outside the variable that its address is computed from is not recorded.
+        """
         cta, offset = location
+        extent = self.extent(site) if lane_addresses is None and lanes < 0 else None
+        if extent is not None and not extent[0] <= offset < extent[1]:
+            return
         if cta in self.alive and self._split_waiters is None and self.program.follows_memory:
             phase = mbarrier.phase if mbarrier is not None else 0
             self.accesses.append(
@@ -201,6 +207,19 @@ class Machine(ThreadGroupScheduler):
                     mbarrier, phase, box, lane_addresses,
                 )
             )  # fmt: skip
+
+    def extent(self, site: int) -> tuple[int, int] | None:
+        """The first offset in the variable that the address of an access is computed from, and the first one after it.
+
+        Only values that the replay makes up lead out of it, such as the trip count of a loop or the number of stages of a
+        ring. Of a variable without a size, the end is unknown, and nothing follows it. None if there is no such variable,
+        and in a recorded launch.
+        """
+        variable = self.program.accesses.variable(site) if self.program.model.recorded is None else None
+        if variable is None:
+            return None
+        start = self.launch.address(variable.name, 0)
+        return start, start + variable.size if variable.size else CTA_STRIDE
 
     # ------------------------------------------------------------ mbarriers
 

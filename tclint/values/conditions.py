@@ -70,6 +70,8 @@ class Conditions:
                     return absorbing if left is absorbing else None
                 return None if left is None or right is None else node[1] == "and"
             return None if left is None or right is None else left != right
+        if kind == "compare" and (alone := self.ranges.bounds.compared(p)) is not None:
+            return alone
         if kind == "compare" and (facts or self.ranges.needs_no_facts(p)):
             if self.table.constant_of(node[3]) == 1 and node[1] == "lt" and not node[4]:
                 # The only unsigned number below 1 is 0.
@@ -265,6 +267,7 @@ class Conditions:
             if ranges is not None:
                 ranges = self.ranges.refine(q, value, ranges)
             facts[q] = value
+            work += self._left_by(q, value, before)
             self.lifetimes.loop_varying_at(q)  # registers where the fact is invalidated
             if node[0] == "logic" and ((node[1] == "and" and value) or (node[1] == "or" and not value)):
                 work += [
@@ -283,6 +286,22 @@ class Conditions:
                     work.append((above, False))
         facts.bounds, facts.ranges = bounds, ranges
         return facts
+
+    def _left_by(self, p: int, truth: bool, facts: PathCondition) -> Iterator[tuple[int, bool]]:
+        """What follows from known conjunctions and disjunctions of which *p* is an operand that does not determine them."""
+        for fact, value in facts.items():
+            node = self.table.nodes[fact]
+            if node[0] == "logic" and node[1] == ("or" if value else "and"):
+                operands = [self._plain(operand, value) for operand in node[2:4]]
+                if (p, not truth) in operands:
+                    yield from (each for each in operands if each != (p, not truth))
+
+    def _plain(self, p: int, truth: bool) -> tuple[int, bool]:
+        """The predicate and truth that *p* being *truth* means, without a negation."""
+        p = self.table.representative(p)
+        while self.table.nodes[p][0] == "not":
+            p, truth = self.table.representative(self.table.nodes[p][1]), not truth
+        return p, truth
 
     def _nonzero_side(self, node: Node, truth: bool) -> int | None:
         """The predicate ``x == 0`` if an unsigned comparison places x above another number; otherwise None."""

@@ -137,8 +137,8 @@ def is_one_dimensional(function: Function, defs: Definitions) -> bool:
 def _only_linearised(
     function: Function, defs: Definitions, specials: Mapping[str, list[Instruction]]
 ) -> bool:
-    """Whether %tid.y, %tid.z, %ntid.y and %ntid.z are used only in (z * ntid.y + y) * ntid.x, to which x is added, in the
-    number of threads, ntid.x * ntid.y * ntid.z, or to elect the first thread.
+    """Whether %tid.y, %tid.z, %ntid.y and %ntid.z are used only in (z * ntid.y + y) * ntid.x, to which x is added or whose
+    equality with -x is tested, in the number of threads, ntid.x * ntid.y * ntid.z, or to elect the first thread.
 
     The kernel may then be launched in any shape, and so in one dimension.
     """
@@ -149,11 +149,13 @@ def _only_linearised(
     if copies != sum(name in specials for name in held.values()):
         return False  # one is copied to a register that holds something else, too
     electing = _electing(function, defs, {r: n for r, n in held.items() if n in AXES})
-    rows, offsets = set[int](), set[int]()
+    rows, offsets, negated = set[int](), set[int](), set[int]()
     layers: dict[int, frozenset[str]] = {}
     """A product of two sizes -> these."""
     for i in function.instructions:
         names = [held.get(o, "") if isinstance(o, int) else "" for o in i.operands]
+        if i.opcode.startswith("neg.") and names[1] == "%tid.x" and len(defs[i.writes[0]]) == 1:
+            negated.update(i.writes)
         if id(i) in electing or not (
             {*names[1:]} & specials.keys() or not (rows | offsets | layers.keys()).isdisjoint(i.reads)
         ):
@@ -169,6 +171,8 @@ def _only_linearised(
             offsets.update(i.writes)
         elif i.name == "mad.lo" and "%ntid.x" in names[1:3] and not rows.isdisjoint(operands[:2]):
             single = single and names[3] == "%tid.x"
+        elif i.opcode.startswith(("setp.eq.", "setp.ne.")) and len(operands) == 2:
+            single = not offsets.isdisjoint(operands) and not negated.isdisjoint(operands)
         else:
             plus = i.opcode.startswith(("add.", "or."))
             single = single and plus and "%tid.x" in names[1:] and not offsets.isdisjoint(operands)

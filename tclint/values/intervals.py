@@ -41,6 +41,7 @@ class Bounds:
         self._bits: dict[int, Bits] = {}
         self._intervals: dict[int, Interval | None] = {}
         self._trip_counts: dict[int, int | None] = {}
+        self._compared: dict[int, bool | None] = {}
         self._guess: dict[int, Interval] = {}  # candidates that are being checked
         self._seen_bounds: dict[int, Interval | None] = {}  # memo of the current question
 
@@ -109,6 +110,28 @@ class Bounds:
                 low, high = low + min(ends), high + max(ends)
             return low, high
         return None
+
+    def compared(self, p: int) -> bool | None:
+        """Whether the comparison *p* holds wherever its operands have values; None if their intervals and bits leave it open."""
+        if p not in self._compared:
+            self._compared[p] = self._compare(*self.table.nodes[p][1:])
+        return self._compared[p]
+
+    def _compare(self, relation: str, left: int, right: int, signed: bool, width: int) -> bool | None:
+        number = self.table.constant_of(right)
+        if relation == "eq" and number is not None:
+            zeros, ones = self.known_bits(left)
+            if (zeros & number | ones & ~number) & (1 << width) - 1:
+                return False
+        one, two = self.interval(left), self.interval(right)
+        least, most = (-1 << width - 1, (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
+        if one is None or two is None or not all(least <= end <= most for end in (*one, *two)):
+            return None
+        if one[1] < two[0]:
+            return relation == "lt"
+        if two[1] < one[0] or (relation == "lt" and two[1] == one[0]):
+            return False
+        return True if relation == "eq" and one == two and one[0] == one[1] else None
 
     def _remainder_interval(self, node: Node, depth: int) -> Interval | None:
         """The interval of the remainder of a division by a constant, which has the sign of the dividend (9.7.1.9)."""

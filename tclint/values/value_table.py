@@ -540,6 +540,8 @@ class ValueTable:
             return self.constant(int(x == y if relation == "eq" else x < y))
         if a == b:
             return self.constant(int(relation == "eq"))
+        if relation == "lt" and not signed and y == 0:
+            return self.constant(0)
         if self._indexes(a, b) or self._indexes(b, a):
             return self.constant(int(relation == "lt" and self._indexes(a, b)))
         if y is not None and 0 <= y <= SHORT and self.is_widened(self.node(a)):

@@ -33,6 +33,11 @@ def text(body: str, directives: str) -> str:
         ("bar.sync 16;", ".reqntid 128", ""),
         ("ld.param.u32 %r1, [number]; bar.sync %r1, %r1;", ".reqntid 128", ""),
         ("mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 200; @%p1 bar.sync 1, 256;", ".reqntid 128", ""),
+        (
+            "ld.param.u32 %r1, [number]; rem.u32 %r2, %r1, 7; setp.gt.u32 %p1, %r2, 8; @%p1 bar.sync 1, 256;",
+            ".reqntid 128",
+            "",
+        ),
         ("barrier.cluster.arrive; bar.warp.sync -1;", ".reqntid 32", ""),
     ],
 )

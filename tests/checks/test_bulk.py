@@ -618,3 +618,26 @@ skipped:
     @%p2 bra outer;
     {wait()}"""
     agrees(text(ring), "BK")
+
+
+@pytest.mark.parametrize(("relation", "safe"), [("ne", True), ("gt", True), ("eq", False)])
+def test_the_guard_of_a_wait_has_the_value_of_its_iteration(relation: str, safe: bool) -> None:
+    body = f"""
+    mov.u32 %r8, 0;
+LOOP:
+    setp.{relation}.s32 %p1, %r8, 0;
+    and.pred %p2, %p0, %p1;
+    {wait(guard="@%p2 ")}
+    {BARRIER}
+    {WRITE}
+    fence.proxy.async.shared::cta;
+    {BARRIER}
+    {STORE}
+    {COMMIT}
+    add.s32 %r8, %r8, 1;
+    setp.lt.s32 %p3, %r8, %r9;
+    @%p3 bra LOOP;
+    {wait()}
+    ret;"""
+    source = module(kernel(f"{START}\n{body}", directives=".reqntid 128"), header=HEADER)
+    assert bool(by_rule(lint(source), "BK002")) is not safe

@@ -621,3 +621,121 @@ def test_what_only_a_copy_without_any_wait_writes_is_not_read(body: str, wrong: 
     assert [f.message.partition(",")[0] for f in by_rule(report, "CA001")] == (
         ["reads shared memory that only a cp.async writes"] if wrong else []
     )
+
+
+# ---------------------------------------------------------------- waits under guards
+
+
+def counted(body: str, before: str = "") -> str:
+    """The body in a loop whose counter %r8 goes from 0 to the parameter."""
+    return f"""{before}
+    mov.u32 %r8, 0;
+LOOP:
+    {body}
+    add.s32 %r8, %r8, 1;
+    setp.lt.s32 %p7, %r8, %r9;
+    @%p7 bra LOOP;"""
+
+
+def guarded(guard: str, *code: str) -> str:
+    return "\n".join(f"@{guard} {line}" for line in code)
+
+
+TESTS = """
+    and.b32 %r10, %r9, 7;
+    setp.eq.s32 %p1, %r9, 5;
+    setp.ne.s32 %p2, %r9, 5;
+    setp.lt.s32 %p3, %r10, 3;
+    or.pred %p4, %p1, %p3;
+    and.pred %p5, %p1, %p3;"""
+
+
+@pytest.mark.parametrize(
+    ("issue", "waits", "use", "safe"),
+    [
+        ("%p1", ["%p1"], "!%p0", True),
+        ("%p1", ["!%p2"], "!%p0", True),
+        ("%p1", ["%p2"], "!%p0", False),
+        ("!%p0", ["%p2"], "!%p1", True),
+        ("!%p0", ["%p2"], "%p1", False),
+        ("%p5", ["%p1"], "!%p0", True),
+        ("%p1", ["%p5"], "!%p0", False),
+        ("%p4", ["%p1", "%p3"], "!%p0", True),
+        ("%p4", ["%p1"], "!%p0", False),
+        ("!%p0", ["%p1", "%p3"], "%p4", True),
+        ("!%p0", ["%p1", "%p3"], "!%p0", False),
+        ("!%p5", ["!%p1", "!%p3"], "!%p0", True),
+    ],
+)
+def test_a_wait_under_a_guard_that_holds_wherever_it_matters(
+    issue: str, waits: list[str], use: str, safe: bool
+) -> None:
+    code = [
+        "setp.ne.b32 %p0, 0, 0;",
+        TESTS,
+        guarded(issue, COPY, COMMIT),
+        *(guarded(guard, wait()) for guard in waits),
+        guarded(use, READ),
+    ]
+    assert bool(by_rule(lint(text("\n".join(code))), "CA001")) is not safe
+
+
+@pytest.mark.parametrize(
+    ("body", "safe"),
+    [
+        (counted(f"setp.ne.s32 %p1, %r8, 0;\n@%p1 {wait()}\n{READ}\n{COPY}\n{COMMIT}"), True),
+        (counted(f"setp.eq.s32 %p1, %r8, 0;\n@!%p1 {wait()}\n{READ}\n{COPY}\n{COMMIT}"), True),
+        (counted(f"setp.gt.s32 %p1, %r8, 0;\n@%p1 {wait()}\n{READ}\n{COPY}\n{COMMIT}"), True),
+        (counted(f"setp.eq.s32 %p1, %r8, 0;\n@%p1 {wait()}\n{READ}\n{COPY}\n{COMMIT}"), False),
+        (counted(f"setp.ne.s32 %p1, %r8, 1;\n@%p1 {wait()}\n{READ}\n{COPY}\n{COMMIT}"), False),
+        (
+            counted(
+                f"setp.ne.s32 %p1, %r10, 0;\n@%p1 {wait()}\n{READ}\nxor.b32 %r11, %r8, %r9;\n"
+                f"setp.eq.s32 %p2, %r11, 6;\nselp.u32 %r10, 1, 0, %p2;\n@%p2 {COPY}\n@%p2 {COMMIT}",
+                "mov.u32 %r10, 0;",
+            ),
+            True,
+        ),
+        (
+            counted(
+                f"setp.eq.s32 %p1, %r10, 0;\n@%p1 {wait()}\n{READ}\nxor.b32 %r11, %r8, %r9;\n"
+                f"setp.eq.s32 %p2, %r11, 6;\nselp.u32 %r10, 1, 0, %p2;\n@%p2 {COPY}\n@%p2 {COMMIT}",
+                "mov.u32 %r10, 0;",
+            ),
+            False,
+        ),
+    ],
+)
+def test_a_guard_has_the_value_of_its_iteration(body: str, safe: bool) -> None:
+    assert bool(by_rule(lint(text(body)), "CA001")) is not safe
+
+
+@pytest.mark.parametrize(("first", "certain"), [(0, False), (4, True)])
+def test_a_counter_with_an_unknown_step_does_not_return_to_its_first_value(first: int, certain: bool) -> None:
+    """nvcc unrolls ``for (i = 0; i < n; i += step) { if (i) wait; ... }``."""
+    copy = f"{COPY}\n{COMMIT}"
+    body = f"""
+    ld.global.u32 %r12, [%rd1];
+    mov.u32 %r8, 0;
+LOOP:
+    setp.eq.s32 %p1, %r8, {first};
+    @%p1 bra FIRST;
+    {wait()}
+FIRST:
+    {copy}
+    add.s32 %r8, %r8, %r12;
+    setp.ge.s32 %p2, %r8, %r9;
+    @%p2 bra DONE;
+    setp.eq.s32 %p3, %r8, {first};
+    @%p3 bra SECOND;
+    {wait()}
+SECOND:
+    {AGAIN}
+    {COMMIT}
+    add.s32 %r8, %r8, %r12;
+    setp.lt.s32 %p4, %r8, %r9;
+    @%p4 bra LOOP;
+DONE:
+    {wait()}"""
+    confidences = {finding.confidence for finding in by_rule(lint(text(body)), "CA003")}
+    assert (Confidence.HIGH in confidences) is certain

@@ -9,7 +9,7 @@ from tclint.replay.program import Program
 from tclint.replay.reasons import Reason
 from tclint.replay.verdict import Replay
 from tests.tools.replay import FREE, GIVE, LOAD, RING, WAIT, changed, replay, reports, what, why
-from tests.tools.support import analysed, model
+from tests.tools.support import analysed, kernel, model, module
 
 
 def test_a_ring_that_works() -> None:
@@ -314,3 +314,67 @@ def test_a_ring_is_as_deep_as_there_is_room_for(least: int, sound: bool) -> None
     asked = replay(with_given_depth().replace(GIVE, given))
     assert (asked.run is None) == sound
     assert any(not run.wrong for run in asked.runs) == sound
+
+
+STAGES_OF_THE_LAUNCH = """
+    .shared .align 8 .b64 full[4];
+    .shared .align 128 .b8 tile[8192];
+    .shared .align 128 .b8 other[512];
+    mov.u32 %r0, %tid.x;
+    ld.param.u32 %r1, [number];
+    ld.param.u64 %rd0, [pointer];
+    cvta.to.global.u64 %rd1, %rd0;
+    shl.b32 %r5, %r0, 2;
+    mov.u32 %r6, other;
+    add.u32 %r6, %r6, %r5;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mov.u32 %r2, 0;
+    mov.u32 %r3, full;
+init:
+    mbarrier.init.shared::cta.b64 [%r3], 1;
+    add.u32 %r3, %r3, 8;
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p1, %r2, %r1;
+    @%p1 bra init;
+ready:
+    st.shared.u32 [%r6], %r0;
+    bar.sync 0;
+    @%p0 bra use;
+    mov.u32 %r2, 0;
+    mov.u32 %r3, full;
+    mov.u32 %r4, tile;
+fill:
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 2048;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r4], [%rd1], 2048, [%r3];
+    add.u32 %r3, %r3, 8;
+    add.u32 %r4, %r4, 2048;
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p1, %r2, %r1;
+    @%p1 bra fill;
+use:
+    mov.u32 %r2, 0;
+    mov.u32 %r3, full;
+    mov.u32 %r4, tile;
+    add.u32 %r4, %r4, %r5;
+next:
+    ld.shared.u32 %r7, [%r6];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r3], 0;
+    @!%p2 bra wait;
+    ld.shared.u32 %r8, [%r4];
+    add.u32 %r9, %r7, %r8;
+    st.global.u32 [%rd1], %r9;
+    add.u32 %r3, %r3, 8;
+    add.u32 %r4, %r4, 2048;
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p1, %r2, %r1;
+    @%p1 bra next;
+    ret;
+"""
+"""A ring of as many stages as a parameter states, of at most four."""
+
+
+def test_a_made_up_number_of_stages_leads_to_no_other_array() -> None:
+    header = ".version 8.6\n.target sm_90a\n.address_size 64\n"
+    assert not reports(module(kernel(STAGES_OF_THE_LAUNCH), header=header))

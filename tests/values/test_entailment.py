@@ -327,3 +327,32 @@ def test_what_follows_for_values_of_a_loop_holds_in_each_of_its_iterations(
             now["%r7"] = random.choice((0, random.randint(-3, 3)))
             for to, by in other if now["%r7"] == 0 else one:
                 now[to] += now[by]
+
+
+# ---------------------------------------------------------------- comparisons that no path condition decides
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("rem.u32 %r2, %r1, 7; shr.s32 %r3, %r2, 5; setp.le.u32 %p1, %r3, 1;", True),
+        ("rem.u32 %r2, %r1, 7; setp.gt.u32 %p1, %r2, 6;", False),
+        ("rem.u32 %r2, %r1, 7; setp.gt.u32 %p1, %r2, 5;", None),
+        ("rem.s32 %r2, %r1, 7; setp.gt.s32 %p1, %r2, 6;", False),
+        ("rem.s32 %r2, %r1, 7; setp.gt.u32 %p1, %r2, 6;", None),
+        ("and.b32 %r2, %r1, 3; setp.eq.u32 %p1, %r2, 4;", False),
+        ("and.b32 %r2, %r1, 3; rem.u32 %r3, %r1, 4; setp.lt.u32 %p1, %r2, %r3;", None),
+        ("cvt.u64.u32 %rd1, %r1; shl.b64 %rd2, %rd1, 32; setp.eq.s64 %p1, %rd2, 32;", False),
+        ("cvt.u64.u32 %rd1, %r1; shl.b64 %rd2, %rd1, 32; setp.eq.s64 %p1, %rd2, 4294967296;", None),
+        ("cvt.u64.u32 %rd1, %r1; shl.b64 %rd2, %rd1, 32; setp.eq.s32 %p1, %r1, 4;", None),
+        ("setp.lt.u32 %p1, %r1, 0;", False),
+        ("setp.ge.u32 %p1, %r1, 0;", True),
+        ("setp.lt.s32 %p1, %r1, 0;", None),
+    ],
+)
+def test_ranges_and_bits_decide_a_comparison_on_every_path(code: str, expected: bool | None) -> None:
+    m = model(
+        f"ld.param.u32 %r1, [number];\n{code}\nend: ret;",
+        parameters=".param .u32 pointer, .param .u32 number",
+    )
+    assert m.values.entails(value(m, "%p1"), PathCondition()) is expected

@@ -1848,6 +1848,13 @@ def test_a_kernel_that_selects_the_first_of_several_rows_is_not_made_for_one(
         (f"{NUMBERED} add.u32 %r8, %r3, 1; setp.eq.u32 %p1, %r8, 0;", False),
         (f"{NUMBERED} or.b32 %r8, %r3, %r4; setp.eq.u32 %p1, %r8, 0; mul.lo.u32 %r9, %r8, 3;", False),
         ("mov.u32 %r1, %tid.y; mov.u32 %r7, %tid.x; or.b32 %r2, %r1, %r7; setp.ne.u32 %p1, %r2, 0;", True),
+        # it elects the first thread by comparing the offset of a row with -x; another thread
+        (f"{NUMBERED} neg.s32 %r8, %r2; setp.ne.s32 %p1, %r6, %r8;", True),
+        (f"{NUMBERED} neg.s32 %r8, %r2; setp.eq.s32 %p1, %r8, %r6;", True),
+        (f"{NUMBERED} neg.s32 %r8, %r2; setp.lt.s32 %p1, %r6, %r8;", False),
+        (f"{NUMBERED} neg.s32 %r8, %r2; setp.eq.s32 %p1, %r5, %r8;", False),
+        (f"{NUMBERED} neg.s32 %r8, %r3; setp.eq.s32 %p1, %r6, %r8;", False),
+        (f"{NUMBERED} setp.eq.s32 %p1, %r6, %r2;", False),
         # the offset of a row serves for something else than the index of a thread; the index of a row does
         (f"{NUMBERED} setp.eq.u32 %p1, %r6, 0;", False),
         (f"{NUMBERED} mad.lo.s32 %r8, %r0, 3, %r5;", False),
@@ -2219,3 +2226,25 @@ def test_a_constant_of_a_signed_type_is_read_as_a_signed_number() -> None:
     interval = m.values.interval(value(m, "%r2"))
     assert interval is None or interval[0] <= -1 << 28
     assert m.values.constant_of(value(m, "%r3")) == -1
+
+
+@pytest.mark.parametrize(
+    ("operation", "facts", "expected"),
+    [
+        ("or", {"%p3": True, "%p1": False}, True),
+        ("or", {"%p3": True, "%p1": True}, None),
+        ("or", {"%p1": False, "%p3": True}, True),
+        ("and", {"%p3": False, "%p1": True}, False),
+        ("and", {"%p3": False, "%p1": False}, None),
+        ("xor", {"%p3": True, "%p1": False}, None),
+    ],
+)
+def test_one_operand_of_a_known_combination_implies_the_other(
+    operation: str, facts: dict[str, bool], expected: bool | None
+) -> None:
+    m = of(
+        "ld.param.u32 %r1, [number]; xor.b32 %r2, %r1, 12; setp.eq.s32 %p1, %r1, 5; setp.lt.s32 %p2, %r2, 3;"
+        f"{operation}.pred %p3, %p1, %p2;",
+        parameters=".param .u32 pointer, .param .u32 number",
+    )
+    assert decided(m, facts, "%p2") is expected

@@ -45,9 +45,8 @@ from tclint.analyses.happens_before.points import (
 from tclint.analyses.happens_before.proxy_fences import fences_between, returns_at_once
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import follow
-from tclint.dataflow import Path
+from tclint.dataflow import Decision, Path
 from tclint.dataflow.views import ThreadContext
-from tclint.ir.cfg import Edge
 from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
 
@@ -81,7 +80,7 @@ class HappensBefore:
         self.partial_barriers = PartialBarriers(self.points)
         self._completed_waits: dict[int, frozenset[int]] = {}
         self._unsynchronised: dict[
-            tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...], frozenset[Edge]], Path | None
+            tuple[int, frozenset[int], int, tuple[tuple[int, bool], ...], frozenset[Decision]], Path | None
         ] = {}
         self._cuts: dict[tuple[int, int], list[frozenset[int]]] = {}
         """Start and use -> sets of unguarded instructions that each cut off all paths of the CFG between the two."""
@@ -270,7 +269,7 @@ class HappensBefore:
         stops: Collection[int],
         start: int = -1,
         given: Mapping[int, bool] = MappingProxyType({}),
-        closed: frozenset[Edge] = frozenset(),
+        closed: frozenset[Decision] = frozenset(),
     ) -> Path | None:
         """A path to *use*, from *start* or the entry, that passes none of *stops*; None: none was found.
 
@@ -362,7 +361,7 @@ class HappensBefore:
         stops: frozenset[int],
         start: int,
         given: Mapping[int, bool],
-        closed: frozenset[Edge] = frozenset(),
+        closed: frozenset[Decision] = frozenset(),
     ) -> Path | None:
         """A path from *start* to *use* that passes none of *stops* and no dispatcher."""
         model = self.model

@@ -114,9 +114,7 @@ def _plain_access(machine: Machine, group: ThreadGroup, step: Step, where: Lanes
 def _addressing(machine: Machine, group: ThreadGroup, step: Step, address: Lanes, where: Lanes) -> Lanes:
     """*where* without the threads whose address does not count, or is outside the variable that it is computed from.
 
-    Only the values that the replay makes up, such as the trip count of a loop, lead there. If the thread index alone does,
-    the CTA is too large, and the whole launch is dropped. Of a variable without a size, the end is unknown, and nothing
-    follows it.
+    If the thread index alone leads there, the CTA is too large, and the whole launch is dropped.
     """
     match, size = step.instruction.match, len(group.threads)
     lanes = WARP if match is None else match.address_lanes
@@ -125,12 +123,11 @@ def _addressing(machine: Machine, group: ThreadGroup, step: Step, address: Lanes
         where = collapse(
             [w if t % WARP < lanes else 0 for t, w in zip(group.threads, executing, strict=True)]
         )
-    accesses = machine.program.accesses
-    variable = accesses.variable(step.site) if accesses.array(step.site) is None else None
-    if variable is None or machine.program.model.recorded is not None:
+    by_index = machine.program.accesses.array(step.site) is not None
+    extent = None if by_index else machine.extent(step.site)
+    if extent is None:
         return where
-    start = machine.launch.address(variable.name, 0)
-    end = start + variable.size if variable.size else CTA_STRIDE
+    start, end = extent
     if _all_within(address, start, end):
         return where
     addresses = [a if a is None else a & OFFSET for a in broadcast(address, size)]
