@@ -11,7 +11,7 @@ from math import ceil
 from benchmarks.strangers.kernels import family
 from benchmarks.strangers.pool import Candidate
 
-__all__ = ["RULES", "Rules", "breaches", "draw"]
+__all__ = ["RULES", "Rules", "breaches", "composition", "draw"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ of a set are as their authors compile and run them. Both are named in ``sets.tom
 def draw(pool: Iterable[Candidate], seed: int, seen: Collection[str], rules: Rules) -> list[Candidate]:
     """As many members of *pool* as a set has, or fewer, whose skeletons are not in *seen*.
 
-    As many as must be are asynchronous, if there are so many. The sources take turns, and within a source the templates,
+    As many as must be are asynchronous, if there are so many, and more where the others are too few. The sources take turns, and within a source the templates,
     so that a library of a thousand instances of one template does not fill its share with them.
     """
     rng = random.Random(seed)
@@ -56,8 +56,10 @@ def draw(pool: Iterable[Candidate], seed: int, seen: Collection[str], rules: Rul
     most = int(rules.size * rules.share)
     taken: Counter[str] = Counter()
     drawn: list[Candidate] = []
-    for wanted, kind in ((ceil(rules.size * rules.asynchronous), True), (rules.size, False)):
-        queues = _queues([c for c in fresh if c.asynchronous is kind], rng)
+    hard = ceil(rules.size * rules.asynchronous)
+    for wanted, kind in ((hard, True), (rules.size, False), (rules.size, True)):
+        left = {c.skeleton for c in fresh}.difference(c.skeleton for c in drawn)
+        queues = _queues([c for c in fresh if c.asynchronous is kind and c.skeleton in left], rng)
         while len(drawn) < wanted and queues:
             for name in list(queues):
                 chosen = next(queues[name], None) if taken[name] < most else None
@@ -115,3 +117,15 @@ def breaches(drawn: Sequence[Candidate], rules: Rules, sources_before: Collectio
     if repeated := len(drawn) - len({candidate.skeleton for candidate in drawn}):
         found.append(f"{repeated} members have the skeleton of another one")
     return found
+
+
+def composition(drawn: Sequence[Candidate]) -> list[str]:
+    """A line for each source of a set, and one for all of them: members, hard ones, lines of PTX."""
+    by_source: dict[str, list[Candidate]] = defaultdict(list)
+    for candidate in drawn:
+        by_source[candidate.source].append(candidate)
+    return [
+        f"{name}: {len(members)} members, {sum(c.asynchronous for c in members)} hard,"
+        f" {sum(c.text.count(chr(10)) for c in members)} lines"
+        for name, members in (*sorted(by_source.items()), (f"{len(by_source)} sources", list(drawn)))
+    ]

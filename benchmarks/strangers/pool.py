@@ -72,9 +72,12 @@ def gather(source: Source, cache: Path, toolkit: Toolkit) -> dict[str, Any]:
     found: dict[str, Candidate] = {}
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix="source-") as scratch:
-        folder = Path(scratch)
+        folder = cache / "made" / source.name if source.made else Path(scratch)
         try:
-            fetch(source, folder)
+            if not source.made:
+                fetch(source, folder)
+            elif not folder.is_dir():
+                raise Unreachable(f"{source.made} has left no PTX in {folder}")
         except Unreachable as why:
             about["unreachable"] = str(why)
         else:

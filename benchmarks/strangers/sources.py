@@ -77,12 +77,16 @@ class Source:
     """Wheels of other projects, as requirements, whose headers the compile jobs include from ``{source}/.headers``. No
     kernel is taken from them."""
     compile: tuple[Compile, ...] = ()
+    made: str = ""
+    """The compiler, where this program does not run it: the PTX of the source is then in ``made/NAME`` of the cache, and
+    nothing is fetched."""
 
     @property
     def version(self) -> str:
         """What fixes the kernels of the source: its contents, and what is compiled of them."""
         compiled = f" {zlib.crc32(repr(self.compile).encode()):08x}" if self.compile else ""
-        return " ".join((self.package or f"{self.repository}@{self.commit}", *self.headers)) + compiled
+        origin = self.package or f"{self.repository}@{self.commit}"
+        return " ".join((origin, *self.headers, *self.made.split())) + compiled
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -107,6 +111,8 @@ def _source(entry: Mapping[str, Any]) -> Source:
         raise ValueError(f"{entry.get('name')}: {error}") from None
     if bool(source.package) == bool(source.repository) or bool(source.repository) != bool(source.commit):
         raise ValueError(f"{source.name}: give a package, or a repository with a commit")
+    if source.made and source.compile:
+        raise ValueError(f"{source.name}: give compile jobs, or the compiler that made the PTX")
     if not all(job.files or job.instances for job in source.compile):
         raise ValueError(f"{source.name}: give files or instances for each compile job")
     return source

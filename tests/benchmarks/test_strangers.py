@@ -186,6 +186,10 @@ def test_the_list_has_enough_sources_and_none_of_a_corpus() -> None:
             '[[source]]\nname = "a"\ngives = "x"\npackage = "p==1"\n[[source.compile]]\ntargets = ["sm_90a"]\n',
             "give files or instances",
         ),
+        (
+            '[[source]]\nname = "a"\ngives = "x"\npackage = "p==1"\nmade = "m"\n[[source.compile]]\ntargets = []\n',
+            "give compile jobs, or the compiler that made the PTX",
+        ),
     ],
 )
 def test_a_wrong_entry_of_the_list_is_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -354,6 +358,16 @@ def test_a_source_that_is_unreachable_gives_nothing_and_is_tried_again(
     assert pool.gather(source, tmp_path, Toolkit())["skeletons"] == 3  # type: ignore[arg-type]
 
 
+def test_ptx_of_a_compiler_that_is_not_run_here_is_taken_from_the_cache(tmp_path: Path) -> None:
+    source = sources.Source("p", "x", package="p==1", made="Triton 3.9.0")
+    about = pool.gather(source, tmp_path, Toolkit())  # type: ignore[arg-type]
+    assert about["unreachable"].startswith("Triton 3.9.0 has left no PTX in")
+    (tmp_path / "made" / "p").mkdir(parents=True)
+    (tmp_path / "made" / "p" / "k.ptx").write_text(MODULE)
+    assert pool.gather(source, tmp_path, Toolkit())["files"] == 1  # type: ignore[arg-type]
+    assert (tmp_path / "made" / "p" / "k.ptx").is_file()
+
+
 def test_kernels_of_a_corpus_are_known_by_their_skeleton(tmp_path: Path) -> None:
     (tmp_path / "nvcc").mkdir()
     (tmp_path / "nvcc" / "k.ptx").write_text(MODULE)
@@ -386,6 +400,14 @@ def test_a_set_keeps_its_rules_and_follows_from_the_seed(rules: draw.Rules, hard
     assert drawn != draw.draw(members, 2, (), rules)
     assert len(drawn) == rules.size
     assert sum(c.asynchronous for c in drawn) == hard
+
+
+def test_hard_files_take_the_place_of_others_that_are_missing() -> None:
+    others = [c for c in POOL if not c.asynchronous][:40]
+    drawn = draw.draw([c for c in POOL if c.asynchronous] + others, 1, (), FILES)
+    assert len(drawn) == FILES.size
+    assert sum(not c.asynchronous for c in drawn) == len(others)
+    assert len({c.skeleton for c in drawn}) == len(drawn)
 
 
 def test_what_was_seen_is_not_drawn_again() -> None:
@@ -469,6 +491,41 @@ def test_a_set_is_linted_once_and_recorded(
     assert "1 of 1 not judged" in capsys.readouterr().out
     assert command.main(arguments) == 2
     assert "does not count again" in capsys.readouterr().err
+
+
+def test_a_draw_shows_the_composition_and_lints_nothing(
+    book: ledger.Ledger,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(measure, "lint", None)
+    arguments = ["draw", "one", "--cache", str(tmp_path / "cache")]
+    assert command.main(arguments) == 0
+    assert capsys.readouterr().out.startswith("own: 2 members, 2 hard, ")
+    assert not book.rows("kernels")
+    monkeypatch.setattr(command.draw, "breaches", lambda *arguments: ["too small"])
+    assert command.main(arguments) == 1
+    assert capsys.readouterr().out.endswith("broken: too small\n")
+
+
+def test_a_set_is_drawn_from_the_sources_that_it_names(
+    book: ledger.Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [source.name for source in sources.listed()][:2]
+    (tmp_path / "sets.toml").write_text(f'[[set]]\nname = "one"\nseed = 1\nsources = ["{names[1]}"]\n')
+    offered: list[str] = []
+    monkeypatch.setattr(
+        command.pool, "held", lambda cache, listed, unit: offered.extend(s.name for s in listed) or iter(())
+    )
+    command.main(["draw", "one", "--cache", str(tmp_path / "cache")])
+    assert offered == [names[1]]
+
+
+def test_the_sources_that_sets_name_are_listed_and_in_one_set_only() -> None:
+    named = [name for entry in ledger.Ledger().sets() for name in entry.get("sources", ())]
+    assert len(named) == len(set(named))
+    assert set(named) <= {source.name for source in sources.listed()}
 
 
 def test_the_table_shows_the_instruction_of_each_finding(book: ledger.Ledger, tmp_path: Path) -> None:
