@@ -401,7 +401,7 @@ class Warp:
         self.groups: dict[tuple[str, bytes], list[list[AsyncOperation]]] = {}
         """Asynchronous operations by mechanism and lanes: one list per group, the last one not committed yet."""
         self.unfenced: dict[int, int] = {}
-        """Operands of ``wgmma`` written since the last ``wgmma.fence``, with the writing instruction."""
+        """Operands of ``wgmma`` written, and accumulators read, since the last ``wgmma.fence``, with the instruction."""
         self.collectives: dict[tuple[str, int], list[Arrival]] = {}
         """Groups of lanes that wait at a collective instruction for others in its membermask, by opcode and mask."""
         self.carry: Array = np.zeros(LANES, np.uint32)
@@ -424,6 +424,8 @@ class Warp:
         """The address of its last access that may be a poll of memory."""
         self.cluster_phase = 0
         """The phase of the cluster barrier at its last arrival."""
+        self.cluster_arrived: Array = np.zeros(LANES, bool)
+        """The lanes that have arrived at the cluster barrier and have not waited for it since."""
         self.site = 0
         self.mask: Array = self.alive
         self.full = False
@@ -528,6 +530,8 @@ class Cta:
         self.number = number
         self.shared = Shared(machine.code.shared_size + machine.geometry.dynamic, rank, machine.fill)
         self.mbarriers: dict[int, Mbarrier] = {}
+        self.invalidated: dict[int, Mbarrier] = {}
+        """The mbarriers that ``mbarrier.inval`` has ended, by address."""
         self.barriers: dict[int, Barrier] = {}
         self.tensor: Tensor | None = None
         self.engine: list[AsyncOperation] = []
