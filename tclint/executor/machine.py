@@ -645,19 +645,13 @@ class Machine:
         if memory.exited:
             self.observe("exited-cta", w, f"the {what} writes shared memory of a CTA that has exited")
         if memory.draining[words].any():
-            other = memory.pending_operation(words, writes=False)
-            self.observe(
-                "source-overwritten", w,
-                f"the {what} overwrites shared memory that a pending {other.what if other else 'copy'} still reads",
-                other if other else -1,
-            )  # fmt: skip
+            for other in memory.pending_operations(words, writes=False):
+                text = f"the {what} overwrites shared memory that a pending {other.what} still reads"
+                self.observe("source-overwritten", w, text, other)
         elif memory.filling[words].any():
-            other = memory.pending_operation(words, writes=True, adds=not flight.adds)
-            if other is not None:
-                self.observe(
-                    "filled-twice", w,
-                    f"the {what} writes shared memory that another pending {other.what} has yet to write", other,
-                )  # fmt: skip
+            for other in memory.pending_operations(words, writes=True, adds=not flight.adds):
+                text = f"the {what} writes shared memory that another pending {other.what} has yet to write"
+                self.observe("filled-twice", w, text, other)
         for writes, how in ((False, "read"), (True, "wrote")):
             for stamp, site in memory.unordered_accesses(words, writes, w.clocks.seen):
                 self.observe(
@@ -675,12 +669,9 @@ class Machine:
                 self.observe("exited-cta", w, f"the {what} reads shared memory of a CTA that has exited")
             self.count_unwritten(w, memory, words)
             if memory.filling[words].any():
-                other = memory.pending_operation(words, writes=True)
-                self.observe(
-                    "read-too-early", w,
-                    f"the {what} reads shared memory that a pending {other.what if other else 'copy'} has yet to write",
-                    other if other else -1,
-                )  # fmt: skip
+                for other in memory.pending_operations(words, writes=True):
+                    text = f"the {what} reads shared memory that a pending {other.what} has yet to write"
+                    self.observe("read-too-early", w, text, other)
             invisible = memory.unordered_accesses(words, True, w.clocks.fenced)
             unordered = [(s, at) for s, at in invisible if (s >> 10) > int(w.clocks.seen[s & 1023])]
             for stamp, site in unordered:

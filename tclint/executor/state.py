@@ -230,26 +230,22 @@ class Shared(Memory):
         last = dict(zip(sites[words][unordered].tolist(), found[unordered].tolist(), strict=True))
         return [(stamp, site) for site, stamp in last.items()]
 
-    def pending_operation(
+    def pending_operations(
         self, words: slice | Array, writes: bool, adds: bool = True
-    ) -> AsyncOperation | None:
-        """The oldest pending operation that writes (reads, unless *writes*) the first busy one of *words*, or None.
+    ) -> list[AsyncOperation]:
+        """The pending operations that write (read, unless *writes*) any of *words*, the oldest first.
 
         Operations that add to the contents are skipped unless *adds*.
         """
-        counts = self.filling if writes else self.draining
-        numbers = np.arange(words.start, words.stop) if isinstance(words, slice) else words.ravel()
-        busy = numbers[counts[numbers] != 0]
-        if not len(busy):
-            return None
-        word = int(busy[0])
-        for flight in [f for f in self.flights if adds or not f.adds]:
-            for memory, mine in flight.writes if writes else flight.reads:
-                if memory is self and (
-                    mine.start <= word < mine.stop if isinstance(mine, slice) else bool((mine == word).any())
-                ):
-                    return flight
-        return None
+        touched = np.zeros(len(self.filling), bool)
+        touched[words] = True
+        return [
+            flight
+            for flight in self.flights
+            if (adds or not flight.adds) and not (flight.done if writes else flight.captured)
+            for memory, mine in (flight.writes if writes else flight.reads)
+            if memory is self and touched[mine].any()
+        ]
 
 
 class Tensor:

@@ -648,6 +648,17 @@ def test_an_mbarrier_that_was_invalidated_is_named_by_its_initialisation() -> No
     assert found.function.instructions[seen.other].name == "mbarrier.init"
 
 
+def test_an_access_conflicts_with_every_operation_that_is_pending_there() -> None:
+    copies = load(128) + load(128, "%r2+128", "%rd1+128")
+    text = LEADER + INIT + arrive(256) + copies + "ld.shared.v2.u64 {%rd2, %rd3}, [%r2+120];\n" + TAKE
+    text = text.replace("[%r2+120]", "[%r3]").replace(
+        "ld.shared.v2", "mad.lo.u32 %r3, %r199, 16, %r2;\nld.shared.v2"
+    )
+    found = run(text, buffers={"data": DATA}).execution
+    early = [o for o in found.observations if o.kind == "read-too-early"]
+    assert len({o.other for o in early if o.site == early[0].site}) == 2
+
+
 def test_an_observation_names_all_instructions_that_use_its_mbarrier() -> None:
     """Also the wait, which is executed after the arrival that is one too many."""
     found = run(LEADER + INIT + arrive(256) * 2 + load() + WAIT.format(0) + "ret;", buffers={"data": DATA})

@@ -158,8 +158,7 @@ def reading(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
     memory.check(offsets, size * count)
     words = _words(offsets, size, count)
     if memory.flights and memory.filling[words].any():
-        flight = memory.pending_operation(words, writes=True)
-        if flight is not None:
+        for flight in memory.pending_operations(words, writes=True):
             w.machine.observe(
                 "read-too-early",
                 w,
@@ -203,7 +202,7 @@ def writing(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
                 "writes shared memory that the pending {} has yet to write",
             ),
         ):
-            if counts[words].any() and (flight := memory.pending_operation(words, writes)) is not None:
+            for flight in memory.pending_operations(words, writes) if counts[words].any() else ():
                 w.machine.observe(kind, w, text.format(flight.what), flight)
     if memory.exited:
         w.machine.observe("exited-cta", w, "writes shared memory of a CTA that has exited")
