@@ -314,7 +314,9 @@ def _about(claim: Claim, where: Where, observation: Observation, execution: Exec
         waits = [w for w in execution.waits if w.kind in (("bytes",) if issued else ("arrivals", "bytes"))]
         if observation.kind.startswith("deadlock-") and not all(claim.site in w.users for w in waits):
             return False
-        return bool(observation.users) and claim.site in observation.users | {other}
+        # What the finding shows may precede the first use of the mbarrier by the instruction that it is about.
+        used = observation.users | ({other} if site not in claim.sites else {other, *observation.later})
+        return bool(observation.users) and claim.site in used
     if observation.kind == "deadlock-barrier" and any(w.kind != "barrier" for w in execution.waits):
         return False  # some threads may be missing at the barrier because they wait for something else
     return site == claim.site

@@ -797,14 +797,15 @@ class Machine:
         self._reported.add(key)
         lanes = w.lanes
         thread = f"{w.name()}, lane {int(lanes[0])}" if len(lanes) == 1 else w.name()
-        found = Observation(kind, at, message, thread, cause, self.steps, frozenset(), crosses)
+        users = frozenset(use for m in mbarriers for use in (m.site, *m.users))
+        found = Observation(kind, at, message, thread, cause, self.steps, users, crosses)
         self._observed.append((found, mbarriers))
 
     @property
     def observations(self) -> list[Observation]:
         """What was observed so far."""
         return [
-            replace(found, users=frozenset(use for m in mbarriers for use in (m.site, *m.users)))
+            replace(found, later=frozenset(use for m in mbarriers for use in m.users) - found.users)
             for found, mbarriers in self._observed
         ]
 

@@ -88,10 +88,12 @@ class Observation:
     step: int = 0
     """Instructions that the machine had executed."""
     users: frozenset[int] = frozenset()
-    """The instructions that initialise and use, anywhere in the execution, the mbarrier that it concerns, or on which the
-    conflicting operation completes."""
+    """The instructions that initialised and had used the mbarrier that it concerns, or on which the conflicting
+    operation completes."""
     crosses: bool = False
     """Whether the two accesses, or the access and the operation, are of different warps."""
+    later: frozenset[int] = frozenset()
+    """Further instructions that use this mbarrier until the execution ends."""
 
     @property
     def text(self) -> str:
