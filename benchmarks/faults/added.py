@@ -92,16 +92,17 @@ def _own_descriptor(kernel: Kernel) -> Iterator[Fault]:
 
 
 def _memory(text: str) -> str:
-    """*text* with a word of memory; accesses to it are volatile, so that no compiler takes them away."""
-    return f"{{ .shared .align 4 .b8 tclint_m[4]; {text} }}"
+    """*text* with a word of memory; accesses to it are volatile, so that no compiler takes them away.
+
+    In local memory: a variable in shared memory would move the dynamic one to an address that bulk copies do not take.
+    """
+    return f"{{ .local .align 4 .b8 tclint_m[4]; {text} }}"
 
 
-_READ = _memory("st.volatile.shared.b32 [tclint_m], <d>;")
-_WRITTEN = _memory("ld.volatile.shared.b32 <d>, [tclint_m];")
-_CHANGED = _memory("st.volatile.shared.b32 [tclint_m], <d>; ld.volatile.shared.b32 <d>, [tclint_m];")
-_COPIED = _memory(
-    ".reg .b32 %tclint_r; mov.b32 %tclint_r, <d>; st.volatile.shared.b32 [tclint_m], %tclint_r;"
-)
+_READ = _memory("st.volatile.local.b32 [tclint_m], <d>;")
+_WRITTEN = _memory("ld.volatile.local.b32 <d>, [tclint_m];")
+_CHANGED = _memory("st.volatile.local.b32 [tclint_m], <d>; ld.volatile.local.b32 <d>, [tclint_m];")
+_COPIED = _memory(".reg .b32 %tclint_r; mov.b32 %tclint_r, <d>; st.volatile.local.b32 [tclint_m], %tclint_r;")
 
 
 def _meddles(text: str, where: str, role: str = "d") -> Plant:

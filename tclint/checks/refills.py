@@ -109,6 +109,7 @@ def _unsynchronised(model: KernelModel, copies: list[int], group: str, reads: li
                     role=producer,
                 ),
             ),
+            pairs=tuple((each.site, refill) for refill in copies for each in reads if each.site != refill),
             help=f"{COMPLETION.get(group, READERS_ARRIVE)}, and wait for that phase before the copy",
             about=frozenset((copy,)),
         )

@@ -232,6 +232,7 @@ class _Entry:
             case.rounds[whole] += 1
             for schedule in (
                 Schedule("targeted", case.claims[0].sites),
+                Schedule("held", case.claims[0].sites),
                 Schedule("eager"),
                 Schedule("random:1"),
             ):

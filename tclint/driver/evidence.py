@@ -71,7 +71,7 @@ EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
     "CA004": (Proof("instruction", ("fault-misaligned",)),),
     "CA005": (Proof("pair", ("unordered-result",)),),
     "CL001": (Proof("instruction", ("cluster-barrier",)),),
-    "CL002": (Proof("instruction", ("exited-cta",)),),
+    "CL002": (Proof("instruction", ("exited-cta", "unstarted-cta")),),
     "CL003": (Proof("pair", ("unordered",)),),
     "CV001": (Proof("instruction", ("divergent", "warpgroup")), Proof("wait", ("deadlock-barrier",))),
     "CV002": (Proof("instruction", ("divergent", "warpgroup")),),
@@ -88,12 +88,15 @@ EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
     "MB001": (Proof("mbarrier", (*_COPIED_INTO, *_COPIED_FROM, "tensor-memory")),),
     "MB002": (Proof("instruction", ("mbarrier-absent",)), Proof("pair", ("mbarrier-unordered",))),
     "MB003": (Proof("instruction", ("mbarrier-count", "mbarrier-overrun")),),
-    "MB004": (Proof("mbarrier", (*_COPIED_INTO, "deadlock-bytes")),),
+    "MB004": (Proof("mbarrier", (*_COPIED_INTO, "deadlock-bytes")), Proof("pair", ("box-bytes",))),
     "MB005": (Proof("mbarrier", (*_COPIED_INTO, "deadlock-bytes")),),
     "MB006": (Proof("mbarrier", ("mbarrier-overrun", "deadlock-arrivals")),),
     "MB007": (Proof("mbarrier", (*_COPIED_INTO, *_STOPPED)),),
     "MB008": (Proof("mbarrier", ("mbarrier-overrun", *_STOPPED)),),
-    "MB009": (Proof("instruction", ("mbarrier-absent", "mbarrier-init", "mbarrier-inval")),),
+    "MB009": (
+        Proof("instruction", ("mbarrier-absent", "mbarrier-init", "mbarrier-inval")),
+        Proof("pair", ("mbarrier-absent",)),
+    ),
     "MB013": (Proof("pair", ("unordered", "unordered-operand", "unordered-result")),),
     "MB015": (Proof("pair", ("unordered", "unordered-refill", "unordered-source")),),
     "MB016": (
@@ -141,12 +144,12 @@ CAUSED_BY: Mapping[str, frozenset[str]] = {
         "deadlock-registers", "fault-barrier", "fault-tensor-memory",
     )),
     "cluster": frozenset((
-        "exited-cta", "cta-mask", "mbarrier-absent", "mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes",
+        "exited-cta", "unstarted-cta", "cta-mask", "mbarrier-absent", "mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes",
         "deadlock-barrier", "fault-cluster",
     )),
     "addresses": frozenset((
         "read-too-early", "source-overwritten", "filled-twice", "unordered", "proxy", "left-in-flight",
-        "mbarrier-absent", "mbarrier-init", "mbarrier-unordered", "fault-address", "fault-misaligned",
+        "mbarrier-absent", "mbarrier-init", "mbarrier-unordered", "box-bytes", "fault-address", "fault-misaligned",
     )),
     "integers": frozenset((
         "mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes", "deadlock-barrier", "fault-barrier",
@@ -296,7 +299,9 @@ def _about(claim: Claim, where: Where, observation: Observation, execution: Exec
             return claim.accesses == {site}
         return site in claim.sites | claim.copies and (other < 0 or other in claim.sites)
     if where == "instruction":
-        return site == claim.site
+        # A finding about a CTA that may not have started names the access only, one about its exit also the exit.
+        ends = {"exited-cta": True, "unstarted-cta": False}.get(observation.kind)
+        return site == claim.site and ends in (None, claim.sites != {site})
     if where == "operation":
         return other in claim.sites
     if claim.initialisations and observation.users.isdisjoint(claim.initialisations) and observation.users:
@@ -309,7 +314,9 @@ def _about(claim: Claim, where: Where, observation: Observation, execution: Exec
         waits = [w for w in execution.waits if w.kind in (("bytes",) if issued else ("arrivals", "bytes"))]
         if observation.kind.startswith("deadlock-") and not all(claim.site in w.users for w in waits):
             return False
-        return bool(observation.users) and claim.site in observation.users | {other}
+        # What the finding shows may precede the first use of the mbarrier by the instruction that it is about.
+        used = observation.users | ({other} if site not in claim.sites else {other, *observation.later})
+        return bool(observation.users) and claim.site in used
     if observation.kind == "deadlock-barrier" and any(w.kind != "barrier" for w in execution.waits):
         return False  # some threads may be missing at the barrier because they wait for something else
     return site == claim.site

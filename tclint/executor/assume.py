@@ -52,8 +52,8 @@ MAX_ASSUMED_RANKS = 8
 _FORWARDING = ("mov", "add.int", "sub.int", "cvta", "cvta.to", "selp", "cvt.int", "shfl.sync")
 """Forms whose result may be an address derived from one of their operands."""
 
-_DETERMINES_ADDRESSES = ("size", "cp-size", "a-desc", "b-desc", "s-desc")
-"""Operands other than addresses on which it depends which bytes of shared memory an instruction accesses.
+_DETERMINES_ADDRESSES = ("size", "cp-size", "txCount", "a-desc", "b-desc", "s-desc")
+"""Operands other than addresses on which it depends which bytes of shared memory an instruction accesses or expects.
 
 Not src-size: the rest of cp-size is filled with zeros (9.7.9.25.3.1).
 """
@@ -370,13 +370,14 @@ class Parameters:
 
     @cached_property
     def _float_registers(self) -> frozenset[int]:
-        """Registers that floating-point instructions read, apart from loads, stores and moves."""
+        """Registers that floating-point instructions read, apart from loads, stores, moves and conversions of integers."""
         return frozenset(
             register
             for instruction in self.instructions
             if instruction.match is not None
             and floating(instruction.match.modifiers)
             and not instruction.match.form.name.startswith(("ld", "st", "mov"))
+            and not (instruction.match.form.name.startswith("cvt") and instruction.match.element[1] in "us")
             for register in instruction.reads
         )
 

@@ -27,7 +27,8 @@ class Code:
         self.touches: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         """Registers that an instruction reads and writes when it executes; not those of an asynchronous operation."""
         self.unfenced: dict[int, dict[int, int]] = {}
-        """For each instruction that writes operands of ``wgmma``: these registers, each mapped to the instruction."""
+        """For each instruction that writes operands of ``wgmma`` or reads its accumulators: these registers, each mapped to
+        the instruction."""
         self.template: list[Array] = []
         """Initial registers of a warp, followed by constants and special registers."""
         self.specials: list[tuple[int, str]] = []

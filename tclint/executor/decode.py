@@ -53,7 +53,9 @@ _NOT_EXECUTED = (
 )  # fmt: skip
 """Beginnings of modifiers that change what an instruction of an older form does; all but the last belong to sm_107."""
 
-_UNDEFINED_AFTER_EXIT = ("mma.", "wmma.", "ldmatrix", "stmatrix", "tcgen05.ld", "tcgen05.st", "tcgen05.alloc")
+_UNDEFINED_AFTER_EXIT = (
+    "mma.", "wgmma.", "wmma.", "ldmatrix", "stmatrix", "tcgen05.ld", "tcgen05.st", "tcgen05.alloc",
+)  # fmt: skip
 """Prefixes of forms whose behaviour is undefined if a thread of the warp has exited."""
 
 
@@ -329,8 +331,10 @@ class Decoder:
             self.code.touches[site] = (reads, instruction.writes)
 
     def _unfenced(self) -> None:
-        """Record the instructions that write operands of ``wgmma``, other than ``wgmma`` itself and copies."""
+        """Record the instructions that write operands of ``wgmma`` or read its accumulators (9.7.15.7.1), other than
+        ``wgmma`` itself and copies."""
         operands: set[int] = set()
+        accumulators: set[int] = set()
         for use in self.function.uses:
             if use.match is not None and use.match.form.event == "issue" and use.match.form.group == "wgmma":
                 for site in use.sites:
@@ -339,17 +343,20 @@ class Decoder:
                         operand = instruction.named(name)
                         if operand is not None:
                             operands.update(registers(operand))
+                            accumulators.update(registers(operand) if name == "d" else ())
         if operands:
             for site, instruction in enumerate(self.function.instructions):
-                written = operands.intersection(instruction.writes)
+                accessed = operands.intersection(instruction.writes) | accumulators.intersection(
+                    instruction.reads
+                )
                 # The compiler inserts copies between registers, and ptxas eliminates them.
                 copies = instruction.match is not None and instruction.match.form.compute in (
                     "mov",
                     "pack",
                     "unpack",
                 )
-                if written and instruction.group != "wgmma" and not copies:
-                    self.code.unfenced[site] = dict.fromkeys(written, site)
+                if accessed and instruction.group != "wgmma" and not copies:
+                    self.code.unfenced[site] = dict.fromkeys(accessed, site)
 
 
 def _recorded(op: Op, site: int, reached: set[int]) -> Op:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ from tclint.executor.state import (
     Shared,
     Warp,
 )
-from tclint.executor.sync import Clocks, Mbarrier
+from tclint.executor.sync import Box, Clocks, Mbarrier
 
 if TYPE_CHECKING:
     from tclint.executor.code import Code
@@ -96,7 +97,8 @@ class Machine:
         self.budget = steps
         self.deadline = perf_counter() + seconds
         self.steps = 0
-        self.observations: list[Observation] = []
+        self._observed: list[tuple[Observation, tuple[Mbarrier, ...]]] = []
+        """What was observed, with the mbarriers that it concerns."""
         self._reported: set[tuple[str, int, int]] = set()
         self.ctas = geometry.grid[0] * geometry.grid[1] * geometry.grid[2]
         self.clusters: list[Cluster] = []
@@ -120,6 +122,8 @@ class Machine:
         self._issued = 0
         self.tracer: Callable[[str, Warp, int, str], None] | None = None
         """Called with an event, the warp, the instruction and a text (:class:`tclint.executor.trace.Trace`)."""
+        self._bytes_of_boxes: dict[frozenset[tuple[Box, int]], tuple[int, int]] = {}
+        """The bytes that a phase expected of copies of unknown size, and the instruction that performed expect_tx."""
         self.notes: dict[str, int] = {}
         """Deviations from what a GPU does: the text, with the first instruction that it applies to."""
         self.unwritten: dict[int, int] = {}
@@ -291,9 +295,9 @@ class Machine:
     def _advance(self) -> bool:
         """Unblock some group of lanes when none can run; False if all threads have exited.
 
-        Tries, in this order: an operation that completes on an mbarrier that lanes wait for, the next cluster, any
-        other operation, a phase with copies of unknown size, forcing lanes apart, and timeouts of mbarrier waits. Raises
-        :class:`Deadlock`.
+        Tries, in this order: an operation that completes on an mbarrier that lanes wait for, the next cluster, another
+        operation that lanes wait for, a phase with copies of unknown size, any other operation, forcing lanes apart, and
+        timeouts of mbarrier waits. Raises :class:`Deadlock`.
         """
         self._retire()
         wanted = {id(s.waits) for s in self.parked}
@@ -309,11 +313,18 @@ class Machine:
             if any(c.running for c in self.clusters):
                 raise self._stuck()
             return False
+        # An operation that no thread waits for stays pending as long as a phase can complete without it.
+        for flight in self.flights:
+            if id(flight) in wanted and self._able(flight):
+                self.complete(flight)
+                return True
+        if self._settle():
+            return True
         for flight in self.flights:
             if self._able(flight):
                 self.complete(flight)
                 return True
-        if self._settle() or self._force_apart():
+        if self._force_apart():
             return True
         if not self._time_out():
             raise self._stuck()
@@ -415,13 +426,35 @@ class Machine:
         have been issued once every thread waits, because threads that issue copies for the next phase wait for this one.
         """
         pending = {id(f.mbarrier) for f in self.flights}
-        wanted = [s.waits for s in self.parked if isinstance(s.waits, Mbarrier) and s.waits.elastic]
-        for mbarrier in wanted:
-            if id(mbarrier) not in pending and mbarrier.advance_phase(settled=True):
+        wanted = {
+            id(s.waits): s for s in self.parked
+            if isinstance(s.waits, Mbarrier) and s.waits.boxes and id(s.waits) not in pending
+        }  # fmt: skip
+        for split in wanted.values():
+            mbarrier = split.waits
+            assert isinstance(mbarrier, Mbarrier)
+            boxes, size, expects = frozenset(mbarrier.boxes.items()), mbarrier.tx, mbarrier.expects
+            if mbarrier.advance_phase(settled=True):
+                if len(wanted) == 1 and not self.ready:
+                    self._compare_bytes(split.warp, mbarrier, boxes, size, expects)
                 self.progress()
                 self.wake(mbarrier)
                 return True
         return False
+
+    def _compare_bytes(
+        self, w: Warp, mbarrier: Mbarrier, boxes: frozenset[tuple[Box, int]], size: int, expects: int
+    ) -> None:
+        """Report a phase that expects *size* bytes of the copies *boxes*, if another phase expects a different number.
+
+        A map has one box, and a copy completes all its bytes (9.7.9.27.1.2), so one of the two phases never completes,
+        or does so too early. The phase must be the only one that threads wait for: otherwise a thread that waits for
+        another one may have a copy of this phase to issue.
+        """
+        other, at = self._bytes_of_boxes.setdefault(boxes, (size, expects))
+        if other != size:
+            text = f"{size} bytes are expected of copies of which another phase expects {other}"
+            self.observe("box-bytes", w, text, at, expects)
 
     # ------------------------------------------------------------ divergence
 
@@ -612,19 +645,13 @@ class Machine:
         if memory.exited:
             self.observe("exited-cta", w, f"the {what} writes shared memory of a CTA that has exited")
         if memory.draining[words].any():
-            other = memory.pending_operation(words, writes=False)
-            self.observe(
-                "source-overwritten", w,
-                f"the {what} overwrites shared memory that a pending {other.what if other else 'copy'} still reads",
-                other if other else -1,
-            )  # fmt: skip
+            for other in memory.pending_operations(words, writes=False):
+                text = f"the {what} overwrites shared memory that a pending {other.what} still reads"
+                self.observe("source-overwritten", w, text, other)
         elif memory.filling[words].any():
-            other = memory.pending_operation(words, writes=True, adds=not flight.adds)
-            if other is not None:
-                self.observe(
-                    "filled-twice", w,
-                    f"the {what} writes shared memory that another pending {other.what} has yet to write", other,
-                )  # fmt: skip
+            for other in memory.pending_operations(words, writes=True, adds=not flight.adds):
+                text = f"the {what} writes shared memory that another pending {other.what} has yet to write"
+                self.observe("filled-twice", w, text, other)
         for writes, how in ((False, "read"), (True, "wrote")):
             for stamp, site in memory.unordered_accesses(words, writes, w.clocks.seen):
                 self.observe(
@@ -642,12 +669,9 @@ class Machine:
                 self.observe("exited-cta", w, f"the {what} reads shared memory of a CTA that has exited")
             self.count_unwritten(w, memory, words)
             if memory.filling[words].any():
-                other = memory.pending_operation(words, writes=True)
-                self.observe(
-                    "read-too-early", w,
-                    f"the {what} reads shared memory that a pending {other.what if other else 'copy'} has yet to write",
-                    other if other else -1,
-                )  # fmt: skip
+                for other in memory.pending_operations(words, writes=True):
+                    text = f"the {what} reads shared memory that a pending {other.what} has yet to write"
+                    self.observe("read-too-early", w, text, other)
             invisible = memory.unordered_accesses(words, True, w.clocks.fenced)
             unordered = [(s, at) for s, at in invisible if (s >> 10) > int(w.clocks.seen[s & 1023])]
             for stamp, site in unordered:
@@ -764,7 +788,7 @@ class Machine:
         """
         at = w.site if site is None else site
         signals = (other.mbarrier, *other.tracked) if isinstance(other, AsyncOperation) else (other,)
-        users = frozenset(use for m in signals if isinstance(m, Mbarrier) for use in (m.site, *m.users))
+        mbarriers = tuple(m for m in signals if isinstance(m, Mbarrier))
         crosses = other.warp is not w if isinstance(other, AsyncOperation) else kind.endswith("unordered")
         cause = other if isinstance(other, int) else other.site
         key = (kind, at, cause)
@@ -773,7 +797,17 @@ class Machine:
         self._reported.add(key)
         lanes = w.lanes
         thread = f"{w.name()}, lane {int(lanes[0])}" if len(lanes) == 1 else w.name()
-        self.observations.append(Observation(kind, at, message, thread, cause, self.steps, users, crosses))
+        users = frozenset(use for m in mbarriers for use in (m.site, *m.users))
+        found = Observation(kind, at, message, thread, cause, self.steps, users, crosses)
+        self._observed.append((found, mbarriers))
+
+    @property
+    def observations(self) -> list[Observation]:
+        """What was observed so far."""
+        return [
+            replace(found, later=frozenset(use for m in mbarriers for use in m.users) - found.users)
+            for found, mbarriers in self._observed
+        ]
 
     @property
     def at(self) -> int:

@@ -13,7 +13,7 @@ __all__ = ["KINDS", "Deadlock", "Observation", "OutOfBudget", "Received", "Wait"
 KINDS = {
     "register-in-flight": "a register of a `wgmma` is used before the wait",
     "register-twice": "a register appears twice in the accumulator of a `wgmma`",
-    "wgmma-fence": "an operand of `wgmma` was written and no `wgmma.fence` follows the write",
+    "wgmma-fence": "an operand of `wgmma` was written, or an accumulator read, and no `wgmma.fence` follows",
     "read-too-early": "shared memory is read that a copy is still to write",
     "unwritten": "shared memory is read that nothing has written, and a stored result or the path taken depends on it",
     "source-overwritten": "shared memory is overwritten that a copy or a multiplication is still to read",
@@ -51,18 +51,22 @@ KINDS = {
     ),
     "registers": "`setmaxnreg.inc` to fewer registers than the warp has, or `.dec` to more",
     "left-in-flight": "a CTA exits before an operation on its shared memory has completed",
+    "box-bytes": "two phases expect different numbers of bytes of the same copies through tensor maps",
     "exited-cta": "shared memory of a CTA is used that has exited",
+    "unstarted-cta": "shared memory of another CTA is used, and nothing orders that after the start of the CTA",
 }
 """The kinds of observations, with what each one means."""
 
 _CAUSES = {
     "unordered": "the other access",
     "proxy": "the write",
-    "wgmma-fence": "the write",
+    "wgmma-fence": "the access",
     "nonuniform": "the instruction with the other operand",
     "mbarrier-unordered": "the mbarrier is initialised",
     "mbarrier-overrun": "the mbarrier is initialised",
     "mbarrier-init": "the mbarrier is initialised",
+    "mbarrier-absent": "the mbarrier is initialised, which has been invalidated since",
+    "box-bytes": "the same copies, and another number of bytes",
     "tensor-memory-leak": "the allocation",
 }
 """What the other instruction of an observation is, by kind; for any other kind it issued an operation."""
@@ -88,6 +92,8 @@ class Observation:
     operation completes."""
     crosses: bool = False
     """Whether the two accesses, or the access and the operation, are of different warps."""
+    later: frozenset[int] = frozenset()
+    """Further instructions that use this mbarrier until the execution ends."""
 
     @property
     def text(self) -> str:

@@ -12,14 +12,14 @@ class Schedule:
     """When asynchronous operations complete, and how warps are interleaved.
 
     ``eager``: when they are issued, and a missing proxy fence hides no data. ``lazy``: when a thread cannot continue without them. ``random:SEED``: at any time
-    in between. ``targeted``: as ``eager``, except that the operations of the instructions *late* are lazy, and that threads
-    which have executed one of these instructions continue only when no others can.
+    in between. ``held``: as ``eager``, except that threads which have executed one of the instructions *late* continue
+    only when no others can. ``targeted``: as ``held``, except that the operations of these instructions are lazy.
     Raises ValueError for any other name.
     """
 
     def __init__(self, name: str, late: Iterable[int] = ()) -> None:
         kind, _, seed = name.partition(":")
-        if kind not in ("eager", "lazy", "random", "targeted") or (
+        if kind not in ("eager", "held", "lazy", "random", "targeted") or (
             seed and not (kind == "random" and seed.isdigit())
         ):
             raise ValueError(f"unknown schedule {name!r}; available: eager, lazy, random:SEED")
@@ -30,7 +30,7 @@ class Schedule:
 
     def at_once(self, site: int) -> bool:
         """Whether the operation issued at *site* completes as soon as it can."""
-        return self.kind == "eager" or (self.kind == "targeted" and site not in self.late)
+        return self.kind in ("eager", "held") or (self.kind == "targeted" and site not in self.late)
 
     def quantum(self, default: int) -> int:
         """Instructions that a warp executes before another one is scheduled."""

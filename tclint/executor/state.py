@@ -230,26 +230,22 @@ class Shared(Memory):
         last = dict(zip(sites[words][unordered].tolist(), found[unordered].tolist(), strict=True))
         return [(stamp, site) for site, stamp in last.items()]
 
-    def pending_operation(
+    def pending_operations(
         self, words: slice | Array, writes: bool, adds: bool = True
-    ) -> AsyncOperation | None:
-        """The oldest pending operation that writes (reads, unless *writes*) the first busy one of *words*, or None.
+    ) -> list[AsyncOperation]:
+        """The pending operations that write (read, unless *writes*) any of *words*, the oldest first.
 
         Operations that add to the contents are skipped unless *adds*.
         """
-        counts = self.filling if writes else self.draining
-        numbers = np.arange(words.start, words.stop) if isinstance(words, slice) else words.ravel()
-        busy = numbers[counts[numbers] != 0]
-        if not len(busy):
-            return None
-        word = int(busy[0])
-        for flight in [f for f in self.flights if adds or not f.adds]:
-            for memory, mine in flight.writes if writes else flight.reads:
-                if memory is self and (
-                    mine.start <= word < mine.stop if isinstance(mine, slice) else bool((mine == word).any())
-                ):
-                    return flight
-        return None
+        touched = np.zeros(len(self.filling), bool)
+        touched[words] = True
+        return [
+            flight
+            for flight in self.flights
+            if (adds or not flight.adds) and not (flight.done if writes else flight.captured)
+            for memory, mine in (flight.writes if writes else flight.reads)
+            if memory is self and touched[mine].any()
+        ]
 
 
 class Tensor:
@@ -401,7 +397,7 @@ class Warp:
         self.groups: dict[tuple[str, bytes], list[list[AsyncOperation]]] = {}
         """Asynchronous operations by mechanism and lanes: one list per group, the last one not committed yet."""
         self.unfenced: dict[int, int] = {}
-        """Operands of ``wgmma`` written since the last ``wgmma.fence``, with the writing instruction."""
+        """Operands of ``wgmma`` written, and accumulators read, since the last ``wgmma.fence``, with the instruction."""
         self.collectives: dict[tuple[str, int], list[Arrival]] = {}
         """Groups of lanes that wait at a collective instruction for others in its membermask, by opcode and mask."""
         self.carry: Array = np.zeros(LANES, np.uint32)
@@ -424,6 +420,8 @@ class Warp:
         """The address of its last access that may be a poll of memory."""
         self.cluster_phase = 0
         """The phase of the cluster barrier at its last arrival."""
+        self.cluster_arrived: Array = np.zeros(LANES, bool)
+        """The lanes that have arrived at the cluster barrier and have not waited for it since."""
         self.site = 0
         self.mask: Array = self.alive
         self.full = False
@@ -528,6 +526,8 @@ class Cta:
         self.number = number
         self.shared = Shared(machine.code.shared_size + machine.geometry.dynamic, rank, machine.fill)
         self.mbarriers: dict[int, Mbarrier] = {}
+        self.invalidated: dict[int, Mbarrier] = {}
+        """The mbarriers that ``mbarrier.inval`` has ended, by address."""
         self.barriers: dict[int, Barrier] = {}
         self.tensor: Tensor | None = None
         self.engine: list[AsyncOperation] = []

@@ -8,6 +8,7 @@ into that of the barrier, mbarrier or address, and an acquire joins that clock i
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import field
 
 import numpy as np
@@ -15,7 +16,10 @@ import numpy as np
 from tclint._dataclass import dataclass
 from tclint.executor.memory import Array
 
-__all__ = ["Clocks", "Mbarrier"]
+__all__ = ["Box", "Clocks", "Mbarrier"]
+
+Box = tuple[object, ...]
+"""What determines how many bytes a copy through an unknown tensor map moves: the address of the map, and the mode."""
 
 
 @dataclass
@@ -68,9 +72,11 @@ class Mbarrier:
     memory, but in practice a later phase shows the initialisation to every CTA (rules/MB002.md)."""
     unknown: int = 0
     """Pending copies on it whose number of bytes is unknown."""
-    elastic: bool = False
-    """Whether such a copy has completed in this phase: the tx-count then does not determine when the phase is
+    boxes: Counter[Box] = field(default_factory=Counter)
+    """Such copies that have completed in this phase: with any, the tx-count does not determine when the phase is
     complete."""
+    expects: int = -1
+    """The instruction that performed the last expect_tx of this phase; -1 if none did."""
     users: set[int] = field(default_factory=set)
     """The instructions that have used it."""
     layout: int = 0
@@ -83,12 +89,16 @@ class Mbarrier:
         """Complete the phase if nothing is pending in it: whether it did.
 
         *settled*: a phase with copies of unknown size is complete as well if none of them is pending, since no further
-        one can be issued before the phase completes.
+        one can be issued before the phase completes. A phase that expects no bytes waits for none, and those of any
+        such copy are too many.
         """
-        if self.pending or self.unknown or (not settled if self.elastic else self.tx):
+        if self.pending or (self.unknown and self.expects >= 0):
+            return False
+        if (not settled or self.expects < 0) if self.boxes else self.tx:
             return False
         self.phase += 1
-        self.tx, self.elastic = 0, False
+        self.tx, self.expects = 0, -1
+        self.boxes.clear()
         self.pending = self.count
         self.released = self.clocks.copy()
         return True

@@ -42,6 +42,16 @@ def test_a_refilled_stage_is_reported_with_its_reader(page: str, entry: str, who
     assert finding.help.startswith(help)
 
 
+def test_a_finding_stands_for_all_reads_of_the_stage() -> None:
+    """Each of them demonstrates it, although only one is shown."""
+    code = block("BK011", "no_empty")
+    read = next(line for line in code.splitlines() if "ld.shared" in line)
+    (finding,) = reported(code.replace(read, f"{read}\n{read}"))
+    assert len({pair.first for pair in finding.pairs}) == 2
+    assert {pair.second for pair in finding.pairs} == {finding.span}
+    assert finding.count == 1
+
+
 def test_a_loop_that_fills_each_stage_once() -> None:
     code = block("BK011", "no_empty")
     assert reported(code)

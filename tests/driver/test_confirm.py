@@ -32,6 +32,8 @@ from tests.tools.support import HOPPER, before_the_wait, built, kernel, module
 READ = "    add.f32 %f8, %f0, %f1;"
 DESCRIPTORS = "    mov.b64 %rd0, 64;\n    mov.b64 %rd1, 64;\n"
 """A matrix at the start of shared memory."""
+EXPECT = "mbarrier.arrive.expect_tx.shared.b64 _, [{}], {};"
+TMA = HOPPER.replace(".version 8.0", ".version 8.6")
 GUARDED = """
     ld.param.u32 %r1, [number];
     setp.ne.u32 %p1, %r1, 77;
@@ -328,6 +330,61 @@ WAIT:
         assert verdict.launch == "assuming a grid of one CTA"
 
 
+TILES = """
+    .shared .align 128 .b8 tile[16384];
+    .shared .align 8 .b64 bars[2];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, bars;
+    mov.u32 %r2, tile;
+    mov.b64 %rd0, map;
+    cvta.param.u64 %rd0, %rd0;
+    setp.eq.u32 %p0, %r0, 0;
+    @%p0 mbarrier.init.shared.b64 [%r1], 1;
+    @%p0 mbarrier.init.shared.b64 [%r1+8], 1;
+    bar.sync 0;
+    @%p0 FIRST
+    @%p0 cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%r2], [%rd0, {0, 0}], [%r1];
+    @%p0 SECOND
+    @%p0 cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%r2+8192], [%rd0, {0, 0}], [%r1+8];
+WAIT:
+    mbarrier.try_wait.parity.shared.b64 %p1, [%r1], 0;
+    @!%p1 bra WAIT;
+AGAIN:
+    mbarrier.try_wait.parity.shared.b64 %p1, [%r1+8], 0;
+    @!%p1 bra AGAIN;
+    ld.shared.f32 %f0, [%r2];
+    ld.shared.f32 %f1, [%r2+8192];
+    ret;"""
+"""Two copies through a tensor map, each with a phase of its own."""
+
+
+def tiles(first: str, second: str) -> str:
+    text = kernel(TILES, parameters=".param .align 64 .b8 map[128]")
+    return module(text.replace("FIRST", first).replace("SECOND", second), header=TMA)
+
+
+@pytest.mark.parametrize(("size", "kinds"), [(8192, set()), (8176, {"box-bytes"}), (8208, {"box-bytes"})])
+def test_phases_of_the_same_copies_expect_the_same_bytes(size: int, kinds: set[str]) -> None:
+    """Whatever the box is: one of the two phases never completes, or completes too early."""
+    text = tiles(EXPECT.format("%r1", 8192), EXPECT.format("%r1+8", size))
+    made = built(text)
+    first = next(candidates(Source(text.encode(), "k.ptx"), made, prepared(made, "k"), None))
+    for schedule in ("lazy", "random:1"):
+        executed = first.run(Schedule(schedule))
+        assert executed.end == "done"
+        assert {o.kind for o in executed.observations} == kinds
+    found = [f for f in confirm(report(text)).findings if f.rule.id == "MB004"]
+    assert [f.confirmation.status for f in found if f.confirmation] == ["confirmed"] * len(kinds)
+
+
+def test_a_phase_that_expects_no_bytes_completes_without_its_copies() -> None:
+    text = tiles(EXPECT.format("%r1", 8192), "mbarrier.arrive.shared.b64 _, [%r1+8];")
+    verdict = only(confirm(report(text)), "MB005").confirmation
+    assert verdict is not None
+    assert verdict.status == "confirmed"
+    assert "reads shared memory that the pending cp.async.bulk.tensor has yet to write" in verdict.observation
+
+
 @pytest.mark.parametrize("name", formats())
 def test_every_format_shows_the_verdict(name: str) -> None:
     shown, summary = present([confirm(report(unwaited()))], Selected())
@@ -365,6 +422,18 @@ def test_parameters_are_distinguished_by_their_use() -> None:
     assert data[16:20] == b"\0\0\x80?"
     assert int.from_bytes(data[20:24], "little") == 512
     assert data[64:].startswith(b"unknown tensor m")
+
+
+def test_an_integer_that_is_converted_to_a_floating_point_number_is_an_integer() -> None:
+    body = """
+    ld.param.u32 %r1, [n];
+    ld.param.f32 %f1, [scale];
+    cvt.rn.f32.s32 %f2, %r1;
+    cvt.rn.bf16.f32 %h0, %f1;
+    ret;"""
+    text = module(kernel(body, parameters=".param .u32 n, .param .f32 scale"), header=HOPPER)
+    found = Parameters(prepared(built(text), "k"))
+    assert layout(found.function, found.values(512, {})) == (512).to_bytes(4, "little") + b"\0\0\x80?"
 
 
 def test_what_triton_says_of_its_launch_is_used(tmp_path: Path) -> None:

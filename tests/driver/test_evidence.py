@@ -189,6 +189,12 @@ def test_an_mbarrier_that_the_same_instructions_use_is_not_that_of_the_finding()
     assert not confirms(stopped, waits=(wait(8, "arrivals", 2, 8),))
 
 
+def test_an_mbarrier_that_the_finding_uses_later_is_that_of_an_observation_at_its_instructions() -> None:
+    seen = observed("mbarrier-overrun", 4, 2, users=frozenset((2, 4)), later=frozenset((3,)))
+    assert confirms(claim("MB008", 3, 4), seen)
+    assert not confirms(claim("MB008", 3, 5), seen)
+
+
 def test_too_many_arrivals_do_not_show_that_a_wait_lacks_some() -> None:
     seen = observed("mbarrier-overrun", 9, 4, users=frozenset((3, 4, 9)))
     assert confirms(claim("MB006", 3), seen)

@@ -570,10 +570,22 @@ CASES: dict[str, tuple[str, str, str, dict[str, Any]]] = {
         WAIT.format(0), {},
     ),
     "a CTA that has ended is written to": (
-        "exited-cta", ("mov.u32 %r10, %cluster_ctarank;\nsetp.eq.u32 %p1, %r10, 0;\n@%p1 bra OUT;\n"
+        "exited-cta", ("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+        "mov.u32 %r10, %cluster_ctarank;\nsetp.eq.u32 %p1, %r10, 0;\n@%p1 bra OUT;\n"
         "mapa.shared::cluster.u32 %r3, %r2, 0;\nmov.u32 %r4, 0;\nSLOW:\nadd.u32 %r4, %r4, 1;\nsetp.lt.u32 %p2, %r4, 3000;\n"
         "@%p2 bra SLOW;\n@%p0 st.shared::cluster.u32 [%r3], 1;\nOUT:\nHOLEret;"),
         "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n", {"grid": 2, "cluster": 2},
+    ),
+    "a CTA that may not have started is written to": (
+        "unstarted-cta", ("HOLEmov.u32 %r10, %cluster_ctarank;\nxor.b32 %r10, %r10, 1;\n"
+        "mapa.shared::cluster.u32 %r3, %r2, %r10;\n@%p0 st.shared::cluster.u32 [%r3], 1;\n"
+        "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\nret;"),
+        "barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;\n", {"grid": 2, "cluster": 2},
+    ),
+    "a thread waits for the cluster a second time": (
+        "cluster-barrier", ("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+        "HOLEbarrier.cluster.wait.aligned;\nret;"),
+        "barrier.cluster.arrive.aligned;\n", {"grid": 2, "cluster": 2},
     ),
 }  # fmt: skip
 """What goes wrong -> the observation, the kernel with a hole, and what fixes it there."""
@@ -618,6 +630,41 @@ def test_a_misaligned_copy_is_a_fault(address: str) -> None:
     )
     assert found.execution.end == ("fault" if "+8" in address else "done")
     assert done("ret;").execution.end == "done"
+
+
+@pytest.mark.parametrize(("convert", "end"), [("", "fault"), ("cvta.shared.u64 %rd9, %rd9;\n", "done")])
+def test_a_matrix_instruction_without_a_space_takes_generic_addresses(convert: str, end: str) -> None:
+    found = run(
+        f"mov.u64 %rd9, smem;\n{convert}stmatrix.sync.aligned.m8n8.x1.b16 [%rd9], {{%r0}};\nret;"
+    ).execution
+    assert (found.end, found.fault) == (end, "address" if end == "fault" else "")
+
+
+def test_an_mbarrier_that_was_invalidated_is_named_by_its_initialisation() -> None:
+    body = LEADER + INIT + "@%p0 mbarrier.inval.shared.b64 [%r1];\n" + arrive(0) + "ret;"
+    found = run(body, buffers={"data": DATA}).execution
+    (seen,) = found.observations
+    assert seen.kind == "mbarrier-absent"
+    assert found.function.instructions[seen.other].name == "mbarrier.init"
+
+
+def test_an_access_conflicts_with_every_operation_that_is_pending_there() -> None:
+    copies = load(128) + load(128, "%r2+128", "%rd1+128")
+    text = LEADER + INIT + arrive(256) + copies + "ld.shared.v2.u64 {%rd2, %rd3}, [%r2+120];\n" + TAKE
+    text = text.replace("[%r2+120]", "[%r3]").replace(
+        "ld.shared.v2", "mad.lo.u32 %r3, %r199, 16, %r2;\nld.shared.v2"
+    )
+    found = run(text, buffers={"data": DATA}).execution
+    early = [o for o in found.observations if o.kind == "read-too-early"]
+    assert len({o.other for o in early if o.site == early[0].site}) == 2
+
+
+def test_an_observation_names_all_instructions_that_use_its_mbarrier() -> None:
+    """Also the wait, which is executed after the arrival that is one too many."""
+    found = run(LEADER + INIT + arrive(256) * 2 + load() + WAIT.format(0) + "ret;", buffers={"data": DATA})
+    (seen,) = (o for o in found.execution.observations if o.kind == "mbarrier-overrun")
+    names = {found.execution.function.instructions[site].event for site in seen.users | seen.later}
+    assert names == {"mbarrier-init", "mbarrier-arrive", "mbarrier-wait", "issue"}
 
 
 @pytest.mark.parametrize(("fence", "result"), [("", 0xFBFBFBFB), ("fence.proxy.async.shared::cta;", 7)])

@@ -787,6 +787,8 @@ def test_addresses_of_a_cluster() -> None:
     isspacep.shared::cluster %p1, %rd2;
     isspacep.shared %p2, %rd1;
     setp.eq.u32 %p3, %r199, 0;
+    barrier.cluster.arrive.aligned;
+    barrier.cluster.wait.aligned;
     @%p3 st.shared::cluster.u32 [%r3+16], %r1;
     @%p3 st.u32 [%rd2+20], %r1;
     barrier.cluster.arrive.aligned;

@@ -140,6 +140,7 @@ def _cluster_arrive(d: Decoder, i: Instruction) -> Op:
             barrier.results[key] = _arrived
         barrier.threads += int(np.count_nonzero(w.mask))
         w.cluster_phase = barrier.phase
+        w.cluster_arrived = w.cluster_arrived | w.mask
         if relaxed:
             for mbarrier in (m for cta in w.cta.cluster.ctas for m in cta.mbarriers.values()):
                 if mbarrier.made & 1023 == w.number and mbarrier.offered is None:
@@ -161,12 +162,13 @@ def _arrived(votes: list[Array]) -> None:
 def _cluster_wait(d: Decoder, i: Instruction) -> Op:
     def op(w: Warp) -> int | None:
         barrier = w.cta.cluster.barrier
+        if (w.mask & ~w.cluster_arrived).any():
+            w.machine.observe("cluster-barrier", w, "waits at the cluster barrier without having arrived")
         if barrier.phase > w.cluster_phase:
+            w.cluster_arrived = w.cluster_arrived & ~w.mask
             seen, fenced = barrier.votes
             w.clocks.join(Clocks(seen, fenced))
             return None
-        if w.number * LANES + int(w.mask.argmax()) not in barrier.results:
-            w.machine.observe("cluster-barrier", w, "waits at the cluster barrier without having arrived")
         barrier.waiting.append(w.split)
         w.machine.park(w.split, barrier)
         return AGAIN

@@ -19,6 +19,7 @@ from tclint.executor.instructions.memory import (
     Change,
     before_grid,
     change_of,
+    check_started,
     shared_of,
     single,
     writing,
@@ -26,7 +27,7 @@ from tclint.executor.instructions.memory import (
 from tclint.executor.memory import GENERIC, RANK, UNSIGNED, Array, Fault, Memory, Misaligned
 from tclint.executor.signals import AGAIN
 from tclint.executor.state import LANES, AsyncOperation, Range, Shared, Warp, stretch
-from tclint.executor.sync import Mbarrier
+from tclint.executor.sync import Box, Mbarrier
 from tclint.ir.nodes import Instruction, Not, Operand
 from tclint.ir.nodes import Memory as Address
 from tclint.isa.forms import Match
@@ -209,6 +210,9 @@ def _targets(w: Warp, address: int, mask: int | None) -> list[tuple[Shared, int]
         raise Fault(text, "cluster")
     if not mask:
         w.machine.observe("cta-mask", w, "the CTA mask names no CTA")
+    for rank in range(len(ctas)):
+        if mask >> rank & 1 and rank != w.cta.rank:
+            check_started(w, rank)
     return [(ctas[rank].shared, offset) for rank in range(len(ctas)) if mask >> rank & 1]
 
 
@@ -235,13 +239,13 @@ def _check(address: int, align: int, what: str) -> None:
 def _load(
     w: Warp, site: int, what: str, targets: Sequence[tuple[Shared, int]], mbarriers: Sequence[Mbarrier],
     size: int, source: Callable[[], Array], write: Callable[[Shared, int, Array], None], reads: list[Range],
-    unknown: bool = False, adds: bool = False,
+    unknown: Box | None = None, adds: bool = False,
 ) -> None:  # fmt: skip
     """Issue a copy into shared memory that completes on an mbarrier; its number of bytes may be *unknown*."""
     clocks = w.clocks.copy() if reads else None
     for (memory, offset), mbarrier in zip(targets, mbarriers, strict=True):
         memory.check(np.array([offset]), size)
-        mbarrier.unknown += unknown
+        mbarrier.unknown += unknown is not None
         data: list[Array] = []
 
         def capture(data: list[Array] = data) -> None:
@@ -254,13 +258,13 @@ def _load(
             data: list[Array] = data,
         ) -> None:
             write(memory, offset, data[0])
-            if unknown:
-                memory.presume_written(offset, site)
             if clocks is not None:  # a wait for the copy is ordered after the read of its source
                 mbarrier.clocks.join(clocks)
-            mbarrier.unknown -= unknown
-            mbarrier.elastic |= unknown
-            complete(w, mbarrier, 0 if unknown else size)
+            if unknown is not None:
+                memory.presume_written(offset, site)
+                mbarrier.unknown -= 1
+                mbarrier.boxes[unknown] += 1
+            complete(w, mbarrier, size if unknown is None else 0)
 
         w.machine.issue(
             AsyncOperation(
@@ -471,7 +475,7 @@ def _tensor_load(d: Decoder, i: Instruction) -> Op:
     info = i.named("im2colInfo")
     moves = [d.fetch(o, 2) for o in parts(info)]
     mask, mbar = _operands(d, i)
-    site, pair = d.site, ".cta_group::2" in match.modifiers
+    site, pair, mode = d.site, ".cta_group::2" in match.modifiers, _mode(i)
 
     def op(w: Warp) -> None:
         addresses, bars = to(w), mbar(w)
@@ -500,9 +504,10 @@ def _tensor_load(d: Decoder, i: Instruction) -> Op:
                 )
                 _units(memory.data, transfer.unit)[starts // transfer.unit] = data
 
-            _load(
-                w, site, _name(i), targets, mbarriers, transfer.size, take, write, [], unknown=tensor is None
-            )
+            unknown = None
+            if tensor is None:  # what varies the extent in a mode other than tiles is part of it
+                unknown = (int(where(w)[lane]), mode, *(int(f(w)[lane]) for f in moves))
+            _load(w, site, _name(i), targets, mbarriers, transfer.size, take, write, [], unknown)
 
     return op
 

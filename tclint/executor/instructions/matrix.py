@@ -54,7 +54,7 @@ def _ldmatrix(d: Decoder, i: Instruction) -> Op:
 
     def op(w: Warp) -> None:
         addresses = where(w)
-        memory, _ = shared_of(w, int(addresses[0]))
+        memory, _ = shared_of(w, int(addresses[0]), not match.space)
         offsets = addresses[:count] & 0xFFFFFF
         _validate(addresses[count:checked] & 0xFFFFFF, memory.data.size)
         reading(w, memory, offsets, size, 1, True)
@@ -89,7 +89,7 @@ def _stmatrix(d: Decoder, i: Instruction) -> Op:
 
     def op(w: Warp) -> None:
         addresses = where(w)
-        memory, _ = shared_of(w, int(addresses[0]))
+        memory, _ = shared_of(w, int(addresses[0]), not match.space)
         offsets = addresses[:count] & 0xFFFFFF
         if (offsets & 15).any():
             raise Misaligned(f"a row of stmatrix at {int(offsets[(offsets & 15) != 0][0]):#x}")

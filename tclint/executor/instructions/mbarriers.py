@@ -36,7 +36,7 @@ def mbarrier_at(w: Warp, address: int) -> Mbarrier:
     found = cta.mbarriers.get(key)
     if found is None:
         text = f"no mbarrier is initialised at {key & (1 << RANK) - 1:#x} in CTA {key >> RANK} of the cluster"
-        w.machine.observe("mbarrier-absent", w, text)
+        w.machine.observe("mbarrier-absent", w, text, cta.invalidated.get(key, -1))
         raise Fault(text)
     epoch, agent = found.made >> 10, found.made & 1023
     barrier = w.cta.cluster.barrier
@@ -64,6 +64,7 @@ def arrive_on(w: Warp, mbarrier: Mbarrier, count: int, drop: bool = False) -> No
 def expect(w: Warp, mbarrier: Mbarrier, size: int) -> None:
     """Perform expect_tx: raise the tx-count by *size* bytes."""
     mbarrier.tx += size
+    mbarrier.expects = w.site
     if abs(mbarrier.tx) > MAX_COUNT:
         w.machine.observe("mbarrier-overrun", w, f"a tx-count of {mbarrier.tx} is out of range", mbarrier)
 
@@ -134,7 +135,8 @@ def _inval(d: Decoder, i: Instruction) -> Op:
                     f"invalidates an mbarrier on which a pending {busy[0].what} completes",
                     busy[0],
                 )
-            del w.cta.cluster.ctas[mbarrier.address >> RANK].mbarriers[mbarrier.address]
+            cta = w.cta.cluster.ctas[mbarrier.address >> RANK]
+            cta.invalidated[mbarrier.address] = cta.mbarriers.pop(mbarrier.address)
 
     return op
 

@@ -34,6 +34,7 @@ __all__ = [
     "OPERATIONS",
     "Change",
     "change_of",
+    "check_started",
     "has_wide_scope",
     "locate",
     "reading",
@@ -47,11 +48,14 @@ _OFFSET = (1 << WINDOW) - 1
 _EVERY = np.arange(LANES)
 
 
-def shared_of(w: Warp, address: int) -> tuple[Shared, int]:
+def shared_of(w: Warp, address: int, generic: bool = False) -> tuple[Shared, int]:
     """The shared memory of a CTA, and the offset in it, that an address in the shared window refers to (5.1.7).
 
+    *generic*: the instruction states no space, so an offset in the window is no address for it.
     Raises :class:`Fault` for an address outside shared memory or outside the cluster.
     """
+    if generic and not address >> GENERIC:
+        raise Fault(f"{address:#x} is not a generic address of shared memory", "address")
     if address >> GENERIC:
         if address >> WINDOW != SHARED >> WINDOW:
             raise Fault(f"{address:#x} is not an address of shared memory", "address")
@@ -60,7 +64,21 @@ def shared_of(w: Warp, address: int) -> tuple[Shared, int]:
     ctas = w.cta.cluster.ctas
     if rank >= len(ctas):
         raise Fault(f"{address:#x} is outside the cluster of {len(ctas)} CTAs", "cluster")
+    if rank != w.cta.rank:
+        check_started(w, rank)
     return ctas[rank].shared, address & _LOW
+
+
+def check_started(w: Warp, rank: int) -> None:
+    """Report an access to shared memory of another CTA if nothing orders it after the start of that CTA (5.1.6).
+
+    A phase of the cluster barrier shows that all CTAs have started, also with ``.relaxed``.
+    """
+    cluster = w.cta.cluster
+    warps = w.machine.geometry.warps
+    if not cluster.barrier.phase and not w.clocks.seen[rank * warps : (rank + 1) * warps].any():
+        text = f"uses shared memory of CTA {rank} of the cluster, and nothing shows that it has started"
+        w.machine.observe("unstarted-cta", w, text)
 
 
 def locate(
@@ -140,8 +158,7 @@ def reading(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
     memory.check(offsets, size * count)
     words = _words(offsets, size, count)
     if memory.flights and memory.filling[words].any():
-        flight = memory.pending_operation(words, writes=True)
-        if flight is not None:
+        for flight in memory.pending_operations(words, writes=True):
             w.machine.observe(
                 "read-too-early",
                 w,
@@ -185,7 +202,7 @@ def writing(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
                 "writes shared memory that the pending {} has yet to write",
             ),
         ):
-            if counts[words].any() and (flight := memory.pending_operation(words, writes)) is not None:
+            for flight in memory.pending_operations(words, writes) if counts[words].any() else ():
                 w.machine.observe(kind, w, text.format(flight.what), flight)
     if memory.exited:
         w.machine.observe("exited-cta", w, "writes shared memory of a CTA that has exited")

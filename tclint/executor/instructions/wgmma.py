@@ -105,7 +105,7 @@ def _mma_async(d: Decoder, i: Instruction) -> Op:
             register = min(stale)
             w.machine.observe(
                 "wgmma-fence", w,
-                f"uses {d.function.registers[register].name}, which was written with no wgmma.fence since",
+                f"uses {d.function.registers[register].name}, which was accessed with no wgmma.fence since",
                 w.unfenced[register],
             )  # fmt: skip
         for register in registers or ():
