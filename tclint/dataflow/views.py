@@ -22,6 +22,10 @@ from tclint.values import thread_masks as T
 
 __all__ = ["ThreadContext", "Views"]
 
+MIN_OUTCOMES, MAX_OUTCOMES_PER_INSTRUCTION = 10_000, 10
+"""The predicates that are decided for the threads of an instruction: so many, and so many more for each instruction of the
+function. Real kernels need less than one for each."""
+
 Fact = TypeVar("Fact", bound=tuple[Any, ...])
 
 
@@ -62,7 +66,7 @@ class Views:
         """Those of *sites* such that a thread that has executed them can never take *edge*."""
         tested, barred = self._unreachable.setdefault(edge, (set(), set()))
         new = sites - tested
-        if new:
+        if new and not self._spent:
             p = self.reachability.edge_predicate(edge)
             tested |= new
             if p is not None:
@@ -96,8 +100,16 @@ class Views:
         """
         key = self.kind(site), p, truth
         if key not in self._outcomes:
+            if self._spent:
+                return None
             self._outcomes[key] = self._entailed(self.context_of(site), p, truth)
         return self._outcomes[key]
+
+    @property
+    def _spent(self) -> bool:
+        """Whether no further predicate is decided: answers are then less precise, and searches close fewer paths."""
+        limit = MIN_OUTCOMES + MAX_OUTCOMES_PER_INSTRUCTION * len(self.cfg.function.instructions)
+        return len(self._outcomes) >= limit
 
     def kind(self, site: int) -> int:
         """The number of the context of *site*, equal for contexts with the same threads and lifetime facts."""

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.grow import SHAPES
 from tclint.analyses import role_paths
-from tclint.dataflow import feasible_paths
+from tclint.dataflow import feasible_paths, path_search_cache
 from tclint.ir.nodes import Function
 from tclint.linting import check
 from tclint.linting.check import check_source
@@ -123,7 +123,7 @@ def test_searches_for_what_relaxed_waits_pass_do_not_grow_with_the_square_of_the
 def test_the_searches_of_a_kernel_share_a_limit_and_say_when_they_reach_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(feasible_paths, "MAX_STATES_PER_KERNEL", -1)
+    monkeypatch.setattr(path_search_cache, "MIN_STATES_PER_KERNEL", -1_000_000)
     report = check_source(Source(RELAXED(8).encode(), "k.ptx"))
     assert any("in all searches of the kernel" in question.why for question in report.open_questions)
     assert not report.findings
