@@ -108,12 +108,10 @@ def _certainly_issued(model: KernelModel, filled: Filled, path: Path) -> bool:
 
 def _passes_at_once(model: KernelModel, filled: Filled, wait: int) -> bool:
     """True if *wait* may be the first one of a thread for the ring and then has parity 1, so it returns at once."""
-    before = [i for i in filled.waits if i != wait and model.reaches(i, wait)]
-    return (
-        all(model.reaches(wait, i) for i in before)
-        and model.reaches(-1, wait, before)
-        and first_waits_for(model, wait, 1)
-    )
+    if not first_waits_for(model, wait, 1):
+        return False
+    before = model.reaching((i for i in filled.waits if i != wait), (wait,))
+    return all(model.reaches(wait, i) for i in before) and model.reaches(-1, wait, before)
 
 
 def _hit(model: KernelModel, filled: Filled, read: Access, idle: int | None) -> Hit:
