@@ -53,7 +53,7 @@ PR004 = RuleId("PR004")
 
 _QUESTION = "memory that one role hands over to another one"
 """What :attr:`KernelModel.ledger` calls the question of a fence between two roles."""
-MAX_HANDOVERS = 4096
+MAX_HANDOVERS = 32_768
 """Arrivals with the waits that they match. More are copies made by unrolling a loop."""
 _FENCE = "fence.proxy.async.shared::cta"
 
