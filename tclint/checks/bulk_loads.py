@@ -108,10 +108,12 @@ def _certainly_issued(model: KernelModel, filled: Filled, path: Path) -> bool:
 
 def _passes_at_once(model: KernelModel, filled: Filled, wait: int) -> bool:
     """True if *wait* may be the first one of a thread for the ring and then has parity 1, so it returns at once."""
-    if not first_waits_for(model, wait, 1):
-        return False
     before = model.reaching((i for i in filled.waits if i != wait), (wait,))
-    return all(model.reaches(wait, i) for i in before) and model.reaches(-1, wait, before)
+    return (
+        all(model.reaches(wait, i) for i in before)
+        and model.reaches(-1, wait, before)
+        and first_waits_for(model, wait, 1)
+    )
 
 
 def _hit(model: KernelModel, filled: Filled, read: Access, idle: int | None) -> Hit:
