@@ -16,7 +16,7 @@ from tclint.linting.check import check_source
 from tclint.syntax import parse
 from tclint.syntax.source import Source
 
-__all__ = ["FAMILIES", "SHAPES", "alike", "concatenated", "repeatable", "repeated"]
+__all__ = ["BOUNDED", "FAMILIES", "SHAPES", "alike", "concatenated", "repeatable", "repeated"]
 
 FAMILIES = {"wgmma": b"wgmma.", "tcgen05": b"tcgen05.", "cp.async": b"cp.async.c", "mbarrier": b"mbarrier."}
 """Each has analyses of its own, so a function of each is repeated inside itself: name, and what it contains."""
@@ -274,10 +274,38 @@ def _mbarriers(count: int) -> str:
     )
 
 
+def _roles(count: int) -> str:
+    """So many accesses to shared memory, each by some lanes only, and skipped with some argument."""
+    each = (
+        f"setp.eq.u32 %p2, %r8, {i};\n@%p2 bra S{i};\nsetp.eq.u32 %p3, %r2, {i % 128};\n@%p3 bra S{i};\n"
+        f"st.shared.u32 [%r3+{i % 256 * 4}], %r4;\nS{i}:\nld.shared.u32 %r4, [%r1+{i % 128 * 4}];"
+        for i in range(count)
+    )
+    return _kernel("mov.u32 %r4, %tid.x;", *each, "st.global.u32 [%rd1], %r4;")
+
+
+def _bulk_loads(count: int) -> str:
+    """So many bulk copies into a ring, each with a wait by parity and a read of what it copied."""
+    each = (
+        f"@!%p1 bra N{i};\nmbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 1024;\n"
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+        f" [%r1+{i % 32 * 1024}], [%rd1], 1024, [full];\n"
+        f"N{i}:\nW{i}: mbarrier.try_wait.parity.shared::cta.b64 %p2, [full], {i % 2};\n@!%p2 bra W{i};\n"
+        f"ld.shared.u32 %r4, [%r1+{i % 32 * 1024}];\nbar.sync 0;"
+        for i in range(count)
+    )
+    return _kernel(
+        ".shared .align 8 .b64 full;\n@%p1 mbarrier.init.shared::cta.b64 [full], 1;",
+        "fence.proxy.async.shared::cta;\nbar.sync 0;",
+        *each,
+        "st.global.u32 [%rd1], %r4;",
+    )
+
+
 def _branches(count: int) -> str:
     """So many branches one after the other."""
     each = (
-        f"setp.lt.u32 %p2, %r4, {i};\n@%p2 bra A{i};\nadd.u32 %r4, %r4, 3;\nA{i}: add.u32 %r4, %r4, 1;"
+        f"setp.lt.u32 %p2, %r4, {i};\n@%p2 bra S{i};\nadd.u32 %r4, %r4, 3;\nS{i}: add.u32 %r4, %r4, 1;"
         for i in range(count)
     )
     return _kernel("ld.global.u32 %r4, [%rd1];", *each, "st.global.u32 [%rd1], %r4;")
@@ -328,3 +356,7 @@ SHAPES: Mapping[str, tuple[Callable[[int], str], int]] = {
     "functions": (_functions, 150),
 }
 """Construct -> the text with so many of it, and how many show already whether the work is linear in their number."""
+
+BOUNDED: Mapping[str, Callable[[int], str]] = {"lanes and arguments": _roles, "bulk loads": _bulk_loads}
+"""Construct -> the text with so many of it. Questions about them are pairs, of which only so many are answered as limits in the
+size of the kernel permit."""

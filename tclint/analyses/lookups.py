@@ -141,13 +141,24 @@ class _Search:
 
     def conflict(self, read: Access, variable: Variable) -> Lookup | None:
         """The conflict of *read* with one of the stores to its *variable*, if there is one."""
-        stores = self._stores.get(variable)
+        stores, searches = self._stores.get(variable), self.model.search_cache
+        if searches.spent:
+            self.model.ledger.give_up(OVERLAP, read.site, searches.spent)
+            return None
         if not stores or not self._by_all_warps(read):
             return None
+        searches.count(len(stores))
         before = [store for store in stores if self.model.reaches(store.site, read.site)]
         if not all(map(self._of_one_warp, before)):
             return None
-        early = all(self._unordered(store, read) for store in before)
+        early = True
+        for store in before:
+            if searches.spent:
+                self.model.ledger.give_up(OVERLAP, read.site, searches.spent)
+                return None
+            if not self._unordered(store, read):
+                early = False
+                break
         if not early and not all(self._repeated(store, read) for store in before):
             return None
         for store in before:

@@ -526,6 +526,7 @@ class KernelModel:
                     enter(target, cfg.blocks[target].start)
                 else:
                     work.append(target)
+        self.search_cache.count(len(seen))
         return frozenset(found)
 
     def may_follow(self, first: int, second: int) -> bool:

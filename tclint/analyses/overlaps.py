@@ -64,6 +64,8 @@ MAX_FAILED_ENTRY_PATHS = 4
 open does not depend on the order of the checks; each that is left open is in the ledger."""
 MAX_RETURNS_PER_PATH = 4
 """Returns of a path to the operation, or to a use, before it ends at a use."""
+_DECISIONS_PER_STATE = 2
+"""The branches of a route that take as long to decide again as a search takes for a state."""
 LONG = 200
 """Uses of an operation and changes of the state in its block above which the next use in the block is tried first."""
 
@@ -215,6 +217,11 @@ class OverlapSearch:
             found = self._next_in_block(start, operations, overlapping)
             if found:
                 return found
+        searches = self.model.search_cache
+        if searches.spent:
+            self.model.ledger.give_up(OVERLAP, start, searches.spent)
+            return []
+        searches.count(len(overlapping))
         uses = overlapping.every()
         found = self._nearest(start, operations, uses) if uses else []
         if uses and not found and self.lasting(self.results.entry[cfg.block_of[start]], start):
@@ -603,7 +610,8 @@ def _first_infeasible(model: KernelModel, start: int, route: Route) -> tuple[int
     values = model.values
     facts, threads = PathCondition(), T.full(values.threads)
     if not route.entry_prefix:
-        facts, threads = model.views.context_in_iteration(start).facts, route.path.threads
+        # Copied, so that what is concluded on the route is kept no longer than the route.
+        facts, threads = PathCondition(model.views.context_in_iteration(start).facts), route.path.threads
     edges = [*route.entry_prefix, *route.path.edges]
     along = values.along(edges, frozenset())
     before = len(route.entry_prefix)
@@ -613,6 +621,7 @@ def _first_infeasible(model: KernelModel, start: int, route: Route) -> tuple[int
         guards.insert(0, (before, Guard(start, True)))
     if route.entry_prefix or route.path.end != start:
         guards.append((len(edges), Guard(route.path.end, True)))
+    model.search_cache.states += (len(edges) + len(guards)) // _DECISIONS_PER_STATE
     for k, p, wanted, decision in model.decisions(edges, guards):
         held = assume_on_path(values, along.walk(p, k), wanted, facts, threads)
         if held is None:

@@ -17,6 +17,7 @@ from tclint.dataflow import (
     find_paths,
     next_answer,
 )
+from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.dataflow.views import ThreadContext
 from tclint.ir.nodes import Instruction, Module
 from tclint.isa.callees import SYSTEM_CALLS
@@ -83,6 +84,10 @@ def path_avoiding(
 
     Each warp is represented by lane 0, which is taken to do whatever a single lane does for the warp.
     """
+    searches = model.search_cache
+    if searches.spent:
+        return model.ledger.give_up(FEASIBLE_PATH, start, searches.spent)
+    searches.count(len(to) + len(ends))
     here = model.views.context_in_iteration(start)
     context = ThreadContext(here.threads & threads & T.lane_zero(model.values.threads), facts or here.facts)
     others = frozenset(ends).difference((start,)) if start in ends else ends  # a path begins after its start

@@ -107,7 +107,7 @@ def _certainly_issued(model: KernelModel, filled: Filled, path: Path) -> bool:
 
 def _passes_at_once(model: KernelModel, filled: Filled, wait: int) -> bool:
     """True if *wait* may be the first one of a thread for the ring and then has parity 1, so it returns at once."""
-    before = [i for i in filled.waits if i != wait and model.reaches(i, wait)]
+    before = model.reaching((i for i in filled.waits if i != wait), (wait,))
     return (
         all(model.reaches(wait, i) for i in before)
         and model.reaches(-1, wait, before)

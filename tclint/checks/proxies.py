@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from tclint.analyses.ages import Numbering
@@ -36,7 +37,7 @@ from tclint.analyses.proxies import (
 )
 from tclint.analyses.role_paths import dominated_by
 from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
-from tclint.checks import Hit, Mark, RuleId, check, grouped
+from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._repairs import fence_between
 from tclint.checks._wording import called
 from tclint.dataflow import Found, Path, Results
@@ -50,6 +51,10 @@ PR002 = RuleId("PR002")
 PR003 = RuleId("PR003")
 PR004 = RuleId("PR004")
 
+_QUESTION = "memory that one role hands over to another one"
+"""What :attr:`KernelModel.ledger` calls the question of a fence between two roles."""
+MAX_HANDOVERS = 32_768
+"""Arrivals with the waits that they match. More are copies made by unrolling a loop."""
 _FENCE = "fence.proxy.async.shared::cta"
 
 
@@ -157,13 +162,12 @@ def _across_roles(
     observed = {use: {wait for wait, _ in waited.before(use)} for use in sorted(uses)}
     if not any(observed.values()):
         return
-    synchronised_pairs = grouped(
-        (first, handover)
-        for handover in model.fact(HappensBefore).synchronised_pairs(
-            arrivals, frozenset().union(*observed.values())
-        )
-        for first in {site for site, _ in accessed.before(handover.arrival)}
-    )
+    pairs = model.fact(HappensBefore).synchronised_pairs(arrivals, frozenset().union(*observed.values()))
+    handovers = list(model.ledger.at_most(MAX_HANDOVERS, pairs, _QUESTION, -1, "arrivals with their waits"))
+    firsts = {
+        arrival: {site for site, _ in accessed.before(arrival)}
+        for arrival in dict.fromkeys(handover.arrival for handover in handovers)
+    }
     paths: dict[tuple[int, int], Path | None] = {}
 
     def unfenced_path(since: type[Unfenced], start: int, end: int) -> Path | None:
@@ -176,7 +180,7 @@ def _across_roles(
             ).witness
         return paths[start, end]
 
-    waits = {handover.wait for those in synchronised_pairs.values() for handover in those}
+    waits = {handover.wait for handover in handovers}
     observed = {
         use: overlap_in_one_thread
         for use, overlap_in_one_thread in observed.items()
@@ -190,10 +194,11 @@ def _across_roles(
             not here.state & WAITED and overwritten.before(access.site, use)
         )
 
-    for start, access, use in _same_at_first(model, kind, synchronised_pairs, observed, writes):
+    starts = dict.fromkeys(chain.from_iterable(firsts.values()))
+    for start, access, use in _same_at_first(model, kind, starts, observed, writes):
         roles = model.views.mutually_exclusive(start, use.site)
-        for handover in synchronised_pairs[start]:
-            if handover.wait not in observed[use.site]:
+        for handover in handovers:
+            if handover.wait not in observed[use.site] or start not in firsts[handover.arrival]:
                 continue
             if not roles and (writes or not _partly_fenced(model, start, handover.arrival)):
                 continue

@@ -64,11 +64,6 @@ FEASIBLE_PATH, ENTRY_PATH = "feasible path", "path from the entry"
 """The names of this module's two questions in a ledger."""
 MAX_STATES_PER_PATH = 500
 """The states that :func:`find_paths` may visit, and the edges that may separate its start from a goal."""
-MAX_STATES_PER_KERNEL = 400_000
-"""The states that all searches of a kernel may visit together. None of the real kernels at hand comes near it: one that
-does is a text of which a compiler has unrolled everything, or one made for it, and each search left has no answer."""
-_BLOCKS_PER_STATE = 32
-"""The blocks of a region that take as long to find as a state."""
 STATES_BEFORE_REQUIREMENTS = 100
 """The states after which a search computes what each block requires; few searches visit as many."""
 MAX_EDGES_PER_ENTRY_PATH = 96
@@ -77,7 +72,6 @@ MAX_BLOCKS_PER_ENTRY_PATH, MAX_BLOCKS_PER_CONTINUED_ENTRY_PATH = 256, 1024
 """The blocks that :func:`concrete_entry_path` may visit, without and with edges along which the path must continue."""
 
 _DISPATCHED = "a branch table selects the role by a value in memory, and paths are not followed past it"
-_SPENT = f"more than {MAX_STATES_PER_KERNEL} states in all searches of the kernel"
 _NO_THREAD = Infeasible("no thread executes the start")
 _CUT_OFF = Infeasible("no path in the control-flow graph carries the fact to the goal")
 _ENDED = Infeasible("the fact ends on every path")
@@ -179,11 +173,11 @@ def find_paths(cache: PathSearchCache, query: PathQuery, budget: int = MAX_STATE
     if not query.context.threads:
         return _NO_THREAD
     cfg, goals = cache.cfg, tuple(query.goals)
-    if cache.states > MAX_STATES_PER_KERNEL:
-        return cache.ledger.give_up(FEASIBLE_PATH, query.start, _SPENT)
+    if cache.spent:
+        return cache.ledger.give_up(FEASIBLE_PATH, query.start, cache.spent)
     first = cfg.block_of[query.start] if query.start >= 0 else 0
     region = cache.region(first, goals, query.alive, budget)
-    cache.states += 1 + len(region or ()) // _BLOCKS_PER_STATE
+    cache.count(len(region or ()))
     if region:
         ended = yield from _PathSearch(cache, query, budget, region).run(first)
     else:
@@ -491,8 +485,8 @@ def concrete_entry_path(
     """
     cfg, views = cache.cfg, cache.views
     site = cfg.blocks[target].start
-    if cache.states > MAX_STATES_PER_KERNEL:
-        return cache.ledger.give_up(ENTRY_PATH, site, _SPENT)
+    if cache.spent:
+        return cache.ledger.give_up(ENTRY_PATH, site, cache.spent)
     too_long = f"more than {MAX_EDGES_PER_ENTRY_PATH} edges"
     distance = cache.region(0, (target,), None, MAX_EDGES_PER_ENTRY_PATH)
     if distance is None:

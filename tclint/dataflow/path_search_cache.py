@@ -21,6 +21,12 @@ __all__ = ["Branch", "EntryPrefix", "Flag", "PathSearchCache", "Retention", "ass
 
 _NO_COMPONENT = 1 << 62
 """Greater than the number of any strongly connected component."""
+MIN_STATES_PER_KERNEL, MAX_STATES_PER_INSTRUCTION = 10_000, 10
+"""The states that all searches of a kernel may visit together: so many, and so many more for each of its instructions.
+None of the real kernels at hand visits a third of that. A text of which a compiler has unrolled everything, or one made
+for it, does, and each search left has no answer."""
+_BLOCKS_PER_STATE = 32
+"""The blocks of a region that take as long to find as a state."""
 MAX_FLAG_CONSTANTS = 4
 """Constants among which a flag may be chosen; a phi with more of them is a value and not a flag."""
 
@@ -99,13 +105,27 @@ class PathSearchCache:
         self.views = views
         self.ledger = ledger
         self.states = 0
-        """The states that searches have visited so far."""
+        """The states that searches have visited so far, and work that takes as long."""
+        self.max_states = MIN_STATES_PER_KERNEL + MAX_STATES_PER_INSTRUCTION * len(cfg.function.instructions)
         self.reachability = views.reachability
         self.leaves = Leaves(cfg, values, views.reachability)
         self._flags: dict[int, Flag] = {}
         self._entry_prefixes: dict[tuple[int, frozenset[tuple[int, bool]]], EntryPrefix] = {}
         self._branch_cache: dict[int, tuple[Branch, ...]] = {}
         self._retentions: dict[tuple[frozenset[int], frozenset[tuple[int, int]], bool], Retention] = {}
+
+    def count(self, blocks: int) -> None:
+        """Counts a walk over so many blocks, or the like, among the states."""
+        self.states += 1 + blocks // _BLOCKS_PER_STATE
+
+    @property
+    def spent(self) -> str:
+        """Why no further search is made, in words; "" if one may be."""
+        return (
+            f"more than {self.max_states} states in all searches of the kernel"
+            if self.states > self.max_states
+            else ""
+        )
 
     def entry_prefix(self, context: ThreadContext) -> EntryPrefix:
         """The empty prefix of a *context*, shared by all searches, so that each extends what others have evaluated."""
@@ -409,7 +429,7 @@ def assume_on_path(
     ):
         return None
     after = values.refine(p, wanted, facts)
-    return None if values.unsatisfiable(after) else (after, threads)
+    return None if values.unsatisfiable(after, facts) else (after, threads)
 
 
 class EntryPrefix:

@@ -22,6 +22,13 @@ from tclint.values import thread_masks as T
 
 __all__ = ["ThreadContext", "Views"]
 
+MIN_TESTS, MAX_TESTS_PER_INSTRUCTION = 100_000, 100
+"""The instructions for whose threads a predicate is looked up: so many, and so many more for each instruction of the function.
+Real kernels come nowhere near."""
+_TESTS_PER_OUTCOME = 10
+"""The tests that take as long as to decide a predicate for the first time, of which real kernels need less than one for each
+instruction."""
+
 Fact = TypeVar("Fact", bound=tuple[Any, ...])
 
 
@@ -52,6 +59,8 @@ class Views:
         self._kind_numbers: dict[tuple[int, frozenset[tuple[int, bool]]], int] = {}
         """``(threads, lifetime facts)`` -> the number of the kind of threads that have them."""
         self._outcomes: dict[tuple[int, int, bool], bool | None] = {}
+        self._tests = 0
+        """The tests so far."""
         self._disjoint_kinds: dict[tuple[int, int], bool] = {}
         self._exclusive: dict[tuple[int, int], bool] = {}
         self._iteration_facts: dict[int, PathCondition] = {}
@@ -62,9 +71,10 @@ class Views:
         """Those of *sites* such that a thread that has executed them can never take *edge*."""
         tested, barred = self._unreachable.setdefault(edge, (set(), set()))
         new = sites - tested
-        if new:
+        if new and not self._spent:
             p = self.reachability.edge_predicate(edge)
             tested |= new
+            self._tests += len(new)
             if p is not None:
                 barred |= {site for site in new if self._holds(site, p, edge.value) is False}
         return barred & sites
@@ -96,8 +106,17 @@ class Views:
         """
         key = self.kind(site), p, truth
         if key not in self._outcomes:
+            if self._spent:
+                return None
+            self._tests += _TESTS_PER_OUTCOME
             self._outcomes[key] = self._entailed(self.context_of(site), p, truth)
         return self._outcomes[key]
+
+    @property
+    def _spent(self) -> bool:
+        """Whether no further predicate is decided: answers are then less precise, and searches close fewer paths."""
+        limit = MIN_TESTS + MAX_TESTS_PER_INSTRUCTION * len(self.cfg.function.instructions)
+        return self._tests >= limit
 
     def kind(self, site: int) -> int:
         """The number of the context of *site*, equal for contexts with the same threads and lifetime facts."""

@@ -38,10 +38,11 @@ __all__ = ["MAX_BLOCKS", "Query", "Runs"]
 
 MAX_BLOCKS = 600
 """The blocks that a run executes."""
-MAX_EXECUTED = 100_000
+MAX_EXECUTED = 250_000
 """The instructions after which no further run is begun."""
 MAX_STEPS, MIN_STEPS = 300_000, 50
-"""The relevant instructions that all runs of one kernel follow for all queries, shared equally, and at least for each."""
+"""The steps that all runs of one kernel compute for all queries, shared equally, and at least for each. A step is computed
+once for a fact and an instruction."""
 _EVERY = (1 << 64) - 1
 _WRAPPING: Mapping[str, Callable[..., int]] = {
     "add": lambda a, b: a + b,
@@ -76,7 +77,9 @@ class _Try:
     def __init__(self, query: Query, left: int) -> None:
         self.query = query
         self.left = left
-        """How many relevant instructions may still be followed."""
+        """How many steps may still be computed."""
+        self.runs = 0
+        """The runs that counted and followed the query to their end."""
         self.known = dict[tuple[Any, int], Any]()
         """A fact and a relevant instruction -> the fact after it, None if it ends there, the query if the goal is met."""
 
@@ -102,6 +105,8 @@ class Runs:
         self.cfg, self.function, self.defs, self.marked = cfg, cfg.function, defs, frozenset(marked)
         self.executed = 0
         """The instructions of all runs so far."""
+        self.fewest: tuple[Query, int] | None = None
+        """The query that the fewest runs tried when it was last asked, and their number."""
         self.written = self._written()
         self.sliced = self._slice()
         self.steps = {b: self._compiled(b) for b in cfg.order}
@@ -127,8 +132,12 @@ class Runs:
                 if met is not None:
                     return met, world, thread
                 ended += 1
+                for each in tries:
+                    each.runs += each.left > 0
             if ended == wanted or self.executed > MAX_EXECUTED:
                 break
+        least = min(tries, key=lambda each: each.runs)
+        self.fewest = least.query, least.runs
         return None
 
     def _met(self, trace: list[int], by_start: Mapping[int, list[_Try]]) -> Query | None:
@@ -143,8 +152,8 @@ class Runs:
                 if (fact, site) not in each.known:
                     met = query.goal(fact, site)
                     each.known[fact, site] = query if met else query.step(fact, site, instructions[site])
+                    each.left -= 1
                 after = each.known[fact, site]
-                each.left -= 1
                 if after is query:
                     return each.query
                 if after is None or each.left <= 0:

@@ -195,9 +195,12 @@ class Conditions:
         # Whether one literal refutes another may depend on which of them is assumed first.
         return self._inconsistent(conditions) or self._inconsistent(conditions[::-1])
 
-    def unsatisfiable(self, facts: PathCondition) -> bool:
-        """Whether *facts* are unsatisfiable because of what they say about sums and differences taken together."""
-        return self.contradictions.impossible(facts) or self.contradictions.excluded(facts)
+    def unsatisfiable(self, facts: PathCondition, before: PathCondition | None = None) -> bool:
+        """Whether *facts* are unsatisfiable because of what they say about sums and differences taken together.
+
+        They are *before* extended, or *before* is None.
+        """
+        return self.contradictions.impossible(facts) or self.contradictions.excluded(facts, before)
 
     def _inconsistent(self, literals: Iterable[tuple[int, bool]]) -> bool:
         facts = PathCondition()

@@ -44,6 +44,8 @@ class Contradictions:
         self.ranges, self.loops, self.table = ranges, ranges.loops, ranges.table
         self._impossible: dict[int, tuple[KnownRanges, bool]] = {}
         """``id(known)`` -> ``(known, answer)``. Stores the key object so that its id stays unique."""
+        self._known_values: dict[int, tuple[KnownRanges, dict[int, int]]] = {}
+        """``id(known)`` -> ``(known, the results of :meth:`_values`)``."""
         self._sums: dict[tuple[int, int], dict[int, _Sum]] = {}
         """Two bases -> the factor of the second one -> :meth:`_sum`."""
         self._rests: dict[tuple[int, int], tuple[tuple[int, tuple[int, int, bool]], ...]] = {}
@@ -67,14 +69,24 @@ class Contradictions:
             self._impossible[id(known)] = known, self._any(known)
         return self._impossible[id(known)][1]
 
-    def excluded(self, facts: PathCondition) -> bool:
+    def excluded(self, facts: PathCondition, before: PathCondition | None = None) -> bool:
         """Whether the sum or difference of two bases with known values has a value that *facts* exclude.
 
-        An inequality need not narrow a range. ``i != n`` contradicts ``i == m`` and ``n - m == 0``, in whatever order.
+        An inequality need not narrow a range. ``i != n`` contradicts ``i == m`` and ``n - m == 0``, in whatever order. If
+        *facts* extend *before*, which is consistent, only what they add is looked at.
         """
-        loops, known = self.loops, self.ranges.known(facts)
-        values = {base: low for base, (low, high) in known.items() if low == high}
-        for fact, truth in facts.items() if len(values) > 1 else ():
+        if not facts.consistent:
+            facts.consistent = not self._excluded(facts, before)
+        return not facts.consistent
+
+    def _excluded(self, facts: PathCondition, before: PathCondition | None) -> bool:
+        loops, values = self.loops, self._values(facts)
+        if len(values) < 2:
+            return False
+        fresh: Iterable[tuple[int, bool]] = facts.items()
+        if before is not None and before.consistent and self._values(before) == values:
+            fresh = facts.items() - before.items()
+        for fact, truth in fresh:
             comparison = None if truth else loops.comparison(fact)
             if comparison is None or comparison[0][1] != "eq":
                 continue
@@ -89,6 +101,15 @@ class Contradictions:
                         ):
                             return True
         return False
+
+    def _values(self, facts: PathCondition) -> dict[int, int]:
+        """Base -> its value, if *facts* admit only one."""
+        known = self.ranges.known(facts)
+        found = self._known_values.get(id(known))
+        if found is None:
+            values = {base: low for base, (low, high) in known.items() if low == high}
+            found = self._known_values[id(known)] = known, values
+        return found[1]
 
     def _without(self, whole: int, base: int) -> tuple[tuple[int, tuple[int, int, bool]], ...]:
         """``(factor, *whole* less that multiple of *base*)``, for the factors 1 and -1 if the two have a common term."""

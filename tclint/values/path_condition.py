@@ -13,7 +13,18 @@ __all__ = ["PathCondition"]
 class PathCondition(dict[int, bool]):
     """Predicate -> its truth. Immutable once built, so the conclusions cached with it stay valid."""
 
-    __slots__ = ("bits", "bounds", "columns", "decided", "followed", "known", "lasting", "points", "ranges")
+    __slots__ = (
+        "bits",
+        "bounds",
+        "columns",
+        "consistent",
+        "decided",
+        "followed",
+        "known",
+        "lasting",
+        "points",
+        "ranges",
+    )
 
     def __init__(self, known: Mapping[int, bool] | Iterable[tuple[int, bool]] = ()) -> None:
         super().__init__(known)
@@ -31,6 +42,8 @@ class PathCondition(dict[int, bool]):
         """Value -> its bits known to be 0 and to be 1 from tests of some of them; None: not collected yet."""
         self.columns: int | None = None
         """The values of %tid.x that they admit, if the shape of the CTA is unknown; None: not computed yet."""
+        self.consistent = False
+        """Whether no sum or difference of known values is known to have another one. See :meth:`Contradictions.excluded`."""
         self.known: frozenset[tuple[int, bool]] | None = None
         """The contents as a set of pairs; None: not built yet. See :meth:`pairs`."""
         self.lasting: PathCondition | None = None

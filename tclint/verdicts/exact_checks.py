@@ -8,7 +8,7 @@ simplified, so a mistake in them would make a proof wrong that the checker accep
   of the thread alone, is evaluated in every thread of each shape of the CTA; and
 - each search that found no path is tried with :data:`RUNS` threads of different launches, which may not meet its goal.
 
-One contradiction refuses the proof. So does what cannot be evaluated.
+One contradiction refuses the proof. So does what cannot be evaluated, and a search that fewer threads could try.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from tclint.verdicts.uniform import MOVES
 
 __all__ = ["RUNS", "refuted_by_index", "refuted_paths"]
 
-RUNS, MAX_RUNS = 50, 128
+RUNS, MAX_RUNS = 50, 256
 """The runs with which a search that found no path is tried, each of one thread in another launch, and the launches of which
-they are taken: not all runs count."""
+they are taken: not all runs count. If fewer do, the proof is refused."""
 _VARIATIONS = 4
 """The worlds for each shape of a CTA in which a register is evaluated that not the index of the thread alone decides."""
 
@@ -169,7 +169,15 @@ def refuted_paths(model: KernelModel, queries: Sequence[PathQuery]) -> Reason | 
     runs = Runs(model.cfg, model.values.defs, marked)
     found = runs.refuted(tried, worlds(model.function, model.module.variables, MAX_RUNS), RUNS)
     if found is None:
-        return None
+        query, counted = runs.fewest or (tried[0], 0)
+        if counted >= RUNS:
+            return None
+        return _open(
+            model,
+            query.start,
+            "the proof takes a path after it for infeasible, and that could be tried exactly in only "
+            f"{counted} of the {RUNS} launches required",
+        )
     query, world, thread = found
     numbers = world.described(model.function)
     return _open(

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.grow import SHAPES
+from benchmarks.grow import BOUNDED, SHAPES
 from tclint.analyses import role_paths
-from tclint.dataflow import feasible_paths
+from tclint.checks import proxies
+from tclint.dataflow import feasible_paths, path_search_cache, views
 from tclint.ir.nodes import Function
 from tclint.linting import check
 from tclint.linting.check import check_source
@@ -123,7 +124,58 @@ def test_searches_for_what_relaxed_waits_pass_do_not_grow_with_the_square_of_the
 def test_the_searches_of_a_kernel_share_a_limit_and_say_when_they_reach_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(feasible_paths, "MAX_STATES_PER_KERNEL", -1)
+    monkeypatch.setattr(path_search_cache, "MIN_STATES_PER_KERNEL", -1_000_000)
     report = check_source(Source(RELAXED(8).encode(), "k.ptx"))
     assert any("in all searches of the kernel" in question.why for question in report.open_questions)
     assert not report.findings
+
+
+def test_states_are_limited_by_the_size_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    def states(count: int) -> tuple[int, int]:
+        made: list[path_search_cache.PathSearchCache] = []
+        create = path_search_cache.PathSearchCache.__init__
+
+        def created(self: path_search_cache.PathSearchCache, *args: Any) -> None:
+            create(self, *args)
+            made.append(self)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(path_search_cache, "MIN_STATES_PER_KERNEL", 0)
+            patch.setattr(path_search_cache, "MAX_STATES_PER_INSTRUCTION", 1)
+            patch.setattr(path_search_cache.PathSearchCache, "__init__", created)
+            report = check_source(Source(BOUNDED["lanes and arguments"](count).encode(), "k.ptx"))
+        assert any("in all searches of the kernel" in question.why for question in report.open_questions)
+        (cache,) = made
+        return cache.states, cache.max_states
+
+    for count in (40, 120):
+        found, limit = states(count)
+        assert limit < found < limit + feasible_paths.MAX_STATES_PER_PATH
+
+
+def test_predicates_are_decided_within_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    decided = 0
+    entailed = views.Views._entailed
+
+    def counted(*args: Any) -> bool | None:
+        nonlocal decided
+        decided += 1
+        return entailed(*args)
+
+    monkeypatch.setattr(views.Views, "_entailed", counted)
+    text = BOUNDED["lanes and arguments"](20).encode()
+    check_source(Source(text, "k.ptx"))
+    assert decided > 50
+    decided = 0
+    monkeypatch.setattr(views, "MIN_TESTS", 200)
+    monkeypatch.setattr(views, "MAX_TESTS_PER_INSTRUCTION", 0)
+    check_source(Source(text, "k.ptx"))
+    assert 0 < decided <= 20
+
+
+def test_the_handovers_between_roles_are_limited_and_the_report_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(proxies, "MAX_HANDOVERS", 4)
+    report = check_source(Source(BOUNDED["bulk loads"](8).encode(), "k.ptx"))
+    assert any(question.why == "more than 4 arrivals with their waits" for question in report.open_questions)

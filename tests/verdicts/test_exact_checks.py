@@ -80,6 +80,29 @@ def test_without_the_mistakes_nothing_is_contradicted() -> None:
     assert verdict(right, ".reqntid 128", HazardClass.CONVERGENCE).status is Status.PROVED
 
 
+INFEASIBLE = """ld.param.u32 %r9, [number];
+ld.param.u64 %rd1, [pointer];
+mov.u32 %r3, smem;
+mov.u32 %r2, 0;
+loop:
+add.u32 %r2, %r2, 1;
+setp.lt.u32 %p3, %r2, TRIPS;
+@%p3 bra loop;
+setp.eq.s32 %p1, %r9, 7;
+setp.lt.s32 %p2, %r9, 8;
+@%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r3], 128;
+@%p1 cp.async.bulk.commit_group;
+@%p2 cp.async.bulk.wait_group 0;"""
+"""A copy whose wait no thread skips, after a loop."""
+
+
+@pytest.mark.parametrize(("trips", "status"), [("100", Status.PROVED), ("5000", Status.UNKNOWN)])
+def test_no_proof_rests_on_a_path_that_fewer_than_fifty_runs_tried(trips: str, status: Status) -> None:
+    found = verdict(INFEASIBLE.replace("TRIPS", trips), ".reqntid 128", HazardClass.BULK)
+    assert found.status is status
+    assert status is Status.PROVED or "only 0 of the 50 launches" in found.reasons[0].what
+
+
 @pytest.mark.parametrize("name", sorted(p.name for p in CASES.glob("w[1-4]*.ptx")) or ["-"])
 def test_no_wrong_proof_of_the_cases_is_shown(name: str) -> None:
     if name == "-":

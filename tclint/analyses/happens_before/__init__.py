@@ -46,6 +46,7 @@ from tclint.analyses.happens_before.proxy_fences import fences_between, returns_
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import follow
 from tclint.dataflow import Decision, Path
+from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.dataflow.views import ThreadContext
 from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
@@ -370,6 +371,11 @@ class HappensBefore:
             return None
         key = use, stops, start, tuple(given.items()), closed
         if key not in self._unsynchronised:
+            searches = model.search_cache
+            if searches.spent:
+                model.ledger.give_up(FEASIBLE_PATH, start, searches.spent)
+                return None
+            searches.count(len(stops))
             here = model.views.context_in_iteration(start)
             context = ThreadContext(here.threads, PathCondition({**here.facts, **given})) if given else here
             unguarded = {i for i in stops if model.instruction(i).guard < 0}
