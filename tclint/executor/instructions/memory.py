@@ -51,7 +51,7 @@ _EVERY = np.arange(LANES)
 def shared_of(w: Warp, address: int, generic: bool = False) -> tuple[Shared, int]:
     """The shared memory of a CTA, and the offset in it, that an address in the shared window refers to (5.1.7).
 
-    *generic*: the instruction states no space, so an offset in the window is no address for it.
+    *generic*: the instruction states no space, so an offset in the window is not an address for it.
     Raises :class:`Fault` for an address outside shared memory or outside the cluster.
     """
     if generic and not address >> GENERIC:
