@@ -252,7 +252,7 @@ class Instruction:
             return 0
         operand = self.role("depth")
         if isinstance(operand, Immediate) and isinstance(operand.value, int):
-            return groups_left(operand.value)
+            return groups_left(self.group, operand.value)
         return None
 
     def role(self, name: str) -> Operand | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["MAX_GROUPS_LEFT", "groups_left"]
+__all__ = ["groups_left"]
 
-MAX_GROUPS_LEFT = 63
-"""The most groups that a wait leaves pending: hardware has six bits for the number."""
+_MOST_GROUPS_LEFT = {"wgmma": 7}
+"""The most groups of a mechanism that a wait leaves pending, where its instruction has no six bits for the number."""
 
 
-def groups_left(number: int) -> int | None:
-    """The groups that ``wait_group`` *number* leaves pending (9.7.9.25.3.3, 9.7.9.27.2.2, 9.7.15.7.3); None if unknown.
+def groups_left(group: str, number: int) -> int | None:
+    """The groups of the mechanism *group* that ``wait_group`` *number* leaves pending; None if unknown.
 
-    ptxas 13.5 makes :data:`MAX_GROUPS_LEFT` of a larger number. A negative one is not PTX; ptxas accepts it, and targets
-    differ: of -64 it makes 0 on sm_80 to sm_89, and 63 from sm_90 on.
+    By the manual, at most *number* (9.7.9.25.3.3, 9.7.9.27.2.2, 9.7.15.7.3). The instructions of the hardware have six
+    bits for it, and three for ``wgmma``: ptxas 12.4 and 13.5 make the largest such number of a larger one. A negative one
+    is not PTX; ptxas 13.5 accepts it, and targets differ: of -64 it makes 0 on sm_80 to sm_89, and 63 from sm_90 on.
     """
-    return min(number, MAX_GROUPS_LEFT) if 0 <= number < 1 << 31 else None
+    return min(number, _MOST_GROUPS_LEFT.get(group, 63)) if 0 <= number < 1 << 31 else None

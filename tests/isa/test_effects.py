@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tclint.findings.verdicts import Status
-from tclint.isa.effects import MAX_GROUPS_LEFT, groups_left
+from tclint.isa.effects import groups_left
 from tests.tools.copies import COMMIT, SHARED, copies, copy, read, wait
 from tests.tools.copies import START as POINTER
 from tests.tools.execution import run
@@ -18,8 +18,8 @@ LEFT = {0: 0, 1: 1, 63: 63, 64: 63, 1000: 63, 0x7FFFFFFF: 63, 0x80000000: None, 
 
 @pytest.mark.parametrize(("number", "left"), LEFT.items())
 def test_a_wait_leaves_at_most_as_many_groups_as_hardware_counts(number: int, left: int | None) -> None:
-    assert groups_left(number) == left
-    assert left is None or left <= MAX_GROUPS_LEFT
+    assert groups_left("cp.async", number) == groups_left("bulk", number) == left
+    assert groups_left("wgmma", number) == (None if left is None else min(left, 7))
 
 
 @pytest.mark.parametrize("number", LEFT)

@@ -63,7 +63,7 @@ setp.lt.s32 %p1, %r1, %r9;
 
 PROVED = {
     "a wait for more groups than hardware counts": (
-        "\n".join([FENCE, WGMMA, *[COMMIT] * 66, wait(64), USE, wait()])
+        "\n".join([FENCE, WGMMA, *[COMMIT] * 8, wait(64), USE, wait()])
     ),
     "waited": f"{FENCE}\n{WGMMA}\n{COMMIT}\n{wait()}\n{USE}",
     "the older group is read": f"{FENCE}\n{WGMMA}\n{COMMIT}\n{OTHER}\n{COMMIT}\n{wait(1)}\n{USE}\n{wait()}",
@@ -164,7 +164,7 @@ setp.lt.s32 %p1, %r1, %r9;
 @%p1 bra top;
 {wait()}""",
     "a wait that leaves all groups that hardware counts": (
-        "\n".join([FENCE, WGMMA, *[COMMIT] * 63, wait(64), USE, wait()])
+        "\n".join([FENCE, WGMMA, *[COMMIT] * 7, wait(64), USE, wait()])
     ),
     "an unknown instruction": f"{FENCE}\n{WGMMA}\n{COMMIT}\nfrobnicate.b32 %r1, %r2;\n{wait()}\n{USE}",
 }
