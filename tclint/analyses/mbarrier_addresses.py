@@ -23,7 +23,7 @@ Locations are compared within a CTA: the mbarriers at one offset in two CTAs of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from math import gcd
 from typing import NamedTuple
@@ -137,7 +137,7 @@ def may_leave(values: Values, address: int) -> bool:
                 continue
             seen.add(term)
             node = values.node(term)
-            inner = (node[2],) if node[:2] == ("op", "mask") else _arms(values, term)
+            inner = (node[2],) if node[:2] == ("op", "mask") else _arms(values, term, values.arguments)
             work += [(v, depth + 1) for v in inner]
     return False
 
@@ -151,12 +151,12 @@ def mapped_by(values: Values, address: int) -> tuple[int, int] | None:
     return None
 
 
-def _arms(values: Values, value: int) -> tuple[int, ...]:
-    """The values that a select or a phi chooses between; empty for other values."""
+def _arms(values: Values, value: int, arguments: Callable[[int], tuple[int, ...]]) -> tuple[int, ...]:
+    """The values that a select or a phi chooses between, of a phi its *arguments*; empty for other values."""
     node = values.node(value)
     if node[0] == "select":
         return node[2], node[3]
-    return values.arguments(value) if node[0] == "phi" else ()
+    return arguments(value) if node[0] == "phi" else ()
 
 
 # ---------------------------------------------------------------- two mbarriers
@@ -349,13 +349,17 @@ class MbarrierAddresses:
                     found.append(Home(v, leaves))
                 continue
             rest = values.add(v, values.times(joined, -1))
-            work += [Home(values.add(x, rest), leaves) for x in _arms(values, joined)]
+            work += [Home(values.add(x, rest), leaves) for x in self._arms(joined)]
         return found
+
+    def _arms(self, value: int) -> tuple[int, ...]:
+        """The values that a select or a phi chooses between, but for those that no thread brings to the phi."""
+        return _arms(self.model.values, value, self.model.reachability.incoming)
 
     def _joins(self, value: int) -> bool:
         """Whether *value* is one address or another, rather than an index."""
         values = self.model.values
-        arms = _arms(values, value)
+        arms = self._arms(value)
         return (
             bool(arms)
             and values.induction(value) is None

@@ -43,6 +43,18 @@ class Reachability:
             self._edge_predicates[edge.source] = p
         return self.values.representative(p)
 
+    def incoming(self, phi: int) -> tuple[int, ...]:
+        """The arguments of *phi* that some thread may bring: not those of edges that none takes, such as the back edge of
+        a loop that is never entered. Empty if the arguments were not followed."""
+        block, arguments = self.values.node(phi)[1], self.values.arguments(phi)
+        entered = {
+            edge.source
+            for edge in self.cfg.predecessors[block]
+            if self.threads_at.get(edge.source, 0) & self._may_take.get(edge, 0)
+        }
+        pairs = zip(self.cfg.sources[block], arguments, strict=False)
+        return tuple(argument for source, argument in pairs if source in entered) or arguments
+
     @cached_property
     def threads_at(self) -> dict[int, int]:
         """The threads that may reach each block."""
@@ -50,10 +62,6 @@ class Reachability:
         # If their number is stated, no thread completes the last warp.
         every = T.full(cfg.function.threads or self.values.threads)
         reach: dict[int, int] = {0: every} if cfg.blocks else {}
-        masks: dict[Edge, int] = {}
-        for b in cfg.order:
-            for edge in cfg.successors[b]:
-                masks[edge] = self._may_take(edge)
         work = list(cfg.order)
         while work:
             changed = []
@@ -61,17 +69,23 @@ class Reachability:
                 here = reach.get(b, 0)
                 for edge in cfg.successors[b]:
                     there = reach.get(edge.target, 0)
-                    new = there | (here & masks[edge])
+                    new = there | (here & self._may_take[edge])
                     if new != there or (edge.target not in reach and new):
                         reach[edge.target] = new
                         changed.append(edge.target)
             work = sorted(set(changed), key=lambda b: cfg.rank[b])
         return reach
 
-    def _may_take(self, edge: Edge) -> int:
-        """The threads that may take *edge*, however they got to its source."""
+    @cached_property
+    def _may_take(self) -> dict[Edge, int]:
+        """The threads that may take each edge, however they got to its source."""
+        return {edge: self._taking(edge) for b in self.cfg.order for edge in self.cfg.successors[b]}
+
+    def _taking(self, edge: Edge) -> int:
         values, p = self.values, self.edge_predicate(edge)
         threads = T.full(values.threads) if p is None else values.feasible_threads(p, edge.value)
+        if p is not None and threads and values.entails(p, PathCondition()) is (not edge.value):
+            return 0
         if edge.case >= 0:
             threads &= values.threads_where_equal(self._selected(edge.source), edge.case)
         return threads

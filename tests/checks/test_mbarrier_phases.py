@@ -202,6 +202,35 @@ def test_arrivals_that_cannot_be_counted(other: str) -> None:
     assert not by_rule(lint(text), "MB006")
 
 
+SKIPPED_LOOP = f"""{made(1, "ring")}
+{made(1, "ring+8")}
+bar.sync 0;
+@!%p0 mbarrier.arrive.shared::cta.b64 _, [ring];
+min.s32 %r2, %r9, 1;
+add.s32 %r2, %r2, -1;
+mov.u32 %r3, ring;
+mov.u32 %r4, 0;
+setp.lt.s32 %p2, %r2, 1;
+@%p2 bra done;
+again:
+xor.b32 %r4, %r4, 1;
+shl.b32 %r5, %r4, 3;
+add.u32 %r3, %r1, %r5;
+@!%p0 mbarrier.arrive.shared::cta.b64 _, [%r3];
+add.s32 %r2, %r2, -1;
+setp.gt.s32 %p3, %r2, 0;
+@%p3 bra again;
+done:
+{WAIT.replace("[full]", "[%r3]")}"""
+
+
+def test_a_wait_names_no_stage_that_only_a_loop_which_is_never_entered_selects() -> None:
+    """n is at most 1 there, so the loop has no iteration, and nothing arrives at the second stage."""
+    assert messages_of(SKIPPED_LOOP) == []
+    (message,) = messages_of(SKIPPED_LOOP.replace("mov.u32 %r3, ring;", "add.u32 %r3, %r1, 8;"))
+    assert message.startswith("MB006 waits for a phase that never completes")
+
+
 def test_memory_that_becomes_an_mbarrier_again() -> None:
     again = f"{phase(1, f'@!%p0 {ARRIVE}')}\nbar.sync 0;\n@!%p0 mbarrier.inval.shared::cta.b64 [full];\nbar.sync 0;\n"
     second = phase(128, ARRIVE).replace("wait", "then")

@@ -63,6 +63,7 @@ MULTIPLY = """    shr.u32 %r32, %r30, 4;
     wgmma.commit_group.sync.aligned;
     wgmma.wait_group.sync.aligned 0;
 """
+BEYOND = MULTIPLY.replace("%r30, 4;\n", "%r30, 4;\n    or.b32 %r32, %r32, 0x4000;\n")
 MATRICES = changed("mad.lo.u32 %r30, %r0, 16, %r30;", "mad.lo.u32 %r31, %r0, 16, %r30;", ONE)
 MATRICES = MATRICES.replace("sm_90", "sm_90a").replace(
     "%in, %out;", "%in, %out, %desc;\n    .reg .f32 %f<4>;", 1
@@ -78,6 +79,8 @@ LOADS = "    ld.shared.u32 %r32, [%r31];\n"
         (MULTIPLY.replace("group.sync.aligned 0", "group.sync.aligned 1"), True),
         (LOADS + MULTIPLY, False),
         (MULTIPLY + LOADS, True),
+        # An address that no descriptor has room for.
+        (BEYOND.replace("group.sync.aligned 0", "group.sync.aligned 1"), False),
     ],
 )
 def test_one_thread_releases_what_a_warpgroup_multiplies(does: str, early: bool) -> None:

@@ -15,6 +15,9 @@ __all__ = ["multiply", "warpgroups"]
 
 _DESCRIPTOR = (1 << 14) - 1
 """The part of a matrix descriptor that is the start address, in units of 16 bytes (9.7.15.5.1.2.2, 9.7.16.4.1)."""
+_BEYOND = 0b11 << 14
+"""Bits after it, which are 0. An address that does not fit sets them, in a kernel that asks for more shared memory than a
+CTA can have; the matrix that it names instead is not where the kernel put one."""
 
 
 def multiply(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int]) -> None:
@@ -51,7 +54,7 @@ def _matrix_addresses(machine: Machine, group: ThreadGroup, step: Step) -> Itera
     for name in match.form.async_reads:
         operand = step.instruction.named(name.lstrip("*")) if name.endswith("desc") else None
         value = machine.operand(group, operand) if operand is not None else None
-        if isinstance(value, int):
+        if isinstance(value, int) and not value & _BEYOND:
             yield (value & _DESCRIPTOR) * 16
 
 
