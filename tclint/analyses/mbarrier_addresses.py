@@ -353,7 +353,7 @@ class MbarrierAddresses:
         return found
 
     def _arms(self, value: int) -> tuple[int, ...]:
-        """The values that a select or a phi chooses between, but for those that no thread brings to the phi."""
+        """The values that a select or a phi chooses between, without those of edges that no thread takes."""
         return _arms(self.model.values, value, self.model.reachability.incoming)
 
     def _joins(self, value: int) -> bool:

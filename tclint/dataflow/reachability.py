@@ -44,8 +44,8 @@ class Reachability:
         return self.values.representative(p)
 
     def incoming(self, phi: int) -> tuple[int, ...]:
-        """The arguments of *phi* that some thread may bring: not those of edges that none takes, such as the back edge of
-        a loop that is never entered. Empty if the arguments were not followed."""
+        """The arguments of *phi* on edges that some thread may take: not that of the back edge of a loop that is never
+        entered. Empty if the arguments were not followed."""
         block, arguments = self.values.node(phi)[1], self.values.arguments(phi)
         entered = {
             edge.source
