@@ -892,12 +892,14 @@ def compared(seed: int) -> tuple[list[Contradiction], Counter[str]]:
 
 
 def _ever(program: Program, hazard: HazardClass) -> bool:
-    """Whether a launch with other arguments violates a class: small numbers, the constants of the kernel, their neighbours.
+    """Whether a launch with other arguments violates a class: small numbers, the constants of the kernel, what is divided
+    or shifted to give one of them, and the neighbours of all these.
 
     A finding need not occur in each launch.
     """
-    constants = map(int, re.findall(r"(?<=, )\d+(?=;)", program.text()))
-    numbers = {*EDGES, *range(256), *(n + by for n in constants for by in (-1, 0, 1))}
+    constants = [int(n) for n in re.findall(r"(?<=, )\d+(?=;)", program.text())]
+    scaled = {n for a in constants for b in constants for n in (a, a * b, a << min(b, 32)) if n < 1 << 32}
+    numbers = {*EDGES, *range(256), *(n + by for n in scaled for by in (-1, 0, 1))}
     return any(
         hazard in violated(program, shape, (n, m))[0]
         for shape in program.shapes

@@ -166,7 +166,7 @@ class KernelModel:
     @cached_property
     def search_cache(self) -> PathSearchCache:
         """What all searches for a path in this function share."""
-        return PathSearchCache(self.cfg, self.values, self.views, self.ledger)
+        return PathSearchCache(self.cfg, self.values, self.views, self.ledger, strict=self.strict)
 
     @cached_property
     def readers(self) -> dict[int, list[int]]:
