@@ -84,8 +84,9 @@ class Reachability:
     def _taking(self, edge: Edge) -> int:
         values, p = self.values, self.edge_predicate(edge)
         threads = T.full(values.threads) if p is None else values.feasible_threads(p, edge.value)
-        if p is not None and threads and values.entails(p, PathCondition()) is (not edge.value):
-            return 0
+        # What decides a comparison without a path condition decides it for all threads.
+        if p is not None and threads and values.node(p)[0] == "compare":
+            threads = 0 if values.entails(p, PathCondition()) is (not edge.value) else threads
         if edge.case >= 0:
             threads &= values.threads_where_equal(self._selected(edge.source), edge.case)
         return threads

@@ -135,8 +135,8 @@ def test_states_are_limited_by_the_size_of_the_kernel(monkeypatch: pytest.Monkey
         made: list[path_search_cache.PathSearchCache] = []
         create = path_search_cache.PathSearchCache.__init__
 
-        def created(self: path_search_cache.PathSearchCache, *args: Any) -> None:
-            create(self, *args)
+        def created(self: path_search_cache.PathSearchCache, *args: Any, **options: Any) -> None:
+            create(self, *args, **options)
             made.append(self)
 
         with monkeypatch.context() as patch:
