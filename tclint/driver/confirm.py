@@ -295,10 +295,9 @@ class _Entry:
             return Confirmation("not-reproduced", reason, schedule)
         if self.last is not None and self.last.end == "unsupported":
             return Confirmation("unsupported", self.failure, schedule)
+        what = "no observation demonstrates it" if case.reached else "not reached"
         if case.spent >= self.steps:
-            return Confirmation(
-                "not-reproduced", f"budget of {self.steps:,} instructions exhausted", schedule
-            )
-        what = "no observation demonstrates it in these runs" if case.reached else "not reached"
+            return Confirmation("not-reproduced", f"{what} within {self.steps:,} instructions", schedule)
+        what += " in these runs" if case.reached else ""
         failure = f"; {self.failure}" if self.failure else ""
         return Confirmation("not-reproduced", what + failure, schedule)
