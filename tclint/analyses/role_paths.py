@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable, Iterator
 
 from tclint.analyses.model import KernelModel
@@ -160,10 +161,10 @@ class _Unguarded:
         self._last: tuple[frozenset[int], dict[int, list[int]]] = frozenset(), {}
 
     def by_block(self, sites: Collection[int]) -> dict[int, list[int]]:
-        """Block -> those of *sites* in it that have no guard."""
+        """Block -> those of *sites* in it that have no guard, in order."""
         if sites is not self._last[0]:
             found: dict[int, list[int]] = {}
-            for i in sites:
+            for i in sorted(sites):
                 if self.model.instruction(i).guard < 0:
                     found.setdefault(self.model.cfg.block_of[i], []).append(i)
             if not isinstance(sites, frozenset):  # it may change
@@ -180,21 +181,29 @@ def unbarred(
     unguarded = model.fact(_Unguarded).by_block(barring)
     work = [(cfg.block_of[i], i) for i in to] or [(b, cfg.blocks[b].end) for b in cfg.exits if b in cfg.rank]
     seen, whole = set(work), set[int]()
-    free: dict[int, list[tuple[int, int]]] = {}
-    """Block -> ``(begin, end)``: from between the two instructions, no unguarded one bars the path."""
+    free: dict[int, list[int]] = {}
+    """Block -> the ends before which a path is free, from the last unguarded instruction that bars it on."""
+
+    def begin(b: int, end: int) -> int:
+        barred = unguarded.get(b, ())
+        before = bisect_left(barred, end)
+        return barred[before - 1] if before else -1
+
     while work:
         b, end = work.pop()
-        begin = max((i for i in unguarded[b] if i < end), default=-1) if b in unguarded else -1
-        free.setdefault(b, []).append((begin, end))
-        if begin < 0:
+        insort(free.setdefault(b, []), end)
+        if begin(b, end) < 0:
             for edge in cfg.predecessors[b]:
                 if edge.source not in whole:
                     whole.add(edge.source)
                     before = edge.source, cfg.blocks[edge.source].end
                     if before not in seen:
                         work.append(before)
-    return [
-        site
-        for site in sorted(sites)
-        if any(begin < site < end for begin, end in free.get(cfg.block_of[site], ()))
-    ]
+    found = []
+    for site in sorted(sites):
+        b = cfg.block_of[site]
+        ends = free.get(b, ())
+        after = bisect_right(ends, site)  # the first end after it has the least begin
+        if after < len(ends) and begin(b, ends[after]) < site:
+            found.append(site)
+    return found

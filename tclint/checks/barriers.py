@@ -52,7 +52,7 @@ def _wrong(model: KernelModel, match: Match, site: int) -> tuple[str, str] | Non
             role == "count"
             and limit is not None
             and known > -(-limit // 32) * 32
-            and not _may_complete(model, site, known)
+            and not model.fact(_Completion).possible(model.constant_of(site, "id"), known)
         ):
             bound = "only" if model.function.threads else "at most"
             return (
@@ -62,18 +62,31 @@ def _wrong(model: KernelModel, match: Match, site: int) -> tuple[str, str] | Non
     return None
 
 
-def _may_complete(model: KernelModel, site: int, count: int) -> bool:
-    """Whether *count* threads may arrive at the barrier of *site*: a warp may arrive twice in a phase, without waiting."""
-    number = model.constant_of(site, "id")
-    alike = [
-        i
-        for event in ("barrier-sync", "barrier-arrive")
-        for i in model.sites(event, "")
-        if model.constant_of(i, "count") in (count, None)
-        and (number is None or model.constant_of(i, "id") in (number, None))
-    ]
-    reaching = _max_threads(model, alike)
-    return reaching is None or reaching >= count
+class _Completion:
+    """Which phases of CTA barriers may complete."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+        self._sites: dict[tuple[int | None, int | None], list[int]] = {}
+        """Number and count -> the barriers that state them; None: unknown."""
+        self._possible: dict[tuple[int | None, int], bool] = {}
+        for event in ("barrier-sync", "barrier-arrive"):
+            for i in model.sites(event, ""):
+                stated = model.constant_of(i, "id"), model.constant_of(i, "count")
+                self._sites.setdefault(stated, []).append(i)
+
+    def possible(self, number: int | None, count: int) -> bool:
+        """Whether *count* threads may arrive at a barrier: a warp may arrive twice in a phase, without waiting."""
+        if (number, count) not in self._possible:
+            alike = [
+                i
+                for (id, expected), sites in self._sites.items()
+                if expected in (count, None) and (number is None or id in (number, None))
+                for i in sites
+            ]
+            reaching = _max_threads(self.model, sorted(alike))
+            self._possible[number, count] = reaching is None or reaching >= count
+        return self._possible[number, count]
 
 
 @check(CV011)

@@ -287,6 +287,8 @@ class Barrier:
     """Those of the phase before it."""
     oldest: dict[tuple[int, Agent], BarrierArrival] = field(default_factory=dict)
     """The first arrival in a completed phase of each agent at each instruction."""
+    latest: dict[Agent, BarrierArrival] = field(default_factory=dict)
+    """Of each agent, the last of these: what is ordered after it is ordered after the others of the agent."""
     doubled: bool = False
     """Some phase had two arrivals of one warp."""
 
@@ -312,7 +314,8 @@ class Barrier:
         may arrive several times in a phase that counts each of its arrivals.
         """
         clocks = list(clocks)
-        early = [a for a in chain(self.oldest.values(), self.previous) if not a.known_to(clocks, ordered)]
+        oldest = () if all(a.known_to(clocks, ordered) for a in self.latest.values()) else self.oldest.values()
+        early = [a for a in chain(oldest, self.previous) if not a.known_to(clocks, ordered)]
         mixed = (a for a in chain(self.arrivals, early) if a.wanted != arrival.wanted)
         excess = self.arrivals[-1:] or [arrival] if self.arrived > arrival.wanted else []
         first = next(chain(mixed, early, excess), None)
@@ -329,7 +332,8 @@ class Barrier:
             return False
         self.arrived, self.generation = self.arrived - wanted, self.generation + 1
         for arrival in self.previous:
-            self.oldest.setdefault((arrival.site, arrival.agent), arrival)
+            if self.oldest.setdefault((arrival.site, arrival.agent), arrival) is arrival:
+                self.latest[arrival.agent] = arrival
         self.previous, self.arrivals = self.arrivals, []
         self.release_clock, self.pending_clock = join(self.release_clock, self.pending_clock), BOTTOM
         return True

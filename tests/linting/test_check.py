@@ -278,6 +278,9 @@ SHAPES: dict[str, Callable[[int], str]] = {
         + chain("xor.b32 %r1, %r1, %r2;\nadd.s32 %r2, %r2, %r1;", n)
         + "\nsetp.eq.s32 %p1, %r1, 0;\n@%p1 bar.sync 0;\nret;"
     ),
+    "barriers that count some of the threads": lambda n: kernel(
+        chain("bar.sync 1, 128;\nst.shared.u32 [%r1], %r2;\nbar.sync 2, 256;", n) + "\nret;"
+    ),
     "a chain of predicates": lambda n: kernel(
         chain(
             "and.pred %p1, %p1, %p2;\nor.pred %p3, %p1, %p4;\nxor.pred %p1, %p3, %p1;\n@%p1 bra L{n};\nmov.u32 %r1, 0;\nL{n}:",
