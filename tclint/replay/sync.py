@@ -314,7 +314,9 @@ class Barrier:
         may arrive several times in a phase that counts each of its arrivals.
         """
         clocks = list(clocks)
-        oldest = () if all(a.known_to(clocks, ordered) for a in self.latest.values()) else self.oldest.values()
+        oldest = (
+            () if all(a.known_to(clocks, ordered) for a in self.latest.values()) else self.oldest.values()
+        )
         early = [a for a in chain(oldest, self.previous) if not a.known_to(clocks, ordered)]
         mixed = (a for a in chain(self.arrivals, early) if a.wanted != arrival.wanted)
         excess = self.arrivals[-1:] or [arrival] if self.arrived > arrival.wanted else []
