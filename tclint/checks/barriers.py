@@ -67,13 +67,13 @@ class _Completion:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self._sites: dict[tuple[int | None, int | None], list[int]] = {}
+        self._sites = grouped(
+            ((model.constant_of(i, "id"), model.constant_of(i, "count")), i)
+            for event in ("barrier-sync", "barrier-arrive")
+            for i in model.sites(event, "")
+        )
         """Number and count -> the barriers that state them; None: unknown."""
         self._possible: dict[tuple[int | None, int], bool] = {}
-        for event in ("barrier-sync", "barrier-arrive"):
-            for i in model.sites(event, ""):
-                stated = model.constant_of(i, "id"), model.constant_of(i, "count")
-                self._sites.setdefault(stated, []).append(i)
 
     def possible(self, number: int | None, count: int) -> bool:
         """Whether *count* threads may arrive at a barrier: a warp may arrive twice in a phase, without waiting."""
