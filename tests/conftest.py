@@ -1,10 +1,10 @@
-"""What pytest does for all tests: the order of the files, hypothesis without a clock, and the command as a subprocess."""
+"""What pytest does for all tests: the order of the files, hypothesis without a clock, and the command as a process."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.tools import command
 from tests.tools.project import PACKAGE
 
 # A busy machine is not a defect: no test fails because the clock ran on while an example was made.
@@ -40,21 +41,20 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run_tclint(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the command in an empty folder; keyword arguments are those of ``subprocess.run``, ``env`` adds to it."""
+    """Runs the command in an empty folder; keyword arguments are those of ``subprocess.run``, ``env`` adds to it.
+
+    It runs in a fork of this process, unless a keyword asks for what only a new process has.
+    """
 
     def run(
-        *args: str, env: dict[str, str] | None = None, **options: Any
+        *args: str, env: dict[str, str] | None = None, cwd: Path = tmp_path, **options: Any
     ) -> subprocess.CompletedProcess[str]:
         quiet = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")}
-        quiet |= {"PYTHONPATH": str(PACKAGE.parent), "PYTHONIOENCODING": "utf-8"}
-        defaults = {
-            "cwd": tmp_path,
-            "capture_output": True,
-            "text": True,
-            "stdin": subprocess.DEVNULL,
-            "timeout": 60,
-        }
-        command = [sys.executable, "-m", "tclint", *args]
-        return subprocess.run(command, check=False, env=quiet | (env or {}), **(defaults | options))
+        quiet |= {"PYTHONPATH": str(PACKAGE.parent), "PYTHONIOENCODING": "utf-8"} | (env or {})
+        known = options.keys() <= {"input", "stdin"} and options.get("stdin") is None
+        alone = hasattr(os, "fork") and threading.current_thread() is threading.main_thread()
+        if known and alone and quiet["PYTHONIOENCODING"] == "utf-8":
+            return command.forked(args, cwd, quiet, options.get("input", ""))
+        return command.started(args, cwd, quiet, **options)
 
     return run

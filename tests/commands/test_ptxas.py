@@ -402,9 +402,10 @@ def test_triton_gets_the_program_that_it_would_have_run(
 
 
 def test_no_ptxas_is_a_message(run_tclint: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_tools, "candidates", lambda name: iter(()))
-    with pytest.raises(PtxasMissing, match="ptxas was not found: set TCLINT_PTXAS"):
-        find("tclint-ptxas")
+    with monkeypatch.context() as patch:
+        patch.setattr(cuda_tools, "candidates", lambda name: iter(()))
+        with pytest.raises(PtxasMissing, match="ptxas was not found: set TCLINT_PTXAS"):
+            find("tclint-ptxas")
     done = run_tclint("ptxas", str(RIGHT), env={"TCLINT_PTXAS": str(tmp_path / "absent")})
     assert (done.returncode, done.stdout) == (2, "")
     assert "absent is not an executable" in done.stderr

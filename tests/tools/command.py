@@ -1,11 +1,24 @@
-"""The command line in the process of the test."""
+"""The command line as tests run it: in their process, in a process forked from it, and in a new one."""
 
 from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any, NoReturn
 
 import click
 from click.testing import CliRunner
 
-from tclint.commands._cli import cli
+from tclint.commands._cli import cli, main
+
+TIMEOUT = 60
 
 
 def invoke(*arguments: str) -> tuple[int, str]:
@@ -19,3 +32,66 @@ def invoke(*arguments: str) -> tuple[int, str]:
             raise result.exception
         return 2, str(result.exception)
     return int(result.return_value), result.output
+
+
+def started(
+    arguments: tuple[str, ...], cwd: Path, env: Mapping[str, str], **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """``tclint`` in a new interpreter; *options* are those of ``subprocess.run``."""
+    defaults = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL, "timeout": TIMEOUT}
+    command = [sys.executable, "-m", "tclint", *arguments]
+    return subprocess.run(command, check=False, cwd=cwd, env=env, **(defaults | options))
+
+
+def forked(
+    arguments: tuple[str, ...], cwd: Path, env: Mapping[str, str], text: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """``tclint`` in a fork of this process, which has imported and prepared most of what it needs; *text* is its input.
+
+    Raises ``subprocess.TimeoutExpired`` where it does not end.
+    """
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        given.write(text.encode())
+        given.seek(0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # the threads of xdist hold no lock of tclint
+            child = os.fork()
+        if not child:
+            _become(arguments, cwd, env, (given, out, err))
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code == -signal.SIGALRM:
+            raise subprocess.TimeoutExpired(["tclint", *arguments], TIMEOUT)
+        for stream in (out, err):
+            stream.seek(0)
+        return subprocess.CompletedProcess(
+            ["tclint", *arguments], code, out.read().decode(), err.read().decode()
+        )
+
+
+def _become(
+    arguments: tuple[str, ...], cwd: Path, env: Mapping[str, str], streams: tuple[IO[bytes], ...]
+) -> NoReturn:
+    """Makes a forked process the command, and ends it."""
+    code: object = 70
+    try:
+        signal.alarm(TIMEOUT)
+        for number, stream in enumerate(streams):
+            os.dup2(stream.fileno(), number)
+        sys.stdin, sys.stdout, sys.stderr = (
+            open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+            for number, mode in enumerate("rww")
+        )
+        os.environ.clear()
+        os.environ.update(env)
+        os.chdir(cwd)
+        warnings.resetwarnings()
+        sys.argv = ["tclint", *arguments]
+        main(arguments)
+    except SystemExit as end:
+        code = end.code
+    except BaseException:  # noqa: BLE001 - no test may go on in a second process
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 70)
