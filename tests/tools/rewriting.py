@@ -50,7 +50,8 @@ def comments_and_line_breaks(code: str) -> str:
     return "\r\n".join(lines) + "\n"
 
 
-REWRITERS: dict[Callable[[str], str], re.Pattern[str]] = {
+Rewriter = Callable[[str], str]
+REWRITERS: dict[Rewriter, re.Pattern[str]] = {
     renamed_registers: re.compile(r"\.reg"),
     renamed_labels: re.compile(r"^\s*[a-z]\w*:", re.MULTILINE),
     comments_and_line_breaks: re.compile(";"),
