@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import threading
@@ -26,6 +27,11 @@ os.environ["TCLINT_NO_CACHE"] = "1"  # tests replace parts of tclint, and none m
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The file that takes longest comes first: where several processes share the files, none waits for it at the end."""
     items.sort(key=lambda item: item.path.name != "test_real_kernels.py")
+
+
+def pytest_collection_finish() -> None:
+    """The tests themselves stay until the end: the collector need not look through them again and again."""
+    gc.freeze()
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def _become(
         main(arguments)
     except SystemExit as end:
         code = end.code
-    except BaseException:  # noqa: BLE001 - no test may go on in a second process
+    except BaseException:  # noqa: BLE001 - no second process may return to the tests
         traceback.print_exc()
     finally:
         sys.stdout.flush()
