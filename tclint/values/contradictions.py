@@ -16,7 +16,7 @@ from tclint.values.entailment import ConditionalIntervals, KnownRanges
 from tclint.values.integers import Range
 from tclint.values.path_condition import PathCondition
 from tclint.values.ranges import MAX_FINITE_BOUND, UNBOUNDED, may_be_congruent
-from tclint.values.value_table import MAX_TERMS_PER_SUM, MIN_MAX
+from tclint.values.value_table import MAX_TERMS_PER_SUM, is_extremum
 
 __all__ = ["Contradictions"]
 
@@ -183,8 +183,8 @@ class Contradictions:
 
     def _is_special(self, term: int) -> bool:
         """Whether a sum with *term* may have another range than that of its terms."""
-        kind = self.table.node(term)[:2]
-        return kind in MIN_MAX or kind == ("op", "mask") or self.loops.counter(term) is not None
+        node = self.table.node(term)
+        return is_extremum(node) or node[:2] == ("op", "mask") or self.loops.counter(term) is not None
 
     def _note_additive(self, one: int, two: int, sums: Iterable[Terms]) -> None:
         """Record that the pair is additive, and the terms of its sum and difference."""

@@ -15,13 +15,13 @@ from typing import Any
 from tclint.ir.nodes import Function, Variable
 from tclint.values.integers import SHORT, as_signed
 
-__all__ = ["MIN_MAX", "Comparisons", "Node", "ValueTable"]
+__all__ = ["Comparisons", "Node", "ValueTable", "is_extremum"]
 
 Node = tuple[Any, ...]
 """A kind and its operands: values (int), constants, and names, as the kind requires."""
 Comparisons = dict[int, tuple[tuple[Node, bool], ...]]
 """Compared value -> its comparisons with constants, each with its truth."""
-MIN_MAX = (("op", "max"), ("op", "min"))
+_MIN_MAX = (("op", "max"), ("op", "min"))
 _UNSIGNED_PARTS = ("u8", "b8", "u16", "b16")
 """Types that are zero-extended to 32 bits."""
 MAX_TERMS_PER_SUM = 12
@@ -33,6 +33,14 @@ _POSITIONS = frozenset(
 _INT32_MIN = -1 << 31
 _WRAPPING_CONSTANT = 1 << 30
 """A 32-bit sum with a constant of this magnitude overflows even for small terms."""
+
+
+def is_extremum(node: Node) -> bool:
+    """Whether *node* is the maximum or minimum of two integers, and of nothing else: not one with ``.relu``."""
+    if node[:2] not in _MIN_MAX:
+        return False
+    _, _, kind, *_ = node
+    return isinstance(kind, str)
 
 
 class ValueTable:
@@ -247,7 +255,7 @@ class ValueTable:
         ``min(n - 1, 3)`` is ``min(n, 4) - 1``. Assumes no overflow, as compilers do.
         """
         node = self.node(value)
-        if node[:2] not in MIN_MAX or (limit := self.constant_of(node[4])) is None:
+        if not is_extremum(node) or (limit := self.constant_of(node[4])) is None:
             return None
         terms, by = self.linear(node[3])
         if not by or not terms:

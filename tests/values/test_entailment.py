@@ -114,6 +114,20 @@ end: ret;"""
     assert m.values.entails(value(m, "%p1"), PathCondition()) is expected
 
 
+@pytest.mark.parametrize("name", ["max.s32.relu", "min.s32.relu"])
+@pytest.mark.parametrize("compared", ["%r1, %r3", "%r2, %r1"])
+def test_nothing_is_concluded_from_a_maximum_that_is_also_clamped_at_zero(name: str, compared: str) -> None:
+    m = model(
+        f"""
+    ld.param.u32 %r1, [number];
+    {name} %r2, %r1, -5;
+    add.s32 %r3, %r2, 1;
+    setp.lt.s32 %p1, {compared};
+end: ret;"""
+    )
+    assert m.values.entails(value(m, "%p1"), PathCondition()) is None
+
+
 # ---------------------------------------------------------------- what a loop adds
 
 
