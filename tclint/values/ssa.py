@@ -527,6 +527,8 @@ class Registers:
         """*name* applied to argument values, simplified; None if it stays an opaque operation."""
         if ("f" in type_name and name not in ("mov", "selp")) or ".sat" in modifiers:
             return None
+        if type_name.endswith("x2"):  # two lanes, between which nothing is carried: no number of 32 bits
+            return None
         table, width = self.table, type_width(type_name)
         root = name.partition(".")[0]
         if root in _TRANSPARENT and a:

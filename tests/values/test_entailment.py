@@ -128,6 +128,26 @@ end: ret;"""
     assert m.values.entails(value(m, "%p1"), PathCondition()) is None
 
 
+@pytest.mark.parametrize(
+    ("masked", "operation", "compared"),
+    [
+        (1, "max.u16x2 %r2, %r1, 0x10000;", "gt.u32 %p1, %r2, 0x10000"),  # 0x10001 of 1
+        (1, "max.s16x2 %r2, %r1, 0x10000;", "gt.s32 %p1, %r2, 0x10000"),
+        (0xFFFF, "add.u16x2 %r2, %r1, 1;", "eq.u32 %p1, %r2, 0"),  # 0 of 0xffff
+    ],
+)
+def test_an_operation_on_two_halves_is_none_on_the_whole(masked: int, operation: str, compared: str) -> None:
+    m = model(
+        f"""
+    ld.param.u32 %r3, [number];
+    and.b32 %r1, %r3, {masked};
+    {operation}
+    setp.{compared};
+end: ret;"""
+    )
+    assert m.values.entails(value(m, "%p1"), PathCondition()) is None
+
+
 # ---------------------------------------------------------------- what a loop adds
 
 
