@@ -16,7 +16,7 @@ from tclint.values.entailment import ConditionalIntervals, KnownRanges
 from tclint.values.integers import Range
 from tclint.values.path_condition import PathCondition
 from tclint.values.ranges import MAX_FINITE_BOUND, UNBOUNDED, may_be_congruent
-from tclint.values.value_table import MAX_TERMS_PER_SUM, is_extremum
+from tclint.values.value_table import MAX_TERMS_PER_SUM, extremum_type
 
 __all__ = ["Contradictions"]
 
@@ -184,7 +184,7 @@ class Contradictions:
     def _is_special(self, term: int) -> bool:
         """Whether a sum with *term* may have another range than that of its terms."""
         node = self.table.node(term)
-        return is_extremum(node) or node[:2] == ("op", "mask") or self.loops.counter(term) is not None
+        return node[:2] == ("op", "mask") or bool(extremum_type(node)) or self.loops.counter(term) is not None
 
     def _note_additive(self, one: int, two: int, sums: Iterable[Terms]) -> None:
         """Record that the pair is additive, and the terms of its sum and difference."""

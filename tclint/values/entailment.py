@@ -44,7 +44,7 @@ from tclint.values.ranges import (
     may_be_congruent,
     ordered_as_unsigned,
 )
-from tclint.values.value_table import Node, is_extremum
+from tclint.values.value_table import Node, extremum_type
 
 __all__ = ["ConditionalIntervals", "KnownRanges"]
 
@@ -162,10 +162,11 @@ class ConditionalIntervals:
             difference = table.add(more, table.times(less, -1))
             low, high = self._unsigned_range_of(difference, width, known, 0)
             node = table.node(difference)
+            kind = extremum_type(node)
             least = (
-                is_extremum(node)
-                and node[:2] == ("op", "min")
-                and (node[2][1] == "u" and type_width(node[2]) <= width)
+                kind.startswith(".u")
+                and type_width(kind) <= width
+                and node[1] == "min"
                 and table.representative(more) in map(table.representative, node[3:])
             )
             if high == 0 or least or high <= self._unsigned_range_of(more, width, known, 0)[0]:
@@ -218,7 +219,7 @@ class ConditionalIntervals:
     def _is_choice(self, base: int) -> bool:
         """Whether *base* is a maximum or minimum, or some bits of a value."""
         node = self.table.node(base)
-        return is_extremum(node) or node[:2] == ("op", "mask")
+        return node[:2] == ("op", "mask") or bool(extremum_type(node))
 
     def _is_of_term(self, bits: int, value: int) -> bool:
         """Whether *bits* are those of a term of *value*."""
@@ -247,8 +248,7 @@ class ConditionalIntervals:
 
     def _width(self, chosen: int) -> int:
         """The width of a maximum or minimum; 32 for anything else, where it does not matter."""
-        node = self.table.node(chosen)
-        return type_width(node[2]) if is_extremum(node) else 32
+        return type_width(extremum_type(self.table.node(chosen)) or ".b32")
 
     def _has_few_values(self, bits: int, known: KnownRanges) -> bool:
         """Whether the operand of the mask *bits* has so few values that one more fact can leave a single one."""
@@ -419,7 +419,7 @@ class ConditionalIntervals:
         if base not in self._alternative_cache:
             table = self.table
             terms, _ = table.linear(base)
-            operations = [(t, f) for t, f in terms if is_extremum(table.node(t))]
+            operations = [(t, f) for t, f in terms if extremum_type(table.node(t))]
             found = []
             for term, factor in operations if len(operations) <= MAX_CHOICES_PER_SUM else ():
                 _, name, _, *operands = table.node(term)
@@ -467,8 +467,9 @@ class ConditionalIntervals:
         bounded = node[0] == "op" and node[1] in _BOUNDED_OPERATIONS
         if (division := self._divisions.of(value)) is not None and not division.signed:
             roots.add(self.table.plain(division.number, division.width))
-        if is_extremum(node) and node[2][1] == "u":
-            roots.update(self.table.plain(part, type_width(node[2])) for part in node[3:])
+        kind = extremum_type(node)
+        if kind.startswith(".u"):
+            roots.update(self.table.plain(part, type_width(kind)) for part in node[3:])
         found = bounded
         if depth < MAX_EXPRESSION_DEPTH and (bounded or node[0] == "sum"):
             for part in self.table.parts(node):
@@ -541,10 +542,10 @@ class ConditionalIntervals:
             return self._narrowed(
                 value, self._since_origin(value, node[1], found, known, depth), known, depth + 2
             )
-        if is_extremum(node):
+        if kind := extremum_type(node):
             found = UNBOUNDED
-            if node[2][1] == "u":
-                width, choose = type_width(node[2]), min if node[1] == "min" else max
+            if kind.startswith(".u"):
+                width, choose = type_width(kind), min if node[1] == "min" else max
                 low, high = map(
                     choose, *(self._unsigned_range_of(part, width, known, depth + 1) for part in node[3:])
                 )

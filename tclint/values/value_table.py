@@ -15,7 +15,7 @@ from typing import Any
 from tclint.ir.nodes import Function, Variable
 from tclint.values.integers import SHORT, as_signed
 
-__all__ = ["Comparisons", "Node", "ValueTable", "is_extremum"]
+__all__ = ["Comparisons", "Node", "ValueTable", "extremum_type"]
 
 Node = tuple[Any, ...]
 """A kind and its operands: values (int), constants, and names, as the kind requires."""
@@ -35,12 +35,13 @@ _WRAPPING_CONSTANT = 1 << 30
 """A 32-bit sum with a constant of this magnitude overflows even for small terms."""
 
 
-def is_extremum(node: Node) -> bool:
-    """Whether *node* is the maximum or minimum of two integers, and of nothing else: not one with ``.relu``."""
-    if node[:2] not in _MIN_MAX:
-        return False
-    _, _, kind, *_ = node
-    return isinstance(kind, str)
+def extremum_type(node: Node) -> str:
+    """The type of the maximum or minimum of two integers that *node* is; empty for any other value.
+
+    That with ``.relu``, that of two lanes and that of floating-point numbers have all their modifiers instead of a type.
+    """
+    kind = node[2] if node[:2] in _MIN_MAX else ""
+    return kind if isinstance(kind, str) else ""
 
 
 class ValueTable:
@@ -255,7 +256,7 @@ class ValueTable:
         ``min(n - 1, 3)`` is ``min(n, 4) - 1``. Assumes no overflow, as compilers do.
         """
         node = self.node(value)
-        if not is_extremum(node) or (limit := self.constant_of(node[4])) is None:
+        if not extremum_type(node) or (limit := self.constant_of(node[4])) is None:
             return None
         terms, by = self.linear(node[3])
         if not by or not terms:
