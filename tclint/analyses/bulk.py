@@ -10,6 +10,7 @@ from tclint.analyses.groups import Groups, GroupsState
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import BULK
 
 __all__ = ["KNOWN", "KNOWN_TO_WARP", "READ", "BulkReads", "BulkWrites"]
 
@@ -28,7 +29,7 @@ class BulkReads(Groups):
     as :data:`KNOWN_TO_WARP` until it synchronises with other warps by any means.
     """
 
-    group = "bulk"
+    group = BULK
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
@@ -51,7 +52,7 @@ class BulkReads(Groups):
 class BulkWrites(Groups):
     """Bulk groups until their results have been written: a wait for the sources alone is ignored."""
 
-    group = "bulk"
+    group = BULK
 
     def aged(self, age: int, at: int, instruction: Instruction) -> int | None:
         match = instruction.match

@@ -12,6 +12,7 @@ from tclint._dataclass import dataclass
 from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel
+from tclint.isa.effects import TCGEN05, WGMMA
 from tclint.values.shared_memory import Access
 
 __all__ = ["SWIZZLE_SPANS", "WIDEST", "BulkRings", "Filled", "Rooms", "filled_extent", "rows"]
@@ -75,7 +76,7 @@ class BulkRings:
     def matrices(self) -> dict[tuple[Extent, int], int]:
         """``(extent, swizzle span)`` of each matrix that is read from shared memory -> an instruction that reads it."""
         model, found = self.model, dict[tuple[Extent, int], int]()
-        for site in (i for group in ("wgmma", "tcgen05") for i in model.sites("issue", group)):
+        for site in (i for group in (WGMMA, TCGEN05) for i in model.begins(group)):
             for access, span in _matrices(model, site):
                 extent = model.fact(Extents).of(access)
                 if extent is not None:

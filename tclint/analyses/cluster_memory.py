@@ -89,12 +89,12 @@ def _kind(model: KernelModel, site: int, match: Match) -> Kind | None:
     """The kind of remote access that *site* performs; None if it accesses the CTA's own memory only."""
     form, instruction = match.form, model.instruction(site)
     if "mbarrier" in form.roles and names_peers(model, site):
-        return "multicast" if form.event == "issue" else "arrival"
+        return "multicast" if form.effects.begins is not None else "arrival"
     if not any(_mapped(model.values, instruction, name, site) for name in _addresses(match)):
         return None
     if form.event in ("mbarrier-arrive", "commit", "mbarrier-expect", "mbarrier-complete"):
         return "arrival"
-    if form.event == "issue":
+    if form.effects.begins is not None:
         return "copy" if "bytes" in form.roles and form.space == ".shared::cluster" else "multicast"
     return "access" if form.memory else None
 

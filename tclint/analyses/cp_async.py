@@ -11,6 +11,7 @@ from tclint.analyses.overlaps import OverlapSearch, Route
 from tclint.analyses.plausibility import NO_DOUBT, DoubtAbout
 from tclint.analyses.since_barrier import SharedByWarps, lane_synchronising_sites, synchronising_sites
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import CP_ASYNC, Barrier
 from tclint.values.shared_memory import Access
 
 __all__ = ["TRACKED", "WAITED", "CopyGroups", "LaneWaitedCopies", "WaitedCopies"]
@@ -29,7 +30,7 @@ class CopyGroups(Groups):
     every acquire point where the thread may observe that another thread has waited.
     """
 
-    group = "cp.async"
+    group = CP_ASYNC
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
@@ -42,10 +43,10 @@ class CopyGroups(Groups):
         if at in self.completions:
             return None if age == TRACKED else age
         if instruction.group == self.group:
-            if instruction.event == "mbarrier-arrive":
+            if instruction.effects.arrives is Barrier.MBARRIER:
                 return TRACKED
             if age == TRACKED:
-                return None if instruction.event == "wait" else TRACKED
+                return None if instruction.effects.waits is not None else TRACKED
         return super().aged(age, at, instruction)
 
 
@@ -67,7 +68,7 @@ class WaitedCopies(CopyGroups):
         if age == WAITED:
             return WAITED
         after = super().aged(age, at, instruction)
-        waited = after is None and age != TRACKED and instruction.event == "wait"
+        waited = after is None and age != TRACKED and instruction.effects.waits is not None
         return WAITED if waited else after
 
     @staticmethod
@@ -92,7 +93,7 @@ class WaitedCopies(CopyGroups):
         return OverlapSearch(
             self.model,
             self.model.solution(type(self))[1],
-            frozenset(self.model.sites("issue", self.group)),
+            frozenset(self.model.begins(self.group)),
             self.numbering,
             self.waited,
             lambda state, site: (site, WAITED) in state[0],

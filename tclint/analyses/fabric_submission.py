@@ -5,6 +5,7 @@ from __future__ import annotations
 from tclint.analyses.fact_set import FactSet
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import FABRIC, TRANSACTIONS
 
 __all__ = ["FabricSubmission", "is_fabric"]
 
@@ -16,7 +17,7 @@ _FETCHING = ".op_restrict::fetching"
 def is_fabric(instruction: Instruction) -> bool:
     """Whether it is an operation on the memory of an endpoint that a later instruction has to submit."""
     match = instruction.match
-    return match is not None and match.form.event == "issue" and match.form.proxy == "fabric"
+    return match is not None and match.form.effects.begins is not None and match.form.proxy == "fabric"
 
 
 class FabricSubmission(FactSet[tuple[int]]):
@@ -28,7 +29,7 @@ class FabricSubmission(FactSet[tuple[int]]):
         super().__init__(model)
         self._fetches = {
             site
-            for site in model.sites("issue", "mbarrier")
+            for site in model.begins(TRANSACTIONS)
             if (match := model.instruction(site).match) is not None and match.form.async_writes
         }
 
@@ -46,4 +47,6 @@ class FabricSubmission(FactSet[tuple[int]]):
 
 
 def _submits(instruction: Instruction) -> bool:
-    return instruction.group == "fabric" and instruction.event in ("submit", "commit")
+    return instruction.group == FABRIC and (
+        instruction.effects.submits is not None or instruction.effects.commits is not None
+    )

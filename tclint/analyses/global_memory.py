@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tclint.isa.effects import BULK, CP_ASYNC, TRANSACTIONS
 from tclint.isa.forms import Match
 from tclint.values.shared_memory import SharedMemory
 
@@ -17,8 +18,8 @@ class GlobalMemory(SharedMemory):
         if form.memory:
             return match.space in ("", ".global") and any(verb == "read" for verb, _ in form.memory)
         (side,) = GlobalMemory.sides(match)
-        return side in form.roles and form.group in ("cp.async", "bulk", "mbarrier")
+        return side in form.roles and form.group in (CP_ASYNC, BULK, TRANSACTIONS)
 
     @staticmethod
     def sides(match: Match) -> tuple[str, ...]:
-        return ("destination",) if match.form.group == "bulk" else ("source",)
+        return ("destination",) if match.form.group == BULK else ("source",)

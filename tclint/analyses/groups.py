@@ -18,6 +18,7 @@ from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Vector, registers
+from tclint.isa.effects import NO_ENGINE, WGMMA, Engine
 
 __all__ = ["OPEN", "OVERDUE", "Depth", "Groups", "Waited", "WgmmaGroups", "results_of"]
 
@@ -47,18 +48,16 @@ def results_of(instruction: Instruction) -> Iterator[int]:
 class Groups(Analysis[GroupsState]):
     """Facts ``(site, age)`` for the operations of one completion group, and copies of their results."""
 
-    group = ""
+    group: Engine = NO_ENGINE
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self.deepest = 1 + max(
-            (self.depth(model.instruction(i)) for i in model.sites("wait", self.group)), default=0
-        )
+        self.deepest = 1 + max((self.depth(model.instruction(i)) for i in model.waits(self.group)), default=0)
         self.results: dict[int, frozenset[int]] = {}
         """Operation -> the registers that it writes asynchronously."""
         self.sources: dict[int, frozenset[int]] = {}
         """Operation -> the registers that it reads asynchronously and does not write."""
-        for site in model.sites("issue", self.group):
+        for site in model.begins(self.group):
             self._collect(site)
         self.numbering = Numbering(self.results)
         self._empty: GroupsState = Ages(self.numbering, {}), frozenset()
@@ -250,7 +249,7 @@ class Groups(Analysis[GroupsState]):
 class WgmmaGroups(Groups):
     """wgmma-groups (9.7.15.7.2 and 9.7.15.7.3)."""
 
-    group = "wgmma"
+    group = WGMMA
 
 
 class _Outstanding(Analysis[int]):
@@ -269,7 +268,9 @@ class _Outstanding(Analysis[int]):
         return max(a, b)
 
     def affecting(self, instruction: Instruction) -> bool:
-        return instruction.group == "wgmma" and instruction.event in ("commit", "wait")
+        return instruction.group == WGMMA and (
+            instruction.effects.commits is not None or instruction.effects.waits is not None
+        )
 
 
 class Depth(_Outstanding):
@@ -282,7 +283,7 @@ class Depth(_Outstanding):
         return 0 if self.model.function.entry else self.limit
 
     def transfer(self, state: int, at: int, instruction: Instruction) -> int:
-        if instruction.event == "commit":
+        if instruction.effects.commits is not None:
             return min(state + 1, self.limit)
         return min(state, Groups.depth(instruction))
 
@@ -294,7 +295,9 @@ class Waited(_Outstanding):
         return self.limit
 
     def transfer(self, state: int, at: int, instruction: Instruction) -> int:
-        return self.limit if instruction.event == "commit" else min(state, Groups.depth(instruction))
+        return (
+            self.limit if instruction.effects.commits is not None else min(state, Groups.depth(instruction))
+        )
 
 
 def is_move(instruction: Instruction) -> bool:

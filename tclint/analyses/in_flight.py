@@ -12,10 +12,11 @@ from typing import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_LD, TCGEN05_ST, WGMMA
 
 __all__ = ["ALL", "GROUPS", "OPEN", "UNCLEAR", "InFlight", "Operation", "depth", "waits_for_sources"]
 
-GROUPS = ("wgmma", "cp.async", "bulk", "tcgen05.ld", "tcgen05.st")
+GROUPS = (WGMMA, CP_ASYNC, BULK, TCGEN05_LD, TCGEN05_ST)
 """The groups of operations that the issuing thread waits for itself."""
 OPEN = -1
 """The age of an operation that is not committed. Loads and stores of tensor memory have no other age."""
@@ -63,7 +64,7 @@ class InFlight(Analysis[State]):
 
     def __init__(self, model: KernelModel) -> None:
         self.instructions = model.function.instructions
-        self.oldest = 1 + max((depth(self.instructions[i]) for i in model.sites("wait")), default=0)
+        self.oldest = 1 + max((depth(self.instructions[i]) for i in model.waits()), default=0)
         """The age at which ages saturate, which every wait completes."""
 
     def boundary(self) -> State:
@@ -76,13 +77,17 @@ class InFlight(Analysis[State]):
         return a | b
 
     def affecting(self, instruction: Instruction) -> bool:
-        return instruction.group in GROUPS and instruction.event in ("issue", "commit", "wait")
+        return instruction.group in GROUPS and (
+            instruction.effects.begins is not None
+            or instruction.effects.commits is not None
+            or instruction.effects.waits is not None
+        )
 
     def transfer(self, state: State, at: int, instruction: Instruction) -> State:
-        if instruction.event == "issue":
+        if instruction.effects.begins is not None:
             return state | {Operation(at, OPEN)}
         mine = frozenset(o for o in state if self.instructions[o.site].group == instruction.group)
-        if instruction.event == "commit":
+        if instruction.effects.commits is not None:
             older = {o._replace(age=min(o.age + 1, self.oldest)) for o in mine}
             return (state - mine) | older | {Operation(at, 0)}
         completed = frozenset(o for o in mine if _completes(instruction, o))

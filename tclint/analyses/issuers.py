@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from tclint.analyses.execution import conditions
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import registers
+from tclint.isa.effects import TRANSACTIONS
 from tclint.isa.forms import Form, Match
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
@@ -72,7 +73,11 @@ def _several(model: KernelModel, site: int) -> int:
 def copies_in_bulk(form: Form) -> bool:
     """Whether a form is a bulk copy that a thread issues: it has a byte count, or a tensor map that determines it."""
     roles = form.roles.keys()
-    return form.event == "issue" and form.scope == "thread" and not roles.isdisjoint(("bytes", "tensormap"))
+    return (
+        form.effects.begins is not None
+        and form.scope == "thread"
+        and not roles.isdisjoint(("bytes", "tensormap"))
+    )
 
 
 def issued_by_each_lane(match: Match) -> bool:
@@ -80,13 +85,13 @@ def issued_by_each_lane(match: Match) -> bool:
 
     ptxas 13 issues a plain bulk store once for a warp, and compiles every other bulk copy to a loop over the lanes.
     """
-    return copies_in_bulk(match.form) and (match.form.group == "mbarrier" or "redOp" in match.binding)
+    return copies_in_bulk(match.form) and (match.form.group == TRANSACTIONS or "redOp" in match.binding)
 
 
 def same_in_all_lanes(model: KernelModel, site: int) -> bool:
     """Whether the destination of a bulk copy is warp-uniform, and, for a copy to global memory, the source as well."""
     instruction = model.instruction(site)
-    roles = ("destination",) if instruction.group == "mbarrier" else ("destination", "coords", "source")
+    roles = ("destination",) if instruction.group == TRANSACTIONS else ("destination", "coords", "source")
     operands = [o for role in roles if (o := instruction.role(role)) is not None]
     values = model.values
     return bool(operands) and all(

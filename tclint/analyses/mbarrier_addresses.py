@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 from tclint.analyses.attained import AttainedValues, Terms, steps
 from tclint.analyses.model import KernelModel
+from tclint.isa.effects import Resource
 from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
 
@@ -324,7 +325,7 @@ class MbarrierAddresses:
     # ------------------------------------------------------------ resolution
 
     def _resolved(self, site: int, value: int) -> tuple[Address, ...]:
-        init = self.model.instruction(site).event == "mbarrier-init"
+        init = self.model.instruction(site).effects.resource is Resource.MBARRIER_INIT
         resolved = self._of_value.get((value, init))
         if resolved is None:
             found = [self._resolve(v, leaves, init) for v, leaves in self._alternatives(value)]
@@ -454,7 +455,7 @@ class MbarrierAddresses:
     def _bases(self) -> list[Terms]:
         """The bases of the addresses of all inits, those of most terms first."""
         rank, block_of = self.model.cfg.rank, self.model.cfg.block_of
-        inits = (i for i in self.model.sites("mbarrier-init") if block_of[i] in rank)
+        inits = (i for i in self.model.sites(Resource.MBARRIER_INIT) if block_of[i] in rank)
         bases = dict.fromkeys(self.model.values.linear(a.base)[0] for i in inits for a in self.of(i))
         return sorted(bases, key=len, reverse=True)
 
@@ -507,7 +508,9 @@ class MbarrierAddresses:
     @cached_property
     def _initialising(self) -> int:
         """A thread that every launch must have: the highest one that is the first to execute an mbarrier init."""
-        initialising = (self.model.views.context_of(i).threads for i in self.model.sites("mbarrier-init"))
+        initialising = (
+            self.model.views.context_of(i).threads for i in self.model.sites(Resource.MBARRIER_INIT)
+        )
         return max((threads & -threads for threads in initialising), default=0)
 
     def _numbers(self, value: int) -> list[int] | None:

@@ -29,6 +29,7 @@ from tclint.analyses.phases import WaitFreeRegions
 from tclint.analyses.provenance import origin
 from tclint.analyses.role_paths import controlling_predicates, whole_program
 from tclint.ir.nodes import MAX_CLUSTER_CTAS
+from tclint.isa.effects import CP_ASYNC, Barrier, Query
 from tclint.isa.forms import Match
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
@@ -364,7 +365,7 @@ class Mbarriers:
     def _is_neutral(self, site: int) -> bool:
         """Whether an arrival also increments the pending count, so that both cancel out (9.7.9.25.3.4)."""
         instruction = self.model.instruction(site)
-        return instruction.group == "cp.async" and ".noinc" not in instruction.opcode
+        return instruction.group == CP_ASYNC and ".noinc" not in instruction.opcode
 
     def arrivals(self, object_: Mbarrier) -> Arrivals | None:
         """The number of arrivals that a phase of the object may get; None if CTAs may arrive at objects of their peers.
@@ -654,7 +655,7 @@ class Mbarriers:
 
     @cached_property
     def _barriers(self) -> list[int]:
-        return [*self.model.sites("barrier-sync"), *self.model.sites("barrier-wait")]
+        return [*self.model.sites("barrier-sync"), *self.model.awaits(Barrier.CLUSTER)]
 
     @cached_property
     def _between_barriers(self) -> WaitFreeRegions:
@@ -678,9 +679,13 @@ def transferred(match: Match) -> int | None:
     An operand or a tensor map determines them for bulk copies.
     """
     form = match.form
-    if form.event == "clc-request":
+    if form.effects.query is Query.CANCEL:
         return RESPONSE
-    if form.event != "issue" or "mbarrier" not in form.roles or form.roles.keys() & {"bytes", "tensormap"}:
+    if (
+        form.effects.begins is None
+        or "mbarrier" not in form.roles
+        or form.roles.keys() & {"bytes", "tensormap"}
+    ):
         return None
     if transaction_unit(match) != 1:
         return None

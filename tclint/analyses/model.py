@@ -37,6 +37,7 @@ from tclint.dataflow.views import ThreadContext, Views
 from tclint.findings.scales import Confidence
 from tclint.ir.cfg import CFG, Edge
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, Variable
+from tclint.isa.effects import Barrier, Effects, Engine, Exchange, Fence, Query, Resource
 from tclint.isa.target import Version
 from tclint.values import PathCondition, PathSubstitution, Values
 from tclint.values import thread_masks as T
@@ -62,6 +63,19 @@ class Event:
     site: int
     kind: str
     group: str
+
+
+def _keys(event: Event, effects: Effects) -> Iterator[tuple[object, object]]:
+    """What an instruction is listed under."""
+    yield from ((event.kind, event.group), (event.kind, None))
+    engines = (("begins", effects.begins), ("commits", effects.commits), ("waits", effects.waits))
+    for name, engine in engines:
+        if engine is not None:
+            yield from ((name, engine), (name, None))
+    yield from (("arrives", effects.arrives), ("awaits", effects.awaits))
+    for what in (effects.fence, effects.resource, effects.exchange, effects.query):
+        if what is not None:
+            yield what, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,16 +232,36 @@ class KernelModel:
             found = sorted((e for e in found if block_of[e.site] in reachable), key=lambda e: e.site)
         return found
 
-    def sites(self, kind: str, group: str | None = None) -> list[int]:
-        """The reachable instructions with event *kind* (and *group*), in program order."""
+    def sites(self, kind: str | Fence | Resource | Exchange | Query, group: str | None = None) -> list[int]:
+        """The reachable instructions with this effect, or with event *kind* (and *group*), in program order."""
         return list(self._sites.get((kind, group), ()))
 
+    def begins(self, engine: Engine | None = None) -> list[int]:
+        """The reachable instructions that begin an operation (of *engine*), in program order."""
+        return list(self._sites.get(("begins", engine), ()))
+
+    def commits(self, engine: Engine | None = None) -> list[int]:
+        """The reachable instructions that commit operations (of *engine*), in program order."""
+        return list(self._sites.get(("commits", engine), ()))
+
+    def waits(self, engine: Engine | None = None) -> list[int]:
+        """The reachable instructions that wait for operations (of *engine*), in program order."""
+        return list(self._sites.get(("waits", engine), ()))
+
+    def arrives(self, barrier: Barrier) -> list[int]:
+        """The reachable instructions whose thread arrives at a *barrier* of this kind, in program order."""
+        return list(self._sites.get(("arrives", barrier), ()))
+
+    def awaits(self, barrier: Barrier) -> list[int]:
+        """The reachable instructions that wait for a *barrier* of this kind or test it, in program order."""
+        return list(self._sites.get(("awaits", barrier), ()))
+
     @cached_property
-    def _sites(self) -> dict[tuple[str, str | None], list[int]]:
-        found: dict[tuple[str, str | None], list[int]] = {}
+    def _sites(self) -> dict[tuple[object, object], list[int]]:
+        found: dict[tuple[object, object], list[int]] = {}
         for event in self.events:
-            for group in (event.group, None):
-                found.setdefault((event.kind, group), []).append(event.site)
+            for key in _keys(event, self.instruction(event.site).effects):
+                found.setdefault(key, []).append(event.site)
         return found
 
     def instruction(self, site: int) -> Instruction:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import Fence
 
 __all__ = ["OutsideAfter", "OutsideBefore", "leaves_the_cta"]
 
@@ -65,4 +66,8 @@ class OutsideAfter(OutsideBefore):
 
 def _fences(instruction: Instruction) -> bool:
     match = instruction.match
-    return match is not None and match.form.event == "memory-fence" and not _WIDE.isdisjoint(match.modifiers)
+    return (
+        match is not None
+        and match.form.effects.fence is Fence.MEMORY
+        and not _WIDE.isdisjoint(match.modifiers)
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from tclint.analyses.model import KernelModel
+from tclint.isa.effects import Exchange
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values import Node
 
@@ -47,7 +48,7 @@ def _kind(model: KernelModel, node: Node) -> str:
 def _made_by(model: KernelModel, site: int) -> str:
     """The kind of the result of an instruction that has no expression."""
     match = model.instruction(site).match
-    if match is not None and match.form.event == "shuffle":
+    if match is not None and match.form.effects.exchange is Exchange.SHUFFLE:
         return "collective"
     if match is not None and match.form.memory:
         return "call" if match.space.startswith(".param") else "load"

@@ -27,6 +27,7 @@ from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import dominated_by
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import BULK, CP_ASYNC, Barrier, Fence, Resource
 from tclint.values.shared_memory import Access
 
 __all__ = [
@@ -61,7 +62,7 @@ def fences(instruction: Instruction, space: str = ".shared") -> bool:
     match = instruction.match
     return (
         match is not None
-        and match.form.event == "proxy-fence"
+        and match.form.effects.fence is Fence.PROXY
         and match.form.proxy == "async"
         and (not match.space or match.space.startswith(space))
     )
@@ -105,7 +106,7 @@ class Unfenced(FactSet[tuple[int, int]]):
         The address that ``tcgen05.alloc`` writes is not tracked: it is meant for loads, and by the time an asynchronous
         operation reads these bytes, another store has written them.
         """
-        allocates = self.model.instruction(access.site).event == "tmem-alloc"
+        allocates = self.model.instruction(access.site).effects.resource is Resource.TMEM_ALLOC
         return access.writes == self.writes and not access.later and not allocates
 
     @cached_property
@@ -122,7 +123,7 @@ class Unfenced(FactSet[tuple[int, int]]):
     @staticmethod
     def _changes(instruction: Instruction) -> bool:
         return (
-            instruction.event == "mbarrier-wait"
+            instruction.effects.awaits is Barrier.MBARRIER
             or instruction.flow == "call"
             or fences(instruction)
             or is_wide(instruction)
@@ -143,7 +144,7 @@ class Unfenced(FactSet[tuple[int, int]]):
             self.model.drop_facts(self, at)
         if instruction.flow == "call" or fences(instruction):
             return frozenset()
-        mark = WAITED if instruction.event == "mbarrier-wait" else WIDE
+        mark = WAITED if instruction.effects.awaits is Barrier.MBARRIER else WIDE
         return frozenset((site, since | mark) for site, since in state)
 
     def follow(self, site: int, since: int, at: int, instruction: Instruction) -> int | None:
@@ -197,7 +198,7 @@ class Overwritten:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self.copies = frozenset(model.sites("issue", "cp.async"))
+        self.copies = frozenset(model.begins(CP_ASYNC))
         self._known: dict[int, list[Access]] = {}
         self._filled: dict[Access, Extent | None] = {}
 
@@ -259,7 +260,7 @@ class Overwritten:
         model = self.model
         mbarriers, extents = model.fact(Mbarriers), model.fact(Extents)
         used = extents.of(use)
-        waits = {i: mbarriers.rings_at(i) for i in model.sites("mbarrier-wait")}
+        waits = {i: mbarriers.rings_at(i) for i in model.awaits(Barrier.MBARRIER)}
         loads: dict[Ring, list[int]] = {}
         for load in self._writing(use.address):
             rings = mbarriers.rings_at(load.site)
@@ -273,7 +274,7 @@ class Overwritten:
         waited_by_user = {
             ring for i, rings in waits.items() if model.may_follow(i, use.site) for ring in rings
         }
-        if model.instruction(use.site).group == "bulk":
+        if model.instruction(use.site).group == BULK:
             observers = {ring: model.fact(HappensBefore).completed(sites) for ring, sites in loads.items()}
             waited |= {
                 ring for ring, at in observers.items() if any(dominated_by(model, i, site) for i in at)

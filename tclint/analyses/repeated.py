@@ -14,6 +14,7 @@ from tclint.analyses.in_flight import GROUPS, UNCLEAR, depth, waits_for_sources
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import TCGEN05, Fence
 
 __all__ = ["Done", "Repeated", "what"]
 
@@ -52,10 +53,10 @@ def what(instruction: Instruction) -> Done | None:
     match = instruction.match
     if match is None or match.problem:
         return None
-    if match.form.event == "proxy-fence" and match.form.proxy == "async":
+    if match.form.effects.fence is Fence.PROXY and match.form.proxy == "async":
         one_way = any("sync_restrict" in modifier for modifier in match.modifiers)
         return None if one_way else Done(FENCE, 0, match.space)
-    if match.form.event != "wait" or match.form.group not in GROUPS or depth(instruction) == UNCLEAR:
+    if match.form.effects.waits is None or match.form.group not in GROUPS or depth(instruction) == UNCLEAR:
         return None
     return Done(match.form.group, depth(instruction), "read" if waits_for_sources(instruction) else "")
 
@@ -115,8 +116,10 @@ def _ends(fact: Fact, instruction: Instruction, repeats: bool) -> bool:
     if instruction.flow == "call" or guard in instruction.writes:
         return True
     if done.kind != FENCE:
-        return instruction.group == done.kind and instruction.event in ("issue", "commit")
-    fences = repeats and instruction.event == "proxy-fence"
+        return instruction.group == done.kind and (
+            instruction.effects.begins is not None or instruction.effects.commits is not None
+        )
+    fences = repeats and instruction.effects.fence is Fence.PROXY
     return not fences and not _inert(instruction)
 
 
@@ -127,7 +130,7 @@ def _inert(instruction: Instruction) -> bool:
         return False
     form = match.form
     if form.event:
-        return form.event in _INERT and form.group != "tcgen05"
+        return form.event in _INERT and form.group != TCGEN05
     if form.async_reads or form.async_writes or form.family in ("texture", "surface", "fabric"):
         return False
     return form.flow != "call" and (not form.memory or match.space.startswith(_ELSEWHERE))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tclint.analyses.model import KernelModel
 from tclint.ir.cfg import Edge
+from tclint.isa.effects import Barrier
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
@@ -89,7 +90,7 @@ class SameInWarps:
         match = instruction.match
         if match is None or match.problem or instruction.guard >= 0:
             return None
-        if match.form.event == "mbarrier-wait":
+        if match.form.effects.awaits is Barrier.MBARRIER:
             return []  # it is repeated until it succeeds
         if match.form.memory or not (match.form.from_operands or match.form.event in _WARP):
             return None

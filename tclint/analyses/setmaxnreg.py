@@ -6,6 +6,7 @@ from tclint.analyses.fact_set import FactSet
 from tclint.analyses.model import KernelModel
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Function, Immediate, Instruction, Vector, registers
+from tclint.isa.effects import WGMMA, Resource
 from tclint.isa.target import (
     MAX_REGISTERS_PER_THREAD,
     PARTITIONS_PER_SM,
@@ -52,7 +53,7 @@ def _least(function: Function) -> int:
     return max(
         (
             len({r for o in i.operands if isinstance(o, Vector) for r in registers(o)})
-            + (_WGMMA_OVERHEAD if i.group == "wgmma" else _OVERHEAD)
+            + (_WGMMA_OVERHEAD if i.group == WGMMA else _OVERHEAD)
             for i in function.instructions
         ),
         default=0,
@@ -91,7 +92,7 @@ class RegisterCounts(FactSet[tuple[int, int]]):
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
         self.launch = launched(model.function)
-        instructions = [model.instruction(i) for i in model.sites("setmaxnreg")]
+        instructions = [model.instruction(i) for i in model.sites(Resource.REGISTERS)]
         most = max((requested(i) for i in instructions if raises(i)), default=None)
         if self.launch is not None and most is not None:
             # ptxas launches a kernel with at most the largest count that it requests (seen with 13.0 and 13.5).
@@ -105,7 +106,7 @@ class RegisterCounts(FactSet[tuple[int, int]]):
         return state if edge.source in self.model.reachability.dispatchers else super().edge(state, edge)
 
     def affecting(self, instruction: Instruction) -> bool:
-        return instruction.event == "setmaxnreg"
+        return instruction.effects.resource is Resource.REGISTERS
 
     def transfer(self, state: SetmaxnregState, at: int, instruction: Instruction) -> SetmaxnregState:
         return frozenset(((at, requested(instruction)),))

@@ -31,6 +31,7 @@ from tclint.analyses.overlaps import OverlapSearch, Route
 from tclint.analyses.plausibility import Doubt, DoubtAbout, skips, skips_for_launch
 from tclint.dataflow import Path, Results
 from tclint.ir.nodes import Instruction, Variable
+from tclint.isa.effects import Barrier
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES
@@ -290,7 +291,9 @@ def atomic(model: KernelModel, site: int) -> bool:
 def synchronising_sites(model: KernelModel) -> frozenset[int]:
     """The acquire and release points between warps, including instructions of unknown effect."""
     order = model.fact(HappensBefore)
-    alone = order.points.spin_loads.union(i for i in model.sites("mbarrier-wait") if not _by_warps(model, i))
+    alone = order.points.spin_loads.union(
+        i for i in model.awaits(Barrier.MBARRIER) if not _by_warps(model, i)
+    )
     # One lane may wait on behalf of its warp, which then passes a barrier of the warp.
     after = model.reached_from(alone, model.sites("barrier-sync"), order.partial_barriers.full)
     return order.points.acquire_points(Scope.WARPS) | order.points.release_points | after
@@ -350,7 +353,7 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
         """The barriers that all their threads leave together."""
         self.signalling = self.ends.intersection(i for event in _SIGNALS for i in model.sites(event))
         """The signals, which do not separate threads that arrive together."""
-        common_waits = frozenset(i for i in model.sites("mbarrier-wait") if of_one_phase(model, i))
+        common_waits = frozenset(i for i in model.awaits(Barrier.MBARRIER) if of_one_phase(model, i))
         self._separating = self.ends - self.joining - self.signalling - common_waits
         """The instructions after which threads may have diverged."""
         self.memory = model.fact(self.kind)

@@ -16,6 +16,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.tensor_memory import TensorMemory, concerns
 from tclint.dataflow import Path
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import TCGEN05, Barrier
 
 __all__ = ["ISSUED", "OperationsState", "Outstanding", "Tcgen05Operations"]
 
@@ -45,10 +46,7 @@ class Tcgen05Operations(FactSet[tuple[int, int]]):
 
     def _cta_groups(self) -> dict[int, str]:
         model = self.model
-        matches = {
-            i: model.instruction(i).match
-            for i in (*self.memory.operations, *model.sites("commit", "tcgen05"))
-        }
+        matches = {i: model.instruction(i).match for i in (*self.memory.operations, *model.commits(TCGEN05))}
         groups = {i: match.binding.get("cta_group", "") if match else "" for i, match in matches.items()}
         return groups if len(set(groups.values())) == 1 else dict.fromkeys(groups, "")
 
@@ -57,11 +55,11 @@ class Tcgen05Operations(FactSet[tuple[int, int]]):
 
     def transfer(self, state: OperationsState, at: int, instruction: Instruction) -> OperationsState:
         event, group = instruction.event, instruction.group
-        if event == "issue" and group == "tcgen05":
+        if event == "issue" and group == TCGEN05:
             return state | {(at, ISSUED)}
         if not state:
             return state
-        if event == "commit" and group == "tcgen05":
+        if event == "commit" and group == TCGEN05:
             pair = self.cta_groups[at]
             tracked = {s for s, _ in state if self.cta_groups[s] == pair}
             # If several commits have tracked an operation, the wait for it is up to another role.
@@ -96,7 +94,7 @@ class Tcgen05Operations(FactSet[tuple[int, int]]):
             self._observations[key] = any(
                 not self._precedes(wait, commit) and not self._precedes(barrier, wait)
                 for wait in self._order.waits_completed_by(commit).intersection(
-                    self.model.sites("mbarrier-wait")
+                    self.model.awaits(Barrier.MBARRIER)
                 )
             )
         return self._observations[key]

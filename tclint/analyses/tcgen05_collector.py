@@ -5,6 +5,7 @@ from __future__ import annotations
 from tclint.analyses.fact_set import FactSet
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import TCGEN05
 
 __all__ = ["ENTRY", "Collector", "usage"]
 
@@ -30,7 +31,7 @@ class Collector(FactSet[tuple[int, str]]):
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
-        mmas = [model.instruction(i) for i in model.sites("issue", "tcgen05")]
+        mmas = [model.instruction(i) for i in model.begins(TCGEN05)]
         self.used = frozenset(b for b, what in map(usage, filter(self.affecting, mmas)) if what != "discard")
 
     def boundary(self) -> CollectorState:

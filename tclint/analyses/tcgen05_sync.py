@@ -10,6 +10,7 @@ from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import TCGEN05, TENSOR_MEMORY, Barrier
 
 __all__ = ["ThreadSync", "waits_for_commits"]
 
@@ -26,7 +27,7 @@ class ThreadSync(Analysis[ThreadSyncState]):
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         waits = waits_for_commits(model)
-        operations = {i for group in ("tcgen05.ld", "tcgen05.st") for i in model.sites("issue", group)}
+        operations = {i for group in TENSOR_MEMORY for i in model.begins(group)}
         self.sites = sorted(waits | operations)
         self.bits = {site: 1 << at for at, site in enumerate(self.sites)}
         self.waits, self.operations = self.set_of(waits), self.set_of(operations)
@@ -60,7 +61,7 @@ class ThreadSync(Analysis[ThreadSyncState]):
             "tcgen05-fence-before",
             "mbarrier-wait",
             "mbarrier-arrive",
-        ) or (event == "issue" and group in ("tcgen05.ld", "tcgen05.st"))
+        ) or (event == "issue" and group in TENSOR_MEMORY)
 
     def transfer(self, state: ThreadSyncState, at: int, instruction: Instruction) -> ThreadSyncState:
         event = instruction.event
@@ -96,7 +97,7 @@ def waits_for_commits(model: KernelModel) -> frozenset[int]:
             if value is not None:
                 yield site, array_of(model.values, home(model.values, value).address)
 
-    signalled = {ring for _, ring in rings(model.sites("commit", "tcgen05"))}
+    signalled = {ring for _, ring in rings(model.commits(TCGEN05))}
     if not signalled:
         return frozenset()
-    return frozenset(site for site, ring in rings(model.sites("mbarrier-wait")) if ring in signalled)
+    return frozenset(site for site, ring in rings(model.awaits(Barrier.MBARRIER)) if ring in signalled)

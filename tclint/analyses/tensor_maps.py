@@ -8,6 +8,7 @@ from functools import cached_property
 from tclint.analyses.fact_set import FactSet
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction, Memory
+from tclint.isa.effects import Fence
 
 __all__ = ["RELEASED", "WRITTEN", "TensorMaps"]
 
@@ -35,7 +36,7 @@ class TensorMaps(FactSet[tuple[int, int]]):
             and not use.match.problem
             and "tensormap" in use.match.form.roles
             and not use.match.form.memory
-            and use.match.form.event != "proxy-fence"
+            and use.match.form.effects.fence is not Fence.PROXY
             for site in use.sites
             if model.cfg.block_of[site] in model.cfg.rank
         ]
@@ -82,7 +83,7 @@ class TensorMaps(FactSet[tuple[int, int]]):
 
     @cached_property
     def _fences(self) -> list[int]:
-        return [i for i in self.model.sites("proxy-fence") if self.affecting(self.model.instruction(i))]
+        return [i for i in self.model.sites(Fence.PROXY) if self.affecting(self.model.instruction(i))]
 
     def passes_by(self, write: int, use: int, status: int) -> bool:
         """Whether the fence that a write of *status* needs is on some path of the CFG to *use*.
@@ -133,7 +134,7 @@ class TensorMaps(FactSet[tuple[int, int]]):
             or (
                 match is not None
                 and not match.problem
-                and match.form.event == "proxy-fence"
+                and match.form.effects.fence is Fence.PROXY
                 and match.form.proxy == "tensormap"
             )
         )
@@ -143,7 +144,7 @@ class TensorMaps(FactSet[tuple[int, int]]):
             if state:
                 self.model.drop_facts(self, at)
             return frozenset()
-        fence = instruction.event == "proxy-fence"
+        fence = instruction.effects.fence is Fence.PROXY
         if fence and _releases(instruction):
             state = frozenset((site, RELEASED) for site, _ in state)
         elif fence:
@@ -159,7 +160,7 @@ class TensorMaps(FactSet[tuple[int, int]]):
 
     def follow(self, site: int, status: int, at: int, instruction: Instruction) -> int | None:
         """The status of one write after one more instruction; None if the write has become visible or is repeated."""
-        if at in self.writes and instruction.event != "proxy-fence":
+        if at in self.writes and instruction.effects.fence is not Fence.PROXY:
             return None if at == site else status
         state = self.transfer(frozenset(((site, status),)), at, instruction)
         return next((after for s, after in state if s == site), None)

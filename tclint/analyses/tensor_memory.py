@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tclint.analyses.extents import Extents
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Memory, Operand
+from tclint.isa.effects import TCGEN05, TCGEN05_LD, TCGEN05_ST, Resource
 from tclint.isa.forms import Match
 from tclint.isa.target import tensor_columns
 from tclint.values.descriptors import INSTRUCTION, Form, shape
@@ -82,9 +83,9 @@ class TensorMemory:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self.loads = frozenset(model.sites("issue", "tcgen05.ld"))
-        self.stores = frozenset(model.sites("issue", "tcgen05.st"))
-        self.operations = frozenset(model.sites("issue", "tcgen05"))
+        self.loads = frozenset(model.begins(TCGEN05_LD))
+        self.stores = frozenset(model.begins(TCGEN05_ST))
+        self.operations = frozenset(model.begins(TCGEN05))
         """MMAs, copies and shifts."""
         self._distances: dict[tuple[int, int], set[int]] = {}
         """Distance between two addresses, and threads -> its values in these threads; none if unknown."""
@@ -145,7 +146,7 @@ class TensorMemory:
             # Two 16-bit elements from adjacent columns share a register.
             packed = 1 + any(m in match.modifiers for m in (".pack::16b", ".unpack::16b"))
             return _COLUMNS[match.binding["shape"]] * (match.number("num") or 1) * packed
-        count = instruction.role("columns") if instruction.event == "tmem-dealloc" else None
+        count = instruction.role("columns") if instruction.effects.resource is Resource.TMEM_DEALLOC else None
         return values.constant_operand(count, site) if count is not None else None
 
     @cached_property
@@ -157,7 +158,7 @@ class TensorMemory:
     def _sizes(self) -> dict[int, int]:
         """Shared word -> the maximum number of columns allocated through it."""
         sizes: dict[int, int] = {}
-        for site in self.model.sites("tmem-alloc"):
+        for site in self.model.sites(Resource.TMEM_ALLOC):
             word, columns = self.model.value(site, "destination"), self.model.value(site, "columns")
             constant = self.model.values.constant_of(columns) if columns is not None else None
             if word is not None:

@@ -13,6 +13,7 @@ from functools import cached_property
 from tclint.analyses.fact_set import FactSet
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import Resource
 
 __all__ = ["HELD", "Ledger", "TensorAllocation", "paired"]
 
@@ -37,8 +38,12 @@ class TensorAllocation(FactSet[tuple[int, int]]):
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
         # The assembler rejects instructions without the operands.
-        self.allocations = [i for i in model.sites("tmem-alloc") if model.value(i, "destination") is not None]
-        self.deallocations = [i for i in model.sites("tmem-dealloc") if model.value(i, "taddr") is not None]
+        self.allocations = [
+            i for i in model.sites(Resource.TMEM_ALLOC) if model.value(i, "destination") is not None
+        ]
+        self.deallocations = [
+            i for i in model.sites(Resource.TMEM_DEALLOC) if model.value(i, "taddr") is not None
+        ]
         self._freed: dict[int, frozenset[int]] = {}
 
     # ------------------------------------------------------------ operands
@@ -92,16 +97,16 @@ class TensorAllocation(FactSet[tuple[int, int]]):
         return instruction.event in _EVENTS
 
     def transfer(self, state: TmemAllocationState, at: int, instruction: Instruction) -> TmemAllocationState:
-        if instruction.event != "tmem-dealloc":
+        if instruction.effects.resource is not Resource.TMEM_DEALLOC:
             return frozenset(f for f in state if f[0] != at) | {(at, HELD)}
         freed = self.frees(at)
         return frozenset((s, at + 1) if s in freed and status == HELD else (s, status) for s, status in state)
 
     def entered(self, ledger: Ledger, at: int, instruction: Instruction) -> Ledger:
         """*ledger* after one more instruction. A deallocation removes the newest allocation that it can free."""
-        if instruction.event == "tmem-alloc":
+        if instruction.effects.resource is Resource.TMEM_ALLOC:
             return (*ledger, at) if ledger.count(at) < _MAX_REPETITIONS else ledger
-        if instruction.event == "tmem-dealloc":
+        if instruction.effects.resource is Resource.TMEM_DEALLOC:
             freed = self.frees(at)
             for k in range(len(ledger) - 1, -1, -1):
                 if ledger[k] in freed:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from tclint.analyses.model import KernelModel
 from tclint.analyses.since_barrier import ReadsSince, SharedByBound, WritesSince
 from tclint.analyses.tensor_memory import TensorMemory
+from tclint.isa.effects import TCGEN05_ST, TENSOR_MEMORY
 from tclint.isa.forms import Match
 from tclint.values.shared_memory import Access
 
@@ -29,12 +30,12 @@ class TmemByWarps(SharedByBound):
 
     @staticmethod
     def touches(match: Match) -> bool:
-        return match.form.event == "issue" and match.form.group in ("tcgen05.ld", "tcgen05.st")
+        return match.form.effects.begins is not None and match.form.group in TENSOR_MEMORY
 
     def _find(self, site: int, match: Match) -> Iterator[Access]:
         columns = self.tmem.range(site, "taddr")
         if columns is not None:
-            yield Access(site, match.form.group == "tcgen05.st", columns.start, columns.columns)
+            yield Access(site, match.form.group == TCGEN05_ST, columns.start, columns.columns)
 
     @staticmethod
     def shares(first: int, other: int) -> bool:

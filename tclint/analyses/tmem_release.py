@@ -23,6 +23,7 @@ from tclint.analyses.tcgen05_sync import ThreadSync
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.analyses.tmem_transfers import TmemTransfers
 from tclint.dataflow import Infeasible
+from tclint.isa.effects import TCGEN05, Barrier, Resource
 from tclint.values import thread_masks as T
 
 __all__ = ["TmemRelease"]
@@ -46,7 +47,7 @@ class TmemRelease:
         self.tmem = model.fact(TensorMemory)
         self._users = [
             *sorted(self.tmem.operations | self.tmem.loads | self.tmem.stores),
-            *model.sites("tmem-dealloc"),
+            *model.sites(Resource.TMEM_DEALLOC),
         ]
         self._conflicting: dict[int, dict[int, int]] = {}
         self._reached: dict[tuple[_Place, frozenset[int]], tuple[frozenset[int], list[int]]] = {}
@@ -76,7 +77,7 @@ class TmemRelease:
         if not order.points.releases_together(barrier):
             return []
         threads, waits = views.context_of(site).threads, order.points.acquire_points(Scope.WARPS)
-        arrivals = self.model.reached_from((barrier,), self.model.sites("mbarrier-arrive"), {*waits, site})
+        arrivals = self.model.reached_from((barrier,), self.model.arrives(Barrier.MBARRIER), {*waits, site})
         return [
             i
             for i in sorted(arrivals)
@@ -152,13 +153,13 @@ class TmemRelease:
         An earlier commit of operations on other columns is taken to be for another stage of the results.
         """
         order, reached_from = self.order, self.model.reached_from
-        commits = order.completion_signals((user,), "tcgen05")
+        commits = order.completion_signals((user,), TCGEN05)
         waits = {i for commit in commits for i in order.waits_completed_by(commit)}
         signals = [i for i in order.points.signals if not waits.isdisjoint(order.waits_completed_by(i))]
         others = self.tmem.operations - {user}
         alike = [i for i in others if not self.tmem.apart(i, "d", user, "d")]
         earlier = reached_from((-1,), alike, (user,))
-        committed = [i for i in signals if self.model.instruction(i).group == "tcgen05"]
+        committed = [i for i in signals if self.model.instruction(i).group == TCGEN05]
         before = reached_from(earlier, committed, (user,)) | (
             reached_from((-1,), signals, (user,)).difference(committed)
         )

@@ -14,6 +14,7 @@ from tclint.analyses.tensor_memory import TensorMemory, concerns
 from tclint.dataflow.solver import Analysis
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, registers
+from tclint.isa.effects import TCGEN05_LD, TENSOR_MEMORY
 from tclint.isa.forms import Match
 
 __all__ = ["TmemTransfers", "TransferStatus", "TransfersState", "computes"]
@@ -204,7 +205,7 @@ class TmemTransfers(Analysis[TransfersState]):
     def _effect(self, at: int, instruction: Instruction) -> _Effect:
         event, group = instruction.event, instruction.group
         ended = made = copied = used = 0
-        if group != "tcgen05.ld" and (taken := self.takes(instruction)):
+        if group != TCGEN05_LD and (taken := self.takes(instruction)):
             # The hardware makes a use wait for the load; in the ISA only one note mentions it (9.7.16.6.4.5).
             if computes(instruction.match):
                 direct = 0
@@ -216,8 +217,8 @@ class TmemTransfers(Analysis[TransfersState]):
         if event == "issue" and at in self.bits:
             made = self.bits[at]
             ended |= made
-        elif event == "wait" and group in ("tcgen05.ld", "tcgen05.st"):
-            ended |= self.set_of(self.loads if group == "tcgen05.ld" else self.stores)
+        elif event == "wait" and group in TENSOR_MEMORY:
+            ended |= self.set_of(self.loads if group == TCGEN05_LD else self.stores)
         return _Effect(self._every(ended), made, copied, used)
 
     def guarded(self, state: TransfersState, after: TransfersState, at: int) -> TransfersState:

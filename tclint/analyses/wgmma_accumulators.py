@@ -8,6 +8,7 @@ from itertools import chain
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import WGMMA
 
 __all__ = ["UnwrittenAccumulators", "ignores_accumulator"]
 
@@ -16,7 +17,7 @@ class UnwrittenAccumulators(Analysis[int]):
     """The accumulator registers that may be uninitialised, one bit each."""
 
     def __init__(self, model: KernelModel) -> None:
-        written = (model.instruction(site).writes for site in model.sites("issue", "wgmma"))
+        written = (model.instruction(site).writes for site in model.begins(WGMMA))
         self._registers = list(dict.fromkeys(chain.from_iterable(written)))
         self.written: dict[int, int] = {}
         """Instruction -> the bits of the accumulator registers that it writes; a ``wgmma`` writes all of its

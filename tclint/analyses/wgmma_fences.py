@@ -9,6 +9,7 @@ from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Vector, registers
+from tclint.isa.effects import WGMMA, Fence
 
 __all__ = ["WgmmaFences"]
 
@@ -33,7 +34,7 @@ class WgmmaFences(Analysis[WgmmaFencesState]):
         """wgmma -> the registers of its accumulator and its A fragment."""
         self.sources: dict[int, int] = {}
         """wgmma -> its A fragment."""
-        for site in model.sites("issue", "wgmma"):
+        for site in model.begins(WGMMA):
             instruction = model.instruction(site)
             accumulator, fragment = instruction.role("d"), instruction.role("a")
             d = registers(accumulator) if accumulator is not None else ()
@@ -86,7 +87,7 @@ class WgmmaFences(Analysis[WgmmaFencesState]):
 
     def touches(self, instruction: Instruction) -> int:
         """The tracked registers that *instruction* accesses, unless it is a ``wgmma`` instruction or a move."""
-        if instruction.group == "wgmma" or _moves(instruction):
+        if instruction.group == WGMMA or _moves(instruction):
             return 0
         mask = 0
         bits = self._bits
@@ -110,7 +111,7 @@ class WgmmaFences(Analysis[WgmmaFencesState]):
             return register
 
         for instruction in self.model.function.instructions:
-            if instruction.group != "wgmma":
+            if instruction.group != WGMMA:
                 first, *others = [r for r in (*instruction.writes, *instruction.reads) if r in parent] or [-1]
                 for other in others if not parent.keys().isdisjoint(instruction.writes) else ():
                     parent[root(other)] = root(first)
@@ -135,8 +136,8 @@ class WgmmaFences(Analysis[WgmmaFencesState]):
         match = instruction.match
         if (
             match is not None
-            and match.form.group == "wgmma"
-            and match.form.event in ("register-fence", "issue")
+            and match.form.group == WGMMA
+            and (match.form.effects.fence is Fence.REGISTERS or match.form.effects.begins is not None)
         ):
             return True
         if _moves(instruction):
@@ -144,7 +145,7 @@ class WgmmaFences(Analysis[WgmmaFencesState]):
         return bool(self.touches(instruction))
 
     def transfer(self, state: WgmmaFencesState, at: int, instruction: Instruction) -> WgmmaFencesState:
-        if instruction.event == "register-fence":
+        if instruction.effects.fence is Fence.REGISTERS:
             return False, 0
         unfenced, accessed = state
         after = self._moved(accessed, instruction) | self.touches(instruction)
@@ -168,7 +169,7 @@ class WgmmaFences(Analysis[WgmmaFencesState]):
 
     def alive(self, state: WgmmaFencesState, at: int, instruction: Instruction) -> WgmmaFencesState | None:
         """The state of one access and its copies after one more instruction of a path; None after a fence."""
-        if instruction.event == "register-fence":
+        if instruction.effects.fence is Fence.REGISTERS:
             return None
         accessed = self._moved(state[1], instruction)
         return state if accessed == state[1] else (state[0], accessed)

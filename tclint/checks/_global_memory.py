@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.model import KernelModel
+from tclint.isa.effects import TRANSACTIONS
 from tclint.isa.forms import Match
 from tclint.values import Values
 
@@ -18,8 +19,8 @@ def global_operands(match: Match, verb: str) -> tuple[str, ...]:
     """The operands that determine where in global memory an instruction reads, or writes, as *verb* says."""
     form = match.form
     names = tuple(name for v, name in form.memory if v == verb and match.space in (".global", ""))
-    if form.event == "issue" and "tensormap" in form.roles:
-        loads = form.group == "mbarrier"
+    if form.effects.begins is not None and "tensormap" in form.roles:
+        loads = form.group == TRANSACTIONS
         return (*names, form.roles["tensormap"]) if loads == (verb == "read") else names
     later = form.async_reads if verb == "read" else form.async_writes
     return (*names, *(n[1:] for n in later if n.startswith("*") and not n.endswith("desc")))

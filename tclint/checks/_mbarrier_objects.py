@@ -9,6 +9,7 @@ from tclint._dataclass import dataclass
 from tclint.analyses.mbarrier_addresses import SIZE, MbarrierAddresses, MbarrierLocation, same
 from tclint.analyses.model import KernelModel
 from tclint.checks import Mark, grouped
+from tclint.isa.effects import Resource
 
 __all__ = ["MbarrierObjects"]
 
@@ -62,7 +63,7 @@ class MbarrierObjects:
 
     @cached_property
     def inits(self) -> dict[int, frozenset[MbarrierLocation] | None]:
-        return {i: self.addresses.locations(i) for i in self.model.sites("mbarrier-init")}
+        return {i: self.addresses.locations(i) for i in self.model.sites(Resource.MBARRIER_INIT)}
 
     @cached_property
     def repeated(self) -> bool:
@@ -71,7 +72,7 @@ class MbarrierObjects:
 
     @cached_property
     def invals(self) -> dict[int, frozenset[MbarrierLocation] | None]:
-        return {i: self.addresses.locations(i) for i in self.model.sites("mbarrier-inval")}
+        return {i: self.addresses.locations(i) for i in self.model.sites(Resource.MBARRIER_INVAL)}
 
     @cached_property
     def uses(self) -> list[int]:
@@ -82,7 +83,8 @@ class MbarrierObjects:
             for use in self.model.function.uses
             if use.match is not None
             and "mbarrier" in use.match.form.roles
-            and use.match.form.event not in ("mbarrier-init", "mbarrier-inval")
+            and use.match.form.effects.resource is not Resource.MBARRIER_INIT
+            and use.match.form.effects.resource is not Resource.MBARRIER_INVAL
             for i in use.sites
             if cfg.block_of[i] in cfg.rank
         )

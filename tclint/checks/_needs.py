@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from tclint.ir.nodes import Use
+from tclint.isa.effects import TCGEN05, WGMMA
 from tclint.values.shared_memory import SharedMemory
 
 __all__ = ["NEEDS", "OPTIONAL", "SHARED", "contents", "idle", "needed"]
@@ -65,7 +66,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "replay": ("mbarrier",),
     "serialised_wgmma": ("wgmma",),
     "setmaxnreg": ("setmaxnreg",),
-    "shared_operands": ("tcgen05", "wgmma"),
+    "shared_operands": (TCGEN05, WGMMA),
     "shared_races": (SHARED,),
     "tcgen05": ("tcgen05",),
     "tcgen05_fence": ("tcgen05",),

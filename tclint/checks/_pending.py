@@ -48,7 +48,7 @@ class PendingReason(NamedTuple):
             instruction = model.instruction(i)
             if instruction.group == groups.group and instruction.event in passed:
                 passed[instruction.event].append(i)
-                later = later + 1 if instruction.event == "commit" else 0
+                later = later + 1 if instruction.effects.commits is not None else 0
         waits, commits = passed["wait"], passed["commit"]
         fixes = group_repairs(model, groups, path, site, age, waits, later, alike)
         if age == OVERDUE:

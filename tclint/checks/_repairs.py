@@ -15,6 +15,7 @@ from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
 from tclint.findings.edits import InstructionEdit, Repair, after, before, opcode, operand
 from tclint.ir.nodes import Instruction, registers
+from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_ST, WGMMA, Engine, Resource
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
@@ -49,9 +50,9 @@ _SCOPES = {
 """Scope -> the threads that must arrive together, and the least uniform level that a condition may have for that."""
 
 _SPELLED = {
-    "wgmma": ("warpgroup", "wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"),
-    "cp.async": ("", "", "cp.async.wait_all;"),  # commits implicitly
-    "bulk": ("", "cp.async.bulk.commit_group;", "cp.async.bulk.wait_group.read 0;"),
+    WGMMA: ("warpgroup", "wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"),
+    CP_ASYNC: ("", "", "cp.async.wait_all;"),  # commits implicitly
+    BULK: ("", "cp.async.bulk.commit_group;", "cp.async.bulk.wait_group.read 0;"),
 }
 """Group -> the scope of its instructions, its commit, and the wait for all its operations."""
 BULK_RESULTS = "cp.async.bulk.wait_group 0;"
@@ -134,9 +135,9 @@ def _candidates(model: KernelModel, use: int) -> Iterator[int]:
 # ---------------------------------------------------------------- groups
 
 
-def waits_for_all_groups(model: KernelModel, group: str) -> bool:
+def waits_for_all_groups(model: KernelModel, group: Engine) -> bool:
     """Whether every wait of *group* has N = 0, so that one more committed group does not change what it waits for."""
-    return all(model.instruction(i).groups_left == 0 for i in model.sites("wait", group))
+    return all(model.instruction(i).groups_left == 0 for i in model.waits(group))
 
 
 def group_repairs(
@@ -187,7 +188,7 @@ def _another_wait(
     passed = list(path.sites(model.cfg, site))
     if last is not None:
         passed = passed[len(passed) - passed[::-1].index(last) :]
-    if groups.group == "wgmma":
+    if groups.group == WGMMA:
         # The first signal after a wgmma may release the shared memory that it reads. A barrier after a wait may release
         # what earlier ones read.
         signals = _SIGNALS if last is None else ("mbarrier-arrive",)
@@ -289,8 +290,8 @@ def _with_commit(
     covered = wait >= 0 and not model.reaches(site, path.end, (wait,))
     depth = model.instruction(wait).groups_left if covered else None
     block = model.cfg.block_of[site]
-    last = max(i for i in model.sites("issue", groups.group) if model.cfg.block_of[i] == block)
-    if groups.group == "cp.async":
+    last = max(i for i in model.begins(groups.group) if model.cfg.block_of[i] == block)
+    if groups.group == CP_ASYNC:
         if not covered:
             return ()
         message = (
@@ -322,7 +323,7 @@ def _with_smaller_depth(
     pending = age if age in fitting else min(fitting, default=-1)
     if pending < 0:
         return ()
-    name = instruction.name if groups.group == "wgmma" else ".".join(instruction.opcode.split(".")[:4])
+    name = instruction.name if groups.group == WGMMA else ".".join(instruction.opcode.split(".")[:4])
     return (wait_with_depth(wait, name, pending),)
 
 
@@ -352,7 +353,7 @@ def wait_in_block(model: KernelModel, kind: str, sites: Iterable[int]) -> tuple[
         later = range(site + 1, block.end)
         end = next((i for i in later if _requires_completion(model.instruction(i), kind, loaded)), block.end)
         if kind == "st":
-            changes[end] = after(max(i for i in model.sites("issue", "tcgen05.st") if i < end), statement)
+            changes[end] = after(max(i for i in model.begins(TCGEN05_ST) if i < end), statement)
         else:
             changes[end] = before(end, statement) if end < block.end else after(end - 1, statement)
     return (Repair(f"add {statement.rstrip(';')}", tuple(changes.values()), True),) if changes else ()
@@ -361,8 +362,10 @@ def wait_in_block(model: KernelModel, kind: str, sites: Iterable[int]) -> tuple[
 def _requires_completion(instruction: Instruction, kind: str, loaded: frozenset[int]) -> bool:
     """Whether an access to tensor memory of that *kind*, which writes *loaded*, must complete before *instruction*."""
     other = (
-        instruction.event in ("issue", "commit", "tmem-dealloc") and instruction.group != f"tcgen05.{kind}"
-    )
+        instruction.effects.begins is not None
+        or instruction.effects.commits is not None
+        or instruction.effects.resource is Resource.TMEM_DEALLOC
+    ) and instruction.group != f"tcgen05.{kind}"
     return (
         bool(instruction.flow)
         or instruction.event in (*_SIGNALS, "tcgen05-fence-before", "barrier-wait")
@@ -396,7 +399,7 @@ def barrier_after(model: KernelModel, firsts: Collection[int], use: int) -> tupl
 def _prepares(instruction: Instruction) -> bool:
     """Whether it is a fence or ``bar.warp.sync``, as before a CTA barrier."""
     match = instruction.match
-    lanes = instruction.event == "barrier-sync" and match is not None and match.scope == "lanes"
+    lanes = instruction.effects.synchronises is not None and match is not None and match.scope == "lanes"
     return lanes or instruction.event in _FENCES
 
 

@@ -26,6 +26,7 @@ from tclint.checks._race_rules import (
 )
 from tclint.checks._wording import copy_name, times
 from tclint.findings.scales import Confidence, Method, Severity
+from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05, TENSOR_MEMORY, TRANSACTIONS, WGMMA
 from tclint.replay.accesses import Access
 from tclint.replay.interface import EqualWords
 from tclint.replay.launches import ReplayRun
@@ -78,9 +79,9 @@ def _seen(model: KernelModel, run: ReplayRun) -> Iterator[Hit]:
         yield _late(model, *run.late[0])
 
 
-_UNFINISHED_READ = {"bulk": BK002, "tcgen05": TC012, "wgmma": WG011}
+_UNFINISHED_READ = {BULK: BK002, TCGEN05: TC012, WGMMA: WG011}
 """The rules about shared memory that is written while an asynchronous operation may still read it, by its group."""
-_UNFINISHED_WRITE = {"cp.async": CA001, "mbarrier": BK001}
+_UNFINISHED_WRITE = {CP_ASYNC: CA001, TRANSACTIONS: BK001}
 """The rules about shared memory that is accessed while an asynchronous operation may still write it, by its group."""
 
 
@@ -89,7 +90,7 @@ def _hazard(model: KernelModel, race: Race) -> RuleId:
     first, second = race
     group = model.instruction(first.site).group
     if first.tensor:  # loads and stores of one warp are ordered in a replay
-        return TC002 if group in ("tcgen05.ld", "tcgen05.st") else TC001
+        return TC002 if group in TENSOR_MEMORY else TC001
     if first.writes:
         return _UNFINISHED_WRITE.get(group, SM001 if second.plain or second.writes else PR005)
     return _UNFINISHED_READ.get(group, SM001 if second.mbarrier is None else BK011)
@@ -137,7 +138,7 @@ def _refilled(model: KernelModel, rule: RuleId, race: Race) -> Hit:
         "no wait in this thread guarantees that the read has completed",
         steps=(
             _mark(
-                model, read, "starts to read it" if group == "bulk" else "reads what was copied there before"
+                model, read, "starts to read it" if group == BULK else "reads what was copied there before"
             ),
             *_released(model, read, last),
             *(_waited(model, copy, last, "waits for an mbarrier; this does not cover the read")),
@@ -209,7 +210,7 @@ def _begun(access: Access) -> str:
 
 def _name(model: KernelModel, access: Access) -> str:
     """The name of the instruction that performs *access*."""
-    bulk = model.instruction(access.site).group in ("bulk", "mbarrier")
+    bulk = model.instruction(access.site).group in (BULK, TRANSACTIONS)
     return copy_name(model, access.site) if bulk else model.name(access.site)
 
 

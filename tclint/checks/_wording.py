@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
+from tclint.isa.effects import BULK, TRANSACTIONS
 
 __all__ = ["TWICE", "agreeing", "called", "copy_name", "if_repeated", "in_words", "repeats", "times"]
 
@@ -35,7 +36,7 @@ def called(model: KernelModel, site: int) -> str:
     """A short name for the instruction at *site*: its opcode without the modifiers that do not change what it does."""
     instruction = model.instruction(site)
     words = instruction.opcode.split(".")
-    if instruction.group in ("bulk", "mbarrier"):
+    if instruction.group in (BULK, TRANSACTIONS):
         return ".".join(words[: 4 if "tensor" in words else 3 + (words[1] == "reduce")])
     if instruction.match is not None and instruction.match.scope == "warp":
         return words[0]

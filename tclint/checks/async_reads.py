@@ -28,6 +28,7 @@ from tclint.checks._repairs import barrier_between
 from tclint.checks._wording import called
 from tclint.dataflow import Path, Results
 from tclint.findings.scales import Confidence, Severity
+from tclint.isa.effects import WGMMA, Fence
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
@@ -119,7 +120,7 @@ class _Writes:
         """
         since, memory = self.since, self.since.memory
         here, taking = self._threads(write, read, route)
-        warpgroups = self.model.instruction(read.site).group == "wgmma"
+        warpgroups = self.model.instruction(read.site).group == WGMMA
         size = 128 if warpgroups else 32
         own = here & T.whole(taking & -taking, 32)
         comparable = (
@@ -184,7 +185,7 @@ class _Writes:
 
     @cached_property
     def _fences(self) -> list[int]:
-        return [i for i in self.model.sites("proxy-fence") if fences(self.model.instruction(i))]
+        return [i for i in self.model.sites(Fence.PROXY) if fences(self.model.instruction(i))]
 
     def _passed(self, sites: list[int], write: Access, route: Route) -> list[int]:
         """Those of *sites* that are on the path between the two."""

@@ -10,6 +10,7 @@ from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, check
 from tclint.checks._race_rules import HAZARDS
 from tclint.findings.scales import Method
+from tclint.isa.effects import Resource
 from tclint.replay.faults import fault
 
 _ADD_BARRIER = (
@@ -20,7 +21,7 @@ _ADD_BARRIER = (
 @check(also=HAZARDS, method=Method.REPLAY, analyses=(Mbarriers,))
 def raced_between_barriers(model: KernelModel) -> Iterator[Hit]:
     """Report accesses that no barrier orders in any assumed launch, in a kernel without mbarriers."""
-    if model.sites("mbarrier-init") or not model.shared.writers:
+    if model.sites(Resource.MBARRIER_INIT) or not model.shared.writers:
         return
     verdict = fault(model)
     if verdict is not None and verdict.run.races and verdict.assumed_cluster is None:

@@ -125,7 +125,7 @@ def _named(model: KernelModel, barriers: list[int]) -> dict[tuple[int | None, in
 
 
 def _waits(model: KernelModel, site: int) -> bool:
-    return model.instruction(site).event == "barrier-sync"
+    return model.instruction(site).effects.synchronises is not None
 
 
 def _no_wait(id: int, arrivals: list[int]) -> Hit:

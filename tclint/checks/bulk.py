@@ -30,6 +30,7 @@ from tclint.checks._wording import copy_name
 from tclint.dataflow import EXIT, Path
 from tclint.findings.edits import Repair, after
 from tclint.findings.scales import Confidence, Severity
+from tclint.isa.effects import BULK
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
@@ -44,7 +45,7 @@ _ONCE = "as far as known, ptxas makes the warp issue this copy once, and another
 @check(BK002, BK003, needs="cp", analyses=(BulkReads,))
 def sources_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Report writes to the source of a bulk copy that is pending, or whose wait does not order the writing thread."""
-    operations = model.sites("issue", "bulk")
+    operations = model.begins(BULK)
     if not operations:
         return
     groups, results = model.solution(BulkReads)
@@ -84,7 +85,7 @@ def _cause(model: KernelModel, groups: Groups, meeting: Conflict) -> tuple[int, 
 
 def _waits(model: KernelModel, path: Path, site: int) -> list[int]:
     """The waits for bulk groups on a path from *site*, in order."""
-    waits = frozenset(model.sites("wait", "bulk"))
+    waits = frozenset(model.waits(BULK))
     return [i for i in path.sites(model.cfg, site) if i in waits]
 
 
@@ -228,9 +229,7 @@ def _unordered(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: 
 @check(BK004, needs="cp", analyses=(BulkWrites,))
 def results_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Report reads of global memory that a bulk copy of the same thread may not have written yet."""
-    operations = frozenset(
-        i for i in model.sites("issue", "bulk") if model.instruction(i).role("destination")
-    )
+    operations = frozenset(i for i in model.begins(BULK) if model.instruction(i).role("destination"))
     if not operations:
         return
     memory = GlobalMemory(model.function, model.values)
@@ -310,19 +309,19 @@ def _committed(model: KernelModel, lost: list[tuple[int, list[int]]]) -> tuple[R
         statements += ("cp.async.bulk.wait_group 0;",)
     changes = tuple(after(site, *statements) for site, _ in lost)
     listed = " and ".join(s.rstrip(";") for s in statements)
-    return (Repair(f"add {listed}", changes, waits_for_all_groups(model, "bulk")),)
+    return (Repair(f"add {listed}", changes, waits_for_all_groups(model, BULK)),)
 
 
 @check(BK005, needs="cp", analyses=(BulkReads,))
 def not_committed(model: KernelModel) -> Iterator[Hit]:
     """Report bulk copies that are never committed to a group, so that no wait covers them."""
-    operations = model.sites("issue", "bulk")
+    operations = model.begins(BULK)
     if not operations or not model.function.entry:
         return
     groups, results = model.solution(BulkReads)
     lost = []
     for site in operations:
-        if any(model.may_follow(site, c) for c in model.sites("commit", "bulk")):
+        if any(model.may_follow(site, c) for c in model.commits(BULK)):
             continue
         path = model.path(
             FactQuery(site, OPEN, results, partial(groups.follow, site), lambda state, i: i == EXIT, ())

@@ -18,6 +18,7 @@ from tclint.analyses.plausibility import Doubt, assumes_sentinel, depends_on_wha
 from tclint.analyses.role_paths import whole_program
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.dataflow import Decision, Path
+from tclint.isa.effects import TRANSACTIONS
 from tclint.values.shared_memory import Access
 
 BK001 = RuleId("BK001")
@@ -33,7 +34,7 @@ _SAME_DATA = "what makes the thread skip the wait also decides whether it reads"
 @check(BK001, needs="cp", analyses=(BulkRings, HappensBefore))
 def read_before_complete(model: KernelModel) -> Iterator[Hit]:
     """Report reads of what bulk loads write on paths without a wait for their mbarrier."""
-    if not model.sites("issue", "mbarrier") or not whole_program(model):
+    if not model.begins(TRANSACTIONS) or not whole_program(model):
         return
     order = model.fact(HappensBefore)
     for filled in model.fact(BulkRings).filled:

@@ -28,6 +28,7 @@ from tclint.findings.edits import Repair
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Memory
+from tclint.isa.effects import BULK, Fence
 from tclint.isa.forms import Match
 from tclint.values import UniformityScope
 
@@ -61,11 +62,11 @@ class _Signalled(NamedTuple):
 @check(also=(BK004,), needs="cp", analyses=(BulkWrites,))
 def flag_before_result(model: KernelModel) -> Iterator[Hit]:
     """Report flags that a thread sets when it has waited only until the source of its bulk copy was read."""
-    reads = [i for i in model.sites("wait", "bulk") if _of_source(model.instruction(i))]
+    reads = [i for i in model.waits(BULK) if _of_source(model.instruction(i))]
     flags = frozenset(_flags(model) if reads else ())
     found = (
         ((each.flag, each.wait), each)
-        for copy in (model.sites("issue", "bulk") if flags else ())
+        for copy in (model.begins(BULK) if flags else ())
         for each in _signalled(model, copy, flags, reads)
     )
     for alike in grouped(found).values():
@@ -118,7 +119,7 @@ def _signalled(
     """The first flag on a path from *copy*, after a wait for its source and before one for its result."""
     groups, results = model.solution(BulkWrites)
     # A flag after a wait that leaves the newest groups pending may be for the groups that it waits for.
-    older = frozenset(model.sites("wait", "bulk")).difference(reads)
+    older = frozenset(model.waits(BULK)).difference(reads)
 
     def step(state: _Copied, at: int, instruction: Instruction) -> _Copied | None:
         age = groups.follow(copy, state.age, at, instruction)
@@ -138,7 +139,7 @@ def _signalled(
         doubt = skips_for_launch(model, path, older, _SAME_CONDITION, scope=UniformityScope.WARP)
         return doubt if isinstance(doubt.edge, Edge) and tests_launch(model, path, doubt.edge) else NO_DOUBT
 
-    fences = (i for i in model.sites("memory-fence") if is_release_fence(model.instruction(i)))
+    fences = (i for i in model.sites(Fence.MEMORY) if is_release_fence(model.instruction(i)))
     query = FactQuery(copy, _Copied(OPEN), results, step, goal, (*flags, *reads, *fences))
     found = most_plausible_path(model, query, skips_full_wait).witness
     if found is not None:

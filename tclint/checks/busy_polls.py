@@ -8,6 +8,7 @@ from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._needless import is_pure
 from tclint.ir.nodes import Instruction, specials
+from tclint.isa.effects import Barrier
 
 CO007 = RuleId("CO007")
 
@@ -23,7 +24,7 @@ def polls_busily(model: KernelModel) -> Iterator[Hit]:
     target, version = module.target, module.version
     if target is None or version is None or target.number < _TARGET or version < _INTRODUCED:
         return
-    tests = [i for i in model.sites("mbarrier-wait") if _tests(model.instruction(i))]
+    tests = [i for i in model.awaits(Barrier.MBARRIER) if _tests(model.instruction(i))]
     cfg = model.cfg
     for test in tests:
         body = cfg.innermost(cfg.block_of[test])

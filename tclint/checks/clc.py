@@ -11,6 +11,7 @@ from tclint.analyses.role_paths import calls, path_avoiding
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.dataflow import Path
 from tclint.ir.nodes import registers
+from tclint.isa.effects import Query
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 
@@ -20,7 +21,7 @@ CL004 = RuleId("CL004")
 @check(CL004, needs="clusterlaunchcontrol", analyses=(HappensBefore,))
 def response_misuse(model: KernelModel) -> Iterator[Hit]:
     """Report responses of try_cancel that are decoded unchecked or read unawaited, and requests after a failed one."""
-    requests = model.sites("clc-request")
+    requests = model.sites(Query.CANCEL)
     asks, decodes = _queries(model)
     if not model.function.entry:
         return
@@ -39,7 +40,7 @@ def _queries(model: KernelModel) -> tuple[list[int], list[int]]:
     """The ``is_canceled`` queries, and those for the id of the first CTA."""
     asks: list[int] = []
     decodes: list[int] = []
-    for site in model.sites("clc-query"):
+    for site in model.sites(Query.CANCELLED):
         match = model.instruction(site).match
         assert match is not None
         (asks if ".is_canceled" in match.modifiers else decodes).append(site)

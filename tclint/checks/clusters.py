@@ -22,6 +22,7 @@ from tclint.dataflow import EXIT, Infeasible, Path
 from tclint.findings.edits import Repair, without_word
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Instruction, specials
+from tclint.isa.effects import TRANSACTIONS, Barrier, Fence
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
@@ -41,8 +42,8 @@ _COMPENSATED = "as many waits follow: an H200 counts each further arrival toward
 @check(CL001, needs="barrier", analyses=(ClusterBarrier,))
 def barrier_pairing(model: KernelModel) -> Iterator[Hit]:
     """Report threads that arrive twice in one phase of the cluster barrier, or wait without having arrived."""
-    arrivals = model.sites("barrier-arrive", "cluster")
-    waits = model.sites("barrier-wait", "cluster")
+    arrivals = model.arrives(Barrier.CLUSTER)
+    waits = model.awaits(Barrier.CLUSTER)
     unawaited = [a for a in arrivals if all(_before(model, w, a) for w in waits)]
     if unawaited and whole_program(model):
         yield _never_awaited(unawaited)
@@ -66,9 +67,11 @@ def _earlier(model: KernelModel, wait: int) -> tuple[list[int], int]:
     waits, at = 0, wait
     while len(before := results.before(at)) == 1:
         ((at,),) = before
-        if at in (START, wait, *arrivals) or (arrivals and model.instruction(at).event == "barrier-wait"):
+        if at in (START, wait, *arrivals) or (
+            arrivals and model.instruction(at).effects.awaits is Barrier.CLUSTER
+        ):
             break
-        if model.instruction(at).event == "barrier-wait":
+        if model.instruction(at).effects.awaits is Barrier.CLUSTER:
             waits += 1
         else:
             arrivals.append(at)
@@ -171,7 +174,7 @@ def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
         help="let all threads pass barrier.cluster.arrive and barrier.cluster.wait before the first access to "
         "another CTA",
         severity=Severity.WARNING,
-        about=frozenset(a for a in model.sites("barrier-arrive", "cluster") if model.reaches(a, site))
+        about=frozenset(a for a in model.arrives(Barrier.CLUSTER) if model.reaches(a, site))
         or frozenset((site,)),
     )
 
@@ -203,7 +206,7 @@ def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
                     ),
                 ),
                 help="let all threads pass barrier.cluster.arrive and barrier.cluster.wait before they exit",
-                about=frozenset(a for a in model.sites("barrier-arrive", "cluster") if model.reaches(site, a))
+                about=frozenset(a for a in model.arrives(Barrier.CLUSTER) if model.reaches(site, a))
                 or frozenset((site,)),
             )
     return None
@@ -240,7 +243,7 @@ def _awaited(model: KernelModel, site: int, path: Path) -> bool:
     waits = model.fact(HappensBefore).points.barrier_sites(Scope.CTAS)
     passed = path.passed(model.cfg, site)
     taken = _taken(model, site, path)
-    for arrive in model.sites("barrier-arrive", "cluster"):
+    for arrive in model.arrives(Barrier.CLUSTER):
         if arrive in passed and any(model.reaches(arrive, w) for w in waits):
             block = model.cfg.block_of[arrive]
             first = next(n for n, (source, _, _) in enumerate(taken) if source == block)
@@ -307,7 +310,7 @@ def _tail(model: KernelModel) -> bool:
     """True if some thread exits right after an mbarrier wait, which may be for the last arrival of the other CTA."""
     operations = [e.site for e in model.events if e.kind in _OPERATIONS and e.group != "cluster"]
     every = T.full(model.values.threads)
-    waits = last(model, model.sites("mbarrier-wait"), operations)
+    waits = last(model, model.awaits(Barrier.MBARRIER), operations)
     # Only an exhaustive search proves that there is no such path.
     return any(not isinstance(path_avoiding(model, w, every, (), operations), Infeasible) for w in waits)
 
@@ -333,7 +336,7 @@ def multicast_reused(model: KernelModel) -> Iterator[Hit]:
     """Report multicast loads that a loop repeats into the same bytes without synchronising with the peer CTAs."""
     if not model.function.entry or single_cta_cluster(model):
         return
-    for site in model.sites("issue", "mbarrier"):
+    for site in model.begins(TRANSACTIONS):
         if model.cfg.block_of[site] not in model.cfg.in_cycle or not names_peers(model, site):
             continue
         order = model.fact(HappensBefore)
@@ -362,7 +365,7 @@ def multicast_reused(model: KernelModel) -> Iterator[Hit]:
 @check(CL003, needs="mapa", analyses=(HappensBefore,))
 def relaxed_taken_for_release(model: KernelModel) -> Iterator[Hit]:
     """Report shared memory that a peer reads after a cluster barrier at which the writer arrived with .relaxed."""
-    relaxed = [i for i in model.sites("barrier-arrive", "cluster") if _has(model, i, ".relaxed")]
+    relaxed = [i for i in model.arrives(Barrier.CLUSTER) if _has(model, i, ".relaxed")]
     reads = (
         [r.site for r in remote_accesses(model) if r.kind == "access"]
         if relaxed and not single_cta_cluster(model)
@@ -370,7 +373,7 @@ def relaxed_taken_for_release(model: KernelModel) -> Iterator[Hit]:
     )
     if not reads:
         return
-    fences = {i for i in model.sites("memory-fence") if _has(model, i, ".cluster", ".gpu", ".sys", ".gl")}
+    fences = {i for i in model.sites(Fence.MEMORY) if _has(model, i, ".cluster", ".gpu", ".sys", ".gl")}
     fences -= {i for i in fences if _has(model, i, ".mbarrier_init")}
     fences.update(calls(model))
     writes = [i for i in model.shared.writers if not model.instruction(i).event]
@@ -385,7 +388,7 @@ def relaxed_taken_for_release(model: KernelModel) -> Iterator[Hit]:
 def _seen_by_peer(model: KernelModel, write: int, arrive: int, wait: int, reads: list[int]) -> Hit | None:
     """The finding about a *write* that *arrive* does not release and one of *reads* reads after *wait*; or None."""
     values, shared = model.values, model.shared
-    arrivals = model.sites("barrier-arrive", "cluster")
+    arrivals = model.arrives(Barrier.CLUSTER)
     for access in shared.accesses(write):
         for read in reads:
             address = _unmapped(model, read)

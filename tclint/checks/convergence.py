@@ -26,6 +26,7 @@ from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.dataflow.views import ThreadContext
 from tclint.findings.scales import Confidence
 from tclint.ir.cfg import Edge
+from tclint.isa.effects import Resource
 from tclint.isa.forms import Match
 from tclint.values import Node, PathCondition, UniformityScope
 from tclint.values import thread_masks as T
@@ -48,7 +49,7 @@ def _group_size(match: Match | None) -> int | None:
     if match is None:
         return None
     # Triton executes a separate setmaxnreg in every warp of a warpgroup, so only whole warps are required.
-    if match.form.event == "setmaxnreg":
+    if match.form.effects.resource is Resource.REGISTERS:
         return 32
     return _SIZES.get(match.scope)
 
@@ -211,7 +212,7 @@ class _Judge:
             found is None
             and barrier
             and instruction.role("count") is None
-            and instruction.event == "barrier-sync"
+            and instruction.effects.synchronises is not None
         ):
             return self._whole_cta(condition, site)
         return found

@@ -30,6 +30,7 @@ from tclint.checks._repairs import barrier_between
 from tclint.dataflow import Path
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate, Memory
+from tclint.isa.effects import CP_ASYNC
 from tclint.values.shared_memory import Access
 
 CA001 = RuleId("CA001")
@@ -45,10 +46,10 @@ _MBARRIER = 8
 @check(CA001, CA002, CA003, needs="cp", analyses=(CopyGroups, Extents))
 def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Shared memory read, or written by another copy, while a cp.async of the thread may still write it."""
-    if not model.sites("issue", "cp.async"):
+    if not model.begins(CP_ASYNC):
         return
     groups, results = model.solution(CopyGroups)
-    waits = model.sites("wait", "cp.async")
+    waits = model.waits(CP_ASYNC)
 
     def doubt(start: int, path: Path) -> Doubt:
         return (
@@ -61,7 +62,7 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
     conflicts = OverlapSearch(
         model,
         results,
-        frozenset(model.sites("issue", "cp.async")),
+        frozenset(model.begins(CP_ASYNC)),
         groups.numbering,
         lambda state: state[0].operations,
         groups.lasting,
@@ -85,10 +86,10 @@ def _never_complete(model: KernelModel, groups: CopyGroups, reported: Collection
 
     Such a read is wrong whatever the stage and the thread: it is too early, or nothing has written the bytes.
     """
-    ends = [*model.sites("wait", "cp.async"), *calls(model)]
+    ends = [*model.waits(CP_ASYNC), *calls(model)]
     if groups.completions:
         ends += model.sites("mbarrier-arrive", "cp.async")
-    copies = model.sites("issue", "cp.async")
+    copies = model.begins(CP_ASYNC)
     idle = set(copies) - model.reaching(copies, ends)
     if not model.function.entry or not idle - set(reported):
         return
@@ -129,7 +130,7 @@ def _overlaps(model: KernelModel, copy: Access, use: Access, route: Route) -> bo
 def _same_source(model: KernelModel, copy: int, other: int, route: Route) -> bool:
     """Whether the *other* copy has the same source address, which makes the order of the two irrelevant."""
     first, second = model.value(copy, "source"), model.value(other, "source")
-    if first is None or second is None or model.instruction(other).group != "cp.async":
+    if first is None or second is None or model.instruction(other).group != CP_ASYNC:
         return False
     return route.after(second) == route.before(first)
 
@@ -141,7 +142,7 @@ def _cause(model: KernelModel, conflict: Conflict) -> tuple[RuleId, int, int]:
 
 
 def _rule(model: KernelModel, conflict: Conflict) -> RuleId:
-    if conflict.use.writes and model.instruction(conflict.use.site).group == "cp.async":
+    if conflict.use.writes and model.instruction(conflict.use.site).group == CP_ASYNC:
         return CA003
     return CA002 if conflict.path.state == OVERDUE else CA001
 
@@ -152,7 +153,7 @@ def _waits(model: KernelModel, conflict: Conflict) -> list[int]:
     return [
         i
         for i in path.sites(model.cfg, conflict.operation.site)
-        if model.instruction(i).event == "wait" and model.instruction(i).group == "cp.async"
+        if model.instruction(i).effects.waits == CP_ASYNC
     ]
 
 
@@ -203,7 +204,7 @@ def _doubt(model: KernelModel, rule: RuleId, conflict: Conflict) -> Doubt:
 @check(CA005, needs="cp", analyses=(WaitedCopies, WritesSince))
 def copies_without_barrier(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that a thread of another warp copied, accessed with no barrier since that thread waited."""
-    if not model.sites("issue", "cp.async") or model.values.threads <= 32 or not model.function.entry:
+    if not model.begins(CP_ASYNC) or model.values.threads <= 32 or not model.function.entry:
         return
     groups, _ = model.solution(WaitedCopies)
     since, together = model.solution(WritesSince)

@@ -10,6 +10,7 @@ from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._needless import decidable, is_pure, own_sites
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import TCGEN05_LD, TCGEN05_ST, Barrier, Exchange, Fence
 
 CO006 = RuleId("CO006")
 CO009 = RuleId("CO009")
@@ -27,7 +28,7 @@ def waits_before_the_set_up(model: KernelModel) -> Iterator[Hit]:
     cfg = model.cfg
     waits = [
         i
-        for i in own_sites(model, model.sites("pdl-wait"))
+        for i in own_sites(model, model.awaits(Barrier.GRIDS))
         if model.instruction(i).guard < 0 and not cfg.control_dependences(cfg.block_of[i])
     ]
     if not waits or not decidable(model):
@@ -65,10 +66,20 @@ def _may_depend(instruction: Instruction) -> bool:
     All threads have waited, so a barrier lets none continue too early.
     """
     match = instruction.match
-    if match is None or match.problem or instruction.flow == "call" or instruction.event == "pdl-wait":
+    if (
+        match is None
+        or match.problem
+        or instruction.flow == "call"
+        or instruction.effects.awaits is Barrier.GRIDS
+    ):
         return True
     form = match.form
-    if instruction.event in _SET_UP or instruction.event in ("memory-fence", "proxy-fence", "elect"):
+    if (
+        instruction.event in _SET_UP
+        or instruction.effects.fence is Fence.MEMORY
+        or instruction.effects.fence is Fence.PROXY
+        or instruction.effects.exchange is Exchange.ELECT
+    ):
         return bool(form.roles.get("tensormap"))
     if form.flow in ("branch", "branch-table") or is_pure(instruction):
         return False
@@ -78,7 +89,7 @@ def _may_depend(instruction: Instruction) -> bool:
 @check(CO009, needs="tcgen05", analyses=(InFlight,))
 def waits_long_before_the_use(model: KernelModel) -> Iterator[Hit]:
     """A tcgen05.wait after which many instructions follow that it does not concern."""
-    waits = list(own_sites(model, (*model.sites("wait", "tcgen05.ld"), *model.sites("wait", "tcgen05.st"))))
+    waits = list(own_sites(model, (*model.waits(TCGEN05_LD), *model.waits(TCGEN05_ST))))
     if not waits or not decidable(model):
         return
     in_flight, states = model.solution(InFlight)

@@ -11,6 +11,7 @@ from tclint.analyses.plausibility import Doubt, most_plausible_path
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.dataflow import EXIT, Path
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import TRANSACTIONS, Barrier, Resource
 
 FB001 = RuleId("FB001")
 FB002 = RuleId("FB002")
@@ -19,7 +20,7 @@ _LAYOUT = ".layout::v1"
 
 
 def _operations(model: KernelModel) -> list[int]:
-    return [site for site in model.sites("issue", "mbarrier") if is_fabric(model.instruction(site))]
+    return [site for site in model.begins(TRANSACTIONS) if is_fabric(model.instruction(site))]
 
 
 @check(FB001, needs="fabric", analyses=(MbarrierAddresses,))
@@ -28,7 +29,9 @@ def wrong_layout(model: KernelModel) -> Iterator[Hit]:
     addresses = model.fact(MbarrierAddresses)
     found = []
     for site in _operations(model):
-        inits = [init for init in model.sites("mbarrier-init") if addresses.same(site, init) is not False]
+        inits = [
+            init for init in model.sites(Resource.MBARRIER_INIT) if addresses.same(site, init) is not False
+        ]
         known = [init for init in inits if addresses.same(site, init)]
         if known and not any(_LAYOUT in model.instruction(init).opcode for init in inits):
             found.append((known[0], site))
@@ -57,7 +60,7 @@ def never_submitted(model: KernelModel) -> Iterator[Hit]:
 def _unsubmitted(model: KernelModel, site: int) -> Hit | None:
     """The finding about the operation at *site* if its thread can wait for it, or end, without submitting it."""
     addresses = model.fact(MbarrierAddresses)
-    waits = [wait for wait in model.sites("mbarrier-wait") if addresses.same(site, wait)]
+    waits = [wait for wait in model.awaits(Barrier.MBARRIER) if addresses.same(site, wait)]
     found = _first_path(model, site, waits) if waits else None
     if found is None and model.function.entry:
         found = _first_path(model, site, [])

@@ -13,6 +13,7 @@ from tclint.checks._repairs import fence_before, first_of_blocks
 from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Function, Module
+from tclint.isa.effects import Barrier
 from tclint.isa.target import Version
 from tclint.values import Values
 from tclint.values import thread_masks as T
@@ -31,7 +32,7 @@ Given = tuple[int, int]
 @check(GD001, needs="griddepcontrol", analyses=(HappensBefore,))
 def read_before_wait(model: KernelModel) -> Iterator[Hit]:
     """Report reads of global memory by threads that are not ordered after the completion of earlier grids."""
-    waits = model.sites("pdl-wait")
+    waits = model.awaits(Barrier.GRIDS)
     if not waits or not model.function.entry:
         return
     for hit in (_role_without_wait(model, waits), _before_the_wait(model, waits)):
@@ -77,7 +78,7 @@ def _role_without_wait(model: KernelModel, waits: list[int]) -> Hit | None:
         help="execute griddepcontrol.wait in this role too, or let it wait at a barrier for a role that has done so",
         fixes=fence_before((site,), "griddepcontrol.wait;"),
         # A value that several roles load may have been written before the earlier grid.
-        severity=Severity.WARNING if not sure or model.instruction(site).event == "issue" else None,
+        severity=Severity.WARNING if not sure or model.instruction(site).effects.begins is not None else None,
         about=frozenset((site,)),
     ).doubted("" if sure else _WEIGHTS)
 

@@ -17,6 +17,7 @@ from tclint.analyses.plausibility import skips
 from tclint.analyses.since_barrier import LaneWritesSince, SharedByBound
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.findings.scales import Severity
+from tclint.isa.effects import CP_ASYNC
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
@@ -53,7 +54,7 @@ def _exchanges(model: KernelModel) -> OverlapSearch:
 
 def _copied(model: KernelModel) -> Iterable[Conflict]:
     """The reads of what other lanes of the warp have copied with cp.async and waited for, each for its own copies."""
-    if not model.sites("issue", "cp.async"):
+    if not model.begins(CP_ASYNC):
         return ()
     groups, _ = model.solution(LaneWaitedCopies)
     memory = model.fact(SharedByBound)

@@ -18,6 +18,7 @@ from tclint.dataflow.views import ThreadContext
 from tclint.findings.edits import Repair, inverted
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import SINK, Instruction
+from tclint.isa.effects import Barrier, Query, Resource
 from tclint.values import PathCondition
 
 MB001 = RuleId("MB001")
@@ -38,7 +39,7 @@ _UNTESTED, _TESTED, _USED = range(3)
 @check(MB001, needs="mbarrier", analyses=(MbarrierAddresses,))
 def unheeded_waits(model: KernelModel) -> Iterator[Hit]:
     """Report waits for an mbarrier after which a thread continues although the phase is not complete."""
-    waits = model.sites("mbarrier-wait")
+    waits = model.awaits(Barrier.MBARRIER)
     if not waits:
         return
     kernel = _Waits(model)
@@ -55,7 +56,7 @@ class _Waits:
 
     @cached_property
     def waits(self) -> frozenset[int]:
-        return frozenset(self.model.sites("mbarrier-wait"))
+        return frozenset(self.model.awaits(Barrier.MBARRIER))
 
     @cached_property
     def protected(self) -> frozenset[int]:
@@ -65,7 +66,7 @@ class _Waits:
         waits = sorted(self.waits)
         for use in model.function.uses:
             match = use.match
-            if match is None or match.form.event == "mbarrier-wait":
+            if match is None or match.form.effects.awaits is Barrier.MBARRIER:
                 continue
             memory = match.form.memory and not match.space.startswith(_PRIVATE)
             if memory or match.form.event in _PROTECTED:
@@ -411,8 +412,8 @@ def _out_of_range(model: KernelModel, site: int, number: int, what: str, least: 
 def _too_many(model: KernelModel) -> Iterator[Hit]:
     """Report an arrival whose count exceeds what the mbarrier expects in a whole phase."""
     addresses = model.fact(MbarrierAddresses)
-    inits = {i: model.constant_of(i, "count") for i in model.sites("mbarrier-init")}
-    for site in model.sites("mbarrier-arrive"):
+    inits = {i: model.constant_of(i, "count") for i in model.sites(Resource.MBARRIER_INIT)}
+    for site in model.arrives(Barrier.MBARRIER):
         count = model.constant_of(site, "count")
         if count is None or count < 2 or not inits:
             continue
@@ -444,7 +445,7 @@ def remote(model: KernelModel) -> Iterator[Hit]:
         match = use.match
         if match is None or match.problem or "mbarrier" not in match.form.roles:
             continue
-        if match.form.event not in _LOCAL and match.form.event != "mbarrier-arrive":
+        if match.form.event not in _LOCAL and match.form.effects.arrives is not Barrier.MBARRIER:
             continue
         for site in use.sites:
             if model.cfg.block_of[site] not in model.cfg.rank or _may_be_remote(model.instruction(site)):
@@ -463,7 +464,11 @@ def _may_be_remote(instruction: Instruction) -> bool:
     Its address is one of ``.shared::cluster`` or generic, and it returns no state. ``.noComplete`` has no such form.
     """
     match = instruction.match
-    if match is None or match.form.event != "mbarrier-arrive" or ".noComplete" in match.modifiers:
+    if (
+        match is None
+        or match.form.effects.arrives is not Barrier.MBARRIER
+        or ".noComplete" in match.modifiers
+    ):
         return False
     return match.space == ".shared::cluster" or (not match.space and instruction.role("state") is SINK)
 
@@ -495,7 +500,7 @@ def _depends_on_rank(model: KernelModel, site: int) -> bool:
 
 def _only_local(model: KernelModel, site: int) -> Hit:
     name = model.name(site)
-    arrives = model.instruction(site).event == "mbarrier-arrive"
+    arrives = model.instruction(site).effects.arrives is Barrier.MBARRIER
     return MB010.hit(
         site=site,
         message=f"{name} on an mbarrier of another CTA: "
@@ -517,7 +522,7 @@ def _only_local(model: KernelModel, site: int) -> Hit:
 @check(MB011, needs="mbarrier", analyses=(MbarrierAddresses,))
 def states(model: KernelModel) -> Iterator[Hit]:
     """Report uses of a state that no arrival at the same mbarrier has returned."""
-    for site in (*model.sites("mbarrier-wait"), *model.sites("mbarrier-pending")):
+    for site in (*model.awaits(Barrier.MBARRIER), *model.sites(Query.PENDING_COUNT)):
         value = model.value(site, "state")
         if value is None:
             continue
@@ -533,10 +538,10 @@ def states(model: KernelModel) -> Iterator[Hit]:
 def _from(model: KernelModel, site: int, made: int) -> Hit | None:
     """The finding about a state that the instruction *made* wrote; None if it is valid or of unknown origin."""
     arrival = model.instruction(made)
-    if arrival.event != "mbarrier-arrive":
+    if arrival.effects.arrives is not Barrier.MBARRIER:
         return None
     step = (Mark(made, "the state is returned here"),)
-    if model.instruction(site).event == "mbarrier-pending":
+    if model.instruction(site).effects.query is Query.PENDING_COUNT:
         if arrival.match is not None and ".noComplete" in arrival.match.modifiers:
             return None
         return _bad_state(model, site, "comes from an arrival without .noComplete", step)

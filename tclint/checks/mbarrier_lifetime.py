@@ -11,6 +11,7 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._mbarrier_objects import MbarrierObjects
 from tclint.dataflow.views import ThreadContext
 from tclint.findings.scales import Confidence
+from tclint.isa.effects import Resource
 from tclint.values import thread_masks as T
 
 MB009 = RuleId("MB009")
@@ -85,7 +86,7 @@ def _just_made(model: KernelModel, ended: int) -> int | None:
     address, start = model.value(ended, "mbarrier"), model.cfg.blocks[model.cfg.block_of[ended]].start
     for site in range(ended - 1, start - 1, -1):
         instruction = model.instruction(site)
-        if instruction.event == "mbarrier-init":
+        if instruction.effects.resource is Resource.MBARRIER_INIT:
             made = model.value(site, "mbarrier")
             alike = (
                 address is not None

@@ -29,6 +29,7 @@ from tclint.checks._repairs import barrier_after, barrier_between
 from tclint.dataflow.views import ThreadContext
 from tclint.findings.edits import Repair, after
 from tclint.findings.scales import Method, Severity
+from tclint.isa.effects import TRANSACTIONS, Barrier, Fence, Resource
 from tclint.replay.interface import Faulty
 from tclint.replay.scheduler import UninitialisedMbarrier
 from tclint.replay.verdict import Replay
@@ -106,7 +107,7 @@ def _rest_of_lifetime(known: MbarrierObjects) -> bool:
     """
     model = known.model
     events = {model.instruction(i).event for i in known.uses}
-    published = (".mbarrier_init" in _modifiers(model, i) for i in model.sites("memory-fence"))
+    published = (".mbarrier_init" in _modifiers(model, i) for i in model.sites(Fence.MEMORY))
     return (
         model.function.entry
         and (bool(known.invals) or any(published))
@@ -142,7 +143,7 @@ def _too_early(known: MbarrierObjects) -> Iterator[Hit]:
     depend on the launch, and every init of this mbarrier follows the use, if there is one.
     """
     model = known.model
-    if not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
+    if not (model.awaits(Barrier.MBARRIER) or model.begins(TRANSACTIONS)):
         return
     replay = model.fact(Replay)
     unmade = None if isinstance(replay.verdict, Faulty) else replay.uninitialised
@@ -227,7 +228,8 @@ def _self_contained(model: KernelModel) -> bool:
     bodies = {f.name: f for f in model.module.functions if f.instructions}
     called = (bodies.get(model.instruction(i).callee) for i in role_paths.calls(model))
     return not any(
-        use.match is not None and (use.match.form.event == "mbarrier-init" or use.match.form.flow == "call")
+        use.match is not None
+        and (use.match.form.effects.resource is Resource.MBARRIER_INIT or use.match.form.flow == "call")
         for function in called
         if function is not None
         for use in function.uses
@@ -410,7 +412,7 @@ class _Publication:
         waits, so no other wait is asked for its parity.
         """
         model = self.model
-        waits = observers.intersection(model.sites("mbarrier-wait"))
+        waits = observers.intersection(model.awaits(Barrier.MBARRIER))
         others = observers - waits
         unguarded = [i for i in others if model.instruction(i).guard < 0]
         on_path = role_paths.unbarred(model, model.reached_from((-1,), waits, unguarded), others, uses)
@@ -433,7 +435,7 @@ class _Publication:
 
 
 def _fences(model: KernelModel) -> list[int]:
-    return [*model.sites("memory-fence"), *model.sites("proxy-fence")]
+    return [*model.sites(Fence.MEMORY), *model.sites(Fence.PROXY)]
 
 
 def _cluster_size(model: KernelModel) -> int:

@@ -16,6 +16,7 @@ from tclint.checks import Hit, Mark, RuleId, check
 from tclint.findings.edits import Repair, without_word
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Memory
+from tclint.isa.effects import TRANSACTIONS, Barrier, Fence
 from tclint.values.shared_memory import Access
 
 MB012 = RuleId("MB012")
@@ -55,7 +56,7 @@ def _modifiers(model: KernelModel, site: int) -> Collection[str]:
 @check(MB012, also=(MB013,), needs="mbarrier", analyses=(Extents, Mbarriers))
 def remote_arrivals(model: KernelModel) -> Iterator[Hit]:
     """Report arrivals on mbarriers of other CTAs that release to the executing CTA only, or not at all."""
-    remote = [i for i in model.sites("mbarrier-arrive") if _may_leave(model, i)]
+    remote = [i for i in model.arrives(Barrier.MBARRIER) if _may_leave(model, i)]
     relaxed = [i for i in remote if ".relaxed" in _modifiers(model, i)]
     narrow = [i for i in remote if i not in relaxed and ".cluster" not in _modifiers(model, i)]
     if not (narrow or relaxed) or single_cta_cluster(model):
@@ -97,7 +98,7 @@ def _passed(model: KernelModel, arrivals: list[int], strong: Collection[int]) ->
     """
     unknown = None
     stores = _remote_stores(model)
-    wide = [i for i in (*model.sites("memory-fence"), *model.sites("barrier-arrive")) if _is_wide(model, i)]
+    wide = [i for i in (*model.sites(Fence.MEMORY), *model.sites("barrier-arrive")) if _is_wide(model, i)]
     block_of = model.cfg.block_of
     for last in role_paths.last(model, [a.site for a in stores], wide, arrivals):
         together = [a for a in stores if block_of[a.site] == block_of[last]]
@@ -156,11 +157,11 @@ def _read_after(
     A cluster barrier, or a wait for an mbarrier to which one of *strong* arrives, orders the stores before the read.
     """
     mbarriers, extents = model.fact(Mbarriers), model.fact(Extents)
-    waits, rings = model.sites("mbarrier-wait"), mbarriers.rings_at(arrival)
+    waits, rings = model.awaits(Barrier.MBARRIER), mbarriers.rings_at(arrival)
     ordering = {
         wait for i in strong for ring in mbarriers.rings_at(i) for wait in ring.uses.get("mbarrier-wait", ())
     }
-    ordering.update(i for i in model.sites("barrier-wait") if model.instruction(i).role("id") is None)
+    ordering.update(i for i in model.awaits(Barrier.CLUSTER) if model.instruction(i).role("id") is None)
     places, reads = [extents.of(a) for a in stores], dict[int, bool]()
     for a in extents.reads:
         read = extents.of(a)
@@ -236,13 +237,13 @@ def _relaxed_to_peer(count: int, passed: _Passed) -> Hit:
 @check(MB013, needs="mbarrier", analyses=(HappensBefore,))
 def relaxed(model: KernelModel) -> Iterator[Hit]:
     """Report relaxed signals and waits by which threads pass data in shared memory, and arrivals of copies alone."""
-    waits, arrivals = model.sites("mbarrier-wait"), model.sites("mbarrier-arrive")
+    waits, arrivals = model.awaits(Barrier.MBARRIER), model.arrives(Barrier.MBARRIER)
     completes = model.sites("mbarrier-complete")
     weak = {i for i in (*waits, *arrivals, *completes) if ".relaxed" in _modifiers(model, i)}
     weak.update(model.sites("mbarrier-arrive", "cp.async"))
     if not weak:
         return
-    signals = [*arrivals, *completes, *model.sites("issue", "mbarrier")]
+    signals = [*arrivals, *completes, *model.begins(TRANSACTIONS)]
     order = model.fact(HappensBefore)
     pairs = (
         pair
@@ -250,7 +251,7 @@ def relaxed(model: KernelModel) -> Iterator[Hit]:
         if not weak.isdisjoint(pair)
     )
     for signal, wait in model.ledger.at_most(MAX_PAIRS, pairs, _QUESTION, -1, "signals with their waits"):
-        copied = model.instruction(signal).event == "issue"
+        copied = model.instruction(signal).effects.begins is not None
         hit = _copied(model, wait, signal) if copied else _stored(model, wait, signal, weak)
         if hit is not None:
             weak.discard(hit.site)
@@ -259,9 +260,9 @@ def relaxed(model: KernelModel) -> Iterator[Hit]:
 
 def _orders(model: KernelModel) -> list[int]:
     """Fences, non-relaxed barriers and calls: instructions that order memory without the mbarrier."""
-    barriers = [*model.sites("barrier-sync"), *model.sites("barrier-arrive"), *model.sites("barrier-wait")]
+    barriers = [*model.sites("barrier-sync"), *model.sites("barrier-arrive"), *model.awaits(Barrier.CLUSTER)]
     kept = [i for i in barriers if ".relaxed" not in _modifiers(model, i)]
-    return [*model.sites("memory-fence"), *kept, *role_paths.calls(model)]
+    return [*model.sites(Fence.MEMORY), *kept, *role_paths.calls(model)]
 
 
 def _accesses(model: KernelModel, writes: bool, later: bool = False) -> Iterator[Access]:
@@ -311,7 +312,7 @@ def _stored(model: KernelModel, wait: int, arrival: int, weak: Collection[int]) 
         ):
             continue
         # A barrier after the arrival also orders the store.
-        observers = order.observers_of((store.site,)).difference(model.sites("mbarrier-wait"))
+        observers = order.observers_of((store.site,)).difference(model.awaits(Barrier.MBARRIER))
         met = [
             load.site
             for load in loads
@@ -320,7 +321,7 @@ def _stored(model: KernelModel, wait: int, arrival: int, weak: Collection[int]) 
             and order.unsynchronised_path(load.site, observers) is not None
             and not (arrival in unreleasing and _released(model, store.site, load.site, weak))
         ]
-        others = [i for i in model.sites("mbarrier-wait") if i not in weak]
+        others = [i for i in model.awaits(Barrier.MBARRIER) if i not in weak]
         path = (
             role_paths.follow(
                 model, wait, model.views.context_of(wait), met, [*ends, *others] if wait in weak else ()
@@ -338,7 +339,7 @@ def _released(model: KernelModel, store: int, load: int, weak: Collection[int]) 
     order = model.fact(HappensBefore)
     return any(
         model.reaches(store, arrival) and model.reaches(wait, load)
-        for arrival in model.sites("mbarrier-arrive")
+        for arrival in model.arrives(Barrier.MBARRIER)
         if arrival not in weak
         for wait in order.waits_completed_by(arrival)
     )
@@ -354,7 +355,7 @@ def _copied(model: KernelModel, wait: int, copy: int) -> Hit | None:
     ]
     if not met:
         return None
-    others = [i for i in model.sites("mbarrier-wait") if i != wait]
+    others = [i for i in model.awaits(Barrier.MBARRIER) if i != wait]
     path = role_paths.follow(
         model, wait, model.views.context_of(wait), met, [*_orders(model), *others]
     ).witness
@@ -372,9 +373,7 @@ def _unordered(model: KernelModel, site: int, store: int, arrival: int | None, w
         Mark(wait, "waits"),
         Mark(load, "reads the bytes"),
     )
-    kind = (
-        "complete" if model.instruction(site).event == "mbarrier-complete" else model.instruction(site).group
-    )
+    kind = "complete" if model.instruction(site).effects.completes else model.instruction(site).group
     if kind in _UNRELEASING:
         why, remedy = _UNRELEASING[kind]
         return MB013.hit(

@@ -10,6 +10,7 @@ from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._wording import TWICE, repeats
 from tclint.findings.scales import Severity
+from tclint.isa.effects import Exchange
 
 MB007 = RuleId("MB007")
 
@@ -55,9 +56,9 @@ def _repeating(model: KernelModel, ring: Ring, site: int, each: bool = False) ->
     for head in cfg.enclosing_loops(block):
         inside = cfg.loops[head]
         events = [e.site for e in model.events if cfg.block_of[e.site] in inside]
-        if any(i not in waits and model.instruction(i).event != "elect" for i in events) and (
-            not each or cfg.in_every_iteration(block, head)
-        ):
+        if any(
+            i not in waits and model.instruction(i).effects.exchange is not Exchange.ELECT for i in events
+        ) and (not each or cfg.in_every_iteration(block, head)):
             return head
     return None
 

@@ -38,6 +38,7 @@ from tclint.checks._wording import times
 from tclint.findings.edits import Repair, operand
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Immediate
+from tclint.isa.effects import Query
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 
@@ -305,7 +306,11 @@ def transactions(model: KernelModel) -> Iterator[Hit]:
 def _counts_bytes(model: KernelModel, site: int) -> bool:
     """True if the instruction at *site* performs expect_tx or complete_tx on an mbarrier."""
     instruction = model.instruction(site)
-    return instruction.event in ("issue", "clc-request") or instruction.role("tx") is not None
+    return (
+        instruction.effects.begins is not None
+        or instruction.effects.query is Query.CANCEL
+        or instruction.role("tx") is not None
+    )
 
 
 def _mistaken(
@@ -477,7 +482,7 @@ def _amount(model: KernelModel, site: int, role: str) -> int | None:
     match, amount = model.instruction(site).match, model.value(site, role)
     if role == "tx" or match is None:
         return amount
-    if match.form.event == "clc-request":
+    if match.form.effects.query is Query.CANCEL:
         return model.values.constant(RESPONSE)
     if match.form.scope != "thread":
         return None
@@ -532,7 +537,7 @@ def _partial_rows(model: KernelModel, rings: Rest) -> Iterator[Hit]:
         expected = {i: model.constant_of(i, "tx") for i in expects}
         odd = {i: number for i, number in expected.items() if number is not None and number % WIDEST}
         # A response of clusterlaunchcontrol is a few bytes that belong to no matrix.
-        asked = any(model.instruction(i).event == "clc-request" for i in mbarriers.copies(ring))
+        asked = any(model.instruction(i).effects.query is Query.CANCEL for i in mbarriers.copies(ring))
         row, read = (
             rows(model, ring) if odd and not asked and "mbarrier-complete" not in ring.uses else (1, -1)
         )

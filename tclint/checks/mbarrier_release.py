@@ -25,6 +25,7 @@ from tclint.checks._repairs import barrier_between, insertion_site
 from tclint.dataflow.views import ThreadContext
 from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Confidence, Severity
+from tclint.isa.effects import CP_ASYNC, Barrier, Resource
 from tclint.replay.faults import replayed_without_fault
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
@@ -44,8 +45,8 @@ MAX_OPERATIONS_PER_MBARRIER = 16
 @check(MB014, MB015, needs="mbarrier", analyses=(HappensBefore, SharedByWarps))
 def arrives_for_others(model: KernelModel) -> Iterator[Hit]:
     """Report arrivals by one lane for threads whose accesses nothing orders before the arrival."""
-    arrivals = [i for i in model.sites("mbarrier-arrive") if _by_one_lane(model, i)]
-    waits = model.sites("mbarrier-wait")
+    arrivals = [i for i in model.arrives(Barrier.MBARRIER) if _by_one_lane(model, i)]
+    waits = model.awaits(Barrier.MBARRIER)
     if not arrivals or not waits or not model.function.entry or model.reachability.unresolved_dispatchers:
         return
     release = _Release(model)
@@ -70,7 +71,7 @@ def arrives_for_others(model: KernelModel) -> Iterator[Hit]:
 def _by_one_lane(model: KernelModel, arrival: int) -> bool:
     """True if at most one lane of each warp executes the *arrival*, which is not that of a ``cp.async``."""
     instruction = model.instruction(arrival)
-    return instruction.group != "cp.async" and T.at_most_one_lane(model.views.context_of(arrival).threads)
+    return instruction.group != CP_ASYNC and T.at_most_one_lane(model.views.context_of(arrival).threads)
 
 
 class _Run(NamedTuple):
@@ -108,7 +109,7 @@ class _Release:
         every = [(i, a) for i in sorted(model.shared.sites) for a in model.shared.accesses(i)]
         reached = [(i, a) for i, a in every if model.cfg.block_of[i] in model.cfg.rank]
         # tcgen05.alloc is collective: the arriving lane takes part in its write.
-        allocated = model.sites("tmem-alloc")
+        allocated = model.sites(Resource.TMEM_ALLOC)
         self.plain = [
             a
             for i, a in reached
@@ -135,7 +136,7 @@ class _Release:
         self._follow_cache: dict[tuple[int, int, int, frozenset[int]], bool] = {}
         self._found: dict[tuple[tuple[int, ...], int, bool], list[tuple[int, _Run]]] = {}
         handovers = order.synchronised_pairs(
-            model.sites("mbarrier-arrive"), frozenset(model.sites("mbarrier-wait"))
+            model.arrives(Barrier.MBARRIER), frozenset(model.awaits(Barrier.MBARRIER))
         )
         self._waits = {arrival: tuple(waits) for arrival, waits in grouped(handovers).items()}
         self._arrivals = grouped((waits, arrival) for arrival, waits in self._waits.items())

@@ -13,6 +13,7 @@ from tclint.checks._repairs import arrive_together
 from tclint.findings.edits import Repair, operand
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate
+from tclint.isa.effects import Exchange
 from tclint.replay.lane_exchange import shuffled
 from tclint.values import thread_masks as T
 
@@ -130,7 +131,7 @@ class _Lanes:
     def _reads_only(self, site: int, readers: int, missing: int) -> bool:
         """Whether *site* is a shuffle in which all *readers* receive the undefined value of a *missing* lane."""
         values, instruction = self.model.values, self.model.instruction(site)
-        if instruction.event != "shuffle" or instruction.match is None:
+        if instruction.effects.exchange is not Exchange.SHUFFLE or instruction.match is None:
             return False
         by, bounds = (values.constant_operand(o, site) for o in instruction.operands[2:4])
         if by is None or bounds is None:

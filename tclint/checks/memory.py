@@ -11,6 +11,7 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.findings.edits import Repair, opcode
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Memory, Operand, Symbol, Use
+from tclint.isa.effects import Exchange
 from tclint.isa.forms import Match
 
 MO001 = RuleId("MO001")
@@ -168,7 +169,7 @@ class _Kinds:
             made = _GENERIC if form.name == "cvta" else _OFFSET
             return (made, at) if space.startswith(".shared") else None
         sources = instruction.operands[1:]
-        if form.name == "mapa" or form.event == "shuffle":
+        if form.name == "mapa" or form.effects.exchange is Exchange.SHUFFLE:
             return self._operand(sources[0], at, depth)
         if form.compute not in _PRESERVING:
             return None

@@ -13,6 +13,7 @@ from tclint.checks._global_memory import origins
 from tclint.checks._needless import decidable, own_sites
 from tclint.findings.edits import Repair, opcode, without
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import BULK, Barrier, Fence
 from tclint.isa.forms import Match
 
 CO003 = RuleId("CO003")
@@ -28,7 +29,7 @@ _SILENT = frozenset(("issue", "commit", "wait", "register-fence", "proxy-fence",
 
 def _proxy_fences(model: KernelModel) -> dict[int, Done]:
     """The fences between the generic and the async proxy, in both directions, in the text of the kernel."""
-    fences = own_sites(model, model.sites("proxy-fence"))
+    fences = own_sites(model, model.sites(Fence.PROXY))
     return {i: done for i in fences if (done := what(model.instruction(i))) is not None}
 
 
@@ -57,7 +58,7 @@ def fence_of_all_spaces(model: KernelModel) -> Iterator[Hit]:
     if not fences or not decidable(model) or _observes_other_ctas(model):
         return
     writes, reads = _global_accesses(model)
-    stores = [i for i in model.sites("issue", "bulk") if _writes_global_later(model.instruction(i))]
+    stores = [i for i in model.begins(BULK) if _writes_global_later(model.instruction(i))]
     accesses = writes + [i for i in reads if any(_may_overlap(model, i, store) for store in stores)]
     for fence in fences:
         if any(_may_precede(model, access, fence) for access in accesses):
@@ -76,7 +77,7 @@ def fence_of_all_spaces(model: KernelModel) -> Iterator[Hit]:
 @check(CO005, analyses=(OutsideBefore, OutsideAfter))
 def fence_of_wide_scope(model: KernelModel) -> Iterator[Hit]:
     """A memory fence of a wider scope than the CTA between accesses that are all to shared memory of the CTA."""
-    fences = [i for i in own_sites(model, model.sites("memory-fence")) if _scope(model.instruction(i))]
+    fences = [i for i in own_sites(model, model.sites(Fence.MEMORY)) if _scope(model.instruction(i))]
     if not fences or not decidable(model):
         return
     if any(leaves_the_cta(each) for each in _reachable(model)):
@@ -157,7 +158,7 @@ def _observes_other_ctas(model: KernelModel) -> bool:
     """
     for each in _reachable(model):
         match = each.match
-        if match is None or each.flow == "call" or each.event == "pdl-wait":
+        if match is None or each.flow == "call" or each.effects.awaits is Barrier.GRIDS:
             return True
         if _scope(each):
             return True

@@ -10,23 +10,24 @@ from tclint.analyses.repeated import Repeated
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._needless import decidable, own_sites
 from tclint.findings.edits import Repair, operand, without
+from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_LD, TCGEN05_ST, WGMMA, Engine
 
 CO001 = RuleId("CO001")
 CO008 = RuleId("CO008")
 
 _NAMES = {
-    "wgmma": "wgmma.mma_async",
-    "cp.async": "cp.async",
-    "bulk": "bulk copy of a bulk group",
-    "tcgen05.ld": "tcgen05.ld",
-    "tcgen05.st": "tcgen05.st",
+    WGMMA: "wgmma.mma_async",
+    CP_ASYNC: "cp.async",
+    BULK: "bulk copy of a bulk group",
+    TCGEN05_LD: "tcgen05.ld",
+    TCGEN05_ST: "tcgen05.st",
 }
 _CLASSES = {
-    "wgmma": "wgmma",
-    "cp.async": "cp-async",
-    "bulk": "bulk",
-    "tcgen05.ld": "tcgen05-ldst",
-    "tcgen05.st": "tcgen05-ldst",
+    WGMMA: "wgmma",
+    CP_ASYNC: "cp-async",
+    BULK: "bulk",
+    TCGEN05_LD: "tcgen05-ldst",
+    TCGEN05_ST: "tcgen05-ldst",
 }
 """The class of hazards that a wait of a group prevents."""
 
@@ -34,7 +35,7 @@ _CLASSES = {
 @check(CO001, analyses=(InFlight, Repeated))
 def completes_nothing(model: KernelModel) -> Iterator[Hit]:
     """A wait that no operation which it would complete reaches on any path."""
-    waits = [(group, i) for group in GROUPS for i in own_sites(model, model.sites("wait", group))]
+    waits = [(group, i) for group in GROUPS for i in own_sites(model, model.waits(group))]
     if not waits or not decidable(model):
         return
     in_flight, states = model.solution(InFlight)
@@ -63,7 +64,7 @@ def completes_nothing(model: KernelModel) -> Iterator[Hit]:
         )
 
 
-def _nothing(group: str, groups: int, pending: bool) -> str:
+def _nothing(group: Engine, groups: int, pending: bool) -> str:
     """Why a wait that may leave *groups* pending completes nothing; *pending*: something of the *group* may be."""
     if not pending:
         return f"no {_NAMES[group]} is in flight on any path to it"
@@ -83,7 +84,7 @@ def waits_for_the_newest(model: KernelModel) -> Iterator[Hit]:
     cfg = model.cfg
     waits = [
         i
-        for i in own_sites(model, model.sites("wait", "cp.async"))
+        for i in own_sites(model, model.waits(CP_ASYNC))
         if depth(model.instruction(i)) == 0 and cfg.block_of[i] in cfg.in_cycle
     ]
     if not waits or not decidable(model):
@@ -115,8 +116,8 @@ def _waits_again(model: KernelModel, wait: int) -> bool:
     end = model.cfg.blocks[model.cfg.block_of[wait]].end
     for i in range(wait + 1, end):
         match = model.instruction(i).match
-        if match is not None and match.form.event == "wait" and match.form.group == "cp.async":
+        if match is not None and match.form.effects.waits == CP_ASYNC:
             return True
-        if match is None or match.form.memory or match.form.event == "issue":
+        if match is None or match.form.memory or match.form.effects.begins is not None:
             return False
     return False

@@ -44,6 +44,7 @@ from tclint.dataflow import Found, Path, Results
 from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Memory
+from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05, TRANSACTIONS, WGMMA, Barrier, Fence, Query
 from tclint.values.shared_memory import Access, Footprint
 
 PR001 = RuleId("PR001")
@@ -60,8 +61,8 @@ _FENCE = "fence.proxy.async.shared::cta"
 
 def _uses(model: KernelModel, writes: bool) -> frozenset[int]:
     """The instructions that read, or with *writes* write, shared memory through the async proxy."""
-    issued = any(model.sites("issue", group) for group in ("wgmma", "tcgen05", "bulk", "mbarrier"))
-    if not issued and not model.sites("clc-request"):
+    issued = any(model.begins(group) for group in (WGMMA, TCGEN05, BULK, TRANSACTIONS))
+    if not issued and not model.sites(Query.CANCEL):
         return frozenset()
     shared = model.shared
     return frozenset(
@@ -229,7 +230,7 @@ def _partly_fenced(model: KernelModel, start: int, arrival: int) -> bool:
         and threads & model.views.context_of(i).threads not in (0, threads)
         and model.reaches(start, i, (arrival,))
         and model.reaches(i, arrival)
-        for i in model.sites("proxy-fence")
+        for i in model.sites(Fence.PROXY)
     )
 
 
@@ -245,13 +246,13 @@ def _fenced_elsewhere(
     order = model.fact(HappensBefore)
     if _fenced_by_others(model, start, use):
         return True
-    arrivals = [i for i in model.sites("mbarrier-arrive") if model.reaches(start, i)]
+    arrivals = [i for i in model.arrives(Barrier.MBARRIER) if model.reaches(start, i)]
     same = {arrival for arrival, _ in order.synchronised_pairs(arrivals, {handover.wait})}
     fenced = [i for i in arrivals if i not in same and start not in {site for site, _ in accessed.before(i)}]
-    at_once = [i for i in fenced if model.reaches(start, i, model.sites("mbarrier-wait"))]
+    at_once = [i for i in fenced if model.reaches(start, i, model.awaits(Barrier.MBARRIER))]
     waits = frozenset(
         i
-        for i in model.sites("mbarrier-wait")
+        for i in model.awaits(Barrier.MBARRIER)
         if dominated_by(model, i, use) and not order.returns_at_once(start, i)
     )
     later = frozenset(i for i in waits if dominated_by(model, handover.wait, i))
@@ -262,7 +263,7 @@ def _fenced_elsewhere(
 
 def _fenced_by_others(model: KernelModel, start: int, use: int) -> bool:
     """True if a third thread that is ordered after *start* may execute a fence before *use* is ordered after it."""
-    found = [i for i in model.sites("proxy-fence") if fences(model.instruction(i))]
+    found = [i for i in model.sites(Fence.PROXY) if fences(model.instruction(i))]
     return any(True for _ in model.fact(HappensBefore).fences_between(start, use, found))
 
 
@@ -310,7 +311,7 @@ def _answered_again(model: KernelModel) -> Iterator[_Clash]:
     first one.
     """
     unfenced, results = model.solution(UnfencedReads)
-    for site in model.sites("clc-request"):
+    for site in model.sites(Query.CANCEL):
         read = {start for start, _ in results.before(site)}
         for start, access, use in _same_at_first(model, UnfencedReads, read, (site,), writes=True):
 
@@ -421,7 +422,7 @@ def _fenced(model: KernelModel, clash: _Clash, begins: int | None = None) -> tup
 @check(PR002, needs="cp", analyses=(Landed, Mbarriers))
 def unfenced_copies(model: KernelModel) -> Iterator[Hit]:
     """Report shared memory that cp.async fills and the async proxy reads, with no fence after the wait for the copy."""
-    copies = frozenset(model.sites("issue", "cp.async"))
+    copies = frozenset(model.begins(CP_ASYNC))
     if not copies or not _uses(model, writes=False):
         return
     landed, results = model.solution(Landed)
@@ -442,7 +443,8 @@ def unfenced_copies(model: KernelModel) -> Iterator[Hit]:
         waits = [
             place
             for place, i in enumerate(clash.passed)
-            if model.instruction(i).event in ("wait", "mbarrier-wait")
+            if model.instruction(i).effects.waits is not None
+            or model.instruction(i).effects.awaits is Barrier.MBARRIER
         ]
         complete = waits[-1] if waits else -1
         yield PR002.hit(
@@ -470,7 +472,7 @@ def unfenced_maps(model: KernelModel) -> Iterator[Hit]:
         for write, status in sorted(results.before(use)):
             if status in reported or maps.passes_by(write, use, status):
                 continue
-            begin = RELEASED if model.instruction(write).event == "proxy-fence" else WRITTEN
+            begin = RELEASED if model.instruction(write).effects.fence is Fence.PROXY else WRITTEN
             path = model.path(
                 FactQuery(
                     write,
@@ -545,7 +547,7 @@ def _map_hit(model: KernelModel, write: int, use: int, path: Path) -> Hit:
     fences = [
         Mark(i, "this fence releases the map")
         for i in path.sites(model.cfg, write)
-        if model.instruction(i).event == "proxy-fence" and path.state == RELEASED and i in path.marks
+        if model.instruction(i).effects.fence is Fence.PROXY and path.state == RELEASED and i in path.marks
     ]
     if path.state == RELEASED:
         missing = "with no fence.proxy.tensormap::generic.acquire of the map before the use"
@@ -598,7 +600,7 @@ def unfenced_reads(model: KernelModel) -> Iterator[Hit]:
     found += _across_roles(model, UnfencedReads, uses, writes=True)
     for clash, pairs in _folded(model, found, loops=True):
         operation, reader = called(model, clash.last.site), called(model, clash.first.site)
-        copies = model.instruction(clash.last.site).event == "issue"
+        copies = model.instruction(clash.last.site).effects.begins is not None
         refills = copies and model.fact(Overwritten).filled(clash.first)
         doubt = _FIRST if copies and not refills else _PERFORMED if _decided(model, clash) else ""
         yield PR004.hit(

@@ -18,28 +18,29 @@ from tclint.analyses.objects import ObjectNames
 from tclint.analyses.role_paths import whole_program
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._race_rules import COMPLETION, READERS_ARRIVE
+from tclint.isa.effects import NO_ENGINE, TCGEN05, TRANSACTIONS, WGMMA, Engine
 from tclint.values.shared_memory import Access
 
 BK011 = RuleId("BK011")
 TC012 = RuleId("TC012")
 WG011 = RuleId("WG011")
 
-_RULES = {"wgmma": WG011, "tcgen05": TC012, "": BK011}
+_RULES = {WGMMA: WG011, TCGEN05: TC012, NO_ENGINE: BK011}
 """The group of the reading operations, "" for ordinary reads -> the rule."""
-_READERS = {"wgmma": "wgmma.mma_async", "tcgen05": "tcgen05.mma", "": "another thread"}
+_READERS = {WGMMA: "wgmma.mma_async", TCGEN05: "tcgen05.mma", NO_ENGINE: "another thread"}
 
 
 @check(BK011, also=(WG011, TC012), needs="cp", analyses=(BulkRings, HappensBefore, Mbarriers, ObjectNames))
 def refilled(model: KernelModel) -> Iterator[Hit]:
     """A loop that refills the stages of a ring buffer without waiting for the readers."""
-    if not model.sites("issue", "mbarrier") or not whole_program(model):
+    if not model.begins(TRANSACTIONS) or not whole_program(model):
         return
     for filled in model.fact(BulkRings).filled:
         copies = [i for i in filled.copies if _refills(model, filled, i)]
         if not copies:
             continue
         by_group = grouped(
-            (model.instruction(read.site).group if read.later else "", read) for read in filled.reads
+            (model.instruction(read.site).group if read.later else NO_ENGINE, read) for read in filled.reads
         )
         if not _RULES.keys() >= by_group.keys():
             continue
@@ -78,7 +79,7 @@ def _fills_once(model: KernelModel, loop: AbstractSet[int], stages: int) -> bool
     return False
 
 
-def _unsynchronised(model: KernelModel, copies: list[int], group: str, reads: list[Access]) -> Hit | None:
+def _unsynchronised(model: KernelModel, copies: list[int], group: Engine, reads: list[Access]) -> Hit | None:
     """The hit for the first of *copies* that refills a stage with no wait for *reads* in its loop; None if all wait."""
     order = model.fact(HappensBefore)
     if not order.completion_signals([a.site for a in reads], group):

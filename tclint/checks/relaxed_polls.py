@@ -18,6 +18,7 @@ from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._global_memory import global_operands, origins
 from tclint.checks._repairs import with_opcode
 from tclint.dataflow import Path
+from tclint.isa.effects import CP_ASYNC, Barrier, Fence
 from tclint.isa.forms import Match
 
 MO003 = RuleId("MO003")
@@ -140,9 +141,9 @@ class _Polls:
     def acquires(self) -> frozenset[int]:
         """What may order later reads after a flag, or ends what is known: fences, acquires, calls."""
         model = self.model
-        fences = (i for i in model.sites("memory-fence") if is_release_fence(model.instruction(i)))
+        fences = (i for i in model.sites(Fence.MEMORY) if is_release_fence(model.instruction(i)))
         ordered = self._matching(_acquires)
-        return frozenset((*fences, *ordered, *model.sites("pdl-wait"), *role_paths.calls(model)))
+        return frozenset((*fences, *ordered, *model.awaits(Barrier.GRIDS), *role_paths.calls(model)))
 
     def _matching(self, wanted: Callable[[Match], bool]) -> Iterator[int]:
         """The reachable instructions whose match is *wanted*."""
@@ -216,7 +217,7 @@ class _Polls:
     def _releases(self) -> frozenset[int]:
         """What may order earlier writes before a flag, or ends what is known: fences, releases, calls."""
         model = self.model
-        fences = (i for i in model.sites("memory-fence") if is_release_fence(model.instruction(i)))
+        fences = (i for i in model.sites(Fence.MEMORY) if is_release_fence(model.instruction(i)))
         released = self._matching(lambda match: not _RELEASE.isdisjoint(strong(match)))
         return frozenset((*fences, *released, *role_paths.calls(model)))
 
@@ -316,4 +317,4 @@ def _is_weak_read(match: Match) -> bool:
     if form.memory:
         read = any(verb == "read" for verb, _ in form.memory)
         return read and match.space == ".global" and not strong(match) and form.name != "ld.nc"
-    return form.event == "issue" and form.group == "cp.async"
+    return form.effects.begins == CP_ASYNC

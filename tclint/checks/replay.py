@@ -17,6 +17,7 @@ from tclint.checks import Hit, check
 from tclint.checks._race_rules import HAZARDS
 from tclint.checks._replay_hits import MB016, conditional, seen
 from tclint.findings.scales import Method
+from tclint.isa.effects import TRANSACTIONS, Barrier
 from tclint.replay.interface import Faulty
 from tclint.replay.verdict import Replay
 
@@ -43,7 +44,7 @@ def replayed(model: KernelModel) -> Iterator[Hit]:
 
     There is one hit for each hazard, in the order of the replay. The later ones may be consequences of the first.
     """
-    if not (model.sites("mbarrier-wait") or model.sites("issue", "mbarrier")):
+    if not (model.awaits(Barrier.MBARRIER) or model.begins(TRANSACTIONS)):
         return
     replay = model.fact(Replay)
     verdict = replay.verdict

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.isa.callees import SYSTEM_CALLS, is_instruction
+from tclint.isa.effects import WGMMA
 
 CO002 = RuleId("CO002")
 
@@ -14,7 +15,7 @@ CO002 = RuleId("CO002")
 @check(CO002, needs="wgmma")
 def serialised_by_a_call(model: KernelModel) -> Iterator[Hit]:
     """A call that is left in a function with wgmma: of a function of the driver, or of one that is not known."""
-    multiplications = model.sites("issue", "wgmma")
+    multiplications = model.begins(WGMMA)
     reachable, block_of = model.cfg.rank, model.cfg.block_of
     calls = [
         (i, instruction.callee)

@@ -22,6 +22,7 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.findings.edits import DirectiveEdit, Repair, without_word
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import Resource
 from tclint.values import thread_masks as T
 
 CV007 = RuleId("CV007")
@@ -33,7 +34,7 @@ CV013 = RuleId("CV013")
 @check(CV007, needs="setmaxnreg")
 def no_entry_count(model: KernelModel) -> Iterator[Hit]:
     """setmaxnreg in a kernel whose directives do not specify how many registers a thread has at launch."""
-    sites = model.sites("setmaxnreg")
+    sites = model.sites(Resource.REGISTERS)
     if not sites or not model.function.entry or bound(model.function) is not None:
         return
     stated = model.function.directives
@@ -62,7 +63,7 @@ def _bounded(model: KernelModel, threads: str | None) -> tuple[Repair, ...]:
 @check(CV008, needs="setmaxnreg", analyses=(RegisterCounts,))
 def direction(model: KernelModel) -> Iterator[Hit]:
     """A .dec that requests more registers than the warp owns, or an .inc that requests fewer."""
-    sites = model.sites("setmaxnreg")
+    sites = model.sites(Resource.REGISTERS)
     if not sites:
         return
     analysis = RegisterCounts(model)
@@ -123,7 +124,7 @@ def _wrong_direction(model: KernelModel, site: int, origin: int, owned: int) -> 
 @check(CV012, needs="setmaxnreg")
 def pool_overflow(model: KernelModel) -> Iterator[Hit]:
     """Warps that together request more registers than the CTA has at launch."""
-    sites, available = model.sites("setmaxnreg"), pool(model.function)
+    sites, available = model.sites(Resource.REGISTERS), pool(model.function)
     if not any(raises(model.instruction(i)) for i in sites) or available is None:
         return
     executed: dict[int, int] = {}
@@ -174,7 +175,7 @@ def pool_overflow(model: KernelModel) -> Iterator[Hit]:
 @check(CV013, needs="setmaxnreg", analyses=(HappensBefore,))
 def repeated_unsynchronised(model: KernelModel) -> Iterator[Hit]:
     """A setmaxnreg after another one with no intervening barrier at which the warps of the warpgroup synchronise."""
-    sites = model.sites("setmaxnreg")
+    sites = model.sites(Resource.REGISTERS)
     ends = {*model.fact(HappensBefore).points.barrier_sites(Scope.WARPS), *calls(model)}
     every = T.full(model.values.threads)
     again = (

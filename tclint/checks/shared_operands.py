@@ -18,6 +18,7 @@ from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.analyses.tcgen05 import ISSUED, Outstanding
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._pending import PendingReason
+from tclint.isa.effects import TCGEN05, WGMMA, Engine
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
@@ -25,9 +26,9 @@ TC012 = RuleId("TC012")
 WG011 = RuleId("WG011")
 
 
-def _operations(model: KernelModel, group: str) -> frozenset[int]:
+def _operations(model: KernelModel, group: Engine) -> frozenset[int]:
     """The operations of *group* whose threads may also write shared memory."""
-    operations = model.sites("issue", group)
+    operations = model.begins(group)
     if not operations:
         return frozenset()
     reach, block_of = model.reachability.threads_at, model.cfg.block_of
@@ -51,7 +52,7 @@ def _overlaps(model: KernelModel, size: int, operand: Access, use: Access, route
 @check(WG011, needs="wgmma", analyses=(ObjectNames, WgmmaGroups))
 def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     """Shared memory written while a wgmma of the same warpgroup may still read it as a matrix."""
-    operations = _operations(model, "wgmma")
+    operations = _operations(model, WGMMA)
     if not operations:
         return
     groups, results = model.solution(WgmmaGroups)
@@ -81,7 +82,7 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
 @check(TC012, needs="tcgen05", analyses=(ObjectNames, Outstanding))
 def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     """Shared memory written while a tcgen05.mma or tcgen05.cp of the thread may still read it."""
-    operations = _operations(model, "tcgen05")
+    operations = _operations(model, TCGEN05)
     if not operations:
         return
     tmem, results = model.solution(Outstanding)

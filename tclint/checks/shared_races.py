@@ -39,6 +39,7 @@ from tclint.checks._repairs import barrier_between
 from tclint.checks._wording import if_repeated
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Memory, Operand, Special, Vector
+from tclint.isa.effects import CP_ASYNC
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES
@@ -255,9 +256,9 @@ def _meetings_of(
         instruction = model.instruction(access.site)
         if component[block_of[access.site]] in passed:
             return False
-        if access.later and instruction.group != "cp.async":
+        if access.later and instruction.group != CP_ASYNC:
             # Asynchronous reads are left to PR005.
-            return access.writes and not since.writes and instruction.event == "issue"
+            return access.writes and not since.writes and instruction.effects.begins is not None
         return access.writes or since.writes
 
     return since.conflicts(

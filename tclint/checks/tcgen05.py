@@ -21,6 +21,7 @@ from tclint.checks._repairs import wait_in_block
 from tclint.dataflow import EXIT, Path, Results
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import TCGEN05, TCGEN05_LD, TCGEN05_ST, TENSOR_MEMORY, Barrier, Resource
 
 TC001 = RuleId("TC001")
 TC002 = RuleId("TC002")
@@ -67,7 +68,7 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
 
     A missing wait affects every later use. Each operation is reported at the use that is nearest on a path.
     """
-    if not model.sites("issue"):
+    if not model.begins():
         return
     candidates: dict[int, dict[int, _Candidate]] = {}
     for site, candidate in (*_before_transfers(model), *_before_operations(model)):
@@ -203,10 +204,10 @@ def _used(model: KernelModel, load: int, state: TransfersState) -> bool:
 def _accessed(model: KernelModel, i: int) -> list[tuple[ColumnRange | None, bool]]:
     """The columns of tensor memory that an instruction accesses, each with whether it writes or frees them."""
     memory, instruction = model.fact(TensorMemory), model.instruction(i)
-    dealloc = instruction.event == "tmem-dealloc"
-    if dealloc or instruction.group in ("tcgen05.ld", "tcgen05.st"):
-        return [(memory.range(i, "taddr"), dealloc or instruction.group == "tcgen05.st")]
-    if instruction.event == "issue" and instruction.group == "tcgen05":
+    dealloc = instruction.effects.resource is Resource.TMEM_DEALLOC
+    if dealloc or instruction.group in TENSOR_MEMORY:
+        return [(memory.range(i, "taddr"), dealloc or instruction.group == TCGEN05_ST)]
+    if instruction.effects.begins == TCGEN05:
         return [(memory.range(i, "d"), True), (memory.range(i, "a"), False)]
     return []
 
@@ -237,7 +238,7 @@ def _conflicts(
     """Those of the *pending* loads and stores that instruction *i* conflicts with, as it uses columns of theirs too."""
     memory, (transfers, _) = model.fact(TensorMemory), model.solution(TmemTransfers)
     instruction = model.instruction(i)
-    dealloc = instruction.event == "tmem-dealloc"
+    dealloc = instruction.effects.resource is Resource.TMEM_DEALLOC
     threads = model.views.context_of(i).threads
     # An instruction that reads a loaded value, or one computed from it, depends on the load and so waits for it.
     depends = 0
@@ -257,7 +258,7 @@ def _conflicts(
                     "no intervening tcgen05.wait::ld"
                 )
                 yield site, _Candidate(TC003, i, "ld", message, _WAIT.format("ld"))
-        elif instruction.group != "tcgen05.st" and any(memory.meet(mine, r, threads) for r, _ in accessed):
+        elif instruction.group != TCGEN05_ST and any(memory.meet(mine, r, threads) for r, _ in accessed):
             message = (
                 f"{'frees' if dealloc else 'uses'} columns of tensor memory that an earlier tcgen05.st "
                 "may not have written yet: no intervening tcgen05.wait::st"
@@ -298,7 +299,7 @@ _WAIT = "add tcgen05.wait::{}.sync.aligned before this instruction"
 
 def _signalled(model: KernelModel, pending: Iterable[int], i: int) -> Iterator[tuple[int, _Candidate]]:
     """The loads and stores that are *pending* where *i* lets another thread use their columns."""
-    release, barrier = model.fact(TmemRelease), model.instruction(i).event == "barrier-sync"
+    release, barrier = model.fact(TmemRelease), model.instruction(i).effects.synchronises is not None
     loads = model.fact(TensorMemory).loads
     for site in pending:
         what = "ld" if site in loads else "st"
@@ -331,7 +332,7 @@ def _doubt(model: KernelModel, candidate: _Candidate, site: int, path: Path) -> 
     if _of_one_iteration(model, site, candidate.site):
         return "the signal is given in one iteration of a loop, in which the pending columns may be others"
     # If the barrier protects something else, a load that completes after it is harmless.
-    arrives = candidate.arrival >= 0 or model.instruction(candidate.site).event == "mbarrier-arrive"
+    arrives = candidate.arrival >= 0 or model.instruction(candidate.site).effects.arrives is Barrier.MBARRIER
     if candidate.what == "ld" and not arrives:
         return "the barrier may protect something else"
     return ""
@@ -384,7 +385,7 @@ def missing_commit(model: KernelModel) -> Iterator[Hit]:
 
     If another thread executes the commit, the commit is reported instead.
     """
-    if not model.sites("issue", "tcgen05") or not model.function.entry:
+    if not model.begins(TCGEN05) or not model.function.entry:
         return
     operations, results = model.solution(Tcgen05Operations)
     open_at_end: set[int] = set()
@@ -395,7 +396,7 @@ def missing_commit(model: KernelModel) -> Iterator[Hit]:
     for commit, sites in elsewhere.items():
         yield _committed_elsewhere(model, commit, sites)
     open_at_end -= {site for sites in elsewhere.values() for site in sites}
-    commits = bool(model.sites("commit", "tcgen05"))
+    commits = bool(model.commits(TCGEN05))
     for group in grouped(_uncommitted(model, operations, results, open_at_end)).values():
         site, path = group[-1]
         role = model.describe_threads(path.threads)
@@ -447,7 +448,7 @@ def _uncommitted(
             state: OperationsState, i: int, instruction: Instruction, site: int = site
         ) -> OperationsState | None:
             after = operations.follow(site, state, i, instruction)
-            if instruction.event == "mbarrier-arrive" and _feeds_another_thread(model, site):
+            if instruction.effects.arrives is Barrier.MBARRIER and _feeds_another_thread(model, site):
                 return None  # that MMA is pipelined after the copy or shift
             return after if after and (site, ISSUED) in after else None
 
@@ -462,7 +463,7 @@ def _uncommitted(
 def _feeds_another_thread(model: KernelModel, site: int) -> bool:
     """Whether *site* is a copy or a shift whose result an MMA of another thread may use."""
     threads = model.views.context_of(site).threads
-    mmas = [i for i in model.sites("issue", "tcgen05") if model.name(i) == "tcgen05.mma"]
+    mmas = [i for i in model.begins(TCGEN05) if model.name(i) == "tcgen05.mma"]
     return site not in mmas and any(model.views.context_of(i).threads & ~threads for i in mmas)
 
 
@@ -471,7 +472,7 @@ def _commits_of_others(model: KernelModel, analysis: Tcgen05Operations) -> dict[
     threads."""
     found = {}
     operations = sorted(analysis.memory.operations)
-    for commit in model.sites("commit", "tcgen05"):
+    for commit in model.commits(TCGEN05):
         if not model.views.context_of(commit).threads:
             continue
         pair = analysis.cta_groups[commit]
@@ -514,7 +515,7 @@ def _committed_elsewhere(model: KernelModel, commit: int, sites: list[int]) -> H
 @check(TC007, needs="tcgen05", analyses=(TmemTransfers,))
 def register_use_before_wait(model: KernelModel) -> Iterator[Hit]:
     """One note per kernel: registers of tcgen05.ld used before tcgen05.wait::ld, which is legal (9.7.16.6.4.5)."""
-    if not model.sites("issue", "tcgen05.ld"):
+    if not model.begins(TCGEN05_LD):
         return
     transfers, results = model.solution(TmemTransfers)
     first: tuple[int, int] | None = None
@@ -522,7 +523,7 @@ def register_use_before_wait(model: KernelModel) -> Iterator[Hit]:
     for b in model.cfg.order:
         for i, state in results.walk(b):
             instruction = model.instruction(i)
-            if not state or instruction.group == "tcgen05.ld":
+            if not state or instruction.group == TCGEN05_LD:
                 continue
             early = 0
             for register in instruction.reads:

@@ -13,6 +13,7 @@ from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._repairs import fence_before, first_of_blocks
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.findings.scales import Severity
+from tclint.isa.effects import TCGEN05_LD, TENSOR_MEMORY, Barrier, Fence
 
 TC013 = RuleId("TC013")
 TC014 = RuleId("TC014")
@@ -24,11 +25,11 @@ MAX_PAIRS = 8
 @check(TC013, needs="tcgen05", analyses=(ThreadSync,))
 def missing_after_fence(model: KernelModel) -> Iterator[Hit]:
     """One finding per kernel: a tcgen05.ld follows a wait for the MMA with no intervening fence."""
-    loads = frozenset(model.sites("issue", "tcgen05.ld"))
+    loads = frozenset(model.begins(TCGEN05_LD))
     waits = waits_for_commits(model) if loads else frozenset()
     if not waits:
         return
-    used = bool(model.sites("tcgen05-fence-after"))
+    used = bool(model.sites(Fence.TCGEN05_AFTER))
     if used:
         pair, late = _unfenced(model, waits, loads, _any)
     else:
@@ -57,16 +58,16 @@ def missing_before_fence(model: KernelModel) -> Iterator[Hit]:
 
     The arrival alone orders an operation of another thread on the same columns after the load or store.
     """
-    used = bool(model.sites("tcgen05-fence-before"))
-    if not used and not model.sites("tcgen05-fence-after"):
+    used = bool(model.sites(Fence.TCGEN05_BEFORE))
+    if not used and not model.sites(Fence.TCGEN05_AFTER):
         return
-    accesses = frozenset(i for group in ("tcgen05.ld", "tcgen05.st") for i in model.sites("issue", group))
+    accesses = frozenset(i for group in TENSOR_MEMORY for i in model.begins(group))
     release = model.fact(TmemRelease)
 
     def starts(access: int, arrival: int) -> bool:
         return release.started_unfenced(access, arrival) is not None
 
-    pair, early = _unfenced(model, accesses, frozenset(model.sites("mbarrier-arrive")), starts)
+    pair, early = _unfenced(model, accesses, frozenset(model.arrives(Barrier.MBARRIER)), starts)
     if pair is None:
         return
     access, arrival = pair

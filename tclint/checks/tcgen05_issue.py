@@ -9,6 +9,7 @@ from tclint.analyses.issuers import _deciding, by_several_threads, reachable
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import TRANSACTIONS
 from tclint.isa.forms import Match
 from tclint.values import Values
 from tclint.values import thread_masks as T
@@ -32,7 +33,7 @@ def _once_for_a_warp(match: Match) -> bool:
     completes."""
     form = match.form
     return form.issued_by == "thread" or (
-        form.event == "issue" and form.group == "mbarrier" and any(r[0] == "*" for r in form.async_reads)
+        form.effects.begins == TRANSACTIONS and any(r[0] == "*" for r in form.async_reads)
     )
 
 

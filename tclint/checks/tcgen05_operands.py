@@ -12,6 +12,7 @@ from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._operand_faults import OperandFaults
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Instruction, Memory
+from tclint.isa.effects import TCGEN05, TCGEN05_LD, TCGEN05_ST, Resource
 from tclint.isa.target import Target
 from tclint.values import Bits, UniformityScope
 from tclint.values import thread_masks as T
@@ -69,7 +70,7 @@ def descriptors(model: KernelModel) -> Iterator[Hit]:
     """Descriptors with a field whose known bits admit no legal value (9.7.16.4)."""
     judged: dict[tuple[Form, Bits], tuple[str, Severity | None]] = {}
     faults = OperandFaults(model)
-    for site in model.sites("issue", "tcgen05"):
+    for site in model.begins(TCGEN05):
         instruction = model.instruction(site)
         match, idesc = instruction.match, model.value(site, "idesc")
         assert match is not None
@@ -165,7 +166,7 @@ _WITHOUT_ABSOLUTE = frozenset((100, 101, 110))
 def scale_input(model: KernelModel) -> Iterator[Hit]:
     """An MMA with scale-input-d whose kind does not scale D (9.7.16.10.9.1)."""
     faults = OperandFaults(model)
-    for site in model.sites("issue", "tcgen05"):
+    for site in model.begins(TCGEN05):
         instruction = model.instruction(site)
         scale = instruction.named("scale-input-d")
         if scale is None or instruction.match is None:
@@ -190,7 +191,7 @@ _UNSCALED = frozenset((".kind::f8f6f4", ".kind::i8"))
 @check(TC018, needs="tcgen05")
 def duplicate_destination(model: KernelModel) -> Iterator[Hit]:
     """A register that appears more than once in the destination of tcgen05.ld (9.7.16.8.3)."""
-    for site in model.sites("issue", "tcgen05.ld"):
+    for site in model.begins(TCGEN05_LD):
         written = model.instruction(site).writes
         if len(set(written)) == len(written):
             continue
@@ -212,12 +213,12 @@ def duplicate_destination(model: KernelModel) -> Iterator[Hit]:
 def bounds(model: KernelModel) -> Iterator[Hit]:
     """Addresses of columns out of bounds, and of lanes that do not exist or are not aligned (9.7.16.1.1,
     9.7.16.9.3)."""
-    if not model.sites("issue"):
+    if not model.begins():
         return
     tmem = model.fact(TensorMemory)
     faults = OperandFaults(model)
-    for group, role in (("tcgen05.ld", "taddr"), ("tcgen05.st", "taddr"), ("tcgen05", "d"), ("tcgen05", "a")):
-        for site in model.sites("issue", group):
+    for group, role in ((TCGEN05_LD, "taddr"), (TCGEN05_ST, "taddr"), (TCGEN05, "d"), (TCGEN05, "a")):
+        for site in model.begins(group):
             columns, operand = tmem.range(site, role), model.instruction(site).role(role)
             place = tmem.relative(model.values.operand(operand, site)) if columns is not None else None
             if columns is None or place is None:
@@ -324,9 +325,9 @@ def _differing(model: KernelModel, value: int, active: int) -> int:
 def _collective(model: KernelModel) -> list[int]:
     """The warp-wide instructions that take an address of tensor memory."""
     groups = (
-        model.sites("issue", "tcgen05.ld"),
-        model.sites("issue", "tcgen05.st"),
-        model.sites("tmem-dealloc"),
+        model.begins(TCGEN05_LD),
+        model.begins(TCGEN05_ST),
+        model.sites(Resource.TMEM_DEALLOC),
     )
     return sorted(site for group in groups for site in group)
 
@@ -340,7 +341,7 @@ _ONE_WARP = "a launch of fewer threads may have only the first of the warps that
 @check(TC023, needs="tcgen05", analyses=(TensorMemory,))
 def lane_window(model: KernelModel) -> Iterator[Hit]:
     """Accesses to lanes of tensor memory that belong to another warp (9.7.16.8.1)."""
-    sites = (*model.sites("issue", "tcgen05.ld"), *model.sites("issue", "tcgen05.st"))
+    sites = (*model.begins(TCGEN05_LD), *model.begins(TCGEN05_ST))
     if not sites:
         return
     tmem = model.fact(TensorMemory)

@@ -16,6 +16,7 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import wait_in_block
 from tclint.dataflow import Path, Results
 from tclint.ir.nodes import Instruction, registers
+from tclint.isa.effects import TCGEN05, TCGEN05_LD, Barrier
 
 TC009 = RuleId("TC009")
 TC011 = RuleId("TC011")
@@ -46,7 +47,7 @@ _WORKS = "block-scaled loops of libraries rely on this order, and work"
 @check(TC009, needs="tcgen05", analyses=(Tcgen05Operations, TensorMemory))
 def unordered_pair(model: KernelModel) -> Iterator[Hit]:
     """Two operations of one thread on the same tensor memory that are not implicitly pipelined (9.7.16.6.2)."""
-    if not model.sites("issue", "tcgen05"):
+    if not model.begins(TCGEN05):
         return
     operations, results = model.solution(Tcgen05Operations)
     pairs = _Pairs(model)
@@ -101,7 +102,11 @@ def _outstanding(
     """Transfer function of one pending operation: it ends at any wait after its commit, which may guarantee
     completion."""
     after = operations.follow(site, state, at, instruction)
-    waits = instruction.event in ("mbarrier-wait", "barrier-sync", "barrier-wait")
+    waits = (
+        instruction.effects.awaits is Barrier.MBARRIER
+        or instruction.effects.synchronises is not None
+        or instruction.effects.awaits is Barrier.CLUSTER
+    )
     return None if after and waits and (site, ISSUED) not in after else after
 
 
@@ -175,7 +180,7 @@ _RELOADED = "the path may not need the values of the first load"
 @check(TC011, needs="tcgen05", analyses=(TmemTransfers,))
 def register_overwritten(model: KernelModel) -> Iterator[Hit]:
     """Another instruction writes a register that a pending tcgen05.ld has yet to fill (9.7.16.6.4.5)."""
-    if not model.sites("issue", "tcgen05.ld"):
+    if not model.begins(TCGEN05_LD):
         return
     for load, ats in grouped(_overwritten(model)).items():
         at = ats[0]
@@ -186,7 +191,7 @@ def register_overwritten(model: KernelModel) -> Iterator[Hit]:
             count=len(ats),
             help="add tcgen05.wait::ld before the register gets a new value",
             fixes=wait_in_block(model, "ld", (load,)),
-        ).doubted(_RELOADED if model.instruction(at).group == "tcgen05.ld" else "")
+        ).doubted(_RELOADED if model.instruction(at).group == TCGEN05_LD else "")
 
 
 def _overwritten(model: KernelModel) -> Iterator[tuple[int, int]]:
@@ -232,7 +237,7 @@ def empty_collector(model: KernelModel) -> Iterator[Hit]:
     discarded (9.7.16.10.9)."""
     uses = {
         i: tcgen05_collector.usage(model.instruction(i))[0]
-        for i in model.sites("issue", "tcgen05")
+        for i in model.begins(TCGEN05)
         if "use" in model.instruction(i).opcode
         and tcgen05_collector.usage(model.instruction(i))[1] in ("use", "lastuse")
     }
@@ -274,7 +279,7 @@ def _empty(
 def accumulates_on_nothing(model: KernelModel) -> Iterator[Hit]:
     """MMAs that all add to an accumulator that nothing initialises."""
     function = model.function
-    mmas = [i for i in model.sites("issue", "tcgen05") if model.instruction(i).role("enable") is not None]
+    mmas = [i for i in model.begins(TCGEN05) if model.instruction(i).role("enable") is not None]
     if not mmas or not function.entry or any(ins.flow == "call" for ins in function.instructions):
         return
     tmem = model.fact(TensorMemory)

@@ -14,6 +14,7 @@ from tclint.dataflow import EXIT, Path
 from tclint.findings.edits import Repair, before, operand
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Immediate, Instruction, Memory, Symbol
+from tclint.isa.effects import Resource
 from tclint.isa.target import tensor_columns
 from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
@@ -25,12 +26,12 @@ TM003 = RuleId("TM003")
 @check(TM001, TM003, needs="tcgen05", analyses=(HappensBefore, TensorAllocation))
 def balance(model: KernelModel) -> Iterator[Hit]:
     """Allocations that are not freed exactly once, as a whole, by the address that tcgen05.alloc returned."""
-    if not model.sites("tmem-alloc") and not model.sites("tmem-dealloc"):
+    if not model.sites(Resource.TMEM_ALLOC) and not model.sites(Resource.TMEM_DEALLOC):
         return
     memory, _ = model.solution(TensorAllocation)
     wrong = list(_mismatches(model, memory))
     yield from wrong
-    if not model.sites("tmem-dealloc"):
+    if not model.sites(Resource.TMEM_DEALLOC):
         if model.function.entry and memory.allocations:
             yield _never_freed(model, memory)
     elif memory.allocations and memory.deallocations and not wrong:
@@ -65,7 +66,7 @@ def _never_allocated(model: KernelModel, deallocations: Sequence[int]) -> Hit:
     load = _loaded(model, site)
     steps = [
         Mark(i, "gives up the right to allocate; nothing is allocated before")
-        for i in model.sites("tmem-relinquish")[:1]
+        for i in model.sites(Resource.TMEM_RELINQUISH)[:1]
     ]
     if load is not None:
         steps.append(Mark(load, "loads the address that is freed; no tcgen05.alloc stores it"))
@@ -94,7 +95,9 @@ def _allocated(model: KernelModel, site: int, load: int) -> tuple[Repair, ...]:
     instruction, values = model.instruction(site), model.values
     block = model.cfg.blocks[model.cfg.block_of[load]]
     barriers = (
-        i for i in range(load - 1, block.start - 1, -1) if model.instruction(i).event == "barrier-sync"
+        i
+        for i in range(load - 1, block.start - 1, -1)
+        if model.instruction(i).effects.synchronises is not None
     )
     at, columns = next(barriers, -1), instruction.role("columns")
     source = next((o for o in model.instruction(load).operands if isinstance(o, Memory)), None)
@@ -115,7 +118,7 @@ def _mismatches(model: KernelModel, memory: TensorAllocation) -> Iterator[Hit]:
     if not memory.deallocations:
         return
     if not memory.allocations:
-        if not model.sites("tmem-alloc") and whole_program(model):
+        if not model.sites(Resource.TMEM_ALLOC) and whole_program(model):
             yield _never_allocated(model, memory.deallocations)
         return
     wrong = (_wrong_address(model, memory, i) or _wrong_count(memory, i) for i in memory.deallocations)
@@ -281,7 +284,11 @@ def _too_many(model: KernelModel, memory: TensorAllocation, site: int) -> Hit | 
         return None
 
     def step(ledger: Ledger, i: int, instruction: Instruction) -> Ledger:
-        return memory.entered(ledger, i, instruction) if instruction.event == "tmem-alloc" else ledger
+        return (
+            memory.entered(ledger, i, instruction)
+            if instruction.effects.resource is Resource.TMEM_ALLOC
+            else ledger
+        )
 
     path = model.path(
         FactQuery(site, (site,), results, step, lambda ledger, i: i == EXIT and len(ledger) > freed, ())

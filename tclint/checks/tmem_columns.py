@@ -11,6 +11,7 @@ from tclint.analyses.tmem_allocation import TensorAllocation
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._wording import in_words
 from tclint.findings.scales import Confidence
+from tclint.isa.effects import Resource
 from tclint.values import UniformityScope
 
 TM002 = RuleId("TM002")
@@ -24,7 +25,7 @@ def column_count(model: KernelModel) -> Iterator[Hit]:
     values = model.values
     wrong: dict[tuple[str, tuple[range, ...]], list[int]] = {}
     divergent: dict[int, list[int]] = {}
-    for site in (*model.sites("tmem-alloc"), *model.sites("tmem-dealloc")):
+    for site in (*model.sites(Resource.TMEM_ALLOC), *model.sites(Resource.TMEM_DEALLOC)):
         operand = model.instruction(site).role("columns")
         if not isinstance(operand, int):
             continue
@@ -81,7 +82,7 @@ def _alternatives(model: KernelModel, value: int) -> set[int]:
 @check(TM004, TM005, needs="tcgen05", analyses=(HappensBefore, TensorAllocation))
 def order(model: KernelModel) -> Iterator[Hit]:
     """Allocations after the permit was relinquished, and larger ones after smaller ones."""
-    allocations, relinquished = model.sites("tmem-alloc"), model.sites("tmem-relinquish")
+    allocations, relinquished = model.sites(Resource.TMEM_ALLOC), model.sites(Resource.TMEM_RELINQUISH)
     if len(allocations) + len(relinquished) < 2:
         return
     memory, _ = model.solution(TensorAllocation)

@@ -19,6 +19,7 @@ from tclint.analyses.tensor_memory import TensorMemory
 from tclint.analyses.tmem_allocation import paired
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.findings.scales import Confidence
+from tclint.isa.effects import TCGEN05, TCGEN05_LD, TCGEN05_ST, TRANSACTIONS, Engine, Resource
 from tclint.values import thread_masks as T
 
 TM006 = RuleId("TM006")
@@ -27,8 +28,8 @@ TM006 = RuleId("TM006")
 @check(TM006, needs="tcgen05", analyses=(HappensBefore, TensorMemory))
 def freed_in_use(model: KernelModel) -> Iterator[Hit]:
     """Tensor memory is freed while this thread's operations, or other warps, may still be using it (9.7.16.5)."""
-    frees = model.sites("tmem-dealloc")
-    if not frees or not model.sites("issue") or not model.function.entry:
+    frees = model.sites(Resource.TMEM_DEALLOC)
+    if not frees or not model.begins() or not model.function.entry:
         return
     for site in frees:
         hit = _own_operation(model, site)
@@ -47,10 +48,10 @@ def freed_in_use(model: KernelModel) -> Iterator[Hit]:
 
 def _own_operation(model: KernelModel, free: int) -> Hit | None:
     """The hit for a pending MMA, copy or shift of the same thread; its loads and stores are left to TC003 and TC004."""
-    order, commits = model.fact(HappensBefore), model.sites("commit", "tcgen05")
+    order, commits = model.fact(HappensBefore), model.commits(TCGEN05)
     # An access to the result is reported first (TC001).
-    accesses = {*model.sites("issue", "tcgen05.ld"), *model.sites("issue", "tcgen05.st")}
-    operations = [i for i in model.sites("issue", "tcgen05") if model.reaches(i, free)]
+    accesses = {*model.begins(TCGEN05_LD), *model.begins(TCGEN05_ST)}
+    operations = [i for i in model.begins(TCGEN05) if model.reaches(i, free)]
     free_after: dict[frozenset[int], frozenset[int]] = {}
     """Waits -> the operations from which a path leads to *free* and passes none of them."""
     for site in operations:
@@ -86,8 +87,8 @@ def _own_operation(model: KernelModel, free: int) -> Hit | None:
 
 def _never_observed(model: KernelModel, frees: list[int]) -> Hit | None:
     """The hit for a committed MMA, copy or shift of another warp that no thread waits for before *frees*."""
-    order, commits = model.fact(HappensBefore), model.sites("commit", "tcgen05")
-    for site in model.sites("issue", "tcgen05") if not model.reachability.unresolved_dispatchers else ():
+    order, commits = model.fact(HappensBefore), model.commits(TCGEN05)
+    for site in model.begins(TCGEN05) if not model.reachability.unresolved_dispatchers else ():
         tracking = [commit for commit in commits if model.reaches(site, commit)]
         free = next((f for f in frees if not model.views.exclusive(site, f)), None)
         if (
@@ -188,7 +189,7 @@ def _no_wait_since_barrier(model: KernelModel, frees: list[int]) -> Hit | None:
     """The hit for a deallocation whose warp has not waited since a barrier after which other warps use the memory."""
     views = model.views
     waits = model.fact(HappensBefore).points.acquire_points(Scope.WARPS)
-    uses = [*_used_loads(model), *model.sites("issue", "tcgen05.st"), *model.sites("issue", "tcgen05")]
+    uses = [*_used_loads(model), *model.begins(TCGEN05_ST), *model.begins(TCGEN05)]
     for free in frees:
         threads = views.context_of(free).threads
         barriers = [
@@ -230,7 +231,7 @@ class _Start(NamedTuple):
     """A kind of operation that lets other warps start to use tensor memory."""
 
     event: str
-    group: str
+    group: Engine
     noun: str
     effect: str
     users: Callable[[KernelModel], Iterable[int]]
@@ -239,12 +240,12 @@ class _Start(NamedTuple):
 
 _COPY = _Start(
     "issue",
-    "mbarrier",
+    TRANSACTIONS,
     "copy",
     "copies an operand of the multiplication",
-    lambda model: model.sites("issue", "tcgen05"),
+    lambda model: model.begins(TCGEN05),
 )
-_COMMIT = _Start("commit", "tcgen05", "commit", "announces the result", lambda model: _used_loads(model))
+_COMMIT = _Start("commit", TCGEN05, "commit", "announces the result", lambda model: _used_loads(model))
 
 
 def _no_wait_since(model: KernelModel, frees: list[int], kind: _Start) -> Hit | None:
@@ -303,7 +304,7 @@ def _started(model: KernelModel, frees: list[int], start: int, kind: _Start) -> 
 
 def _used_loads(model: KernelModel) -> list[int]:
     """The loads with a register that is read; the result of any other load is unused, so it does no harm."""
-    loads = model.sites("issue", "tcgen05.ld")
+    loads = model.begins(TCGEN05_LD)
     read = {r for i in model.function.instructions for r in i.reads} if loads else set()
     return [i for i in loads if not read.isdisjoint(model.instruction(i).writes)]
 

@@ -11,6 +11,7 @@ from tclint.analyses.role_paths import calls, path_avoiding
 from tclint.analyses.tmem_allocation import paired
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.findings.scales import Severity
+from tclint.isa.effects import TCGEN05, TCGEN05_LD, TCGEN05_ST, Barrier, Resource
 from tclint.values import thread_masks as T
 
 TM010 = RuleId("TM010")
@@ -45,24 +46,24 @@ def pair_without_cluster(model: KernelModel) -> Iterator[Hit]:
 _OTHER_WARP = (
     "another warp, or another path, waits for the peer, and may order this instruction after that wait"
 )
-_USES = ("tcgen05.ld", "tcgen05.st", "tcgen05")
+_USES = (TCGEN05_LD, TCGEN05_ST, TCGEN05)
 
 
 @check(TM011, needs="tcgen05", analyses=(HappensBefore,))
 def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
     """The tensor memory of a CTA pair is freed without waiting for the peer CTA (9.7.16.5)."""
-    frees = paired(model, model.sites("tmem-dealloc"))
-    allocations = paired(model, model.sites("tmem-alloc"))
+    frees = paired(model, model.sites(Resource.TMEM_DEALLOC))
+    allocations = paired(model, model.sites(Resource.TMEM_ALLOC))
     if not frees or not allocations or not model.function.entry:
         return
-    uses = [site for group in _USES for site in model.sites("issue", group)] or allocations
+    uses = [site for group in _USES for site in model.begins(group)] or allocations
     order = model.fact(HappensBefore)
     waiting = order.points.barrier_sites(Scope.CTAS) | order.points.polls(Scope.CTAS)
     late = [w for w in waiting if any(model.reaches(i, w) for i in uses)]
     allocated = [w for w in waiting if any(model.reaches(i, w) for i in allocations)]
     # A handshake: the warp arrives on an mbarrier of the peer, and a thread waits for such an arrival after its last use.
-    arrivals = [i for i in model.sites("mbarrier-arrive") if _is_remote(order, i)]
-    awaited = order.waits_for(arrivals).intersection(model.sites("mbarrier-wait"))
+    arrivals = [i for i in model.arrives(Barrier.MBARRIER) if _is_remote(order, i)]
+    awaited = order.waits_for(arrivals).intersection(model.awaits(Barrier.MBARRIER))
     waits = [w for w in sorted(awaited) if _follows_last_use(model, w, uses)]
     if not waits:
         arrivals = []

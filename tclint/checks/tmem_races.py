@@ -11,6 +11,7 @@ from tclint.analyses.tmem_by_warps import TmemReadsSince, TmemWritesSince
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
 from tclint.findings.scales import Confidence
+from tclint.isa.effects import TCGEN05_ST
 from tclint.values.shared_memory import Access
 
 TC025 = RuleId("TC025")
@@ -19,7 +20,7 @@ TC025 = RuleId("TC025")
 @check(TC025, needs="tcgen05", analyses=(TmemReadsSince, TmemWritesSince))
 def reused_by_another_warp(model: KernelModel) -> Iterator[Hit]:
     """Report columns that one warp stores while another warp of the same lanes may load them."""
-    if not model.function.entry or not model.sites("issue", "tcgen05.st") or model.values.threads <= 128:
+    if not model.function.entry or not model.begins(TCGEN05_ST) or model.values.threads <= 128:
         return
     block_of = model.cfg.block_of
     found = ((block_of[meeting.use.site], meeting) for meeting in _meetings(model))

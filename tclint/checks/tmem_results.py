@@ -10,6 +10,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import whole_program
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.checks import Hit, Mark, RuleId, check, grouped
+from tclint.isa.effects import TCGEN05, TCGEN05_LD, TCGEN05_ST
 
 TC001 = RuleId("TC001")
 
@@ -18,7 +19,7 @@ TC001 = RuleId("TC001")
 def read_by_another_role(model: KernelModel) -> Iterator[Hit]:
     """A role that loads an accumulator of another role's MMA, on a path without a wait that may observe its
     completion."""
-    loads, mmas = model.sites("issue", "tcgen05.ld"), model.sites("issue", "tcgen05")
+    loads, mmas = model.begins(TCGEN05_LD), model.begins(TCGEN05)
     if not loads or not mmas or not whole_program(model) or model.reachability.unresolved_dispatchers:
         return
     for load, operations in grouped(_unsynchronised(model, loads, mmas)).items():
@@ -48,9 +49,9 @@ def _unsynchronised(
     """For each MMA, the first load of another role that may read its result before observing its completion, and the
     MMA."""
     tmem, order = model.fact(TensorMemory), model.fact(HappensBefore)
-    stores = frozenset(model.sites("issue", "tcgen05.st"))
+    stores = frozenset(model.begins(TCGEN05_ST))
     written = stores | order.observers_of(stores)
-    commits = model.sites("commit", "tcgen05")
+    commits = model.commits(TCGEN05)
     extents = model.fact(Extents)
     reads = [(i, read) for i in loads if (read := _reach(model, tmem, extents, i, "taddr")) is not None]
     for mma in mmas if reads else ():

@@ -13,6 +13,7 @@ from tclint.checks._repairs import barrier_between
 from tclint.dataflow import Path
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import registers
+from tclint.isa.effects import Resource
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
@@ -45,7 +46,7 @@ def not_one_warp(model: KernelModel) -> Iterator[Hit]:
     site, threads = min(found)
     sure = bool(model.function.threads)
     spread = any(_own_word(model, i) for i, _ in found)
-    relinquished = all(model.instruction(i).event == "tmem-relinquish" for i, _ in found)
+    relinquished = all(model.instruction(i).effects.resource is Resource.TMEM_RELINQUISH for i, _ in found)
     doubt = (
         _ONLY_RELINQUISHED
         if relinquished
@@ -88,7 +89,7 @@ def _own_word(model: KernelModel, site: int) -> bool:
 @check(TM008, needs="tcgen05", analyses=(HappensBefore, TensorAllocation))
 def result_unsynced(model: KernelModel) -> Iterator[Hit]:
     """A load of the address that an allocation writes, by another warp that has not waited for the allocation."""
-    if not model.sites("tmem-alloc") or not model.function.entry:
+    if not model.sites(Resource.TMEM_ALLOC) or not model.function.entry:
         return
     memory, _ = model.solution(TensorAllocation)
     readers = _readers(model, memory)
@@ -169,7 +170,7 @@ def _unsynced(model: KernelModel, allocation: int, path: Path) -> Hit:
 def destination(model: KernelModel) -> Iterator[Hit]:
     """An allocation that does not write the address to the shared memory of the CTA."""
     values = model.values
-    for site in model.sites("tmem-alloc"):
+    for site in model.sites(Resource.TMEM_ALLOC):
         value = model.value(site, "destination")
         if value is None:
             continue

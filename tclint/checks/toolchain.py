@@ -12,6 +12,7 @@ from tclint.checks._repairs import arrive_together, waits_for_all_groups
 from tclint.findings.edits import Repair, before, reversion
 from tclint.ir.needs import needs
 from tclint.ir.nodes import Module, Vector, registers
+from tclint.isa.effects import WGMMA
 from tclint.isa.target import TOOLKITS, Version, dotted, toolkit_for
 
 TL001 = RuleId("TL001")
@@ -87,7 +88,7 @@ def _separated(model: KernelModel, sites: list[int]) -> tuple[Repair, ...]:
     if not all(arrive_together(model, site, "warpgroup", (site,)) for site in sites):
         return ()
     changes = tuple(before(site, commit) for site in sites)
-    return (Repair("commit the group between the two", changes, waits_for_all_groups(model, "wgmma")),)
+    return (Repair("commit the group between the two", changes, waits_for_all_groups(model, WGMMA)),)
 
 
 def _repeats(model: KernelModel) -> Iterator[tuple[int, int]]:
@@ -96,7 +97,7 @@ def _repeats(model: KernelModel) -> Iterator[tuple[int, int]]:
     Both are near the start of the same block, outside of loops, with no intervening instruction that prevents it.
     """
     latest: dict[Hashable, int] = {}
-    for i in model.sites("issue", "wgmma"):
+    for i in model.begins(WGMMA):
         instruction = model.instruction(i)
         block = model.cfg.block_of[i]
         if instruction.guard >= 0 or block in model.cfg.in_cycle or _only_writes(model, i):
@@ -122,7 +123,7 @@ def _merged(model: KernelModel, start: int, earlier: int, site: int) -> bool:
     """Whether ptxas merges the wgmma at *site* with an equal one before it in the block that begins at *start*."""
     if any(_separates(model, i, site) for i in range(earlier + 1, site)):
         return False
-    wgmmas = (model.instruction(i) for i in range(start, site + 1) if model.instruction(i).group == "wgmma")
+    wgmmas = (model.instruction(i) for i in range(start, site + 1) if model.instruction(i).group == WGMMA)
     return site - start + sum(len(instruction.writes) for instruction in wgmmas) <= MAX_MERGE_DISTANCE
 
 
@@ -130,7 +131,7 @@ def _separates(model: KernelModel, intervening: int, site: int) -> bool:
     """Whether the *intervening* instruction keeps ptxas from merging the wgmma at *site* with one before it."""
     instruction = model.instruction(intervening)
     match = instruction.match
-    if match is not None and match.form.event == "issue" and match.form.group == "wgmma":
+    if match is not None and match.form.effects.begins == WGMMA:
         return False  # what it adds to D is lost, too
     if match is None or match.form.memory or match.form.flow or match.form.event:
         return True
@@ -144,7 +145,7 @@ def fragment_register_reused(model: KernelModel) -> Iterator[Hit]:
     if toolkit is None or not REUSES[0] <= toolkit <= REUSES[1]:
         return
     found: list[tuple[int, int, int, int]] = []
-    for site in model.sites("issue", "wgmma"):
+    for site in model.begins(WGMMA):
         for source, copy in _copied_from(model, site).items():
             write = _rewritten_in_later_iteration(model, site, source)
             if write is not None:

@@ -9,6 +9,7 @@ from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._wording import agreeing
 from tclint.findings.scales import Confidence, Severity
+from tclint.isa.effects import Resource
 from tclint.values import thread_masks as T
 
 CV004 = RuleId("CV004")
@@ -24,7 +25,7 @@ def incomplete(model: KernelModel) -> Iterator[Hit]:
     sites = [i for u in model.function.uses if u.match and u.match.scope == "warpgroup" for i in u.sites]
     if not sites:
         return
-    changes = [i for i in sites if model.instruction(i).event == "setmaxnreg"]
+    changes = [i for i in sites if model.instruction(i).effects.resource is Resource.REGISTERS]
     bound = model.function.most_threads
     if bound and bound % _WARPGROUP:
         yield from _partial_cta(model, [i for i in sites if i not in changes], bound)

@@ -28,6 +28,7 @@ from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.findings.edits import Repair, before, without
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Immediate, Instruction
+from tclint.isa.effects import WGMMA, Barrier
 
 WG001 = RuleId("WG001")
 WG002 = RuleId("WG002")
@@ -90,7 +91,7 @@ def _accesses(model: KernelModel, groups: WgmmaGroups, results: Results[GroupsSt
         held: dict[int, tuple[set[int], set[int]]] | None = None
         for i in range(block.start, block.end):
             instruction = instructions[i]
-            if state[0] and instruction.group != "wgmma":
+            if state[0] and instruction.group != WGMMA:
                 held = _held(groups, state) if held is None else held
                 _record(groups, held, state, i, instruction, accesses)
             if i == change:
@@ -283,7 +284,7 @@ def _pending_at_exit(
     ends = [i for i in ends if model.instruction(i).flow in ("return", "exit")]
     if not model.function.entry:
         return  # the caller may wait
-    all_waits = set(model.sites("wait", "wgmma"))
+    all_waits = set(model.waits(WGMMA))
     pending = {s for end in ends for s, _ in results.before(end)[0]} - reported
     doubtful: Hit | None = None
     for site in _tried(model, sorted(pending, reverse=True)):
@@ -347,7 +348,7 @@ def _waited_elsewhere(model: KernelModel, groups: WgmmaGroups, site: int, use: i
     _, results = model.solution(WgmmaGroups)
     return any(
         s == site and age >= groups.depth(model.instruction(wait)) and model.reaches(wait, use, (site,))
-        for wait in model.sites("wait", "wgmma")
+        for wait in model.waits(WGMMA)
         for s, age in results.before(wait)[0]
     )
 
@@ -385,7 +386,7 @@ def _last_ordering(model: KernelModel, path: Path) -> Iterator[Mark]:
     for i in path.sites(model.cfg, -1):
         instruction = model.instruction(i)
         if instruction.event in _ORDERING or (polling and instruction.flow):
-            last, polling = i, instruction.event == "mbarrier-wait"
+            last, polling = i, instruction.effects.awaits is Barrier.MBARRIER
     if last >= 0:
         yield Mark(last, "no wgmma.fence follows on the path")
 
@@ -535,9 +536,7 @@ def _dirtied(
 @check(WG005, needs="wgmma", analyses=(Depth, Waited, WgmmaGroups))
 def wait_depth(model: KernelModel) -> Iterator[Hit]:
     """``wait_group N`` where at most N groups can be pending (9.7.15.7.3)."""
-    waits = [
-        i for i in model.sites("wait", "wgmma") if isinstance(model.instruction(i).role("depth"), Immediate)
-    ]
+    waits = [i for i in model.waits(WGMMA) if isinstance(model.instruction(i).role("depth"), Immediate)]
     if not any(WgmmaGroups.depth(model.instruction(i)) for i in waits):
         return
     _, depths = model.solution(Depth)

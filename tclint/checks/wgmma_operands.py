@@ -10,6 +10,7 @@ from tclint.analyses.wgmma_accumulators import UnwrittenAccumulators
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.findings.edits import InstructionEdit, Repair, opcode
 from tclint.ir.nodes import Instruction, Vector, registers
+from tclint.isa.effects import WGMMA
 from tclint.values import UniformityScope, Values
 from tclint.values.divergence import divergent_bits
 
@@ -22,7 +23,7 @@ WG013 = RuleId("WG013")
 @check(WG006, needs="wgmma")
 def register_tuple_alias(model: KernelModel) -> Iterator[Hit]:
     """A register that appears twice in an accumulator, or in both the accumulator and the A fragment."""
-    for site in model.sites("issue", "wgmma"):
+    for site in model.begins(WGMMA):
         instruction = model.instruction(site)
         accumulator, fragment = instruction.role("d"), instruction.role("a")
         if not isinstance(accumulator, Vector):
@@ -60,7 +61,7 @@ def optional_aligned(model: KernelModel) -> Iterator[Hit]:
     bare = sorted(
         site
         for use in model.function.uses
-        if use.match is not None and use.match.form.group == "wgmma" and ".aligned" not in use.match.modifiers
+        if use.match is not None and use.match.form.group == WGMMA and ".aligned" not in use.match.modifiers
         for site in use.sites
     )
     if bare:
@@ -92,7 +93,7 @@ def nonuniform_descriptor(model: KernelModel) -> Iterator[Hit]:
     values = model.values
     uses = grouped(
         ((name, values.before(operand, site)), site)
-        for site in model.sites("issue", "wgmma")
+        for site in model.begins(WGMMA)
         for name in _descriptors(model.instruction(site))
         if isinstance(operand := model.instruction(site).named(name), int)
     )
@@ -148,7 +149,7 @@ def _loaded(values: Values, value: int) -> bool:
 @check(WG013, needs="wgmma", analyses=(UnwrittenAccumulators,))
 def undefined_accumulate(model: KernelModel) -> Iterator[Hit]:
     """A wgmma that adds to an accumulator which is uninitialised on some path from the entry."""
-    adding = [i for i in model.sites("issue", "wgmma") if model.instruction(i).writes and _adds(model, i)]
+    adding = [i for i in model.begins(WGMMA) if model.instruction(i).writes and _adds(model, i)]
     if not adding:
         return
     unwritten, results = model.solution(UnwrittenAccumulators)

@@ -17,6 +17,7 @@ from tclint.checks._repairs import arrive_together, fence_before, waits_for_all_
 from tclint.dataflow import Path, Results
 from tclint.findings.edits import Repair, before
 from tclint.ir.nodes import Instruction, Vector, registers
+from tclint.isa.effects import WGMMA, Fence
 
 WG008 = RuleId("WG008")
 
@@ -100,7 +101,7 @@ def _copied(model: KernelModel, site: int, first: _Layout, second: _Layout) -> b
 @check(WG008, needs="wgmma", analyses=(WgmmaGroups,))
 def shape_change_without_fence(model: KernelModel) -> Iterator[Hit]:
     """Registers shared by two wgmma that are not implicitly ordered."""
-    layouts = {site: _Layout.of(model.instruction(site)) for site in model.sites("issue", "wgmma")}
+    layouts = {site: _Layout.of(model.instruction(site)) for site in model.begins(WGMMA)}
     layouts = {site: layout for site, layout in layouts.items() if layout.distinct}
     kinds = {layout: n for n, layout in enumerate(dict.fromkeys(layouts.values()))}
     if len(kinds) < 2:
@@ -162,7 +163,7 @@ def _unordered(
     follow = groups.following(first)
 
     def step(state: GroupsState, at: int, instruction: Instruction) -> GroupsState | None:
-        ordered = fence_suffices and instruction.event == "register-fence"
+        ordered = fence_suffices and instruction.effects.fence is Fence.REGISTERS
         return None if ordered else follow(state, at, instruction)
 
     return model.path(

@@ -24,6 +24,7 @@ from tclint.findings.places import source_location
 from tclint.findings.spans import Span
 from tclint.inspect.in_flight import operations
 from tclint.ir.nodes import Function, Instruction, Module
+from tclint.isa.effects import TCGEN05_LD, WGMMA, Engine
 from tclint.isa.forms import Match
 from tclint.syntax.source import Source
 
@@ -72,7 +73,7 @@ _DEFAULTS = {
 _MEMBAR = {"gl": "gpu", "cta": "cta", "sys": "sys"}
 _IGNORED = frozenset("sync async cta b32 b64 b128 u32 s32 warp shared shared::cta".split())
 """Words of an opcode that do not affect synchronisation, or whose meaning is recorded otherwise."""
-_RESULTS = frozenset(("wgmma", "tcgen05.ld"))
+_RESULTS = frozenset((WGMMA, TCGEN05_LD))
 """The groups whose operations write registers."""
 _NUMBERS = ("depth", "mask", "count", "tx", "parity", "columns")
 """Roles of operands whose constant values are compared."""
@@ -230,7 +231,7 @@ class _Reader:
         op.role = self._model.describe_threads(self._model.views.context_of(site).threads)
         return op
 
-    def _late(self, site: int, group: str) -> bool:
+    def _late(self, site: int, group: Engine) -> bool:
         """Whether an instruction before a wait, in its block, reads a result of an operation it waits for."""
         cfg, instructions = self._model.cfg, self._function.instructions
         try:
@@ -243,11 +244,11 @@ class _Reader:
             instruction = instructions[i]
             if instruction.group != group:
                 # Correct code has arithmetic on loaded values before and after the wait, as the hardware interlocks.
-                if group == "wgmma" or not computes(instruction.match):
+                if group == WGMMA or not computes(instruction.match):
                     read.update(instruction.reads)
-            elif instruction.event == "wait":
+            elif instruction.effects.waits is not None:
                 waited = True
-            elif instruction.event == "issue":
+            elif instruction.effects.begins is not None:
                 # An operation with no wait after it is in flight here, even a load that the analysis no longer tracks,
                 # because the hardware interlocks on its use.
                 if (i in found or not waited) and not read.isdisjoint(results_of(instruction)):

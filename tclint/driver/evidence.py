@@ -16,6 +16,7 @@ from tclint.executor.run import Execution
 from tclint.findings.rules import all_rules
 from tclint.findings.verdicts import UNEXECUTED, HazardClass
 from tclint.ir.nodes import Function
+from tclint.isa.effects import BULK, TCGEN05, TENSOR_MEMORY, WGMMA
 
 __all__ = [
     "CAUSED_BY",
@@ -54,7 +55,7 @@ _COPIED_INTO = ("read-too-early", "unordered-result")
 _COPIED_FROM = ("source-overwritten", "unordered-source")
 _TENSOR_MEMORY = ("tensor-memory", "tensor-memory-ld", "tensor-memory-st")
 _STOPPED = ("deadlock-arrivals", "deadlock-bytes")
-_READERS = frozenset(("bulk", "tcgen05", "wgmma"))
+_READERS = frozenset((BULK, TCGEN05, WGMMA))
 """Groups of the operations that read shared memory."""
 
 EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
@@ -283,10 +284,10 @@ def _ordered_kind(observation: Observation, function: Function) -> str:
         return kind
     earlier, later = function.instructions[first], function.instructions[at]
     if kind == "tensor-memory":
-        return f"{kind}-{earlier.group[-2:]}" if earlier.group in ("tcgen05.ld", "tcgen05.st") else kind
-    if earlier.event == "issue":
+        return f"{kind}-{earlier.group[-2:]}" if earlier.group in TENSOR_MEMORY else kind
+    if earlier.effects.begins is not None:
         return f"{kind}-source" if earlier.group in _READERS else f"{kind}-result"
-    if later.event == "issue":
+    if later.effects.begins is not None:
         return f"{kind}-operand" if later.group in _READERS else f"{kind}-refill"
     return kind
 

@@ -12,11 +12,21 @@ from tclint.checks import Hit, RuleId
 from tclint.executor.observations import Observation
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Function, Instruction, registers
+from tclint.isa.effects import (
+    BULK,
+    CP_ASYNC,
+    TCGEN05,
+    TCGEN05_LD,
+    TCGEN05_ST,
+    TENSOR_MEMORY,
+    TRANSACTIONS,
+    WGMMA,
+)
 
 __all__ = ["hazard"]
 
 _WIDE = frozenset(("cluster", "gpu", "gl", "sys"))
-_UNFINISHED_READ = {"bulk": "BK002", "tcgen05": "TC012", "wgmma": "WG011"}
+_UNFINISHED_READ = {BULK: "BK002", TCGEN05: "TC012", WGMMA: "WG011"}
 """The rules about shared memory that is written while an operation may still read it, by the group of that operation."""
 
 
@@ -45,7 +55,7 @@ def _may_be_harmless(rule: str, at: Instruction, other: Instruction, function: F
             map(_wide, function.instructions)
         )
     if rule == "PR005":  # warps of the issuing warpgroup
-        return at.group == "wgmma"
+        return at.group == WGMMA
     if rule == "WG002":  # an accumulator that is not added to
         fragment = at.named("a")
         read = registers(fragment) if fragment is not None else ()
@@ -60,12 +70,12 @@ def _wide(instruction: Instruction) -> bool:
 
 
 def _bulk(instruction: Instruction) -> bool:
-    return instruction.event == "issue" and instruction.opcode.startswith("cp.async.bulk")
+    return instruction.effects.begins is not None and instruction.opcode.startswith("cp.async.bulk")
 
 
 def _into_shared(instruction: Instruction) -> bool:
     """Whether it is a bulk copy into shared memory."""
-    return _bulk(instruction) and instruction.group == "mbarrier"
+    return _bulk(instruction) and instruction.group == TRANSACTIONS
 
 
 def _registers(o: Observation, at: Instruction, wgmma: Instruction) -> str:
@@ -74,7 +84,7 @@ def _registers(o: Observation, at: Instruction, wgmma: Instruction) -> str:
 
 
 def _read_too_early(o: Observation, at: Instruction, copy: Instruction) -> str:
-    return "CA001" if copy.group == "cp.async" else "BK001" if _into_shared(copy) else ""
+    return "CA001" if copy.group == CP_ASYNC else "BK001" if _into_shared(copy) else ""
 
 
 def _filled_twice(o: Observation, at: Instruction, copy: Instruction) -> str:
@@ -92,8 +102,8 @@ def _unordered(o: Observation, at: Instruction, other: Instruction) -> str:
     if "mbarrier" in at.opcode or "mbarrier" in other.opcode:
         return ""
     if other.group in _UNFINISHED_READ:
-        return _UNFINISHED_READ[other.group] if other.event == "issue" else ""
-    if other.group == "cp.async":
+        return _UNFINISHED_READ[other.group] if other.effects.begins is not None else ""
+    if other.group == CP_ASYNC:
         return "CA005"
     if _into_shared(other):
         return "BK001"
@@ -105,12 +115,12 @@ def _unordered(o: Observation, at: Instruction, other: Instruction) -> str:
 
 
 def _proxy(o: Observation, at: Instruction, write: Instruction) -> str:
-    return "PR002" if write.group == "cp.async" else "PR001"
+    return "PR002" if write.group == CP_ASYNC else "PR001"
 
 
 def _tensor_memory(o: Observation, at: Instruction, operation: Instruction) -> str:
-    if operation.group in ("tcgen05.ld", "tcgen05.st"):
-        return "TC002" if o.crosses else "TC003" if operation.group == "tcgen05.ld" else "TC004"
+    if operation.group in TENSOR_MEMORY:
+        return "TC002" if o.crosses else "TC003" if operation.group == TCGEN05_LD else "TC004"
     return "TM006" if at.opcode.startswith("tcgen05.dealloc") else "TC001"
 
 
@@ -119,7 +129,7 @@ def _tensor_memory_fault(o: Observation, at: Instruction, other: Instruction) ->
 
 
 def _nonuniform(o: Observation, at: Instruction, other: Instruction) -> str:
-    return {"wgmma": "WG012", "tcgen05.ld": "TC022", "tcgen05.st": "TC022"}.get(at.group, "")
+    return {WGMMA: "WG012", TCGEN05_LD: "TC022", TCGEN05_ST: "TC022"}.get(at.group, "")
 
 
 _RULES: Mapping[str, str | Callable[[Observation, Instruction, Instruction], str]] = {
@@ -137,7 +147,7 @@ _RULES: Mapping[str, str | Callable[[Observation, Instruction, Instruction], str
     "tensor-memory-leak": "TM001",
     "uncommitted": "TC005",
     "divergent": "CV001",
-    "warpgroup": lambda o, at, other: "CV004" if at.group == "wgmma" else "",
+    "warpgroup": lambda o, at, other: "CV004" if at.group == WGMMA else "",
     "nonuniform": _nonuniform,
     "membermask": "CV006",
     "barrier-count": "CV011",
@@ -150,7 +160,7 @@ _RULES: Mapping[str, str | Callable[[Observation, Instruction, Instruction], str
     "cta-mask": "BK007",
     "grid-dependency": "GD001",
     "registers": "CV008",
-    "left-in-flight": lambda o, at, other: "WG007" if other.group == "wgmma" else "",
+    "left-in-flight": lambda o, at, other: "WG007" if other.group == WGMMA else "",
     "exited-cta": "CL002",
     "deadlock-arrivals": "MB016",
     "deadlock-bytes": "MB016",

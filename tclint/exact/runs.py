@@ -31,6 +31,7 @@ from tclint.ir.nodes import (
     Symbol,
     registers,
 )
+from tclint.isa.effects import Exchange, Resource
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP
 from tclint.isa.widths import width_of
 
@@ -200,7 +201,7 @@ class Runs:
         found = set[str]()
         for use in self.function.uses:
             match = use.match
-            if match is None or match.form.event == "tmem-alloc":
+            if match is None or match.form.effects.resource is Resource.TMEM_ALLOC:
                 continue
             form = match.form
             spaces = [m.partition("::")[0] for m in match.modifiers if m.startswith((".global", ".shared"))]
@@ -222,7 +223,7 @@ class Runs:
         return found
 
     def _execution(self, instruction: Instruction, at: int) -> Callable[[_Thread], None]:
-        if instruction.event == "tmem-alloc":
+        if instruction.effects.resource is Resource.TMEM_ALLOC:
             return lambda thread: thread.allocate(instruction, at)
         parts = [self._part(instruction, register, at) for register in instruction.writes]
 
@@ -254,7 +255,7 @@ class Runs:
             return compute
         if match is None:
             return lambda thread: thread.arbitrary(at, register, width)
-        if match.form.event == "elect":
+        if match.form.effects.exchange is Exchange.ELECT:
             return self._elected(instruction, register)
         first = registers(instruction.operands[0])[:1] if instruction.operands else ()
         if is_shuffle(match) and first == (register,):

@@ -35,6 +35,7 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
+from tclint.isa.effects import Exchange
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.isa.widths import width_of
 
@@ -184,7 +185,7 @@ class Vectors:
             self.open.add(at)
             return self._arbitrary((register, at, iteration))
         form = match.form
-        if form.event == "elect":
+        if form.effects.exchange is Exchange.ELECT:
             return self._elected(instruction, register, at, iteration)
         if is_shuffle(match) and registers(instruction.operands[0])[0] == register:
             return self._shuffled(instruction, at, iteration)

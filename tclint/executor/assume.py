@@ -33,6 +33,7 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
+from tclint.isa.effects import BULK, CP_ASYNC, TRANSACTIONS
 from tclint.isa.forms import floating
 
 __all__ = ["Assumed", "Parameters"]
@@ -262,7 +263,8 @@ class Parameters:
     def _computed_from(self, integers: frozenset[Field], sizes: tuple[str, ...]) -> frozenset[int]:
         """Registers whose value is computed from these parameters, special registers, or the contents of memory."""
         copied = any(
-            i.group in ("bulk", "cp.async", "mbarrier") and i.event == "issue" for i in self.instructions
+            i.group in (BULK, CP_ASYNC, TRANSACTIONS) and i.effects.begins is not None
+            for i in self.instructions
         )
         found: set[int] = set()
         while True:
@@ -416,7 +418,7 @@ class Parameters:
         for instruction in self.instructions:
             match = instruction.match
             own = match is None or match.space.startswith((".shared", ".param", ".local", ".const"))
-            if match is None or (own and match.form.group not in ("cp.async", "bulk", "mbarrier")):
+            if match is None or (own and match.form.group not in (CP_ASYNC, BULK, TRANSACTIONS)):
                 continue
             for name, at in match.named.items():
                 operand = instruction.operands[at]

@@ -36,6 +36,7 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
+from tclint.isa.effects import WGMMA, Resource
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 
 __all__ = ["FORMS", "Decoder", "executes"]
@@ -294,7 +295,7 @@ class Decoder:
                 return op
             whole = match.form.name.startswith(_UNDEFINED_AFTER_EXIT)
             # setmaxnreg works for each warp by itself (docs/isa-notes.md), and each role has its own.
-            group = match.scope == "warpgroup" and instruction.event != "setmaxnreg"
+            group = match.scope == "warpgroup" and instruction.effects.resource is not Resource.REGISTERS
             return _convergent(op, instruction.name, whole, group)
         except Unsupported as problem:
             return _refuse(f"{where}: {instruction.opcode}: {problem}")
@@ -322,7 +323,7 @@ class Decoder:
 
     def _accesses(self, site: int, instruction: Instruction) -> None:
         """Record the registers that an instruction accesses; a ``wgmma`` checks its own."""
-        if instruction.event == "issue" and instruction.group == "wgmma":
+        if instruction.effects.begins == WGMMA:
             return
         reads = instruction.reads
         if instruction.guard >= 0:
@@ -336,7 +337,7 @@ class Decoder:
         operands: set[int] = set()
         accumulators: set[int] = set()
         for use in self.function.uses:
-            if use.match is not None and use.match.form.event == "issue" and use.match.form.group == "wgmma":
+            if use.match is not None and use.match.form.effects.begins == WGMMA:
                 for site in use.sites:
                     instruction = self.function.instructions[site]
                     for name in ("d", "a"):
@@ -355,7 +356,7 @@ class Decoder:
                     "pack",
                     "unpack",
                 )
-                if accessed and instruction.group != "wgmma" and not copies:
+                if accessed and instruction.group != WGMMA and not copies:
                     self.code.unfenced[site] = dict.fromkeys(accessed, site)
 
 

@@ -20,12 +20,13 @@ import numpy.typing as npt
 
 from tclint._dataclass import dataclass
 from tclint.executor.errors import Unsupported
+from tclint.isa.effects import TCGEN05, WGMMA, Engine
 
 __all__ = ["Array", "Generation", "Major", "Read", "intervals", "load", "offsets", "unpack"]
 
 Array = npt.NDArray[Any]
 Major = Literal["K", "MN"]
-Generation = Literal["wgmma", "tcgen05"]
+Generation = Engine
 
 Read = Callable[[Array], Array]
 """Reads shared memory: from int64 byte addresses in the shared window of a CTA to the uint8 at each, same shape."""
@@ -51,8 +52,8 @@ _128B = _Swizzle(128, mask=0x70)
 _128B_32B_ATOMS = _Swizzle(128, depth=4, shift=2, mask=0x60)
 
 _MODES: dict[Generation, dict[int, _Swizzle]] = {
-    "wgmma": {0: _NONE, 1: _128B, 2: _64B, 3: _32B},
-    "tcgen05": {0: _NONE, 1: _128B_32B_ATOMS, 2: _128B, 4: _64B, 6: _32B},
+    WGMMA: {0: _NONE, 1: _128B, 2: _64B, 3: _32B},
+    TCGEN05: {0: _NONE, 1: _128B_32B_ATOMS, 2: _128B, 4: _64B, 6: _32B},
 }
 
 
@@ -120,7 +121,7 @@ def _bytes(
     if major == "K" and swizzle is _128B_32B_ATOMS:
         raise Unsupported("K-major matrix with 32-byte swizzle atoms")  # table 55 lists no such atom
     leaves = start % swizzle.width + columns * size > swizzle.width and swizzle is not _NONE
-    if major == "K" and leaves and generation == "tcgen05":
+    if major == "K" and leaves and generation == TCGEN05:
         raise Unsupported(f"K-major matrix that leaves its {swizzle.width}-byte swizzle atom")
     address = start + _linear(leading, stride, swizzle, rows, columns, size, major)
     # The base offset: 128-byte lines by which the pattern starts off its natural boundary (9.7.15.5.1.2.2).
@@ -131,13 +132,13 @@ def _bytes(
 
 def _mode(descriptor: int, generation: Generation) -> _Swizzle:
     """The swizzling mode. Raises :class:`Unsupported` for an invalid descriptor, and for modes not implemented."""
-    if generation == "wgmma":
-        return _MODES["wgmma"][descriptor >> 62 & 3]
+    if generation == WGMMA:
+        return _MODES[WGMMA][descriptor >> 62 & 3]
     if descriptor >> 46 & 7 != 1:
         raise Unsupported("tcgen05 matrix descriptor without 0b001 in its bits 46 to 48")
     if descriptor >> 52 & 1:
         raise Unsupported("matrix descriptor with an absolute leading dimension address")
-    swizzle = _MODES["tcgen05"].get(descriptor >> 61 & 7)
+    swizzle = _MODES[TCGEN05].get(descriptor >> 61 & 7)
     if swizzle is None:
         raise Unsupported(f"swizzling mode {descriptor >> 61 & 7}")
     return swizzle

@@ -22,6 +22,7 @@ from tclint.executor.descriptors import Array, Major, Read, intervals, load, unp
 from tclint.executor.errors import Unsupported
 from tclint.executor.formats import decode
 from tclint.executor.tensor_memory import Tile, tiles
+from tclint.isa.effects import TCGEN05
 from tclint.isa.forms import Match
 from tclint.values.descriptors import INSTRUCTION, Form, instruction_fields
 
@@ -271,9 +272,9 @@ def _shared(
 ) -> Array:
     """A, or B transposed, from shared memory: float64 (rows, columns), with columns along K (9.7.16.10.6)."""
     if bits == 4:
-        data = load(read, descriptor, rows, columns // 2, 8, major, "tcgen05")
+        data = load(read, descriptor, rows, columns // 2, 8, major, TCGEN05)
         return _matrix(unpack(data, 4, False), kind)
-    codes = load(read, descriptor, rows, columns, bits, major, "tcgen05")
+    codes = load(read, descriptor, rows, columns, bits, major, TCGEN05)
     if kind in _BITS:
         # 16 elements in 16 bytes along the major dimension (9.7.16.10.4.4); along M or N too, as in Triton.
         codes = unpack(codes, _BITS[kind], True) if major == "K" else unpack(codes.T, _BITS[kind], True).T
@@ -284,7 +285,7 @@ def _extent(descriptor: int, rows: int, columns: int, major: Major, bits: int) -
     """The bytes that :func:`_shared` reads."""
     if bits == 4:
         columns, bits = columns // 2, 8
-    return intervals(descriptor, rows, columns, bits, major, "tcgen05")
+    return intervals(descriptor, rows, columns, bits, major, TCGEN05)
 
 
 def _in_tmem(tmem: Array, address: int, tile: Tile, idesc: InstructionDescriptor) -> Array:

@@ -27,9 +27,10 @@ from tclint.executor.matrices import (
     types,
     values,
 )
+from tclint.isa.effects import WGMMA
 from tclint.isa.forms import Match
 
-__all__ = ["LANES", "WGMMA", "Wgmma"]
+__all__ = ["INSTRUCTIONS", "LANES", "Wgmma"]
 
 Array = NDArray[Any]
 Intervals = tuple[tuple[int, int], ...]
@@ -105,16 +106,16 @@ class Wgmma:
     def _load_arguments(self, descriptor: int, rows: int, columns: int, trans: int) -> _LoadArguments:
         """The arguments of :func:`tclint.executor.descriptors.load` for a matrix; single bits are loaded as bytes."""
         bits = max(self.bits, 8)
-        return descriptor, rows, columns * self.bits // bits, bits, _MAJOR[trans], "wgmma"
+        return descriptor, rows, columns * self.bits // bits, bits, _MAJOR[trans], WGMMA
 
     def _values(self, read: Read, name: str, arguments: _LoadArguments) -> Array:
         codes = descriptors.load(read, *arguments)
         return values(name, split(codes, self.bits) if self.bits < 8 else codes)
 
 
-WGMMA: dict[str, Callable[[Match], Wgmma]] = {
+INSTRUCTIONS: dict[str, Callable[[Match], Wgmma]] = {
     f"wgmma.mma_async.{sparse}{kind}": Wgmma
     for sparse, kinds in (("", "f16 tf32 f8 s32 b1"), ("sp.", "f16 tf32 f8 s32"))
     for kind in kinds.split()
 }
-"""Form name -> class: ``WGMMA[name](match).execute(...)``."""
+"""Form name -> class: ``INSTRUCTIONS[name](match).execute(...)``."""

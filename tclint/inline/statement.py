@@ -16,6 +16,7 @@ from tclint.findings.scales import Confidence, Severity
 from tclint.findings.spans import Span
 from tclint.inline.asm import Asm, AsmOperand, Ptx, unused
 from tclint.ir.nodes import Function, Instruction, Memory, specials
+from tclint.isa.effects import BULK, CP_ASYNC
 
 __all__ = ["Defect", "defects"]
 
@@ -138,13 +139,15 @@ def _orders(ins: Instruction) -> bool:
     return ins.event in _ORDERING
 
 
-_COPIES = frozenset(("cp.async", "bulk"))
+_COPIES = frozenset((CP_ASYNC, BULK))
 """The groups of copies. Usually a barrier follows a wait for them, and orders memory."""
 
 
 def _accesses(ins: Instruction) -> bool:
     """Whether an instruction accesses memory, or waits for one that does."""
-    return bool(ins.match and ins.match.form.memory) or (ins.event == "wait" and ins.group in _COPIES)
+    return bool(ins.match and ins.match.form.memory) or (
+        ins.effects.waits is not None and ins.group in _COPIES
+    )
 
 
 def _qualifiers(statement: _Statement) -> Iterator[Defect]:
@@ -307,7 +310,7 @@ def _spaces(ins: Instruction) -> Iterator[tuple[str, Memory]]:
     accessed = dict.fromkeys(name for _, name in match.form.memory)
     # A copy to global memory names the space of its source only.
     found = [ins.named(name) for name in accessed if ".global" not in match.modifiers]
-    if match.form.group == "cp.async":
+    if match.form.group == CP_ASYNC:
         found.append(ins.role("destination"))
     found.append(ins.role("mbarrier"))
     for operand in found:

@@ -214,15 +214,16 @@ def _spelled(table: Table, text: str) -> list[Form]:
 
 def facts(form: Form) -> list[tuple[str, list[str]]]:
     """The properties of a form as (title, lines). A row with an empty title continues the previous one."""
-    rows = [
+    engine = form.effects.commits or form.effects.waits
+    rows: list[tuple[str, list[str]]] = [
         ("syntax", [syntax.text for syntax in form.syntax]),
         *((f"  .{name}", [_shortened(spellings)]) for name, spellings in _choices(form)),
         ("operands", list(_operands(form))),
         ("roles", [", ".join(f"{role}: {name}" for role, name in form.roles.items())]),
         ("executed by", [_executed_by(form)]),
         ("completion", list(_completion(form))),
-        ("event", [] if form.event == "issue" else [form.event.replace("-", " ")]),
-        ("group", [form.group] if form.event in ("commit", "wait") else []),
+        ("event", [] if form.effects.begins is not None else [form.event.replace("-", " ")]),
+        ("group", [engine] if engine else []),
         ("since", [f"PTX ISA {dotted(form.available.since)}"]),
         ("targets", [form.available.describe()]),
         ("", list(_requirements(form))),
@@ -297,7 +298,7 @@ def _executed_by(form: Form) -> str:
 
 
 def _completion(form: Form) -> Iterator[str]:
-    if form.event == "issue" or form.async_reads or form.async_writes:
+    if form.effects.begins is not None or form.async_reads or form.async_writes:
         by = f"by {form.completion or form.group}" if form.completion or form.group else "later"
         yield f"asynchronous, completed {by}" + (f", in the {form.proxy} proxy" if form.proxy else "")
         for verb, names in (("reads", form.async_reads), ("writes", form.async_writes)):

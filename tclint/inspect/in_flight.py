@@ -13,6 +13,7 @@ from tclint.analyses.tcgen05 import ISSUED, Outstanding
 from tclint.analyses.tmem_transfers import TmemTransfers, TransferStatus
 from tclint.dataflow import Analysis
 from tclint.inspect.mbarrier_use import MbarrierUse
+from tclint.isa.effects import CP_ASYNC, TCGEN05, TENSOR_MEMORY, TRANSACTIONS, WGMMA, Engine
 
 __all__ = ["CHANNELS", "Channel", "Render", "operations"]
 
@@ -27,7 +28,7 @@ class Channel(NamedTuple):
     analysis: type[Analysis[Any]]
     render: Render
     """Renders a state of the analysis."""
-    groups: tuple[str, ...]
+    groups: tuple[Engine, ...]
     """The completion mechanisms of the tracked operations; empty if the channel tracks signals."""
 
 
@@ -83,13 +84,13 @@ def _mbarriers(use: MbarrierUse, state: Any, model: KernelModel) -> Iterator[tup
 
 
 CHANNELS = (
-    Channel("wgmma", WgmmaGroups, _groups, (WgmmaGroups.group,)),
-    Channel("cp.async", CopyGroups, _groups, (CopyGroups.group,)),
+    Channel(WGMMA, WgmmaGroups, _groups, (WgmmaGroups.group,)),
+    Channel(CP_ASYNC, CopyGroups, _groups, (CopyGroups.group,)),
     Channel("bulk: source not read", BulkReads, _reads, (BulkReads.group,)),
     Channel("bulk: result not written", BulkWrites, _groups, (BulkWrites.group,)),
-    Channel("tensor memory", TmemTransfers, _transfers, ("tcgen05.ld", "tcgen05.st")),
-    Channel("tcgen05", Outstanding, _operations, ("tcgen05",)),
-    Channel("mbarrier", MbarrierUse, _mbarriers, ()),
+    Channel("tensor memory", TmemTransfers, _transfers, TENSOR_MEMORY),
+    Channel(TCGEN05, Outstanding, _operations, (TCGEN05,)),
+    Channel(TRANSACTIONS, MbarrierUse, _mbarriers, ()),
 )
 """All channels."""
 
@@ -105,7 +106,7 @@ def operations(model: KernelModel, site: int, groups: Iterable[str] | None = Non
         return found
     for channel in CHANNELS:
         wanted = channel.groups if groups is None else set(channel.groups) & set(groups)
-        if any(model.sites("issue", group) for group in wanted):
+        if any(model.begins(group) for group in wanted):
             analysis, results = model.solution(channel.analysis)
             found.update(at for at, _, _ in channel.render(analysis, results.before(site), model))
     return found

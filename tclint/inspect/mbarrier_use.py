@@ -6,6 +6,7 @@ from tclint.analyses.fact_set import FactSet
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import Barrier
 
 __all__ = ["MbarrierUse"]
 
@@ -39,6 +40,6 @@ class MbarrierUse(FactSet[tuple[int, int]]):
         self, state: frozenset[tuple[int, int]], at: int, instruction: Instruction
     ) -> frozenset[tuple[int, int]]:
         rings = self.rings.get(at, ())
-        if instruction.event == "mbarrier-wait" and len(rings) == 1:
+        if instruction.effects.awaits is Barrier.MBARRIER and len(rings) == 1:
             state = frozenset(fact for fact in state if fact[1] != rings[0])
         return state | {(at, ring) for ring in rings}

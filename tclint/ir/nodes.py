@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint.isa.effects import groups_left
+from tclint.isa.effects import INERT, NO_ENGINE, Effects, Engine, groups_left
 from tclint.isa.features import FeatureSpec
 from tclint.isa.forms import Match
 from tclint.isa.target import Target, Version
@@ -224,12 +224,18 @@ class Instruction:
         return ".".join(self.opcode.split(".")[:2])
 
     @property
+    def effects(self) -> Effects:
+        """What it does beside its accesses; nothing for an unknown opcode."""
+        return self.match.form.effects if self.match else INERT
+
+    @property
     def event(self) -> str:
         return self.match.form.event if self.match else ""
 
     @property
-    def group(self) -> str:
-        return self.match.form.group if self.match else ""
+    def group(self) -> Engine:
+        """The engine of the operation that it begins, or that it commits or waits for; empty if none."""
+        return self.match.form.group if self.match else NO_ENGINE
 
     @property
     def flow(self) -> str:

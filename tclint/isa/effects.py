@@ -1,18 +1,263 @@
-"""What instructions do, apart from their spelling: the meaning that every analysis and both machines ask for."""
+"""What instructions do, apart from their spelling: the meaning that every analysis and both machines ask for.
+
+A form of the table has one :class:`Effects`, which its keys ``event`` and ``group`` select; a match adds what its modifiers
+say (:attr:`~tclint.isa.forms.Match.order`, :attr:`~tclint.isa.forms.Match.order_scope`).
+"""
 
 from __future__ import annotations
 
-__all__ = ["groups_left"]
+from enum import Enum
 
-_MOST_GROUPS_LEFT = {"wgmma": 7}
-"""The most groups of a mechanism that a wait leaves pending, where its instruction has no six bits for the number."""
+from tclint._dataclass import dataclass
+
+__all__ = [
+    "BULK",
+    "CP_ASYNC",
+    "ENDLESS",
+    "ENGINES",
+    "FABRIC",
+    "INERT",
+    "NO_ENGINE",
+    "TCGEN05",
+    "TCGEN05_LD",
+    "TCGEN05_ST",
+    "TENSOR_MEMORY",
+    "TRANSACTIONS",
+    "WGMMA",
+    "Barrier",
+    "Effects",
+    "Engine",
+    "Exchange",
+    "Fence",
+    "Order",
+    "Query",
+    "Resource",
+    "effects_of",
+    "groups_left",
+]
 
 
-def groups_left(group: str, number: int) -> int | None:
-    """The groups of the mechanism *group* that ``wait_group`` *number* leaves pending; None if unknown.
+class Engine(str):
+    """What executes asynchronous operations, and thereby how a thread learns that they are complete.
+
+    It is its own name: ``wgmma``, in reports too.
+    """
+
+    __slots__ = ()
+
+
+WGMMA = Engine("wgmma")
+"""Groups, and ``wgmma.wait_group`` (9.7.15.7)."""
+CP_ASYNC = Engine("cp.async")
+"""Groups, and ``cp.async.wait_group`` (9.7.9.25.3.3), or ``cp.async.mbarrier.arrive`` (9.7.13.15.15)."""
+BULK = Engine("bulk")
+"""Bulk groups, and ``cp.async.bulk.wait_group`` (9.7.9.27.2)."""
+FABRIC = Engine("fabric")
+"""Groups of ``fabric`` operations, and ``fabric.wait``."""
+TRANSACTIONS = Engine("mbarrier")
+"""An mbarrier, which counts the bytes of the operation."""
+TCGEN05 = Engine("tcgen05")
+"""``tcgen05.commit`` and an mbarrier (9.7.16.12.1)."""
+TCGEN05_LD = Engine("tcgen05.ld")
+"""``tcgen05.wait::ld`` (9.7.16.8.5)."""
+TCGEN05_ST = Engine("tcgen05.st")
+"""``tcgen05.wait::st`` (9.7.16.8.5)."""
+ENDLESS = Engine("none")
+"""Nothing but the end of the CTA: stores that release by themselves."""
+NO_ENGINE = Engine("")
+"""That of an instruction which has to do with none."""
+TENSOR_MEMORY = (TCGEN05_LD, TCGEN05_ST)
+"""What moves registers to and from tensor memory."""
+
+ENGINES = {
+    str(engine): engine
+    for engine in (
+        WGMMA, CP_ASYNC, BULK, FABRIC, TRANSACTIONS, TCGEN05, TCGEN05_LD, TCGEN05_ST, ENDLESS,
+    )
+}  # fmt: skip
+"""Every engine by its name."""
+
+
+class Barrier(Enum):
+    """What threads arrive at and wait for."""
+
+    MBARRIER = "mbarrier"
+    CTA = "CTA barrier"
+    """One of the 16 of the CTA (9.7.13.1)."""
+    WARP = "warp barrier"
+    """``bar.warp.sync`` (9.7.13.2)."""
+    CLUSTER = "cluster barrier"
+    """``barrier.cluster`` (9.7.13.3)."""
+    GRIDS = "grids"
+    """The end of earlier grids, and the launch of dependent ones (9.7.13.13)."""
+
+
+class Fence(Enum):
+    """What a fence orders."""
+
+    MEMORY = "memory"
+    """Accesses to memory before and after it (9.7.13.4)."""
+    PROXY = "proxy"
+    """Accesses through one proxy and those through another."""
+    REGISTERS = "registers"
+    """Accesses to registers and the ``wgmma`` operations that read and write them (9.7.15.7.1)."""
+    TCGEN05_BEFORE = "tcgen05 before"
+    """Earlier ``tcgen05`` operations and what synchronises the thread with others (9.7.16.11.1)."""
+    TCGEN05_AFTER = "tcgen05 after"
+
+
+class Exchange(Enum):
+    """What lanes of a warp compute together (9.7.9.6, 9.7.13.9 to 9.7.13.14)."""
+
+    ELECT = "elect"
+    VOTE = "vote"
+    SHUFFLE = "shuffle"
+    MATCH = "match"
+    REDUCTION = "redux"
+
+
+class Resource(Enum):
+    """What an instruction makes, ends, takes or gives up."""
+
+    MBARRIER_INIT = "mbarrier-init"
+    MBARRIER_INVAL = "mbarrier-inval"
+    TMEM_ALLOC = "tmem-alloc"
+    TMEM_DEALLOC = "tmem-dealloc"
+    TMEM_RELINQUISH = "tmem-relinquish"
+    """The right to allocate tensor memory."""
+    REGISTERS = "setmaxnreg"
+
+
+class Query(Enum):
+    """What an instruction asks for without an access that the table describes."""
+
+    CANCEL = "clc-request"
+    """The cancellation of a cluster that is not launched yet (9.7.13.17): its response is written later."""
+    CANCELLED = "clc-query"
+    PENDING_COUNT = "mbarrier-pending"
+
+
+class Order(Enum):
+    """The memory order of an access, an arrival, a wait or a fence (8.6 to 8.8)."""
+
+    WEAK = "weak"
+    RELAXED = "relaxed"
+    ACQUIRE = "acquire"
+    RELEASE = "release"
+    BOTH = "acq_rel"
+    SC = "sc"
+
+    @property
+    def acquires(self) -> bool:
+        return self in (Order.ACQUIRE, Order.BOTH, Order.SC)
+
+    @property
+    def releases(self) -> bool:
+        return self in (Order.RELEASE, Order.BOTH, Order.SC)
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """The effects of a form, apart from its accesses. What it does not do is None."""
+
+    begins: Engine | None = None
+    """It begins an operation, whose accesses happen later."""
+    submits: Engine | None = None
+    """What its thread has begun is handed over (``fabric.submit``), without a group."""
+    commits: Engine | None = None
+    """What its thread has begun becomes a group; that of ``tcgen05`` arrives at an mbarrier when it is complete."""
+    waits: Engine | None = None
+    """Its thread continues when operations are complete."""
+    tracks: Engine | None = None
+    """Its arrival takes place when the operations that its thread has begun are complete."""
+    arrives: Barrier | None = None
+    """Its thread arrives. A commit does not count as one."""
+    awaits: Barrier | None = None
+    """It waits for a phase, or tests it."""
+    expects: bool = False
+    """It raises the bytes that a phase of an mbarrier lacks, and does not arrive."""
+    completes: bool = False
+    """It lowers them, by itself."""
+    fence: Fence | None = None
+    resource: Resource | None = None
+    exchange: Exchange | None = None
+    query: Query | None = None
+
+    @property
+    def arrival(self) -> Barrier | None:
+        """That of which a phase lacks one arrival less: now, or when what it commits is complete."""
+        return Barrier.MBARRIER if self.commits is TCGEN05 else self.arrives
+
+    @property
+    def synchronises(self) -> Barrier | None:
+        """That at which its thread arrives and then waits: ``bar.sync``."""
+        return self.arrives if self.arrives is self.awaits else None
+
+
+INERT = Effects()
+"""The effects of an instruction that has none beside its accesses."""
+
+_OF_EVENT = {
+    "register-fence": Effects(fence=Fence.REGISTERS),
+    "tmem-alloc": Effects(resource=Resource.TMEM_ALLOC),
+    "tmem-dealloc": Effects(resource=Resource.TMEM_DEALLOC),
+    "tmem-relinquish": Effects(resource=Resource.TMEM_RELINQUISH),
+    "tcgen05-fence-before": Effects(fence=Fence.TCGEN05_BEFORE),
+    "tcgen05-fence-after": Effects(fence=Fence.TCGEN05_AFTER),
+    "mbarrier-init": Effects(resource=Resource.MBARRIER_INIT),
+    "mbarrier-inval": Effects(resource=Resource.MBARRIER_INVAL),
+    "mbarrier-expect": Effects(expects=True),
+    "mbarrier-complete": Effects(completes=True),
+    "mbarrier-wait": Effects(awaits=Barrier.MBARRIER),
+    "mbarrier-pending": Effects(query=Query.PENDING_COUNT),
+    "barrier-wait": Effects(awaits=Barrier.CLUSTER),
+    "proxy-fence": Effects(fence=Fence.PROXY),
+    "memory-fence": Effects(fence=Fence.MEMORY),
+    "elect": Effects(exchange=Exchange.ELECT),
+    "vote": Effects(exchange=Exchange.VOTE),
+    "shuffle": Effects(exchange=Exchange.SHUFFLE),
+    "match": Effects(exchange=Exchange.MATCH),
+    "redux": Effects(exchange=Exchange.REDUCTION),
+    "setmaxnreg": Effects(resource=Resource.REGISTERS),
+    "pdl-wait": Effects(awaits=Barrier.GRIDS),
+    "pdl-launch": Effects(arrives=Barrier.GRIDS),
+    "clc-request": Effects(query=Query.CANCEL),
+    "clc-query": Effects(query=Query.CANCELLED),
+}
+"""Event -> effects, where they do not depend on the group."""
+
+
+def effects_of(event: str, group: str, scope: str) -> Effects:
+    """The effects of a form with these keys; *scope* says which threads execute it together."""
+    engine = ENGINES.get(group)
+    match event:
+        case "issue":
+            return Effects(begins=engine)
+        case "submit":
+            return Effects(submits=engine)
+        case "commit":
+            return Effects(commits=engine, tracks=engine if engine is TCGEN05 else None)
+        case "wait":
+            return Effects(waits=engine)
+        case "mbarrier-arrive":
+            return Effects(arrives=Barrier.MBARRIER, tracks=engine)
+        case "barrier-arrive":
+            return Effects(arrives=Barrier.CLUSTER if group == "cluster" else Barrier.CTA)
+        case "barrier-sync":
+            barrier = Barrier.WARP if scope == "lanes" else Barrier.CTA
+            return Effects(arrives=barrier, awaits=barrier)
+    return _OF_EVENT.get(event, INERT)
+
+
+_MOST_GROUPS_LEFT = {WGMMA: 7}
+"""The most groups of an engine that a wait leaves pending, where its instruction has no six bits for the number."""
+
+
+def groups_left(engine: Engine, number: int) -> int | None:
+    """The groups of *engine* that ``wait_group`` *number* leaves pending; None if unknown.
 
     By the manual, at most *number* (9.7.9.25.3.3, 9.7.9.27.2.2, 9.7.15.7.3). The instructions of the hardware have six
     bits for it, and three for ``wgmma``: ptxas 12.4 and 13.5 make the largest such number of a larger one. A negative one
     is not PTX; ptxas 13.5 accepts it, and targets differ: of -64 it makes 0 on sm_80 to sm_89, and 63 from sm_90 on.
     """
-    return min(number, _MOST_GROUPS_LEFT.get(group, 63)) if 0 <= number < 1 << 31 else None
+    return min(number, _MOST_GROUPS_LEFT.get(engine, 63)) if 0 <= number < 1 << 31 else None

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache, cached_property
 
 from tclint._dataclass import dataclass
+from tclint.isa.effects import Effects, Engine
 from tclint.isa.notation import OperandSlot, Syntax
 from tclint.isa.special_registers import WARP
 from tclint.isa.target import Availability, Target, Version
@@ -94,7 +95,8 @@ class Form:
     examples: tuple[str, ...]
     summary: str
     event: str
-    group: str
+    group: Engine
+    effects: Effects
     flow: str
     compute: str
     scope: str

@@ -14,6 +14,7 @@ from typing import Any
 
 from tclint._pattern import pattern
 from tclint.isa.documents import Documents, Raw, TableError, documents, read_documents
+from tclint.isa.effects import ENGINES, Engine, effects_of
 from tclint.isa.forms import DEFAULT, Form, Match, OperandSpec, Requirement, Rule
 from tclint.isa.notation import NotationError, OperandSlot, Syntax, expand, parse_syntax
 from tclint.isa.target import Availability
@@ -411,7 +412,7 @@ def _form(given: Raw, shared: Mapping[str, Any]) -> Form:
         requires=requires, optimized=optimized, lowered=lowered, combinations=combinations, operands=operands,
         with_={name: _set(modifiers) for name, modifiers in with_.items()}, numbers=raw.get("numbers", {}),
         manual=raw.get("manual", ""), examples=_texts(raw.get("examples", ())), summary=raw.get("summary", ""),
-        event=event, group=group, flow=flow, compute=raw.get("compute", ""), scope=scope,
+        event=event, group=ENGINES.get(group) or Engine(group), effects=effects_of(event, group, scope), flow=flow, compute=raw.get("compute", ""), scope=scope,
         scope_when=raw.get("scope_when", ""), issued_by=raw.get("issued_by", ""),
         completion=asynchronous.get("completion", ""), proxy=asynchronous.get("proxy", raw.get("proxy", "")),
         space=raw.get("space", ""), memory=memory, async_reads=_texts(asynchronous.get("reads", ())),

@@ -20,6 +20,7 @@ from tclint.findings.scales import Confidence, Severity
 from tclint.findings.spans import Span, span
 from tclint.findings.verdicts import Assumption, Executed, HazardClass, Reason, Status, Verdict
 from tclint.ir.nodes import Function, Module
+from tclint.isa.effects import Resource
 from tclint.isa.target import Version
 from tclint.replay.bounds import mbarriers
 from tclint.verdicts import MAX_REASONS
@@ -152,7 +153,7 @@ def _bounded(model: KernelModel, verdict: Verdict, assume: frozenset[Assumption]
     """*verdict*, bounded if it is open and the replays observed that the class holds; else with their reasons."""
     if verdict.hazard is not HazardClass.MBARRIER or verdict.status is not Status.UNKNOWN:
         return verdict
-    ends = Invalidations(model, assume) if model.sites("mbarrier-inval") else None
+    ends = Invalidations(model, assume) if model.sites(Resource.MBARRIER_INVAL) else None
     launches, reasons = mbarriers(model, ends.last() if ends is not None else ())
     reasons = (*gaps(model), *reasons)
     if not reasons:

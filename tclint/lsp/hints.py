@@ -12,6 +12,7 @@ from tclint.dataflow import LimitExceeded
 from tclint.findings.spans import Span
 from tclint.inspect.in_flight import CHANNELS
 from tclint.ir.nodes import Function, Module
+from tclint.isa.effects import Barrier
 from tclint.lsp.text import Text
 from tclint.report.summary import count
 
@@ -35,7 +36,12 @@ def hints(
         shown = [
             i
             for i, instruction in enumerate(function.instructions)
-            if begin <= instruction.start < end and instruction.event in ("commit", "wait", "mbarrier-wait")
+            if begin <= instruction.start < end
+            and (
+                instruction.effects.commits is not None
+                or instruction.effects.waits is not None
+                or instruction.effects.awaits is Barrier.MBARRIER
+            )
         ]
         if not shown:
             continue
@@ -53,7 +59,7 @@ def _of_function(
         if model.cfg.block_of[site] not in model.cfg.rank:
             continue
         instruction = function.instructions[site]
-        if instruction.event == "mbarrier-wait":
+        if instruction.effects.awaits is Barrier.MBARRIER:
             label, tooltip = _parity(model, words, site), "The phase that completes the wait (tclint)"
         else:
             label = _groups(model, site, text)
@@ -67,7 +73,7 @@ def _groups(model: KernelModel, site: int, text: Text) -> str:
     """What a wait completes, and what stays in flight after it or after a commit."""
     group = model.instruction(site).group
     for channel in CHANNELS:
-        if group not in channel.groups or not model.sites("issue", group):
+        if group not in channel.groups or not model.begins(group):
             continue
         try:
             analysis, results = model.solution(channel.analysis)
@@ -76,7 +82,7 @@ def _groups(model: KernelModel, site: int, text: Text) -> str:
         before = {at for at, _, _ in channel.render(analysis, results.before(site), model)}
         after = {at for at, _, _ in channel.render(analysis, results.after(site), model)}
         left = f"{count(len(after), 'operation')} in flight" if after else "nothing in flight"
-        if model.instruction(site).event == "commit":
+        if model.instruction(site).effects.commits is not None:
             return left
         done = sorted(before - after)
         return f"{_completed(model, done, text)}, {left}" if done else left

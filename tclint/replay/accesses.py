@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tclint.isa.effects import CP_ASYNC
 from tclint.replay.abstract_lanes import Lanes
-from tclint.replay.steps import CP_ASYNC
 from tclint.replay.sync import Mbarrier
 from tclint.replay.thread_groups import ThreadGroup
 from tclint.replay.vector_clocks import Agent, Clock, happens_before

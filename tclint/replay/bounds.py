@@ -19,6 +19,7 @@ from tclint.dataflow import GaveUp
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Reason
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import Barrier
 from tclint.replay import reasons
 from tclint.replay.interface import Faulty
 from tclint.replay.launches import ReplayRun
@@ -91,7 +92,7 @@ def _open(model: KernelModel, last: Collection[int]) -> Iterator[Reason]:
     sites = _sites(model)
     for site in sites:
         instruction = model.function.instructions[site]
-        if instruction.event == "mbarrier-wait" and instruction.role("state") is not None:
+        if instruction.effects.awaits is Barrier.MBARRIER and instruction.role("state") is not None:
             yield _at(model, site, "a replay does not follow how late a wait for a state may be")
             break
     executed = frozenset[int]().union(*(run.executed for run in replay.runs))

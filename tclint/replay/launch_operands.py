@@ -6,6 +6,7 @@ from collections.abc import Collection
 from functools import cached_property
 
 from tclint.analyses.model import KernelModel
+from tclint.isa.effects import TRANSACTIONS, Barrier
 from tclint.replay.hypotheses import LaunchWord
 from tclint.replay.launch_inputs import LaunchInputs
 from tclint.replay.loops import Loops
@@ -47,10 +48,10 @@ class LaunchOperands:
         A copy in a loop of its own, of which the launch decides how often it iterates, states none.
         """
         model, cfg = self.model, self.model.cfg
-        expecting = [*model.sites("mbarrier-expect"), *model.sites("mbarrier-arrive")]
+        expecting = [*model.sites("mbarrier-expect"), *model.arrives(Barrier.MBARRIER)]
         around = set(cfg.loops).intersection(*(cfg.enclosing_loops(cfg.block_of[i]) for i in expecting))
         stated = set[int]()
-        for copy in model.sites("issue", "mbarrier"):
+        for copy in model.begins(TRANSACTIONS):
             loops = set(cfg.enclosing_loops(cfg.block_of[copy])) - around
             if (size := model.value(copy, "bytes")) is not None and not any(
                 map(self._loops.bounds.get, loops)
@@ -93,7 +94,7 @@ class LaunchOperands:
     @property
     def phases_known(self) -> bool:
         """Whether no launch decides a parity that is waited for, other than by the trip count of a loop."""
-        values = {i: self.model.value(i, "parity") for i in self.model.sites("mbarrier-wait")}
+        values = {i: self.model.value(i, "parity") for i in self.model.awaits(Barrier.MBARRIER)}
         depends_on_launch = [v for i, v in values.items() if v is not None and self.from_launch(i, "parity")]
         return (
             frozenset().union(*self._loops.bounds.values()).issuperset(self._inputs.words(*depends_on_launch))

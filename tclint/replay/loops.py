@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Immediate, Operand
+from tclint.isa.effects import Barrier
 from tclint.isa.forms import floating
 from tclint.replay.hypotheses import GRID, LaunchWord
 from tclint.replay.launch_inputs import LaunchInputs
@@ -74,7 +75,7 @@ class Loops:
     def waiting(self) -> list[int]:
         """The headers of loops in which threads wait for an mbarrier."""
         cfg = self.model.cfg
-        waiting = cfg.nest.having(cfg.block_of[i] for i in self.model.sites("mbarrier-wait"))
+        waiting = cfg.nest.having(cfg.block_of[i] for i in self.model.awaits(Barrier.MBARRIER))
         return [header for header in cfg.loops if header in waiting]
 
     @cached_property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tclint.isa.effects import Engine
 from tclint.replay.epochs import Epochs
 from tclint.replay.thread_groups import ThreadGroup, warps_of
 from tclint.replay.vector_clocks import (
@@ -49,7 +50,7 @@ class Operations:
         the operations in them. The first operation has number 1.
         """
 
-    def begin(self, kind: str, group: ThreadGroup, positions: Sequence[int]) -> tuple[Agent, int, Clock]:
+    def begin(self, kind: Engine, group: ThreadGroup, positions: Sequence[int]) -> tuple[Agent, int, Clock]:
         """The agent that works for the threads at *positions*, the number of its new operation, and what happens
         before it.
         """
@@ -71,7 +72,7 @@ class Operations:
         self._issue_clocks[agent.index, number] = join(before, clock)
         self._issued.append((agent, number))
 
-    def issued(self, kind: str, group: ThreadGroup, positions: Sequence[int]) -> Clock:
+    def issued(self, kind: Engine, group: ThreadGroup, positions: Sequence[int]) -> Clock:
         """The operations that the threads at *positions* have issued so far, alone or with others of their warp."""
         threads = {group.threads[i] for i in positions}
         return sum(

@@ -17,6 +17,18 @@ from tclint.analyses.mbarriers import RESPONSE
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.ir.nodes import Memory, Operand, registers
+from tclint.isa.effects import (
+    BULK,
+    CP_ASYNC,
+    TCGEN05,
+    TCGEN05_LD,
+    TENSOR_MEMORY,
+    TRANSACTIONS,
+    WGMMA,
+    Barrier,
+    Query,
+    Resource,
+)
 from tclint.isa.forms import Match
 from tclint.replay.dispatch import Dispatch
 from tclint.replay.launch_inputs import LaunchInputs
@@ -26,19 +38,19 @@ from tclint.replay.plans import Plans
 from tclint.replay.replayed import BARRIERS
 from tclint.replay.shared_accesses import SharedAccesses
 from tclint.replay.shared_stores import SharedStores
-from tclint.replay.steps import BULK, CP_ASYNC, Step, bits_of, defining_step, of_shared, registers_needed
+from tclint.replay.steps import Step, bits_of, defining_step, of_shared, registers_needed
 
 __all__ = ["Program", "relaxes"]
 
 _SELF_AWAITED = (BULK, CP_ASYNC)
 """The groups that a thread waits for itself."""
 _GROUPS: dict[str, tuple[str, ...]] = {
-    "issue": ("mbarrier", "wgmma", "tcgen05", BULK),
-    "commit": ("wgmma", "tcgen05", BULK, CP_ASYNC),
-    "wait": ("wgmma", BULK, CP_ASYNC),
+    "issue": (TRANSACTIONS, WGMMA, TCGEN05, BULK),
+    "commit": (WGMMA, TCGEN05, BULK, CP_ASYNC),
+    "wait": (WGMMA, BULK, CP_ASYNC),
 }
 """For these events, the groups that are in the slice."""
-_TENSOR = ("tcgen05.ld", "tcgen05.st")
+_TENSOR = TENSOR_MEMORY
 _FOLLOWED = frozenset(
     """issue commit wait clc-request tmem-alloc memory-fence barrier-sync barrier-arrive barrier-wait
     mbarrier-init mbarrier-arrive mbarrier-expect mbarrier-complete mbarrier-wait""".split()
@@ -57,7 +69,7 @@ class Program:
             use.match is not None and _between_ctas(use.match) for use in model.function.uses
         )
         """Whether the kernel may be made for clusters of several CTAs."""
-        self.has_mbarriers = bool(model.sites("mbarrier-init"))
+        self.has_mbarriers = bool(model.sites(Resource.MBARRIER_INIT))
         """Whether threads synchronise by mbarriers. Without them they do by barriers, and static analysis compares most of
         the accesses between these.
         """
@@ -69,7 +81,7 @@ class Program:
         """Whether fences matter."""
         self.columns = self._columns()
         """The least number of columns of tensor memory that an operand of a matrix operation, a load or a store covers."""
-        self.warps = 4 if model.sites("issue", _TENSOR[1]) else 1
+        self.warps = 4 if model.begins(_TENSOR[1]) else 1
         """How many quarters of tensor memory to distinguish: what threads store is in the lanes of their warp only
         (9.7.16.8.1).
         """
@@ -213,7 +225,7 @@ class Program:
 
     def _cp_async_copies(self) -> Iterable[Step]:
         """Non-bulk copies into shared memory, which each thread makes for itself."""
-        copies = self.model.sites("issue", CP_ASYNC)
+        copies = self.model.begins(CP_ASYNC)
         return self._extreme_offsets("fill", ((i, self.instructions[i].role("destination")) for i in copies))
 
     def _extreme_offsets(self, what: str, accesses: Iterable[tuple[int, Operand | None]]) -> Iterable[Step]:
@@ -230,11 +242,11 @@ class Program:
 
     def _columns(self) -> dict[tuple[int, str], int]:
         model = self.model
-        if not model.sites("issue", "tcgen05.ld"):
+        if not model.begins(TCGEN05_LD):
             return {}
         tmem = model.fact(TensorMemory)
-        found = {(i, "taddr"): tmem.range(i, "taddr") for g in _TENSOR for i in model.sites("issue", g)}
-        for i in model.sites("issue", "tcgen05"):
+        found = {(i, "taddr"): tmem.range(i, "taddr") for g in _TENSOR for i in model.begins(g)}
+        for i in model.begins(TCGEN05):
             # With .ws, the matrices are in the lanes of one warp or two.
             if model.name(i).startswith("tcgen05.mma") and ".ws" not in model.instruction(i).opcode:
                 found |= {(i, role): tmem.range(i, role) for role in ("d", "a")}
@@ -244,7 +256,7 @@ class Program:
         """Stores of tensor memory, and of the loads the first and the last by address."""
         if all(role == "taddr" for _, role in self.columns):
             return
-        loads, stores = (self.model.sites("issue", group) for group in _TENSOR)
+        loads, stores = (self.model.begins(group) for group in _TENSOR)
         yield from self._extreme_offsets("tensor", ((i, self.instructions[i].role("taddr")) for i in loads))
         yield from (Step(i, "tensor", self.instructions[i]) for i in stores)
 
@@ -265,7 +277,7 @@ class Program:
         It does not where they only initialise mbarriers, as long as some do.
         """
         block_of = self.model.cfg.block_of
-        inits = {block_of[i] for i in self.model.sites("mbarrier-init")}
+        inits = {block_of[i] for i in self.model.sites(Resource.MBARRIER_INIT)}
         others = {
             block_of[i] for i, step in self._steps.items() if step.what in _FOLLOWED - {"mbarrier-init"}
         }
@@ -387,7 +399,7 @@ class Program:
         """Whether the responses of ``try_cancel`` are queried, and all of them are loaded from shared memory
         unchanged.
         """
-        queries = self.model.sites("clc-query")
+        queries = self.model.sites(Query.CANCELLED)
         found = (self.instructions[i].role("source") for i in queries)
         made = (site for r in found if isinstance(r, int) for site in self.model.values.defs.get(r, (-1,)))
         return bool(queries) and all(
@@ -412,6 +424,6 @@ def relaxes(model: KernelModel) -> bool:
 
     ``mbarrier.complete_tx`` always is.
     """
-    sites = (*model.sites("mbarrier-wait"), *model.sites("mbarrier-arrive"))
+    sites = (*model.awaits(Barrier.MBARRIER), *model.arrives(Barrier.MBARRIER))
     completes = bool(model.sites("mbarrier-complete"))
     return completes or any(".relaxed" in model.instruction(i).opcode for i in sites)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tclint.analyses.model import KernelModel
+from tclint.isa.effects import Resource
 from tclint.values import thread_masks as T
 
 __all__ = ["BARRIERS", "replayed"]
@@ -14,7 +15,7 @@ BARRIERS = ("barrier-sync", "barrier-arrive", "barrier-wait")
 def replayed(model: KernelModel) -> bool:
     """Whether threads of a kernel may deadlock, or race, in a way that only a replay shows."""
     return model.function.entry and (
-        bool(model.sites("mbarrier-init")) or _shares_memory(model) or _barriers_of_some(model)
+        bool(model.sites(Resource.MBARRIER_INIT)) or _shares_memory(model) or _barriers_of_some(model)
     )
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Vector
+from tclint.isa.effects import TRANSACTIONS, Query, Resource
 from tclint.values.shared_memory import Access
 
 __all__ = ["SharedStores"]
@@ -77,11 +78,13 @@ class SharedStores:
     def is_copy(self, site: int) -> bool:
         """Whether it is a copy that completes on an mbarrier."""
         instruction = self.model.instruction(site)
-        return instruction.event in ("issue", "clc-request") and instruction.group == "mbarrier"
+        return (
+            instruction.effects.begins is not None or instruction.effects.query is Query.CANCEL
+        ) and instruction.group == TRANSACTIONS
 
     def _is_allocation(self, site: int) -> bool:
         """Whether it allocates tensor memory, and so stores its address."""
-        return self.model.instruction(site).event == "tmem-alloc"
+        return self.model.instruction(site).effects.resource is Resource.TMEM_ALLOC
 
     def values(self, load: int) -> list[int]:
         """The values that plain stores may have left there."""

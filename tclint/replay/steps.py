@@ -8,14 +8,13 @@ from typing import NamedTuple
 
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Immediate, Instruction, Memory, Operand, Pair, Vector, registers
+from tclint.isa.effects import BULK
 from tclint.isa.forms import Match, floating
 from tclint.isa.semantics import COMPUTE, bind
 from tclint.isa.widths import width_of
 from tclint.replay.launch import in_space
 
 __all__ = [
-    "BULK",
-    "CP_ASYNC",
     "EXCHANGES",
     "Step",
     "bits_of",
@@ -24,8 +23,6 @@ __all__ = [
     "registers_needed",
 ]
 
-BULK, CP_ASYNC = "bulk", "cp.async"
-"""The groups of bulk copies out of shared memory, and of non-bulk copies into it."""
 EXCHANGES = ("shuffle", "vote", "match", "redux")
 """The events by which the lanes of a warp exchange values."""
 _ROLES = (

@@ -16,6 +16,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import whole_program
 from tclint.dataflow import GaveUp
 from tclint.ir.nodes import MAX_CTA_THREADS
+from tclint.isa.effects import Barrier, Resource
 from tclint.replay import hypotheses
 from tclint.replay.hypotheses import CANCELLED, GRID, MEMORY, LaunchHypothesis, LaunchWord, Shape
 from tclint.replay.interface import EqualWords, Faulty, NoFault, ReplayAnswers, Verdict
@@ -372,7 +373,7 @@ class Replay(ReplayAnswers):
         model = self.model
         block_of = model.cfg.block_of
         entered = frozenset[int]().union(*(run.entered for run in self.runs))
-        waits = {block_of[i] for i in model.sites("mbarrier-wait")}
+        waits = {block_of[i] for i in model.awaits(Barrier.MBARRIER)}
         deeds: dict[int, list[int]] = {}
         for event in model.events:
             if event.kind != "mbarrier-wait":
@@ -460,7 +461,7 @@ class Replay(ReplayAnswers):
         one_dimensional = self.model.values.one_dimensional
         if bound and (one_dimensional or prod(bound[1:]) > 1):  # else it bounds the product of other sides
             yield bound, True
-            if self.model.values.cta_size is not None and not self.model.sites("mbarrier-init"):
+            if self.model.values.cta_size is not None and not self.model.sites(Resource.MBARRIER_INIT):
                 return  # threads that are absent excuse no deadlock
         if not one_dimensional:
             self._gave_up = self._gave_up or GaveUp(Reason.NO_CTA_SHAPE)

@@ -27,6 +27,7 @@ from tclint.inspect.protocol import partitions, protocol
 from tclint.inspect.protocol.parts import Protocol
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
+from tclint.isa.effects import TCGEN05, TCGEN05_LD, TCGEN05_ST
 from tclint.isa.target import Version
 from tclint.report.formats._details import certainty, parties
 from tclint.report.formats._verdicts import reason_words
@@ -312,7 +313,7 @@ class _Kernel:
         return {str(site): [self.words.number(w) for w in words] for site, words in sorted(touches.items())}
 
     def _tensor_memory(self) -> Iterator[tuple[int, str]]:
-        sites = [s for g in ("tcgen05", "tcgen05.ld", "tcgen05.st") for s in self.model.sites("issue", g)]
+        sites = [s for g in (TCGEN05, TCGEN05_LD, TCGEN05_ST) for s in self.model.begins(g)]
         if not sites:
             return
         memory = self.model.fact(TensorMemory)

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from tclint.ir.nodes import Function, Memory
+from tclint.isa.effects import BULK, CP_ASYNC, TRANSACTIONS, Resource
 from tclint.isa.forms import Match
 from tclint.isa.special_registers import WARP
 from tclint.values import UniformityScope, Values
@@ -144,8 +145,7 @@ class SharedMemory:
         if form.memory:
             return match.space == "" or match.space.startswith(".shared")
         return any(n.startswith("*") for n in (*form.async_reads, *form.async_writes)) and (
-            form.group in ("cp.async", "bulk", "mbarrier")
-            or any(n.endswith("desc") for n in form.async_reads)
+            form.group in (CP_ASYNC, BULK, TRANSACTIONS) or any(n.endswith("desc") for n in form.async_reads)
         )
 
     @staticmethod
@@ -467,7 +467,7 @@ def numbers(planes: T.BitSlices, threads: int) -> Iterator[int]:
 
 def _access_extent(match: Match) -> tuple[int, int]:
     """``(size, lanes)``: how many bytes one thread accesses at its address, and the lanes whose address counts."""
-    if match.scope == "warp" and match.form.event != "tmem-alloc":
+    if match.scope == "warp" and match.form.effects.resource is not Resource.TMEM_ALLOC:
         # A row of a matrix is 16 bytes at the address of one lane (9.7.14.5.15).
         return _MIN_BYTES, (1 << match.address_lanes) - 1
     width = next((int(m[1]) for m in map(_TYPE.match, reversed(match.modifiers)) if m), 8)

@@ -29,6 +29,7 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
+from tclint.isa.effects import Exchange, Resource
 from tclint.isa.forms import Match, floating
 from tclint.isa.semantics import COMPUTE, widen
 from tclint.isa.special_registers import SPECIAL_REGISTERS
@@ -293,7 +294,7 @@ class Registers:
         return (
             form is not None
             and self.cfg.block_of[at] in self.cfg.in_cycle
-            and bool(form.compute or form.memory or form.event == "shuffle")
+            and bool(form.compute or form.memory or form.effects.exchange is Exchange.SHUFFLE)
         )
 
     # ------------------------------------------------------------ what instructions compute
@@ -361,13 +362,13 @@ class Registers:
         """The result of an instruction that threads execute together; None for any other instruction."""
         form, operands = match.form, instruction.operands
         unknown = ("unknown", at, register)
-        if form.event == "elect":
+        if form.effects.exchange is Exchange.ELECT:
             destination = operands[0]
             if isinstance(destination, Pair) and destination.second == register:
                 # Elections of one warp with one mask elect the same lane (9.7.13.14).
                 return self.table.intern("elect", self.operand(operands[1], at))
             return self.table.intern(*unknown)
-        if form.event == "shuffle" and ".idx" in match.modifiers and form.scope == "lanes":
+        if form.effects.exchange is Exchange.SHUFFLE and ".idx" in match.modifiers and form.scope == "lanes":
             chosen, bounds = (
                 self.operand(operands[2], at),
                 self.constant_operand(operands[3], at),
@@ -384,7 +385,11 @@ class Registers:
             return self.table.intern(*unknown)
         if form.scope == "active":
             return self.table.intern(*unknown)  # threads that execute it apart may have different results
-        if form.event in ("vote", "redux") or (form.event == "match" and ".all" in match.modifiers):
+        if (
+            form.effects.exchange is Exchange.VOTE
+            or form.effects.exchange is Exchange.REDUCTION
+            or (form.effects.exchange is Exchange.MATCH and ".all" in match.modifiers)
+        ):
             return self.table.intern("collective", at, register)
         return None
 
@@ -467,7 +472,7 @@ class Registers:
             return self._allocations.get(word, [])
         found = self._allocations = dict[int, list[int]]()
         for use in self.function.uses:
-            if use.match is not None and use.match.form.event == "tmem-alloc":
+            if use.match is not None and use.match.form.effects.resource is Resource.TMEM_ALLOC:
                 for i in use.sites:
                     address = self.operand(self.function.instructions[i].role("destination"), i)
                     found.setdefault(self.table.representative(address), []).append(i)

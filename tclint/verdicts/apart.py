@@ -14,6 +14,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.findings.verdicts import Assumption
 from tclint.ir.nodes import Immediate
+from tclint.isa.effects import BULK
 from tclint.isa.forms import Match
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
@@ -152,7 +153,7 @@ class Bytes:
         if "mbarrier" in form.roles and not (form.memory or form.async_reads or form.async_writes):
             address = self.model.value(site, "mbarrier")
             return None if address is None else [(address, _MBARRIER)]
-        if form.group == "bulk":
+        if form.group == BULK:
             return self._source(site)
         if _has_descriptors(match):
             read = self.matrices.read(site)

@@ -41,6 +41,18 @@ from tclint._dataclass import dataclass
 from tclint.findings.verdicts import Discharge
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Function, Instruction, Vector, registers
+from tclint.isa.effects import (
+    BULK,
+    CP_ASYNC,
+    ENDLESS,
+    TCGEN05,
+    TCGEN05_LD,
+    TENSOR_MEMORY,
+    TRANSACTIONS,
+    WGMMA,
+    Fence,
+    Resource,
+)
 
 __all__ = [
     "OPEN",
@@ -74,7 +86,7 @@ _SILENT = frozenset(
     mbarrier-pending barrier-wait proxy-fence elect setmaxnreg pdl-wait clc-query vote shuffle match redux""".split()
 )
 """The events that signal no other thread; an event that is not among them is a release."""
-TENSOR = frozenset(("tcgen05.ld", "tcgen05.st"))
+TENSOR = frozenset(TENSOR_MEMORY)
 """The groups of operations on tensor memory that a thread waits for itself."""
 _UNOBSERVED = frozenset("wgmma cp.async bulk tcgen05 tcgen05.ld tcgen05.st".split())
 """The groups whose operations signal no other thread when they complete."""
@@ -189,14 +201,14 @@ class _Operation:
         It may overwrite those alone that it also reads.
         """
         overwritten = self.results.intersection(instruction.writes)
-        return self.group == "tcgen05.ld" and overwritten.issubset((*instruction.reads, instruction.guard))
+        return self.group == TCGEN05_LD and overwritten.issubset((*instruction.reads, instruction.guard))
 
     def precedes(self, later: _Operation, copies: Mapping[int, Collection[int]]) -> bool:
         """Whether the ISA orders the two as accesses of the same accumulators in the same shape (9.7.15.7.1).
 
         *copies* are the registers that hold copies of its results, each with the registers that they may be copies of.
         """
-        if not self.group == later.group == "wgmma" or self.kind != later.kind:
+        if not self.group == later.group == WGMMA or self.kind != later.kind:
             return False
         own, its = self.accumulators, later.accumulators
         aligned = len(own) == len(its) and all(
@@ -261,12 +273,12 @@ def writes_shared(instruction: Instruction) -> bool:
     if match is None:
         return True
     form = match.form
-    if form.event == "mbarrier-init":
+    if form.effects.resource is Resource.MBARRIER_INIT:
         return True
     if any(verb == "write" for verb, _ in form.memory):
         return match.space == "" or match.space.startswith(".shared")
     later = any(name.startswith("*") for name in form.async_writes)
-    return later and form.group not in (*TENSOR, "tcgen05", "bulk")
+    return later and form.group not in (*TENSOR, TCGEN05, BULK)
 
 
 def moves_data(operation: Instruction) -> bool:
@@ -285,18 +297,18 @@ def reads_result(operation: Instruction, instruction: Instruction) -> bool:
     form = match.form
     if form.family in ("texture", "surface", "fabric"):
         return True
-    if form.group == "bulk" and form.event == "issue":
+    if form.effects.begins == BULK:
         equal = "redOp" in copy.binding and match.modifiers == copy.modifiers
         return "reduce" in form.name and not equal
     if any(verb == "read" for verb, _ in form.memory):
         return not match.space.startswith((".shared", ".local", ".param", ".const"))
-    later = form.event == "issue" and form.group in ("cp.async", "mbarrier", "none")
+    later = form.effects.begins is not None and form.group in (CP_ASYNC, TRANSACTIONS, ENDLESS)
     return later and (".global" in match.modifiers or "tensormap" in form.roles)
 
 
 def issues(instruction: Instruction, groups: Collection[str]) -> bool:
     """Whether *instruction* issues an operation of one of the *groups*."""
-    return instruction.group in groups and instruction.event == "issue"
+    return instruction.group in groups and instruction.effects.begins is not None
 
 
 class Transfer:
@@ -317,11 +329,11 @@ class Transfer:
             instruction = self.instructions[i]
             if issues(instruction, groups):
                 self.operations[i] = _Operation(instruction)
-            elif instruction.group in groups and instruction.event == "wait":
+            elif instruction.group in groups and instruction.effects.waits is not None:
                 waits.append(self._depth(instruction) or 0)
         self.oldest = 1 + max(waits)
         """The age at which ages saturate, which every wait completes."""
-        wgmma = (o.results for o in self.operations.values() if o.group == "wgmma")
+        wgmma = (o.results for o in self.operations.values() if o.group == WGMMA)
         self.renamed = frozenset[int]().union(*wgmma)
         """The registers that a ``mov`` makes a copy of."""
         self.copies, self.restoring = self._copies()
@@ -357,9 +369,9 @@ class Transfer:
             return state
         if instruction.group in self.groups:
             mine = frozenset(p for p in state if self.operations[p.site].group == instruction.group)
-            if instruction.event == "commit":
+            if instruction.effects.commits is not None:
                 return (state - mine) | {p._replace(age=min(p.age + 1, self.oldest)) for p in mine}
-            if instruction.event == "wait" and self._completes(instruction):
+            if instruction.effects.waits is not None and self._completes(instruction):
                 depth = self._depth(instruction)
                 return state - {p for p in mine if depth is None or 0 <= depth <= p.age}
         return state if self.copies.isdisjoint(instruction.writes) else self._written(state, instruction)
@@ -404,7 +416,7 @@ class Fences:
     """
 
     def __init__(self, transfer: Transfer) -> None:
-        self.operations = {i: o for i, o in transfer.operations.items() if o.group == "wgmma"}
+        self.operations = {i: o for i, o in transfer.operations.items() if o.group == WGMMA}
         self.used = frozenset(r for o in self.operations.values() for r in o.results | o.sources)
         kinds: dict[int, set[object]] = {}
         for operation in self.operations.values():
@@ -424,7 +436,7 @@ class Fences:
         """The registers that are unfenced after an instruction, whose guard may be true or false."""
         if at in self.operations:
             return unfenced | (self.operations[at].results & self.mixed)
-        if instruction.event == "register-fence" and instruction.group == "wgmma":
+        if instruction.effects.fence is Fence.REGISTERS and instruction.group == WGMMA:
             return unfenced if instruction.guard >= 0 else frozenset()
         touched = self.used.intersection((*instruction.reads, *instruction.writes, instruction.guard))
         return unfenced if touched <= unfenced else unfenced | touched
@@ -497,9 +509,9 @@ class _Checker:
 
     def _ends_before_exit(self, operation: _Operation) -> bool:
         """Whether the kernel may not exit while *operation* is pending."""
-        if operation.group == "bulk":
+        if operation.group == BULK:
             return self.certificate.sources and moves_data(operation.instruction)
-        return operation.group != "cp.async"
+        return operation.group != CP_ASYNC
 
     def _fenced(self, i: int, unfenced: frozenset[int]) -> None:
         need, operation = Need(i, i, "fence"), self.fences.operations[i]
@@ -522,7 +534,7 @@ class _Checker:
                 )
                 self._require(Need(site, i, "registers"), state, ordered)
         calls, signals = instruction.flow == "call", releases(instruction)
-        tensor = instruction.event == "issue" and instruction.group.startswith("tcgen05")
+        tensor = instruction.effects.begins is not None and instruction.group.startswith("tcgen05")
         shared = touches_shared(instruction)
         written = self.certificate.sources and writes_shared(instruction)
         results = "bulk" in self.certificate.groups and not self.certificate.sources
@@ -531,11 +543,11 @@ class _Checker:
             group = operation.group
             if calls or (signals and group in TENSOR):
                 self._require(Need(site, i, "release"), state)
-            if tensor and group in TENSOR and not group == instruction.group == "tcgen05.ld":
+            if tensor and group in TENSOR and not group == instruction.group == TCGEN05_LD:
                 self._require(Need(site, i, "columns"), state)
-            if shared and group == "cp.async":
+            if shared and group == CP_ASYNC:
                 self._require(Need(site, i, "bytes"), state)
-            if group == "bulk" and moves_data(operation.instruction):
+            if group == BULK and moves_data(operation.instruction):
                 if written:
                     self._require(Need(site, i, "source"), state)
                 if results and reads_result(operation.instruction, instruction):
@@ -546,9 +558,9 @@ class _Checker:
     ) -> bool:
         """Whether *instruction* reads a result of the operation *site* or a copy, or overwrites one of its registers."""
         operation = self.transfer.operations[site]
-        renames = operation.group == "wgmma" and _renames(instruction)
+        renames = operation.group == WGMMA and _renames(instruction)
         read = {*instruction.reads, instruction.guard}
-        ordinary = operation.group == "wgmma" != instruction.group and not renames
+        ordinary = operation.group == WGMMA != instruction.group and not renames
         if ordinary and not operation.sources.isdisjoint(read):
             return True  # the ISA forbids it, although both read
         if not renames and not (operation.results.isdisjoint(read) and read.isdisjoint(copies)):

@@ -24,6 +24,7 @@ from tclint.dataflow import GaveUp, Infeasible, PathQuery, find_paths, next_answ
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_LD, TCGEN05_ST, WGMMA, Engine
 from tclint.verdicts.apart import Bytes, columns_apart
 from tclint.verdicts.checker import (
     OPEN,
@@ -60,9 +61,9 @@ __all__ = [
     "bulk_completion",
 ]
 
-BULK_GROUPS = frozenset(("bulk",))
-COPY_GROUPS = frozenset(("cp.async",))
-WGMMA_GROUPS = frozenset(("wgmma",))
+BULK_GROUPS = frozenset((BULK,))
+COPY_GROUPS = frozenset((CP_ASYNC,))
+WGMMA_GROUPS = frozenset((WGMMA,))
 TENSOR_GROUPS = TENSOR
 MAX_OBLIGATIONS = 50_000
 """The obligations of one class in one kernel that a proof may have."""
@@ -81,11 +82,11 @@ _WHAT = {
 }
 
 _WAIT = {
-    "wgmma": "wgmma.wait_group",
-    "tcgen05.ld": "tcgen05.wait::ld",
-    "tcgen05.st": "tcgen05.wait::st",
-    "cp.async": "cp.async.wait_group",
-    "bulk": "cp.async.bulk.wait_group",
+    WGMMA: "wgmma.wait_group",
+    TCGEN05_LD: "tcgen05.wait::ld",
+    TCGEN05_ST: "tcgen05.wait::st",
+    CP_ASYNC: "cp.async.wait_group",
+    BULK: "cp.async.bulk.wait_group",
 }
 """Group -> the wait that completes its operations."""
 
@@ -110,7 +111,7 @@ class Completion:
     def __init__(
         self,
         model: KernelModel,
-        groups: frozenset[str],
+        groups: frozenset[Engine],
         assume: Collection[Assumption],
         *,
         sources: bool = False,
@@ -201,20 +202,22 @@ class Completion:
         loud = calls | {i for i in reachable if releases(instructions[i])}
         ends = [self.cfg.blocks[b].end - 1 for b in self.cfg.order if b in self.cfg.exits]
         columns = [
-            i for i in reachable if instructions[i].event == "issue" and "tcgen05" in instructions[i].opcode
+            i
+            for i in reachable
+            if instructions[i].effects.begins is not None and "tcgen05" in instructions[i].opcode
         ]
         shared = [i for i in reachable if touches_shared(instructions[i])]
         overwriting = [i for i in reachable if writes_shared(instructions[i])]
         for site, operation in self.transfer.operations.items():
             group = operation.group
-            wgmma, tensor = group == "wgmma", group in TENSOR
+            wgmma, tensor = group == WGMMA, group in TENSOR
             if wgmma:
                 yield Need(site, site, "fence")
             for use in self._accesses(site, wgmma):
                 if self.cfg.block_of[use] in self.cfg.rank and model.reaches(site, use):
                     yield Need(site, use, "registers")
-            copies = group == "bulk" and moves_data(instructions[site])
-            if model.function.entry and (copies and self.sources if group == "bulk" else group != "cp.async"):
+            copies = group == BULK and moves_data(instructions[site])
+            if model.function.entry and (copies and self.sources if group == BULK else group != CP_ASYNC):
                 yield from (
                     Need(site, end, "exit") for end in ends if site == end or model.reaches(site, end)
                 )
@@ -222,9 +225,9 @@ class Completion:
                 Need(site, i, "release") for i in (loud if tensor else calls) if model.reaches(site, i)
             )
             for use in columns if tensor else ():
-                if not group == instructions[use].group == "tcgen05.ld" and model.reaches(site, use):
+                if not group == instructions[use].group == TCGEN05_LD and model.reaches(site, use):
                     yield Need(site, use, "columns")
-            if group == "cp.async":
+            if group == CP_ASYNC:
                 yield from (Need(site, i, "bytes") for i in shared if model.reaches(site, i))
             if copies and self.sources:
                 yield from (Need(site, i, "source") for i in overwriting if model.reaches(site, i))
@@ -242,7 +245,7 @@ class Completion:
                     yield use
         for register in operation.sources if wgmma else ():
             for use in self.model.readers.get(register, ()):
-                if instructions[use].group != "wgmma" and not is_move(instructions[use]):
+                if instructions[use].group != WGMMA and not is_move(instructions[use]):
                     yield use
         for register in operation.results | operation.sources:
             for use in self.model.values.defs.get(register, ()):
@@ -410,7 +413,7 @@ class Completion:
         """Operation -> the waits that complete it on some path."""
         found: dict[int, list[int]] = {}
         for group in self.groups:
-            for wait in self.model.sites("wait", group):
+            for wait in self.model.waits(group):
                 before = self.before(wait)
                 after = self.transfer.executed(before, wait, self.instructions[wait])
                 for site in {p.site for p in before} - {p.site for p in after}:

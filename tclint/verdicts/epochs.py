@@ -33,6 +33,7 @@ from tclint._dataclass import dataclass
 from tclint.findings.verdicts import Discharge
 from tclint.ir.nodes import Function, Instruction
 from tclint.isa.callees import SYSTEM_CALLS
+from tclint.isa.effects import CP_ASYNC, Engine
 from tclint.isa.special_registers import WARP
 from tclint.verdicts.checker import Graph, Refused, State, Transfer, touches_shared
 from tclint.verdicts.uniform import Collective, Holding, Level, Uniform, check_levels, narrowed
@@ -159,7 +160,7 @@ def foreign(instruction: Instruction) -> str:
     if match is None:
         return f"{instruction.opcode} is not an instruction that is known"
     form = match.form
-    if (form.group == "cp.async" and form.event == "issue") or not touches_shared(instruction):
+    if (form.effects.begins == CP_ASYNC) or not touches_shared(instruction):
         return ""
     if form.event.startswith("mbarrier") or "mbarrier" in form.roles:
         return "it uses an mbarrier, and CTA barriers alone do not order accesses then"
@@ -179,7 +180,7 @@ def access(site: int, instruction: Instruction) -> Access | None:
     if match is None or instruction.flow == "call" or not touches_shared(instruction):
         return None
     form = match.form
-    if form.group == "cp.async":
+    if form.group == CP_ASYNC:
         return Access(site, True, later=True)
     word = form.name.split(".")[0]
     writes = any(verb == "write" for verb, _ in form.memory)
@@ -189,7 +190,7 @@ def access(site: int, instruction: Instruction) -> Access | None:
 class Space(NamedTuple):
     """A memory that all threads of a CTA share."""
 
-    groups: tuple[str, ...]
+    groups: tuple[Engine, ...]
     """The groups of the asynchronous operations that access it."""
     foreign: Callable[[Instruction], str]
     """Why CTA barriers alone do not order what an instruction may do to it; "" if they do, or it does nothing."""
@@ -203,7 +204,7 @@ class Space(NamedTuple):
         return bool(self.foreign(instruction)) or self.access(0, instruction) is not None
 
 
-SHARED = Space(("cp.async",), foreign, access, lambda instructions, block, site: True)
+SHARED = Space((CP_ASYNC,), foreign, access, lambda instructions, block, site: True)
 
 
 def full_barriers(of: Uniform, candidates: Collection[int]) -> frozenset[int]:
@@ -228,7 +229,7 @@ def of_all_threads(of: Uniform, site: int) -> Collective | None:
     A barrier of a warp is, in a CTA that is known to have no more than one.
     """
     match = of.instructions[site].match
-    if match is None or match.form.event != "barrier-sync":
+    if match is None or match.form.effects.synchronises is None:
         return None
     if match.form.scope == "cta":
         return Collective(site, Level.CTA, match.scope != "thread")

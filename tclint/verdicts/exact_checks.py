@@ -21,6 +21,7 @@ from tclint.exact import Query, Runs, TooDeep, Vectors, World, shapes, worlds
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Reason
 from tclint.ir.nodes import Instruction, Memory, registers
+from tclint.isa.effects import Exchange
 from tclint.isa.widths import width_of
 from tclint.values import thread_masks as T
 from tclint.verdicts.convergence import index_alone
@@ -133,7 +134,7 @@ def _computes(definition: Instruction) -> bool:
     form = definition.match.form if definition.match is not None else None
     if form is None:
         return False
-    return form.from_operands or form.event == "shuffle" or form.name.split(".")[0] in MOVES
+    return form.from_operands or form.effects.exchange is Exchange.SHUFFLE or form.name.split(".")[0] in MOVES
 
 
 def _asked(model: KernelModel, at: int) -> Iterator[int]:

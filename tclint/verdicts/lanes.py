@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Immediate, Instruction, Vector, registers, specials
+from tclint.isa.effects import Exchange
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.values import thread_masks as T
 from tclint.verdicts.convergence import index_alone
@@ -87,7 +88,11 @@ class Lanes:
             return 0
         guard = self._all([instruction.guard], at, known) if instruction.guard >= 0 else EVERY_BIT
         form = match.form
-        if form.event in ("shuffle", "vote", "redux"):
+        if (
+            form.effects.exchange is Exchange.SHUFFLE
+            or form.effects.exchange is Exchange.VOTE
+            or form.effects.exchange is Exchange.REDUCTION
+        ):
             return guard & self._exchanged(register, instruction, at, known)
         if (
             form.event
@@ -121,7 +126,7 @@ class Lanes:
             or register != instruction.writes[0]
         ):
             return 0
-        if match.form.event != "shuffle":
+        if match.form.effects.exchange is not Exchange.SHUFFLE:
             return EVERY_BIT
         lane = self._step(instruction, at)
         source = instruction.named("a")
@@ -149,7 +154,7 @@ class Lanes:
             shuffle = self.instructions[site]
             source, step = (
                 shuffle.named("a"),
-                self._step(shuffle, site) if shuffle.event == "shuffle" else None,
+                self._step(shuffle, site) if shuffle.effects.exchange is Exchange.SHUFFLE else None,
             )
             near = self.block_of[site] == self.block_of[at] and site < at and shuffle.guard < 0
             if step is None or step & (step - 1) or not near or not isinstance(source, int):

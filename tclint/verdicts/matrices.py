@@ -17,6 +17,7 @@ from tclint.analyses.bulk_rings import SWIZZLE_SPANS
 from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption
 from tclint.ir.nodes import Immediate, Instruction
+from tclint.isa.effects import CP_ASYNC, TRANSACTIONS, WGMMA, Resource
 from tclint.isa.forms import Match
 from tclint.values.descriptors import INSTRUCTION, SHARED, Form, shape
 
@@ -100,7 +101,7 @@ class Matrices:
         match = instruction.match
         assert match is not None
         names = [n.lstrip("*") for n in match.form.async_reads if n.endswith("desc")]
-        if match.form.group == "wgmma":
+        if match.form.group == WGMMA:
             yield from (
                 (n, self._of_wgmma(match, site, n)) for n in names if instruction.named(n) is not None
             )
@@ -167,7 +168,7 @@ class Matrices:
         leading, stride, mode, absolute, base = (SHARED[n].read(bits) for n in names)
         if leading is None or stride is None or mode not in SWIZZLE_SPANS or absolute != 0 or base != 0:
             return None
-        if mode == _ATOMS_32 and (not mn_major or self.model.instruction(site).group == "wgmma"):
+        if mode == _ATOMS_32 and (not mn_major or self.model.instruction(site).group == WGMMA):
             return None
         width, lines = SWIZZLE_SPANS[mode], _LINES // 2 if mode == _ATOMS_32 else _LINES
         along, across = (rows * size, along_k // size) if mn_major else (along_k, rows)
@@ -205,17 +206,17 @@ class Matrices:
             return None
         form = match.form
         if form.event in _SIZES:
-            role = "mbarrier" if form.event == "mbarrier-init" else "destination"
+            role = "mbarrier" if form.effects.resource is Resource.MBARRIER_INIT else "destination"
             address = model.value(site, role)
             return None if address is None else ([(address, _SIZES[form.event])], frozenset())
-        if form.event == "issue" and form.group == "mbarrier" and "tensormap" in form.roles:
+        if form.effects.begins == TRANSACTIONS and "tensormap" in form.roles:
             address, size = model.value(site, "destination"), self._expected
             known = address is not None and size is not None
             return ([(address, size)], frozenset((Assumption.EXPECTED,))) if known else None  # type: ignore[list-item]
-        if form.event == "issue" and form.group == "mbarrier":
+        if form.effects.begins == TRANSACTIONS:
             address, size = model.value(site, "destination"), model.constant_of(site, "bytes")
             return None if address is None or size is None or size < 0 else ([(address, size)], frozenset())
-        copies = form.group == "cp.async" and form.event == "issue"
+        copies = form.effects.begins == CP_ASYNC
         found = exact_ranges(model, site) if copies or not form.event else None
         return None if found is None else (found, frozenset())
 
@@ -227,7 +228,7 @@ class Matrices:
 def _sized(match: Match) -> bool:
     """Whether the size of what an instruction accesses is known exactly."""
     form = match.form
-    if form.group == "cp.async" and form.event == "issue":
+    if form.effects.begins == CP_ASYNC:
         return True
     later = any(name.startswith("*") for name in (*form.async_reads, *form.async_writes))
     rows = form.name.startswith(("ldmatrix", "stmatrix"))

@@ -19,6 +19,7 @@ from tclint.analyses.tensor_memory import TensorMemory
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction, Memory
+from tclint.isa.effects import TCGEN05
 from tclint.values.path_condition import PathCondition
 from tclint.verdicts.apart import Bytes, column_ranges_apart
 from tclint.verdicts.checker import Graph, Need, Refused, Transfer, writes_shared
@@ -385,8 +386,7 @@ class Multiplications:
         match, address = self.instructions[site].match, self.model.value(site, "mbarrier")
         return (
             match is not None
-            and match.form.event == "commit"
-            and match.form.group == "tcgen05"
+            and match.form.effects.commits == TCGEN05
             and match.form.completion != "read"
             and match.binding.get("cta_group") == ".cta_group::1"
             and "mask" not in match.parts

@@ -30,6 +30,7 @@ from tclint._dataclass import dataclass
 from tclint.findings.verdicts import Discharge
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Symbol, registers
+from tclint.isa.effects import TCGEN05, Barrier, Resource
 from tclint.isa.forms import floating
 from tclint.isa.semantics import COMPUTE, widen
 from tclint.values.integers import type_width
@@ -52,7 +53,7 @@ __all__ = [
     "operations",
 ]
 
-MMA_GROUPS = frozenset(("tcgen05",))
+MMA_GROUPS = frozenset((TCGEN05,))
 LOST = 3
 """A number of commits that may not have completed which is too large for a wait to decide anything."""
 _SYMBOLIC = frozenset(("mov", "add", "sub"))
@@ -164,8 +165,8 @@ def needs_at(operation: Instruction, use: Instruction) -> Iterator[str]:
     """What must not happen at *use* while *operation* is pending."""
     if use.flow == "call":
         yield "release"
-    on_columns = use.event == "issue" and (use.group == "tcgen05" or use.group in TENSOR)
-    if on_columns or use.event == "tmem-dealloc":
+    on_columns = use.effects.begins is not None and (use.group == TCGEN05 or use.group in TENSOR)
+    if on_columns or use.effects.resource is Resource.TMEM_DEALLOC:
         yield "columns"
     form = None if operation.match is None else operation.match.form
     reads_shared = form is None or any(name.endswith("desc") for name in form.async_reads)
@@ -178,7 +179,7 @@ def in_order(first: Instruction, then: Instruction) -> bool | None:
     a, b = first.match, then.match
     if a is None or b is None or a.binding.get("cta_group") != b.binding.get("cta_group"):
         return False
-    if "cta_group" not in a.binding or then.event != "issue":
+    if "cta_group" not in a.binding or then.effects.begins is None:
         return False
     one, two = (m.form.name.split(".")[1] for m in (a, b))
     if (one, two) in (("cp", "mma"), ("shift", "mma"), ("mma", "shift")):
@@ -223,13 +224,13 @@ class Progress:
 
     @staticmethod
     def _commits(instruction: Instruction) -> bool:
-        return instruction.event == "commit" and instruction.group == "tcgen05"
+        return instruction.effects.commits == TCGEN05
 
     def _follows(self, at: int) -> bool:
         """Whether an instruction is a commit, or a wait, and perhaps for one of the mbarriers that are followed."""
         instruction = self.instructions[at]
         return at not in self.ask.elsewhere and (
-            self._commits(instruction) or instruction.event == "mbarrier-wait"
+            self._commits(instruction) or instruction.effects.awaits is Barrier.MBARRIER
         )
 
     def _slice(self, reachable: Iterable[int]) -> frozenset[int]:
@@ -278,7 +279,7 @@ class Progress:
         wait = self.instructions[at]
         ready = wait.role("destination")
         if (
-            wait.event != "mbarrier-wait"
+            wait.effects.awaits is not Barrier.MBARRIER
             or wait.guard >= 0
             or ".relaxed" in wait.opcode
             or wait.role("parity") is None
@@ -590,7 +591,7 @@ class _Checker:
     def _decided(self, need: Need, discharge: Discharge) -> bool:
         """Whether an obligation holds although the operation may be pending."""
         first, then = self.instructions[need.operation], self.instructions[need.use]
-        if need.what != "columns" or then.event != "issue":
+        if need.what != "columns" or then.effects.begins is None:
             return False
         if discharge is Discharge.DISJOINT:
             return self.questions.apart(need.operation, need.use, False)

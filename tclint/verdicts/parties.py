@@ -55,7 +55,7 @@ class Parties:
         """The number of threads that a barrier counts, if it is a constant and not all of the CTA."""
         instruction = self.whole.instructions[of.site]
         count = instruction.role("count")
-        if of.level is not Level.CTA or instruction.event != "barrier-sync" or count is None:
+        if of.level is not Level.CTA or instruction.effects.synchronises is None or count is None:
             return None
         number = self.whole.ask.constant(count, of.site)
         return None if number == self.threads else number

@@ -10,6 +10,7 @@ from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption
 from tclint.ir.cfg import CFG
 from tclint.ir.nodes import specials
+from tclint.isa.effects import Exchange, Resource
 
 __all__ = ["PATH_ASSUMPTIONS", "RelevantSites", "path_assumptions", "value_assumptions"]
 
@@ -33,13 +34,13 @@ def value_assumptions(model: KernelModel) -> frozenset[Assumption] | None:
 
     None if the mask of an election is not constant.
     """
-    sites, values = model.sites("elect"), model.values
+    sites, values = model.sites(Exchange.ELECT), model.values
     for site in sites:
         mask = model.instruction(site).role("mask")
         if mask is None or values.constant_operand(mask, site) is None:
             return None
     elected = (Assumption.ELECT,) if sites else ()
-    return frozenset((*elected, Assumption.ALLOCATED) if model.sites("tmem-alloc") else elected)
+    return frozenset((*elected, Assumption.ALLOCATED) if model.sites(Resource.TMEM_ALLOC) else elected)
 
 
 class RelevantSites:

@@ -221,7 +221,10 @@ class Proxies:
     def _sized_by(self, pair: Pair) -> set[Assumption]:
         """The assumption about the size of a tensor copy, if one of the accesses is made by one."""
         copies = (self.instructions[site].match for site in (pair.operation, pair.use))
-        boxes = any(m is not None and m.form.event == "issue" and "bytes" not in m.form.roles for m in copies)
+        boxes = any(
+            m is not None and m.form.effects.begins is not None and "bytes" not in m.form.roles
+            for m in copies
+        )
         return {Assumption.EXPECTED} if boxes else set()
 
     def _is_constant(self, site: int, access: Access) -> bool:
@@ -349,7 +352,7 @@ class Proxies:
         address, form = self._address(site, access.operand), match.form
         if form.event in _SIZES:
             return address, _SIZES[form.event]
-        if form.event == "issue":
+        if form.effects.begins is not None:
             if "bytes" not in form.roles and "tensormap" not in form.roles:
                 return None
             size = model.constant_of(site, "bytes") if "bytes" in form.roles else self._box(access)

@@ -34,6 +34,7 @@ from typing import NamedTuple
 from tclint._dataclass import dataclass
 from tclint.findings.verdicts import Discharge
 from tclint.ir.nodes import Function, Instruction
+from tclint.isa.effects import CP_ASYNC, TCGEN05, Fence, Resource
 from tclint.isa.forms import Match
 from tclint.verdicts.checker import OPEN, Graph, Pending, Refused, Transfer
 
@@ -158,7 +159,7 @@ def accesses(instruction: Instruction) -> tuple[Access, ...]:
     if match is None:
         return ()
     form = match.form
-    if form.event == "mbarrier-inval":
+    if form.effects.resource is Resource.MBARRIER_INVAL:
         return (Access(Proxy.GENERIC, Memory.SHARED, True, form.roles["mbarrier"]),)
     return (*_immediate(match), *_later(match), *_by_map(match))
 
@@ -167,7 +168,7 @@ def concerns(instruction: Instruction) -> bool:
     """Whether an obligation may be about *instruction*: it orders proxies, or accesses memory later or through another proxy
     than the generic one."""
     found = accesses(instruction) if instruction.flow != "call" else ()
-    return instruction.event == "proxy-fence" or any(
+    return instruction.effects.fence is Fence.PROXY or any(
         each.proxy is not Proxy.GENERIC or each.start not in (READY, ALLOCATED) for each in found
     )
 
@@ -185,7 +186,7 @@ def _immediate(match: Match) -> Iterator[Access]:
         if to_global or match.space in ("", ".global"):
             yield Access(Proxy.GENERIC, Memory.GLOBAL, writes, name)
         if not to_global and match.space != ".global":
-            start = ALLOCATED if form.event == "tmem-alloc" else READY
+            start = ALLOCATED if form.effects.resource is Resource.TMEM_ALLOC else READY
             yield Access(Proxy.GENERIC, Memory.SHARED, writes, name, own, start)
 
 
@@ -198,8 +199,8 @@ def _later(match: Match) -> Iterator[Access]:
         for name in (n.lstrip("*") for n in names if n.startswith("*")):
             if "tmem" in name or name == "taddr":
                 continue
-            start = STUCK if proxy is Proxy.GENERIC else ISSUED if form.group == "tcgen05" else READY
-            start = OPEN if form.group == "cp.async" else start
+            start = STUCK if proxy is Proxy.GENERIC else ISSUED if form.group == TCGEN05 else READY
+            start = OPEN if form.group == CP_ASYNC else start
             shared = name.endswith("desc") or name in map(form.roles.get, match.shared_sides)
             own = match.binding.get("cta_group") != ".cta_group::2" and not (writes and not match.own_shared)
             memory = Memory.SHARED if shared else Memory.GLOBAL
@@ -209,7 +210,7 @@ def _later(match: Match) -> Iterator[Access]:
 def _by_map(match: Match) -> Iterator[Access]:
     """The tensor map that an instruction uses, and what it addresses."""
     form = match.form
-    if "tensormap" not in form.roles or form.memory or form.event == "proxy-fence":
+    if "tensormap" not in form.roles or form.memory or form.effects.fence is Fence.PROXY:
         return
     yield Access(Proxy.MAP, Memory.GLOBAL, False, form.roles["tensormap"])
     if form.async_reads or form.async_writes:
@@ -247,7 +248,7 @@ def _begun(site: int, found: Iterable[Access]) -> Iterator[Fact]:
 
 def _is_of_maps(instruction: Instruction) -> bool:
     match = instruction.match
-    return match is not None and match.form.event == "proxy-fence" and match.form.proxy == "tensormap"
+    return match is not None and match.form.effects.fence is Fence.PROXY and match.form.proxy == "tensormap"
 
 
 class Fences:
@@ -275,9 +276,7 @@ class Fences:
     def _ends(instruction: Instruction) -> bool:
         event = instruction.event
         return (
-            event in _WAITS
-            or event == "proxy-fence"
-            or (event == "commit" and instruction.group == "tcgen05")
+            event in _WAITS or event == "proxy-fence" or (event == "commit" and instruction.group == TCGEN05)
         )
 
     def after(self, state: State, at: int) -> State:
@@ -302,10 +301,10 @@ class Fences:
     def _stages(self, fact: Fact, at: int, instruction: Instruction) -> Iterable[int]:
         """The stages of an access after an instruction; none if it is separated from all that follows."""
         event, stage = instruction.event, fact.stage
-        if stage >= OPEN and instruction.group == "cp.async" and event != "issue":
+        if stage >= OPEN and instruction.group == CP_ASYNC and event != "issue":
             before = frozenset((Pending(fact.site, stage),))
             return [p.age for p in self.copies.executed(before, at, instruction)] or [READY]
-        if stage == ISSUED and event == "commit" and instruction.group == "tcgen05":
+        if stage == ISSUED and event == "commit" and instruction.group == TCGEN05:
             return (COMMITTED if self._tracks(instruction, fact.site) else stage,)
         if stage == COMMITTED and event in _WAITS:
             return (READY,)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from tclint.ir.nodes import Instruction
 from tclint.isa.callees import SYSTEM_CALLS
+from tclint.isa.effects import TCGEN05_ST
 from tclint.verdicts.checker import TENSOR
 from tclint.verdicts.epochs import Access, Space
 
@@ -48,8 +49,8 @@ def _foreign(instruction: Instruction) -> str:
 def _access(site: int, instruction: Instruction) -> Access | None:
     if instruction.event in _ALLOCATIONS:
         return Access(site, True)
-    if instruction.event == "issue" and instruction.group in TENSOR:
-        return Access(site, instruction.group == "tcgen05.st", later=True)
+    if instruction.effects.begins is not None and instruction.group in TENSOR:
+        return Access(site, instruction.group == TCGEN05_ST, later=True)
     return None
 
 

@@ -40,6 +40,7 @@ from tclint.ir.nodes import (
     specials,
     symbols,
 )
+from tclint.isa.effects import Barrier, Exchange
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.verdicts.checker import Graph, Refused
 
@@ -258,7 +259,11 @@ class Uniform:
         if match is None or match.problem:
             return Level.NONE
         form = match.form
-        if form.event in ("shuffle", "vote", "redux"):
+        if (
+            form.effects.exchange is Exchange.SHUFFLE
+            or form.effects.exchange is Exchange.VOTE
+            or form.effects.exchange is Exchange.REDUCTION
+        ):
             return self._of_warp(register, instruction, at, levels)
         if form.event or form.flow or form.async_writes:
             return Level.NONE
@@ -297,7 +302,7 @@ class Uniform:
             return Level.NONE
         if self.ask.partial_warp():
             return Level.NONE
-        if match.form.event != "shuffle":
+        if match.form.effects.exchange is not Exchange.SHUFFLE:
             return Level.WARP
         width, lane = instruction.named("c"), instruction.named("b")
         whole = width is not None and self.ask.constant(width, at) == WARP - 1
@@ -367,7 +372,7 @@ class Uniform:
             return "the CTA is not known to consist of whole warpgroups"
         if of.level is not Level.CTA:
             return ""
-        if instruction.event != "barrier-sync":
+        if instruction.effects.synchronises is None:
             return "it counts threads that wait elsewhere"
         count = instruction.role("count")
         if count is not None:
@@ -403,7 +408,7 @@ class Uniform:
                 instruction = self.instructions[at]
                 if instruction.group != "cluster" or not instruction.event.startswith("barrier"):
                     continue
-                waits = instruction.event == "barrier-wait"
+                waits = instruction.effects.awaits is Barrier.CLUSTER
                 if (not waits) in state:
                     found[at] = (
                         "the thread may not have arrived" if waits else "the thread may have arrived before"

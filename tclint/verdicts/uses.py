@@ -15,6 +15,7 @@ from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import HazardClass
 from tclint.ir.inline import reached
 from tclint.ir.nodes import Function, Instruction
+from tclint.isa.effects import Resource
 from tclint.replay.bounds import operates
 from tclint.verdicts.checker import issues, names_shared
 from tclint.verdicts.completion import BULK_GROUPS, COPY_GROUPS, TENSOR_GROUPS, WGMMA_GROUPS
@@ -37,7 +38,7 @@ _CONCERNS: Mapping[HazardClass, Callable[[Instruction], bool]] = {
     HazardClass.SHARED_MEMORY: SHARED.concerns,
     HazardClass.TENSOR_MEMORY: TENSOR_MEMORY.concerns,
     HazardClass.MBARRIER: operates,
-    HazardClass.REGISTER_POOL: lambda i: i.event == "setmaxnreg",
+    HazardClass.REGISTER_POOL: lambda i: i.effects.resource is Resource.REGISTERS,
 }
 """Class -> whether an obligation of it may be about an instruction that is not a call."""
 

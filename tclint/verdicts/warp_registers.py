@@ -27,6 +27,7 @@ from tclint._dataclass import dataclass
 from tclint.analyses.setmaxnreg import raises, requested
 from tclint.ir.nodes import Function, Instruction
 from tclint.isa.callees import SYSTEM_CALLS
+from tclint.isa.effects import Barrier, Resource
 from tclint.values import thread_masks as T
 from tclint.verdicts.checker import Refused
 from tclint.verdicts.uniform import Collective, Holding, Level, Uniform, check_levels, narrowed
@@ -91,7 +92,7 @@ class Pool:
         before, after = self.certificate.before[b], self.certificate.after[b]
         for i in self.graph.blocks[b]:
             instruction = self.instructions[i]
-            if instruction.event == "setmaxnreg":
+            if instruction.effects.resource is Resource.REGISTERS:
                 guard = instruction.guard, not instruction.negated
                 self.first[i] = narrowed(before, self.ask.holding, i, *guard)
                 self.again[i] = narrowed(after, self.ask.holding, i, *guard)
@@ -171,7 +172,7 @@ class Pool:
             looping = b in graph.reached(edge.target for edge in graph.successors[b])
             for i in graph.blocks[b]:
                 instruction = self.instructions[i]
-                if instruction.event == "setmaxnreg" and instruction.guard < 0:
+                if instruction.effects.resource is Resource.REGISTERS and instruction.guard < 0:
                     break
                 if why := self._waits(i, instruction, looping):
                     yield i, why
@@ -180,7 +181,7 @@ class Pool:
         match = instruction.match
         if instruction.flow == "call" and instruction.callee not in SYSTEM_CALLS:
             return "the callee may wait for other threads before a setmaxnreg"
-        if instruction.event in ("barrier-sync", "barrier-wait"):
+        if instruction.effects.synchronises is not None or instruction.effects.awaits is Barrier.CLUSTER:
             if match is not None and match.form.scope == "lanes":
                 return ""
             return (
@@ -188,7 +189,7 @@ class Pool:
                 if self._by_all(site, instruction, looping)
                 else "some threads may wait here for a setmaxnreg of others"
             )
-        if instruction.event == "tmem-alloc":
+        if instruction.effects.resource is Resource.TMEM_ALLOC:
             return (
                 "" if self._alone(site, looping) else "it may wait for tensor memory that another warp frees"
             )
@@ -231,7 +232,7 @@ class Pool:
         """Whether a thread waits at a barrier for all threads of the CTA or cluster."""
         count = instruction.role("count")
         number = None if count is None else self.of.ask.constant(count, site)
-        waits = instruction.event in ("barrier-sync", "barrier-wait")
+        waits = instruction.effects.synchronises is not None or instruction.effects.awaits is Barrier.CLUSTER
         return waits and (count is None or (number is not None and number == self.ask.size))
 
     def _joins(self, site: int, instruction: Instruction, barrier: int) -> bool:

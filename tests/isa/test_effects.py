@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tclint.findings.verdicts import Status
-from tclint.isa.effects import groups_left
+from tclint.isa.effects import BULK, CP_ASYNC, INERT, WGMMA, Barrier, groups_left
+from tclint.isa.table import table
 from tests.tools.copies import COMMIT, SHARED, copies, copy, read, wait
 from tests.tools.copies import START as POINTER
 from tests.tools.execution import run
@@ -18,8 +19,8 @@ LEFT = {0: 0, 1: 1, 63: 63, 64: 63, 1000: 63, 0x7FFFFFFF: 63, 0x80000000: None, 
 
 @pytest.mark.parametrize(("number", "left"), LEFT.items())
 def test_a_wait_leaves_at_most_as_many_groups_as_hardware_counts(number: int, left: int | None) -> None:
-    assert groups_left("cp.async", number) == groups_left("bulk", number) == left
-    assert groups_left("wgmma", number) == (None if left is None else min(left, 7))
+    assert groups_left(CP_ASYNC, number) == groups_left(BULK, number) == left
+    assert groups_left(WGMMA, number) == (None if left is None else min(left, 7))
 
 
 @pytest.mark.parametrize("number", LEFT)
@@ -49,3 +50,27 @@ def test_a_finding_quotes_the_number_that_is_written() -> None:
     )
     (finding,) = lint(text).findings
     assert "cp.async.wait_group 64 leaves the newest 63 groups in flight" in finding.message
+
+
+def test_every_event_has_effects_and_nothing_else_has() -> None:
+    for form in table():
+        assert (form.effects != INERT) is bool(form.event), form.name
+
+
+def test_an_operation_a_commit_and_a_wait_name_their_engine() -> None:
+    for form in table():
+        effects = form.effects
+        engines = [effects.begins, effects.commits, effects.waits, effects.submits]
+        assert sum(engine is not None for engine in engines) == (
+            form.event in ("issue", "commit", "wait", "submit")
+        )
+        assert all(engine == form.group for engine in engines if engine is not None), form.name
+
+
+def test_what_synchronises_arrives_at_what_it_waits_for() -> None:
+    names = {form.name: form.effects for form in table()}
+    assert names["bar.sync"].synchronises is Barrier.CTA
+    assert names["bar.warp.sync"].synchronises is Barrier.WARP
+    assert names["barrier.cluster.wait"].synchronises is None is names["barrier.cluster.arrive"].synchronises
+    assert names["tcgen05.commit"].arrival is Barrier.MBARRIER is names["mbarrier.arrive"].arrival
+    assert names["tcgen05.commit"].arrives is None

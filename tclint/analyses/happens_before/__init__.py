@@ -48,6 +48,7 @@ from tclint.analyses.role_paths import follow
 from tclint.dataflow import Decision, Path
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.dataflow.views import ThreadContext
+from tclint.isa.effects import CP_ASYNC, NO_ENGINE, TCGEN05, TRANSACTIONS, Barrier, Engine
 from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
 
@@ -139,20 +140,19 @@ class HappensBefore:
 
     def completion_points(self, sites: Iterable[int]) -> frozenset[int]:
         """The waits after which a thread may know that what *sites* do, at once or asynchronously, is complete."""
-        groups: dict[str, list[int]] = {}
+        groups: dict[Engine, list[int]] = {}
         for site in sites:
-            instruction = self.model.instruction(site)
-            groups.setdefault(instruction.group if instruction.event == "issue" else "", []).append(site)
+            groups.setdefault(self.model.instruction(site).effects.begins or NO_ENGINE, []).append(site)
         found = frozenset[int]()
         for group, started in groups.items():
-            if group == "mbarrier":
+            if group == TRANSACTIONS:
                 found |= self.completed(started)
             else:
                 ends = self.completion_signals(started, group)
-                found |= self.observers_of(ends) | ends.intersection(self.model.sites("wait", group))
+                found |= self.observers_of(ends) | ends.intersection(self.model.waits(group))
         return found
 
-    def completion_signals(self, sites: Collection[int], group: str) -> frozenset[int]:
+    def completion_signals(self, sites: Collection[int], group: Engine) -> frozenset[int]:
         """Where a thread knows or signals that the operations *sites* of *group* are complete.
 
         Ordinary accesses, the group ``""``, are complete when they have executed.
@@ -160,9 +160,9 @@ class HappensBefore:
         if not group:
             return frozenset(sites)
         model = self.model
-        found = [*model.sites("wait", group), *model.sites("mbarrier-arrive", group)]
-        if group == "tcgen05":
-            found += model.sites("commit", group)
+        found = [*model.waits(group), *model.sites("mbarrier-arrive", group)]
+        if group == TCGEN05:
+            found += model.commits(group)
         return frozenset(e for e in found if any(model.reaches(i, e) for i in sites))
 
     def relaxed_cluster_waits(self, site: int, fences: Collection[int]) -> dict[int, int]:
@@ -171,7 +171,7 @@ class HappensBefore:
         The arrival is ``.relaxed``, which orders no memory, and a path from *site* to it passes none of *fences*.
         """
         model, cluster = self.model, self.points.barrier_sites(Scope.CTAS)
-        arrivals = model.sites("barrier-arrive", "cluster")
+        arrivals = model.arrives(Barrier.CLUSTER)
         found: dict[int, int] = {}
         for arrival in arrivals:
             match = model.instruction(arrival).match
@@ -204,7 +204,7 @@ class HappensBefore:
             for channel in self._single_barrier(self.points.waits.get(wait, frozenset())):
                 by_channel.setdefault(channel, []).append(wait)
         for arrival in arrivals:
-            if self.model.instruction(arrival).group == "cp.async" and not of_copies:
+            if self.model.instruction(arrival).group == CP_ASYNC and not of_copies:
                 continue
             for channel in self._single_barrier(self.points.signals.get(arrival, frozenset())) - {ANY}:
                 for wait in by_channel.get(channel, ()):

@@ -18,6 +18,7 @@ from tclint.analyses.groups import Groups
 from tclint.analyses.happens_before.answers import Scope
 from tclint.analyses.happens_before.points import SynchronisationPoints
 from tclint.analyses.happens_before.single_phase import SinglePhaseMbarriers
+from tclint.isa.effects import Barrier
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
@@ -95,9 +96,9 @@ class MustOrder:
             mask = model.constant_of(barrier, "mask")
             lanes = T.one_warp(threads) & threads
             return mask is not None and bool(lanes) and not _lanes(lanes) & ~mask
-        if match.form.event == "barrier-sync":
+        if match.form.effects.synchronises is not None:
             return self.points.releases_together(barrier) and self._alone(barrier)
-        arrivals = model.sites("barrier-arrive", "cluster")
+        arrivals = model.arrives(Barrier.CLUSTER)
         return (
             model.views.context_of(barrier).threads == T.full(model.values.threads)
             and not any(".relaxed" in model.instruction(i).opcode for i in arrivals)
@@ -141,13 +142,13 @@ class MustOrder:
     def _complete(self, first: int, barrier: int) -> bool:
         """Whether *first* is complete where its thread reaches *barrier*."""
         model, instruction = self.model, self.model.instruction(first)
-        if instruction.event != "issue":
+        if instruction.effects.begins is None:
             return True
         group = instruction.group
-        commits = model.sites("commit", group)
+        commits = model.commits(group)
         waits = [
             i
-            for i in model.sites("wait", group)
+            for i in model.waits(group)
             if model.instruction(i).guard < 0
             and Groups.depth(model.instruction(i)) == 0
             and ".read" not in model.instruction(i).opcode

@@ -17,6 +17,7 @@ from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import TRANSACTIONS, Barrier
 from tclint.isa.forms import Match
 from tclint.values import thread_masks as T
 
@@ -117,9 +118,7 @@ class SynchronisationPoints:
         for event in _SIGNALS:
             found += (i for i in self.model.sites(event) if self._scope(i) >= Scope.WARPS)
         # A commit without an mbarrier closes a group of the thread itself and signals nothing.
-        found += (
-            i for i in self.model.sites("commit") if self.model.instruction(i).role("mbarrier") is not None
-        )
+        found += (i for i in self.model.commits() if self.model.instruction(i).role("mbarrier") is not None)
         return frozenset(found)
 
     @cached_property
@@ -143,7 +142,7 @@ class SynchronisationPoints:
         called = calls(self.model)
         for site in called:
             self.model.ledger.drop("order past a call", site, "a callee may synchronise with any thread")
-        return self.spin_loads.union(self.model.sites("mbarrier-wait"), called)
+        return self.spin_loads.union(self.model.awaits(Barrier.MBARRIER), called)
 
     @cached_property
     def spin_loads(self) -> frozenset[int]:
@@ -200,7 +199,7 @@ class SynchronisationPoints:
     @cached_property
     def signals(self) -> dict[int, frozenset[Hashable]]:
         # The completion of a copy implies that its thread has issued it.
-        return {i: self.channels(i) for i in (*self.release_points, *self.model.sites("issue", "mbarrier"))}
+        return {i: self.channels(i) for i in (*self.release_points, *self.model.begins(TRANSACTIONS))}
 
     @cached_property
     def waits(self) -> dict[int, frozenset[Hashable]]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from tclint.analyses.happens_before.points import SynchronisationPoints
 from tclint.analyses.mbarriers import Mbarrier
 from tclint.analyses.role_paths import dominated_by
+from tclint.isa.effects import CP_ASYNC, Barrier
 
 __all__ = ["SinglePhaseMbarriers"]
 
@@ -34,7 +35,7 @@ class SinglePhaseMbarriers:
         """
         model = self.model
         threads = model.views.context_of(first).threads
-        for wait in model.sites("mbarrier-wait"):
+        for wait in model.awaits(Barrier.MBARRIER):
             if not (dominated_by(model, wait, then) and self._succeeds_before(wait, then)):
                 continue
             objects = [*self.points.mbarriers.named(wait)]
@@ -87,8 +88,8 @@ class SinglePhaseMbarriers:
         """Whether *site* is an arrival of its thread, in its own CTA, that releases what the thread has done."""
         instruction = self.model.instruction(site)
         return (
-            instruction.event == "mbarrier-arrive"
-            and instruction.group != "cp.async"
+            instruction.effects.arrives is Barrier.MBARRIER
+            and instruction.group != CP_ASYNC
             and not any(word in instruction.opcode for word in (".relaxed", "drop"))
             and not any(address.remote for address in self.points.mbarriers.addresses.of(site))
         )

@@ -13,6 +13,7 @@ from tclint.executor.signals import AGAIN, ENDED
 from tclint.executor.state import LANES, Warp
 from tclint.ir.nodes import Immediate, Instruction
 from tclint.isa.callees import ASSERTION
+from tclint.isa.effects import Barrier, Resource
 
 __all__: list[str] = []
 
@@ -134,7 +135,7 @@ def _grid(d: Decoder, i: Instruction) -> Op:
     Grids run one after another, so the wait itself never blocks.
     """
     site, text = d.site, f"{i.opcode} has no effect: no other grid is running"
-    waits = i.event == "pdl-wait"
+    waits = i.effects.awaits is Barrier.GRIDS
 
     def op(w: Warp) -> None:
         if waits:
@@ -152,7 +153,7 @@ def _setmaxnreg(d: Decoder, i: Instruction) -> Op:
     ``.inc`` takes registers from the pool of the CTA, which holds those that ``.dec`` has released; warps that exit
     release none (docs/isa-notes.md). Where ``ptxas`` cannot determine the count at launch, the pool is unlimited.
     """
-    increases = [o for o in d.function.instructions if o.event == "setmaxnreg" and raises(o)]
+    increases = [o for o in d.function.instructions if o.effects.resource is Resource.REGISTERS and raises(o)]
     start = launched(d.function)
     largest = max(map(requested, increases), default=None)
     if start is not None and largest is not None:

@@ -30,6 +30,7 @@ from tclint.executor.state import LANES, AsyncOperation, Range, Shared, Warp, st
 from tclint.executor.sync import Box, Mbarrier
 from tclint.ir.nodes import Instruction, Not, Operand
 from tclint.ir.nodes import Memory as Address
+from tclint.isa.effects import BULK, CP_ASYNC, Engine
 from tclint.isa.forms import Match
 
 __all__: list[str] = []
@@ -52,12 +53,12 @@ def _name(i: Instruction) -> str:
     )
 
 
-def join_group(w: Warp, kind: str, flight: AsyncOperation) -> None:
+def join_group(w: Warp, kind: Engine, flight: AsyncOperation) -> None:
     """Add *flight* to the group that its threads commit next."""
     w.groups.setdefault((kind, w.mask.tobytes()), [[]])[-1].append(flight)
 
 
-def _overlapping(w: Warp, kind: str) -> Iterable[list[list[AsyncOperation]]]:
+def _overlapping(w: Warp, kind: Engine) -> Iterable[list[list[AsyncOperation]]]:
     """The groups of mechanism *kind* that belong to any active thread."""
     mine = w.mask.tobytes()
     for (name, mask), groups in w.groups.items():
@@ -111,10 +112,10 @@ def _cp_async(d: Decoder, i: Instruction) -> Op:
             memory.data[offsets[:, None] + every] = data
 
         flight = AsyncOperation(
-            site, w, "cp.async", writes=[stretch(memory, s, e) for s, e in merged(offsets, count)], capture=capture,
+            site, w, CP_ASYNC, writes=[stretch(memory, s, e) for s, e in merged(offsets, count)], capture=capture,
             finish=finish, written=w.stamp,
         )  # fmt: skip
-        join_group(w, "cp.async", flight)
+        join_group(w, CP_ASYNC, flight)
         w.machine.issue(flight)
 
     return op
@@ -349,7 +350,7 @@ def _store(
     flight = AsyncOperation(
         site, w, what, reads=reads, capture=lambda: data.append(read()), finish=lambda: write(data[0])
     )
-    join_group(w, "bulk", flight)
+    join_group(w, BULK, flight)
     w.machine.issue(flight)
 
 

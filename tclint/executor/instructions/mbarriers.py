@@ -144,7 +144,7 @@ def _inval(d: Decoder, i: Instruction) -> Op:
 @executes("mbarrier.expect_tx", "mbarrier.complete_tx")
 def _tx(d: Decoder, i: Instruction) -> Op:
     where, size = _address(d, i), d.fetch(d.needed(i, "txCount"))
-    adds = i.event == "mbarrier-expect"
+    adds = i.effects.expects
 
     def op(w: Warp) -> None:
         addresses, sizes = where(w), size(w)

@@ -19,6 +19,7 @@ from tclint.executor.signals import AGAIN
 from tclint.executor.state import Allocation, AsyncOperation, Cta, Tensor, Warp, stretches
 from tclint.executor.sync import Mbarrier
 from tclint.ir.nodes import Immediate, Instruction, Operand
+from tclint.isa.effects import TCGEN05_LD, TCGEN05_ST
 from tclint.isa.forms import Match
 
 __all__: list[str] = []
@@ -296,7 +297,7 @@ def _ld(d: Decoder, i: Instruction) -> Op:
             site, w, i.name, capture=capture, finish=finish, filling={w: (*targets, *extra)}, dependent=True
         )
         _begin(w, flight, [cells], [])
-        join_group(w, "tcgen05.ld", flight)
+        join_group(w, TCGEN05_LD, flight)
         w.machine.issue(flight)
 
     return op
@@ -329,7 +330,7 @@ def _st(d: Decoder, i: Instruction) -> Op:
             site, w, i.name, capture=capture, finish=finish, draining={w: registers}, dependent=True
         )
         _begin(w, flight, [], [cells])
-        join_group(w, "tcgen05.st", flight)
+        join_group(w, TCGEN05_ST, flight)
         w.machine.issue(flight)
 
     return op

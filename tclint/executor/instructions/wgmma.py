@@ -19,8 +19,9 @@ from tclint.executor.errors import Unsupported
 from tclint.executor.instructions.copies import join_group
 from tclint.executor.memory import Array
 from tclint.executor.state import LANES, AsyncOperation, Shared, Warp, stretches
-from tclint.executor.warpgroup import WGMMA
+from tclint.executor.warpgroup import INSTRUCTIONS
 from tclint.ir.nodes import Immediate, Instruction, Operand
+from tclint.isa.effects import WGMMA
 
 __all__: list[str] = []
 
@@ -63,11 +64,11 @@ def _registers(operand: Operand) -> tuple[int, ...]:
     return found
 
 
-@executes(*WGMMA)
+@executes(*INSTRUCTIONS)
 def _mma_async(d: Decoder, i: Instruction) -> Op:
     match = i.match
     assert match is not None
-    run = WGMMA[match.form.name](match)
+    run = INSTRUCTIONS[match.form.name](match)
     accumulators = _registers(d.needed(i, "d"))
     given = i.named("a")
     registers = _registers(given) if given is not None else None
@@ -141,7 +142,7 @@ def _join(w: Warp, part: _Part, run: Any, rest: tuple[int, ...], sources: tuple[
     reads = [stretches(memory, (*left, *right))]
     if number == len(flights):
         flight = AsyncOperation(
-            part.site, w, "wgmma", reads=reads, before=[f for f in flights[-1:] if not f.done],
+            part.site, w, WGMMA, reads=reads, before=[f for f in flights[-1:] if not f.done],
             stamp=len(flights) + 1 << 10 | w.warpgroup, note={"parts": {}, "saved": {}},
         )  # fmt: skip
         flight.ready = lambda: len(flight.note["parts"]) == _WARPS
@@ -159,7 +160,7 @@ def _join(w: Warp, part: _Part, run: Any, rest: tuple[int, ...], sources: tuple[
             )  # fmt: skip
         machine.check_drain(w, reads, flight)
     flight.note["parts"][w] = part
-    join_group(w, "wgmma", flight)
+    join_group(w, WGMMA, flight)
     saved = flight.note["saved"]
     for register in part.d:
         if register not in w.filling and w.regs[register] is not _POISON:

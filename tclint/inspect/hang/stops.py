@@ -13,6 +13,7 @@ from tclint.inspect.hang.machine_code import LineTable
 from tclint.inspect.hang.positions import Position, PositionError
 from tclint.inspect.locations import Locations
 from tclint.inspect.protocol.sites import Sites
+from tclint.isa.effects import Barrier, Resource
 from tclint.values import thread_masks as T
 
 __all__ = ["RUNNING", "Stop", "Stops", "kind_of"]
@@ -47,9 +48,9 @@ def kind_of(model: KernelModel, site: int) -> str:
     match = instruction.match
     if match is None or match.problem:
         return RUNNING
-    if instruction.event == "setmaxnreg":
+    if instruction.effects.resource is Resource.REGISTERS:
         return "registers" if raises(instruction) else RUNNING
-    if instruction.event == "barrier-sync":
+    if instruction.effects.synchronises is not None:
         return "lanes" if match.form.scope == "lanes" else "barrier"
     return {"mbarrier-wait": "mbarrier", "barrier-wait": "cluster", "pdl-wait": "grid"}.get(
         instruction.event, RUNNING
@@ -129,7 +130,7 @@ class Stops:
             body = cfg.loops[head]
             if head in self.sites.loops:
                 continue
-            waits = [i for i in self.model.sites("mbarrier-wait") if cfg.block_of[i] in body]
+            waits = [i for i in self.model.awaits(Barrier.MBARRIER) if cfg.block_of[i] in body]
             yield from waits if len(waits) == 1 else ()
 
     def _stop(self, site: int, positions: Sequence[Position]) -> Stop:

@@ -19,6 +19,7 @@ from tclint.analyses.setmaxnreg import raises
 from tclint.inspect.hang.stops import RUNNING, Stop
 from tclint.inspect.protocol.sites import Sites
 from tclint.isa.callees import SYSTEM_CALLS
+from tclint.isa.effects import Barrier, Resource
 from tclint.values import thread_masks as T
 
 __all__ = ["Object", "Operation", "Share", "Status", "Waiter", "Waits"]
@@ -229,10 +230,12 @@ class Waits:
         elif object_.kind == "barrier":
             found = list(self._on_barrier(object_))
         elif object_.kind == "cluster":
-            arrives = self.model.sites("barrier-arrive", "cluster")
+            arrives = self.model.arrives(Barrier.CLUSTER)
             found = [(i, "arrive", True, self.sites.threads(i)) for i in arrives]
         elif object_.kind == "registers":
-            released = [i for i in self.model.sites("setmaxnreg") if not raises(self.model.instruction(i))]
+            released = [
+                i for i in self.model.sites(Resource.REGISTERS) if not raises(self.model.instruction(i))
+            ]
             found = [(i, "release", True, self.sites.threads(i)) for i in released]
         elif object_.kind == "lanes":
             site = self.stops[waiting].site
@@ -311,7 +314,7 @@ class Waits:
     def arrived(self, arrive: int, wait: int) -> bool:
         """Whether all threads at a wait for the cluster barrier have executed *arrive* for it."""
         model = self.model
-        others = [i for i in model.sites("barrier-wait", "cluster") if i != wait]
+        others = [i for i in model.awaits(Barrier.CLUSTER) if i != wait]
         return (
             model.instruction(arrive).guard < 0
             and dominated_by(model, arrive, wait)

@@ -14,6 +14,7 @@ from tclint.analyses.role_paths import controlling_predicates
 from tclint.inspect.protocol.parts import Multicast, Role
 from tclint.ir.cfg import CFG
 from tclint.ir.loops import Loop
+from tclint.isa.effects import ENDLESS, TCGEN05_LD, TCGEN05_ST
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
@@ -104,7 +105,7 @@ class Sites:
         """The kind of an asynchronous operation: ``mma`` if it has the roles ``b`` and ``d``, or ``copy``; else empty."""
         instruction = self.model.instruction(site)
         form = instruction.match.form if instruction.match else None
-        if form is None or form.group in ("tcgen05.ld", "tcgen05.st", "none"):
+        if form is None or form.group in (TCGEN05_LD, TCGEN05_ST, ENDLESS):
             return ""
         if "b" in form.roles and "d" in form.roles:
             return "mma"

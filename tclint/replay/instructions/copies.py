@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tclint.analyses.mbarriers import RESPONSE, transaction_unit, transferred
+from tclint.isa.effects import BULK
 from tclint.replay.abstract_lanes import Lanes, apply
 from tclint.replay.accesses import CTA_STRIDE, OFFSET
 from tclint.replay.instructions.mbarriers import ALL_CTAS, by_operands, ranks, transaction_bytes
@@ -12,7 +13,7 @@ from tclint.replay.instructions.memory import items, outermost
 from tclint.replay.machine import Machine, executes
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import Unresolved
-from tclint.replay.steps import BULK, Step
+from tclint.replay.steps import Step
 from tclint.replay.sync import Transfer
 from tclint.replay.thread_groups import ThreadGroup
 from tclint.replay.vector_clocks import Clock, event

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tclint.isa.effects import BULK, TCGEN05, WGMMA
 from tclint.replay.abstract_lanes import Lanes
 from tclint.replay.instructions.copies import copy, copy_out
 from tclint.replay.instructions.matrix import multiply, warpgroups
@@ -11,7 +12,7 @@ from tclint.replay.instructions.mbarriers import by_operands, ctas_of, signalled
 from tclint.replay.machine import Machine, Overrun, executes
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import Unresolved
-from tclint.replay.steps import BULK, Step
+from tclint.replay.steps import Step
 from tclint.replay.sync import Transfer
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 from tclint.replay.vector_clocks import join, join_warps
@@ -28,7 +29,7 @@ def _issue(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence
         copy_out(machine, group, step, positions, where)
     else:
         machine.epochs.end(group)
-        for who in warpgroups(group, positions) if kind == "wgmma" else (positions,):
+        for who in warpgroups(group, positions) if kind == WGMMA else (positions,):
             multiply(machine, group, step, who)
 
 
@@ -36,7 +37,7 @@ def _issue(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence
 def _commit(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
     kind = step.instruction.group
     issued = machine.operations.issued(kind, group, positions)
-    if kind != "tcgen05":
+    if kind != TCGEN05:
         group.committed = {**group.committed, kind: (*group.committed.get(kind, ()), issued)}
     else:
         machine.epochs.end(group)

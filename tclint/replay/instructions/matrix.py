@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tclint.ir.nodes import Memory
+from tclint.isa.effects import TCGEN05
 from tclint.replay.instructions.tensor import record_tensor
 from tclint.replay.machine import Machine
 from tclint.replay.steps import Step
@@ -26,7 +27,7 @@ def multiply(machine: Machine, group: ThreadGroup, step: Step, positions: Sequen
     agent, number, clock = machine.operations.begin(kind, group, positions)
     for start in _matrix_addresses(machine, group, step):
         machine.record(group, step.site, (group.cta, start), agent, number, clock)
-    if kind == "tcgen05":
+    if kind == TCGEN05:
         _access_tensor_memory(machine, group, step, agent, number, clock)
     else:
         # All four warps issue it together, and it is complete only after each has.

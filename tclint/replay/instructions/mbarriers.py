@@ -9,12 +9,13 @@ from typing import Any
 
 from tclint.analyses.mbarriers import MAX_COUNT
 from tclint.ir.nodes import MAX_SHARED_BYTES, Instruction
+from tclint.isa.effects import CP_ASYNC
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 from tclint.replay.accesses import CTA_STRIDE, OFFSET
 from tclint.replay.machine import Machine, check_pending, executes
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import TooManyMbarriers, UninitialisedMbarrier, Unresolved
-from tclint.replay.steps import CP_ASYNC, Step
+from tclint.replay.steps import Step
 from tclint.replay.sync import Mbarrier, ReleasedWaiter
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 from tclint.replay.vector_clocks import WarpClocks, join, join_warps, leq, map_warps

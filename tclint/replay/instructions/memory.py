@@ -8,11 +8,12 @@ from typing import Any, cast
 
 from tclint.analyses.mbarriers import RESPONSE
 from tclint.ir.nodes import Memory, Operand, Vector
+from tclint.isa.effects import CP_ASYNC
 from tclint.isa.special_registers import WARP
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 from tclint.replay.accesses import CTA_STRIDE, OFFSET, LaneAddresses
 from tclint.replay.machine import Machine, executes_data
-from tclint.replay.steps import CP_ASYNC, Step
+from tclint.replay.steps import Step
 from tclint.replay.thread_groups import ThreadGroup, positions_of
 from tclint.replay.vector_clocks import Clock, join_warps
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 
+from tclint.isa.effects import TCGEN05_ST
 from tclint.replay.abstract_lanes import Lanes
 from tclint.replay.machine import Machine, executes, executes_data
 from tclint.replay.steps import Step
@@ -25,7 +26,7 @@ def _tensor(machine: Machine, group: ThreadGroup, step: Step, where: Lanes) -> N
         if register in followed:
             machine.assign(group, register, None)
     address = machine.role(group, step, "taddr")
-    writes = instruction.group == "tcgen05.st"
+    writes = instruction.group == TCGEN05_ST
     if address is None or (writes and where != 1):
         return
     # Whole warps execute it.
