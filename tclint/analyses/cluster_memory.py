@@ -82,7 +82,7 @@ def _matches(model: KernelModel) -> Iterator[Match]:
 
 
 def _in_pairs(match: Match) -> bool:
-    return match.binding.get("cta_group") == ".cta_group::2"
+    return match.of_pair
 
 
 def _kind(model: KernelModel, site: int, match: Match) -> Kind | None:

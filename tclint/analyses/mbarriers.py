@@ -29,7 +29,7 @@ from tclint.analyses.phases import WaitFreeRegions
 from tclint.analyses.provenance import origin
 from tclint.analyses.role_paths import controlling_predicates, whole_program
 from tclint.ir.nodes import MAX_CLUSTER_CTAS
-from tclint.isa.effects import CP_ASYNC, Barrier, Query
+from tclint.isa.effects import Barrier, Query
 from tclint.isa.forms import Match
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
@@ -364,8 +364,8 @@ class Mbarriers:
 
     def _is_neutral(self, site: int) -> bool:
         """Whether an arrival also increments the pending count, so that both cancel out (9.7.9.25.3.4)."""
-        instruction = self.model.instruction(site)
-        return instruction.group == CP_ASYNC and ".noinc" not in instruction.opcode
+        match = self.model.instruction(site).match
+        return match is not None and match.raises_pending
 
     def arrivals(self, object_: Mbarrier) -> Arrivals | None:
         """The number of arrivals that a phase of the object may get; None if CTAs may arrive at objects of their peers.
@@ -542,8 +542,8 @@ class Mbarriers:
 
     def _leaves(self, site: int) -> bool:
         """Whether the operation may be on an mbarrier of a peer CTA; then peers may operate on those of this CTA."""
-        remote = any(a.remote for a in self.addresses.of(site))
-        return remote or ".multicast" in self.model.instruction(site).opcode
+        match = self.model.instruction(site).match
+        return any(a.remote for a in self.addresses.of(site)) or (match is not None and match.multicast)
 
     def amount(self, site: int) -> int | None:
         """The number of arrivals that one execution by one thread makes; None if unknown."""

@@ -27,7 +27,7 @@ from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import dominated_by
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import BULK, CP_ASYNC, Barrier, Fence, Resource
+from tclint.isa.effects import BULK, CP_ASYNC, Barrier, Fence, Order, Resource
 from tclint.values.shared_memory import Access
 
 __all__ = [
@@ -54,8 +54,6 @@ LANDED = -4
 ProxyState = frozenset[tuple[int, int]]
 """``(access, since)``: the first access of a class, and what has followed it, a bit set of the above."""
 
-_WIDE = frozenset((".cluster", ".gpu", ".sys", ".gl"))
-
 
 def fences(instruction: Instruction, space: str = ".shared") -> bool:
     """Whether *instruction* orders the generic and the async proxy for accesses to *space*."""
@@ -70,13 +68,10 @@ def fences(instruction: Instruction, space: str = ".shared") -> bool:
 
 def is_wide(instruction: Instruction) -> bool:
     """Whether *instruction* is a memory fence, or an arrival that orders memory, of a wider scope than the CTA."""
-    match = instruction.match
-    if match is None or ".relaxed" in match.modifiers:
+    match, effects = instruction.match, instruction.effects
+    if match is None or match.order is Order.RELAXED or match.order_scope in ("", "cta"):
         return False
-    event, group = match.form.event, match.form.group
-    if event == "barrier-arrive" and group == "cluster":
-        return True
-    return event in ("memory-fence", "mbarrier-arrive") and not _WIDE.isdisjoint(match.modifiers)
+    return effects.fence is Fence.MEMORY or effects.arrives in (Barrier.MBARRIER, Barrier.CLUSTER)
 
 
 def through_async(model: KernelModel, access: Access) -> bool:

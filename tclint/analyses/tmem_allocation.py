@@ -116,9 +116,4 @@ class TensorAllocation(FactSet[tuple[int, int]]):
 
 def paired(model: KernelModel, sites: Iterable[int]) -> list[int]:
     """Those of *sites* that operate on a CTA pair (``.cta_group::2``)."""
-    return [
-        i
-        for i in sites
-        if (match := model.instruction(i).match) is not None
-        and match.binding.get("cta_group") == ".cta_group::2"
-    ]
+    return [i for i in sites if (match := model.instruction(i).match) is not None and match.of_pair]

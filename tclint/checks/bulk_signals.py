@@ -84,7 +84,7 @@ def _flags(model: KernelModel) -> Iterator[int]:
         match = use.match
         if match is None or match.form.event or match.space not in ("", ".global"):
             continue
-        if _writes(match) and strong(match) and ".cta" not in match.modifiers:
+        if _writes(match) and strong(match) and match.order_scope != "cta":
             reached = (i for i in use.sites if model.cfg.block_of[i] in model.cfg.rank)
             releases = not _RELEASE.isdisjoint(match.modifiers)
             yield from (i for i in reached if releases or not _reserves(model, i))

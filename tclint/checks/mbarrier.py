@@ -464,11 +464,7 @@ def _may_be_remote(instruction: Instruction) -> bool:
     Its address is one of ``.shared::cluster`` or generic, and it returns no state. ``.noComplete`` has no such form.
     """
     match = instruction.match
-    if (
-        match is None
-        or match.form.effects.arrives is not Barrier.MBARRIER
-        or ".noComplete" in match.modifiers
-    ):
+    if match is None or match.form.effects.arrives is not Barrier.MBARRIER or not match.may_complete:
         return False
     return match.space == ".shared::cluster" or (not match.space and instruction.role("state") is SINK)
 
@@ -542,7 +538,7 @@ def _from(model: KernelModel, site: int, made: int) -> Hit | None:
         return None
     step = (Mark(made, "the state is returned here"),)
     if model.instruction(site).effects.query is Query.PENDING_COUNT:
-        if arrival.match is not None and ".noComplete" in arrival.match.modifiers:
+        if arrival.match is not None and not arrival.match.may_complete:
             return None
         return _bad_state(model, site, "comes from an arrival without .noComplete", step)
     if model.fact(MbarrierAddresses).same(made, site) is False:

@@ -16,7 +16,7 @@ from tclint.checks import Hit, Mark, RuleId, check
 from tclint.findings.edits import Repair, without_word
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Memory
-from tclint.isa.effects import TRANSACTIONS, Barrier, Fence
+from tclint.isa.effects import TRANSACTIONS, Barrier, Fence, Order
 from tclint.values.shared_memory import Access
 
 MB012 = RuleId("MB012")
@@ -57,8 +57,8 @@ def _modifiers(model: KernelModel, site: int) -> Collection[str]:
 def remote_arrivals(model: KernelModel) -> Iterator[Hit]:
     """Report arrivals on mbarriers of other CTAs that release to the executing CTA only, or not at all."""
     remote = [i for i in model.arrives(Barrier.MBARRIER) if _may_leave(model, i)]
-    relaxed = [i for i in remote if ".relaxed" in _modifiers(model, i)]
-    narrow = [i for i in remote if i not in relaxed and ".cluster" not in _modifiers(model, i)]
+    relaxed = [i for i in remote if model.instruction(i).order is Order.RELAXED]
+    narrow = [i for i in remote if i not in relaxed and not _reaches_cluster(model, i)]
     if not (narrow or relaxed) or single_cta_cluster(model):
         return
     strong = set(remote).difference(narrow, relaxed)
@@ -119,12 +119,17 @@ def _passed(model: KernelModel, arrivals: list[int], strong: Collection[int]) ->
 
 def _is_wide(model: KernelModel, site: int) -> bool:
     """True if a fence, or an arrival at a cluster barrier, releases preceding writes to the other CTAs."""
-    modifiers = _modifiers(model, site)
-    if model.instruction(site).event == "barrier-arrive":
-        return model.instruction(site).role("id") is None and ".relaxed" not in modifiers
-    if ".acquire" in modifiers or model.name(site) == "fence.mbarrier_init":
-        return False  # the latter orders initialisations alone (9.7.13.4)
-    return any(m in _WIDER for m in modifiers)
+    instruction = model.instruction(site)
+    # fence.mbarrier_init orders initialisations alone (9.7.13.4)
+    fence = instruction.effects.fence is Fence.MEMORY and model.name(site) != "fence.mbarrier_init"
+    arrives = instruction.effects.arrives is Barrier.CLUSTER
+    return (fence or arrives) and instruction.order.releases and _reaches_cluster(model, site)
+
+
+def _reaches_cluster(model: KernelModel, site: int) -> bool:
+    """Whether the scope of its memory order includes the other CTAs of the cluster."""
+    match = model.instruction(site).match
+    return match is not None and match.order_scope in ("cluster", "gpu", "sys")
 
 
 def _remote_stores(model: KernelModel) -> list[Access]:
@@ -261,7 +266,7 @@ def relaxed(model: KernelModel) -> Iterator[Hit]:
 def _orders(model: KernelModel) -> list[int]:
     """Fences, non-relaxed barriers and calls: instructions that order memory without the mbarrier."""
     barriers = [*model.sites("barrier-sync"), *model.sites("barrier-arrive"), *model.awaits(Barrier.CLUSTER)]
-    kept = [i for i in barriers if ".relaxed" not in _modifiers(model, i)]
+    kept = [i for i in barriers if model.instruction(i).order is not Order.RELAXED]
     return [*model.sites(Fence.MEMORY), *kept, *role_paths.calls(model)]
 
 

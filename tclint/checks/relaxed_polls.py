@@ -18,7 +18,7 @@ from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._global_memory import global_operands, origins
 from tclint.checks._repairs import with_opcode
 from tclint.dataflow import Path
-from tclint.isa.effects import CP_ASYNC, Barrier, Fence
+from tclint.isa.effects import CP_ASYNC, Barrier, Fence, Order
 from tclint.isa.forms import Match
 
 MO003 = RuleId("MO003")
@@ -291,7 +291,7 @@ def _is_relaxed_load(match: Match) -> bool:
     """Whether an instruction is a relaxed load of global memory that may observe a write of another CTA."""
     return (
         {verb for verb, _ in match.form.memory} == {"read"}
-        and ".relaxed" in match.modifiers
+        and match.order is Order.RELAXED
         and match.space in ("", ".global")
         and not _WIDE.isdisjoint(match.modifiers)
     )

@@ -23,8 +23,8 @@ from tclint.findings.finding import SourceLocation
 from tclint.findings.places import source_location
 from tclint.findings.spans import Span
 from tclint.inspect.in_flight import operations
-from tclint.ir.nodes import Function, Instruction, Module
-from tclint.isa.effects import TCGEN05_LD, WGMMA, Engine
+from tclint.ir.nodes import Function, Module
+from tclint.isa.effects import TCGEN05_LD, WGMMA, Engine, Order
 from tclint.isa.forms import Match
 from tclint.syntax.source import Source
 
@@ -60,17 +60,8 @@ CLASSES = {
 ACCESS = "ordered access"
 SEMANTICS = {"weak": 0, "relaxed": 1, "acquire": 2, "release": 2, "acq_rel": 3, "sc": 4}
 SCOPES = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 3}
-_DEFAULTS = {
-    "mbarrier-arrive": ("release", "cta"),
-    "mbarrier-wait": ("acquire", "cta"),
-    "mbarrier-expect": ("relaxed", "cta"),
-    "mbarrier-complete": ("relaxed", "cta"),
-    "barrier-arrive": ("release", ""),
-    "barrier-wait": ("acquire", ""),
-    "memory-fence": ("acq_rel", ""),
-}
-"""Event -> default semantics and scope (9.7.13)."""
-_MEMBAR = {"gl": "gpu", "cta": "cta", "sys": "sys"}
+_ORDERS = frozenset(order.value for order in Order) | {"mmio"}
+"""Words of an opcode that state a memory order."""
 _IGNORED = frozenset("sync async cta b32 b64 b128 u32 s32 warp shared shared::cta".split())
 """Words of an opcode that do not affect synchronisation, or whose meaning is recorded otherwise."""
 _RESULTS = frozenset((WGMMA, TCGEN05_LD))
@@ -193,7 +184,7 @@ class _Reader:
         event, form = match.form.event, match.form
         start, end = function.start + instruction.start, function.start + instruction.end
         block = self._model.cfg.block_of[site]
-        words, semantics, scope = _words(instruction, event)
+        words, semantics, scope = _words(match, instruction.opcode)
         what = CLASSES.get(event, "")
         if not event:
             ordered = SEMANTICS.get(semantics, 0) > 0
@@ -316,24 +307,17 @@ def _accessed(match: Match) -> str:
     return form.name.partition(".")[0] + space
 
 
-def _words(instruction: Instruction, event: str) -> tuple[frozenset[str], str, str]:
+def _words(match: Match, opcode: str) -> tuple[frozenset[str], str, str]:
     """The words of an opcode that affect synchronisation, and its semantics and scope, with defaults filled in."""
-    root, *words = instruction.opcode.split(".")
-    semantics, scope = _DEFAULTS.get(event, ("", ""))
+    root, *words = opcode.split(".")
+    event, order = match.form.event, Order.RELAXED if match.order is Order.VOLATILE else match.order
+    barrier = event.startswith("barrier-")
     rest = []
     for word in words:
-        if root == "membar" and word in _MEMBAR:
-            semantics, scope = "sc", _MEMBAR[word]
-        elif word in SEMANTICS:
-            semantics = word
-        elif word in SCOPES and not event.startswith("barrier-"):
-            scope = word
-        elif word in ("volatile", "mmio"):
-            semantics, scope = "relaxed", "sys"
-        elif event == "proxy-fence" or not (word in _IGNORED or (event == "commit" and "shared" in word)):
+        ordering = word in _ORDERS or (not barrier and word in SCOPES) or (root == "membar" and word == "gl")
+        ignored = word in _IGNORED or (event == "commit" and "shared" in word)
+        if not ordering and (event == "proxy-fence" or not ignored):
             rest.append(word)
-    if not event and root in ("atom", "red") and not semantics:
-        semantics, scope = "relaxed", scope or "gpu"
-    if event.startswith("barrier-") and root == "bar":  # bar.sync is barrier.sync.aligned (9.7.13.1)
+    if barrier and root == "bar":  # bar.sync is barrier.sync.aligned (9.7.13.1)
         rest.append("lanes" if "warp" in words else "aligned")
-    return frozenset(rest), semantics, scope
+    return frozenset(rest), "" if order is Order.WEAK else order.value, match.order_scope

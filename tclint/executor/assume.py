@@ -163,7 +163,7 @@ class Parameters:
         """Cluster shapes to try if none is stated: those that CTA masks, ranks and CTA pairs require, then others."""
         if not self._clustered:
             return [(1, 1, 1)]
-        pairs = any(".cta_group::2" in use.opcode for use in self.function.uses)
+        pairs = any(use.match is not None and use.match.of_pair for use in self.function.uses)
         remote = pairs or any(
             use.opcode.startswith("mapa") or ".multicast" in use.opcode for use in self.function.uses
         )

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint.isa.effects import INERT, NO_ENGINE, Effects, Engine, groups_left
+from tclint.isa.effects import INERT, NO_ENGINE, Effects, Engine, Order, groups_left
 from tclint.isa.features import FeatureSpec
 from tclint.isa.forms import Match
 from tclint.isa.target import Target, Version
@@ -227,6 +227,11 @@ class Instruction:
     def effects(self) -> Effects:
         """What it does beside its accesses; nothing for an unknown opcode."""
         return self.match.form.effects if self.match else INERT
+
+    @property
+    def order(self) -> Order:
+        """Its memory order; weak for an unknown opcode."""
+        return self.match.order if self.match else Order.WEAK
 
     @property
     def event(self) -> str:

@@ -6,6 +6,7 @@ say (:attr:`~tclint.isa.forms.Match.order`, :attr:`~tclint.isa.forms.Match.order
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 
 from tclint._dataclass import dataclass
@@ -34,6 +35,8 @@ __all__ = [
     "Resource",
     "effects_of",
     "groups_left",
+    "spelled_order",
+    "spelled_scope",
 ]
 
 
@@ -141,7 +144,10 @@ class Order(Enum):
     """The memory order of an access, an arrival, a wait or a fence (8.6 to 8.8)."""
 
     WEAK = "weak"
+    """It orders nothing."""
     RELAXED = "relaxed"
+    VOLATILE = "volatile"
+    """Relaxed at the scope of the system, and always performed (8.4)."""
     ACQUIRE = "acquire"
     RELEASE = "release"
     BOTH = "acq_rel"
@@ -154,6 +160,20 @@ class Order(Enum):
     @property
     def releases(self) -> bool:
         return self in (Order.RELEASE, Order.BOTH, Order.SC)
+
+
+_SPELLED = {f".{order.value}": order for order in Order}
+_SCOPES = {".cta": "cta", ".cluster": "cluster", ".gpu": "gpu", ".gl": "gpu", ".sys": "sys"}
+
+
+def spelled_order(modifiers: Iterable[str]) -> Order | None:
+    """The memory order that an opcode states; None if it states none."""
+    return next((_SPELLED[m] for m in modifiers if m in _SPELLED), None)
+
+
+def spelled_scope(modifiers: Iterable[str]) -> str:
+    """The scope of the memory order that an opcode states (8.5): ``cta``, ``cluster``, ``gpu``, ``sys`` or empty."""
+    return next((_SCOPES[m] for m in modifiers if m in _SCOPES), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +209,24 @@ class Effects:
         return Barrier.MBARRIER if self.commits is TCGEN05 else self.arrives
 
     @property
+    def order(self) -> Order:
+        """The memory order, where the opcode states none (9.7.13.1 to 9.7.13.4, 9.7.13.15)."""
+        if self.fence is Fence.MEMORY or self.synchronises is not None:
+            return Order.BOTH
+        if self.expects or self.completes:
+            return Order.RELAXED
+        if self.arrives in _ORDERING and self.tracks is None:
+            return Order.RELEASE
+        return Order.ACQUIRE if self.awaits in _ORDERING else Order.WEAK
+
+    @property
     def synchronises(self) -> Barrier | None:
         """That at which its thread arrives and then waits: ``bar.sync``."""
         return self.arrives if self.arrives is self.awaits else None
 
 
+_ORDERING = (Barrier.MBARRIER, Barrier.CTA, Barrier.WARP, Barrier.CLUSTER)
+"""The barriers that order memory by themselves."""
 INERT = Effects()
 """The effects of an instruction that has none beside its accesses."""
 

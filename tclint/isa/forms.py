@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache, cached_property
 
 from tclint._dataclass import dataclass
-from tclint.isa.effects import Effects, Engine
+from tclint.isa.effects import CP_ASYNC, Barrier, Effects, Engine, Order, spelled_order, spelled_scope
 from tclint.isa.notation import OperandSlot, Syntax
 from tclint.isa.special_registers import WARP
 from tclint.isa.target import Availability, Target, Version
@@ -214,6 +214,55 @@ class Match:
         count."""
         every = self.form.all_lanes_valid
         return WARP if every is not None and target is not None and every.on(target) else self.address_lanes
+
+    @cached_property
+    def order(self) -> Order:
+        """Its memory order (8.6): what it states, or the default of its form. An atomic operation is relaxed (9.7.13.5)."""
+        stated = spelled_order(self.modifiers)
+        if stated is not None:
+            return stated
+        if self.form.memory:
+            return Order.RELAXED if len({verb for verb, _ in self.form.memory}) > 1 else Order.WEAK
+        return Order.SC if self.syntax.root == "membar" else self.form.effects.order
+
+    @cached_property
+    def order_scope(self) -> str:
+        """The scope of its memory order (8.5): ``cta``, ``cluster``, ``gpu`` or ``sys``; empty if it has none."""
+        stated = spelled_scope(self.modifiers)
+        if stated or self.order is Order.WEAK:
+            return stated
+        if self.order is Order.VOLATILE:
+            return "sys"
+        if self.form.memory:
+            return "gpu"
+        return (
+            "cluster" if Barrier.CLUSTER in (self.form.effects.arrives, self.form.effects.awaits) else "cta"
+        )
+
+    @cached_property
+    def drops(self) -> bool:
+        """Whether an arrival leaves the expected count of all later phases lower (9.7.13.15.14)."""
+        return ".arrive_drop" in self.modifiers
+
+    @cached_property
+    def may_complete(self) -> bool:
+        """Whether an arrival may complete the phase: with ``.noComplete`` it must not (9.7.13.15.13)."""
+        return ".noComplete" not in self.modifiers
+
+    @cached_property
+    def raises_pending(self) -> bool:
+        """Whether an arrival first raises the pending count, so that both cancel out (9.7.13.15.15)."""
+        return self.form.effects.tracks == CP_ASYNC and ".noinc" not in self.modifiers
+
+    @cached_property
+    def multicast(self) -> bool:
+        """Whether it acts on several CTAs of the cluster, those of a mask or all."""
+        return any(m.startswith(".multicast") for m in self.modifiers)
+
+    @cached_property
+    def of_pair(self) -> bool:
+        """Whether it acts on the two CTAs of a pair (9.7.16.5)."""
+        return ".cta_group::2" in self.modifiers
 
     @cached_property
     def own_shared(self) -> bool:

@@ -26,6 +26,7 @@ from tclint.isa.effects import (
     TRANSACTIONS,
     WGMMA,
     Barrier,
+    Order,
     Query,
     Resource,
 )
@@ -413,7 +414,7 @@ def _between_ctas(match: Match) -> bool:
 
     A remote arrival does not: it may be at an mbarrier of its own CTA.
     """
-    if {"mbarrier", "mask"} <= match.parts.keys() or ".cta_group::2" in match.modifiers:
+    if {"mbarrier", "mask"} <= match.parts.keys() or match.of_pair:
         return True
     form = match.form
     return match.space == ".shared::cluster" and (bool(form.memory) or "remote" in form.roles)
@@ -426,4 +427,4 @@ def relaxes(model: KernelModel) -> bool:
     """
     sites = (*model.awaits(Barrier.MBARRIER), *model.arrives(Barrier.MBARRIER))
     completes = bool(model.sites("mbarrier-complete"))
-    return completes or any(".relaxed" in model.instruction(i).opcode for i in sites)
+    return completes or any(model.instruction(i).order is Order.RELAXED for i in sites)

@@ -197,7 +197,7 @@ class Form:
         """The form of a ``tcgen05.mma``."""
         return cls(
             match.binding.get("kind") or next(m for m in match.modifiers if m in INSTRUCTION),
-            match.binding.get("cta_group") == ".cta_group::2",
+            match.of_pair,
             ".sp" in match.modifiers,
             ".ws" in match.modifiers,
             ".ashift" in match.modifiers,

@@ -458,7 +458,7 @@ class Multiplications:
         if (
             role is None
             or not known
-            or match.binding.get("cta_group") == ".cta_group::2"
+            or match.of_pair
             or {".ws", ".sp"} & set(match.modifiers)
             or (role == "a" and not self.matrices.documented)
         ):

@@ -281,7 +281,7 @@ class Progress:
         if (
             wait.effects.awaits is not Barrier.MBARRIER
             or wait.guard >= 0
-            or ".relaxed" in wait.opcode
+            or not wait.order.acquires
             or wait.role("parity") is None
         ):
             return False

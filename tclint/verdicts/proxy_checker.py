@@ -202,7 +202,7 @@ def _later(match: Match) -> Iterator[Access]:
             start = STUCK if proxy is Proxy.GENERIC else ISSUED if form.group == TCGEN05 else READY
             start = OPEN if form.group == CP_ASYNC else start
             shared = name.endswith("desc") or name in map(form.roles.get, match.shared_sides)
-            own = match.binding.get("cta_group") != ".cta_group::2" and not (writes and not match.own_shared)
+            own = not match.of_pair and not (writes and not match.own_shared)
             memory = Memory.SHARED if shared else Memory.GLOBAL
             yield Access(proxy, memory, writes, name, own, start)
 

@@ -40,7 +40,7 @@ def _foreign(instruction: Instruction) -> str:
     event, group = match.form.event, match.form.group
     if event == "issue" and group not in TENSOR:
         return "an mbarrier signals its completion, and CTA barriers alone do not order accesses then"
-    if match.binding.get("cta_group") == ".cta_group::2":
+    if match.of_pair:
         return "it may access tensor memory of the peer CTA"
     known = event in _HARMLESS or event in _ALLOCATIONS or event == "issue"
     return "" if known else "what it accesses in tensor memory is not known"

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tclint.findings.verdicts import Status
-from tclint.isa.effects import BULK, CP_ASYNC, INERT, WGMMA, Barrier, groups_left
+from tclint.isa.effects import BULK, CP_ASYNC, INERT, WGMMA, Barrier, Order, groups_left
 from tclint.isa.table import table
 from tests.tools.copies import COMMIT, SHARED, copies, copy, read, wait
 from tests.tools.copies import START as POINTER
 from tests.tools.execution import run
-from tests.tools.support import HOPPER, found, kernel, lint, module
+from tests.tools.support import HOPPER, found, function, kernel, lint, module
 
 LEFT = {0: 0, 1: 1, 63: 63, 64: 63, 1000: 63, 0x7FFFFFFF: 63, 0x80000000: None, -1: None, -64: None}
 """The number of a wait, and the groups that the code of ptxas 13.5 for it leaves pending; None where targets differ."""
@@ -74,3 +74,31 @@ def test_what_synchronises_arrives_at_what_it_waits_for() -> None:
     assert names["barrier.cluster.wait"].synchronises is None is names["barrier.cluster.arrive"].synchronises
     assert names["tcgen05.commit"].arrival is Barrier.MBARRIER is names["mbarrier.arrive"].arrival
     assert names["tcgen05.commit"].arrives is None
+
+
+ORDERS = {
+    "mbarrier.arrive.shared.b64 %rd1, [%r1];": (Order.RELEASE, "cta"),
+    "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%r1];": (Order.RELAXED, "cluster"),
+    "mbarrier.complete_tx.shared.b64 [%r1], 4;": (Order.RELAXED, "cta"),
+    "cp.async.mbarrier.arrive.shared.b64 [%r1];": (Order.WEAK, ""),
+    "barrier.cluster.arrive;": (Order.RELEASE, "cluster"),
+    "barrier.cluster.arrive.relaxed;": (Order.RELAXED, "cluster"),
+    "barrier.cluster.wait;": (Order.ACQUIRE, "cluster"),
+    "bar.sync 0;": (Order.BOTH, "cta"),
+    "membar.gl;": (Order.SC, "gpu"),
+    "fence.acquire.sys;": (Order.ACQUIRE, "sys"),
+    "fence.acq_rel.gpu;": (Order.BOTH, "gpu"),
+    "ld.global.u32 %r1, [%rd1];": (Order.WEAK, ""),
+    "ld.volatile.global.u32 %r1, [%rd1];": (Order.VOLATILE, "sys"),
+    "atom.global.add.u32 %r1, [%rd1], %r2;": (Order.RELAXED, "gpu"),
+    "atom.release.cta.global.add.u32 %r1, [%rd1], %r2;": (Order.RELEASE, "cta"),
+}
+"""Instruction -> its memory order and scope, by 8.5, 8.6, 9.7.13.1 to 9.7.13.5 and 9.7.13.15."""
+
+
+@pytest.mark.parametrize("text", ORDERS)
+def test_an_instruction_has_the_order_that_it_states_or_that_of_its_form(text: str) -> None:
+    match = function(module(kernel(f"{text}\nret;"))).instructions[0].match
+    assert match is not None
+    assert not match.problem
+    assert (match.order, match.order_scope) == ORDERS[text]

@@ -48,7 +48,7 @@ from tclint.analyses.role_paths import follow
 from tclint.dataflow import Decision, Path
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.dataflow.views import ThreadContext
-from tclint.isa.effects import CP_ASYNC, NO_ENGINE, TCGEN05, TRANSACTIONS, Barrier, Engine
+from tclint.isa.effects import CP_ASYNC, NO_ENGINE, TCGEN05, TRANSACTIONS, Barrier, Engine, Order
 from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
 
@@ -174,8 +174,7 @@ class HappensBefore:
         arrivals = model.arrives(Barrier.CLUSTER)
         found: dict[int, int] = {}
         for arrival in arrivals:
-            match = model.instruction(arrival).match
-            if match is None or ".relaxed" not in match.modifiers:
+            if model.instruction(arrival).order is not Order.RELAXED:
                 continue
             others = [i for i in arrivals if i != arrival]
             if (

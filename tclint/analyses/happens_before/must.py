@@ -18,7 +18,7 @@ from tclint.analyses.groups import Groups
 from tclint.analyses.happens_before.answers import Scope
 from tclint.analyses.happens_before.points import SynchronisationPoints
 from tclint.analyses.happens_before.single_phase import SinglePhaseMbarriers
-from tclint.isa.effects import Barrier
+from tclint.isa.effects import Barrier, Order
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
@@ -101,7 +101,7 @@ class MustOrder:
         arrivals = model.arrives(Barrier.CLUSTER)
         return (
             model.views.context_of(barrier).threads == T.full(model.values.threads)
-            and not any(".relaxed" in model.instruction(i).opcode for i in arrivals)
+            and not any(model.instruction(i).order is Order.RELAXED for i in arrivals)
             and not model.reaches(first, barrier, arrivals)
         )
 

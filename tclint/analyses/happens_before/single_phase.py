@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tclint.analyses.happens_before.points import SynchronisationPoints
 from tclint.analyses.mbarriers import Mbarrier
 from tclint.analyses.role_paths import dominated_by
-from tclint.isa.effects import CP_ASYNC, Barrier
+from tclint.isa.effects import Barrier
 
 __all__ = ["SinglePhaseMbarriers"]
 
@@ -52,7 +52,7 @@ class SinglePhaseMbarriers:
         model, cfg = self.model, self.model.cfg
         instruction, block = model.instruction(wait), cfg.block_of[wait]
         ready, parity = instruction.role("destination"), model.constant_of(wait, "parity")
-        if parity != _FIRST_PHASE or instruction.guard >= 0 or ".relaxed" in instruction.opcode:
+        if parity != _FIRST_PHASE or instruction.guard >= 0 or not instruction.order.acquires:
             return False
         later = range(wait + 1, cfg.blocks[block].end)
         return not any(ready in model.instruction(i).writes for i in later) and any(
@@ -89,7 +89,8 @@ class SinglePhaseMbarriers:
         instruction = self.model.instruction(site)
         return (
             instruction.effects.arrives is Barrier.MBARRIER
-            and instruction.group != CP_ASYNC
-            and not any(word in instruction.opcode for word in (".relaxed", "drop"))
+            and instruction.match is not None
+            and instruction.match.order.releases
+            and not instruction.match.drops
             and not any(address.remote for address in self.points.mbarriers.addresses.of(site))
         )

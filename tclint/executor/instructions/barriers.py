@@ -15,6 +15,7 @@ from tclint.executor.signals import AGAIN, MOVED
 from tclint.executor.state import LANES, Barrier, Warp
 from tclint.executor.sync import Clocks
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import Order
 
 __all__: list[str] = []
 
@@ -126,7 +127,7 @@ def _warp(d: Decoder, i: Instruction) -> Op:
 
 @executes("barrier.cluster.arrive")
 def _cluster_arrive(d: Decoder, i: Instruction) -> Op:
-    relaxed = ".relaxed" in i.opcode
+    relaxed = i.order is Order.RELAXED
 
     def op(w: Warp) -> None:
         barrier = w.cta.cluster.barrier

@@ -476,7 +476,7 @@ def _tensor_load(d: Decoder, i: Instruction) -> Op:
     info = i.named("im2colInfo")
     moves = [d.fetch(o, 2) for o in parts(info)]
     mask, mbar = _operands(d, i)
-    site, pair, mode = d.site, ".cta_group::2" in match.modifiers, _mode(i)
+    site, pair, mode = d.site, match.of_pair, _mode(i)
 
     def op(w: Warp) -> None:
         addresses, bars = to(w), mbar(w)

@@ -171,8 +171,7 @@ def _arrive(d: Decoder, i: Instruction) -> Op:
     size = d.fetch(expected) if expected is not None else None
     state = i.operands[0]
     put = d.put(state) if state is not SINK and match.writes else None
-    drop, releases = ".arrive_drop" in i.opcode, ".relaxed" not in match.modifiers
-    incomplete = ".noComplete" in match.modifiers
+    drop, releases, incomplete = match.drops, match.order.releases, not match.may_complete
 
     def op(w: Warp) -> None:
         addresses, counts = where(w), count(w)
@@ -215,7 +214,7 @@ def _wait(d: Decoder, i: Instruction) -> Op:
     phase = d.fetch(d.needed(i, "phaseParity" if parity else "state"), 4 if parity else 8)
     result, *reported = *pair(i.operands[0]), *parts(i.named("reportValue"))
     put, silent = d.put(result), [d.put(o) for o in reported if o is not SINK]
-    acquires = ".relaxed" not in match.modifiers
+    acquires = match.order.acquires
 
     def op(w: Warp) -> int | None:
         addresses, values = where(w), phase(w)
@@ -260,7 +259,8 @@ def _pending(d: Decoder, i: Instruction) -> Op:
 def _cp_async_arrive(d: Decoder, i: Instruction) -> Op:
     """Arrives when all ``cp.async`` that the thread has issued so far are complete (9.7.9.25.3.3)."""
     where, site = _address(d, i), d.site
-    keeps = ".noinc" in i.opcode
+    assert i.match is not None
+    keeps = not i.match.raises_pending
 
     def op(w: Warp) -> None:
         addresses = where(w)

@@ -396,13 +396,13 @@ def _st(d: Decoder, i: Instruction) -> Op:
 def has_wide_scope(i: Instruction) -> bool:
     """Whether the scope of a strong access or a fence includes other CTAs (8.5): it does unless it is ``.cta``."""
     assert i.match is not None
-    return ".cta" not in i.match.modifiers
+    return i.match.order_scope != "cta"
 
 
 def _fenced(i: Instruction) -> bool:
     """Whether a strong write releases only what a fence before it does: it is not a release itself."""
     assert i.match is not None
-    return ".release" not in i.match.modifiers and ".acq_rel" not in i.match.modifiers
+    return not i.match.order.releases
 
 
 def release(w: Warp, addresses: Array, wide: bool, fenced: bool) -> None:

@@ -386,7 +386,7 @@ def _mma(d: Decoder, i: Instruction) -> Op:
     match = i.match
     assert match is not None
     run = tcgen05.MMA[match.form.name](match)
-    pair, site = ".cta_group::2" in match.modifiers, d.site
+    pair, site = match.of_pair, d.site
 
     def number(name: str, size: int = 4) -> Callable[[Warp], int]:
         operand = i.named(name)
@@ -434,7 +434,7 @@ def _cp(d: Decoder, i: Instruction) -> Op:
     match = i.match
     assert match is not None
     run = tensor_memory.copy(match)
-    pair, site = ".cta_group::2" in match.modifiers, d.site
+    pair, site = match.of_pair, d.site
     where, source = d.address(i.operands[0]), d.uniform(i.operands[1], 8)
 
     def op(w: Warp) -> None:
@@ -476,7 +476,7 @@ def _shift(d: Decoder, i: Instruction) -> Op:
     to be refilled.
     """
     assert i.match is not None
-    pair, site, where = ".cta_group::2" in i.match.modifiers, d.site, _address(d, i.operands[0])
+    pair, site, where = i.match.of_pair, d.site, _address(d, i.operands[0])
 
     def op(w: Warp) -> None:
         lane, column = divmod(where(w), 1 << 16)

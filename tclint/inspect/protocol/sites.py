@@ -14,7 +14,7 @@ from tclint.analyses.role_paths import controlling_predicates
 from tclint.inspect.protocol.parts import Multicast, Role
 from tclint.ir.cfg import CFG
 from tclint.ir.loops import Loop
-from tclint.isa.effects import ENDLESS, TCGEN05_LD, TCGEN05_ST
+from tclint.isa.effects import ENDLESS, TCGEN05_LD, TCGEN05_ST, Order
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
@@ -246,10 +246,9 @@ class Sites:
     def scope(self, site: int) -> str:
         """The scope of an operation's release or acquire; ``cta`` by default (9.7.13.15.13), or ``relaxed``."""
         match = self.model.instruction(site).match
-        modifiers = match.modifiers if match is not None else ()
-        if ".relaxed" in modifiers:
+        if match is not None and match.order is Order.RELAXED:
             return "relaxed"
-        return next((m[1:] for m in (".cluster", ".gpu", ".sys") if m in modifiers), "cta")
+        return (match.order_scope if match is not None else "") or "cta"
 
     def completion(self, site: int) -> str:
         match = self.model.instruction(site).match

@@ -8,8 +8,8 @@ from itertools import repeat
 from typing import Any
 
 from tclint.analyses.mbarriers import MAX_COUNT
-from tclint.ir.nodes import MAX_SHARED_BYTES, Instruction
-from tclint.isa.effects import CP_ASYNC
+from tclint.ir.nodes import MAX_SHARED_BYTES
+from tclint.isa.effects import CP_ASYNC, Order
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 from tclint.replay.accesses import CTA_STRIDE, OFFSET
 from tclint.replay.machine import Machine, check_pending, executes
@@ -54,14 +54,15 @@ def _mbarrier_arrive(
     instruction = step.instruction
     address = machine.role(group, step, "mbarrier")
     count, tx, given = machine.role(group, step, "count", 1), *transaction_bytes(machine, group, step, "tx")
-    relaxed = _relaxed(instruction)
+    match, relaxed = instruction.match, instruction.order is Order.RELAXED
+    assert match is not None
     if not relaxed:
         machine.epochs.end(group)
     tracks = instruction.group == CP_ASYNC
     if tracks:
         # It arrives when the copies are complete. Without .noinc it first increments the pending count, so the
         # net count is 0 (9.7.13.15.15).
-        count = int(".noinc" in instruction.opcode)
+        count = int(not match.raises_pending)
     phases = set()
     operands = address, ctas_of(machine, group, step), count, tx
     for (at, mask, number, bytes_), who in by_operands(step, positions, *operands).items():
@@ -69,7 +70,7 @@ def _mbarrier_arrive(
         for mbarrier in signalled(machine, step, at, mask):
             phases.add(mbarrier.phase)
             mbarrier.expect(None if given else bytes_ * threads)
-            if "drop" in instruction.opcode:
+            if match.drops:
                 mbarrier.count -= number * threads  # first: the next phase counts fewer (9.7.13.15.14)
             clock = (
                 machine.epochs.released_by_fence(group, who, mbarrier.address >> 24)
@@ -82,7 +83,7 @@ def _mbarrier_arrive(
             _check_tx(machine, step, mbarrier)
             phase = mbarrier.phase
             mbarrier.arrive(number * threads, clock)
-            if mbarrier.phase > phase and ".noComplete" in instruction.opcode:
+            if mbarrier.phase > phase and not match.may_complete:
                 machine.misused[step.site] = "it completes a phase although it is .noComplete"
             check_pending(step.site, group.threads, mbarrier)
     state = instruction.role("state")
@@ -209,7 +210,7 @@ def _acquire(
     """A relaxed wait acquires nothing without a fence (9.7.13.15.16), except tensor-core operations, as MB013
     assumes.
     """
-    if _relaxed(step.instruction):
+    if step.instruction.order is Order.RELAXED:
         group.unfenced = join_warps(group.unfenced, acquired)
         acquired = map_warps(machine.operations.awaited_in, acquired)
     clock = join_warps(group.clock, acquired)
@@ -278,7 +279,3 @@ def transaction_bytes(machine: Machine, group: ThreadGroup, step: Step, role: st
         machine.oversized = True
         return 0, True
     return bytes_, False
-
-
-def _relaxed(instruction: Instruction) -> bool:
-    return ".relaxed" in instruction.opcode
