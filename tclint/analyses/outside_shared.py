@@ -11,11 +11,10 @@ from collections.abc import Iterable
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import Fence
+from tclint.isa.effects import Order
 
 __all__ = ["OutsideAfter", "OutsideBefore", "leaves_the_cta"]
 
-_WIDE = frozenset((".cluster", ".gpu", ".sys", ".gl"))
 _OWN = (".shared", ".shared::cta", ".local", ".param", ".const")
 """The state spaces of what no other CTA accesses, or nothing writes."""
 
@@ -65,9 +64,4 @@ class OutsideAfter(OutsideBefore):
 
 
 def _fences(instruction: Instruction) -> bool:
-    match = instruction.match
-    return (
-        match is not None
-        and match.form.effects.fence is Fence.MEMORY
-        and not _WIDE.isdisjoint(match.modifiers)
-    )
+    return instruction.wide and instruction.fence_order(shared=True) is not Order.WEAK

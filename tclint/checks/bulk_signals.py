@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tclint.analyses.bulk import BulkWrites
 from tclint.analyses.groups import OPEN
-from tclint.analyses.happens_before import is_release_fence, strong
+from tclint.analyses.happens_before import strong
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import (
     NO_DOUBT,
@@ -126,7 +126,7 @@ def _signalled(
         if age is None or at in older:
             return None
         wait = at if at in reads and age >= groups.depth(instruction) else state.wait
-        return _Copied(age, wait, wait >= 0 and (state.fenced or is_release_fence(instruction)))
+        return _Copied(age, wait, wait >= 0 and (state.fenced or instruction.fence_order().releases))
 
     def goal(state: _Copied, at: int) -> bool:
         if at not in flags or state.wait < 0:
@@ -139,7 +139,7 @@ def _signalled(
         doubt = skips_for_launch(model, path, older, _SAME_CONDITION, scope=UniformityScope.WARP)
         return doubt if isinstance(doubt.edge, Edge) and tests_launch(model, path, doubt.edge) else NO_DOUBT
 
-    fences = (i for i in model.sites(Fence.MEMORY) if is_release_fence(model.instruction(i)))
+    fences = (i for i in model.sites(Fence.MEMORY) if model.instruction(i).fence_order().releases)
     query = FactQuery(copy, _Copied(OPEN), results, step, goal, (*flags, *reads, *fences))
     found = most_plausible_path(model, query, skips_full_wait).witness
     if found is not None:

@@ -22,7 +22,7 @@ from tclint.dataflow import EXIT, Infeasible, Path
 from tclint.findings.edits import Repair, without_word
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Instruction, specials
-from tclint.isa.effects import TRANSACTIONS, Barrier, Fence
+from tclint.isa.effects import TRANSACTIONS, Barrier, Fence, Order
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
@@ -365,7 +365,7 @@ def multicast_reused(model: KernelModel) -> Iterator[Hit]:
 @check(CL003, needs="mapa", analyses=(HappensBefore,))
 def relaxed_taken_for_release(model: KernelModel) -> Iterator[Hit]:
     """Report shared memory that a peer reads after a cluster barrier at which the writer arrived with .relaxed."""
-    relaxed = [i for i in model.arrives(Barrier.CLUSTER) if _has(model, i, ".relaxed")]
+    relaxed = [i for i in model.arrives(Barrier.CLUSTER) if model.instruction(i).order is Order.RELAXED]
     reads = (
         [r.site for r in remote_accesses(model) if r.kind == "access"]
         if relaxed and not single_cta_cluster(model)
@@ -373,9 +373,8 @@ def relaxed_taken_for_release(model: KernelModel) -> Iterator[Hit]:
     )
     if not reads:
         return
-    fences = {i for i in model.sites(Fence.MEMORY) if _has(model, i, ".cluster", ".gpu", ".sys", ".gl")}
-    fences -= {i for i in fences if _has(model, i, ".mbarrier_init")}
-    fences.update(calls(model))
+    wide = (i for i in model.sites(Fence.MEMORY) if model.instruction(i).wide)
+    fences = {*calls(model), *(i for i in wide if model.instruction(i).fence_order(shared=True).releases)}
     writes = [i for i in model.shared.writers if not model.instruction(i).event]
     for write in last(model, writes, fences, relaxed):
         for wait, arrive in model.fact(HappensBefore).relaxed_cluster_waits(write, fences).items():
@@ -439,9 +438,3 @@ def _unmapped(model: KernelModel, read: int) -> int | None:
         if own.leaves:
             return own.address
     return None
-
-
-def _has(model: KernelModel, site: int, *modifiers: str) -> bool:
-    """True if the instruction at *site* has one of *modifiers*."""
-    match = model.instruction(site).match
-    return match is not None and not {*modifiers}.isdisjoint(match.modifiers)

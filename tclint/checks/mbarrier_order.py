@@ -22,7 +22,6 @@ from tclint.values.shared_memory import Access
 MB012 = RuleId("MB012")
 MB013 = RuleId("MB013")
 
-_WIDER = (".cluster", ".gpu", ".sys", ".gl")
 """Scopes that include the other CTAs of the cluster."""
 _SIGNAL = {"mbarrier-complete": "completes bytes of a phase"}
 """What a signal other than an arrival does, by its event."""
@@ -45,11 +44,6 @@ MAX_ACCESSES_PER_PAIR = 16
 """Writes before a signal, and reads after a wait, that are compared: the nearest ones."""
 
 
-def _modifiers(model: KernelModel, site: int) -> Collection[str]:
-    match = model.instruction(site).match
-    return match.modifiers if match is not None else ()
-
-
 # ---------------------------------------------------------------- arrivals on mbarriers of other CTAs
 
 
@@ -58,7 +52,7 @@ def remote_arrivals(model: KernelModel) -> Iterator[Hit]:
     """Report arrivals on mbarriers of other CTAs that release to the executing CTA only, or not at all."""
     remote = [i for i in model.arrives(Barrier.MBARRIER) if _may_leave(model, i)]
     relaxed = [i for i in remote if model.instruction(i).order is Order.RELAXED]
-    narrow = [i for i in remote if i not in relaxed and not _reaches_cluster(model, i)]
+    narrow = [i for i in remote if i not in relaxed and not model.instruction(i).wide]
     if not (narrow or relaxed) or single_cta_cluster(model):
         return
     strong = set(remote).difference(narrow, relaxed)
@@ -120,16 +114,9 @@ def _passed(model: KernelModel, arrivals: list[int], strong: Collection[int]) ->
 def _is_wide(model: KernelModel, site: int) -> bool:
     """True if a fence, or an arrival at a cluster barrier, releases preceding writes to the other CTAs."""
     instruction = model.instruction(site)
-    # fence.mbarrier_init orders initialisations alone (9.7.13.4)
-    fence = instruction.effects.fence is Fence.MEMORY and model.name(site) != "fence.mbarrier_init"
     arrives = instruction.effects.arrives is Barrier.CLUSTER
-    return (fence or arrives) and instruction.order.releases and _reaches_cluster(model, site)
-
-
-def _reaches_cluster(model: KernelModel, site: int) -> bool:
-    """Whether the scope of its memory order includes the other CTAs of the cluster."""
-    match = model.instruction(site).match
-    return match is not None and match.order_scope in ("cluster", "gpu", "sys")
+    order = instruction.order if arrives else instruction.fence_order(shared=True)
+    return order.releases and instruction.wide
 
 
 def _remote_stores(model: KernelModel) -> list[Access]:
@@ -244,7 +231,7 @@ def relaxed(model: KernelModel) -> Iterator[Hit]:
     """Report relaxed signals and waits by which threads pass data in shared memory, and arrivals of copies alone."""
     waits, arrivals = model.awaits(Barrier.MBARRIER), model.arrives(Barrier.MBARRIER)
     completes = model.sites("mbarrier-complete")
-    weak = {i for i in (*waits, *arrivals, *completes) if ".relaxed" in _modifiers(model, i)}
+    weak = {i for i in (*waits, *arrivals, *completes) if model.instruction(i).order is Order.RELAXED}
     weak.update(model.sites("mbarrier-arrive", "cp.async"))
     if not weak:
         return
@@ -267,7 +254,12 @@ def _orders(model: KernelModel) -> list[int]:
     """Fences, non-relaxed barriers and calls: instructions that order memory without the mbarrier."""
     barriers = [*model.sites("barrier-sync"), *model.sites("barrier-arrive"), *model.awaits(Barrier.CLUSTER)]
     kept = [i for i in barriers if model.instruction(i).order is not Order.RELAXED]
-    return [*model.sites(Fence.MEMORY), *kept, *role_paths.calls(model)]
+    fences = [
+        i
+        for i in model.sites(Fence.MEMORY)
+        if model.instruction(i).fence_order(shared=True) is not Order.WEAK
+    ]
+    return [*fences, *kept, *role_paths.calls(model)]
 
 
 def _accesses(model: KernelModel, writes: bool, later: bool = False) -> Iterator[Access]:

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from functools import cache, cached_property, partial
 
 from tclint.analyses import role_paths
-from tclint.analyses.happens_before import HappensBefore, Scope, is_release_fence, strong
+from tclint.analyses.happens_before import HappensBefore, Scope, strong
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._global_memory import global_operands, origins
 from tclint.checks._repairs import with_opcode
 from tclint.dataflow import Path
-from tclint.isa.effects import CP_ASYNC, Barrier, Fence, Order
+from tclint.isa.effects import CP_ASYNC, Barrier, Order
 from tclint.isa.forms import Match
 
 MO003 = RuleId("MO003")
@@ -141,7 +141,7 @@ class _Polls:
     def acquires(self) -> frozenset[int]:
         """What may order later reads after a flag, or ends what is known: fences, acquires, calls."""
         model = self.model
-        fences = (i for i in model.sites(Fence.MEMORY) if is_release_fence(model.instruction(i)))
+        fences = self._matching(lambda match: match.fence_order().acquires)
         ordered = self._matching(_acquires)
         return frozenset((*fences, *ordered, *model.awaits(Barrier.GRIDS), *role_paths.calls(model)))
 
@@ -217,7 +217,7 @@ class _Polls:
     def _releases(self) -> frozenset[int]:
         """What may order earlier writes before a flag, or ends what is known: fences, releases, calls."""
         model = self.model
-        fences = (i for i in model.sites(Fence.MEMORY) if is_release_fence(model.instruction(i)))
+        fences = self._matching(lambda match: match.fence_order().releases)
         released = self._matching(lambda match: not _RELEASE.isdisjoint(strong(match)))
         return frozenset((*fences, *released, *role_paths.calls(model)))
 

@@ -21,11 +21,11 @@ from tclint.isa.effects import (
     TENSOR_MEMORY,
     TRANSACTIONS,
     WGMMA,
+    Fence,
 )
 
 __all__ = ["hazard"]
 
-_WIDE = frozenset(("cluster", "gpu", "gl", "sys"))
 _UNFINISHED_READ = {BULK: "BK002", TCGEN05: "TC012", WGMMA: "WG011"}
 """The rules about shared memory that is written while an operation may still read it, by the group of that operation."""
 
@@ -65,8 +65,8 @@ def _may_be_harmless(rule: str, at: Instruction, other: Instruction, function: F
 
 def _wide(instruction: Instruction) -> bool:
     """Whether it is a memory fence of a scope wider than the CTA."""
-    words = instruction.opcode.split(".")
-    return words[0] in ("fence", "membar") and "proxy" not in words and not _WIDE.isdisjoint(words)
+    match = instruction.match
+    return match is not None and match.form.effects.fence is Fence.MEMORY and match.wide
 
 
 def _bulk(instruction: Instruction) -> bool:

@@ -410,8 +410,12 @@ class Warp:
         """The register count that the last ``setmaxnreg`` set; 0 before the first one."""
         self.fenced = False
         """Whether it has executed ``wgmma.fence``."""
+        self.observed = Clocks.new(cta.cluster.agents)
+        """What its relaxed waits have observed: a fence acquires it (8.8)."""
+        self.released = Clocks.new(cta.cluster.agents)
+        """Its clocks at its last memory fence that releases, which a later relaxed arrival releases."""
         self.widely_fenced = Clocks.new(cta.cluster.agents)
-        """Its clocks at its last memory fence of a scope that includes other CTAs."""
+        """The same at the last one of a scope that includes other CTAs."""
         self.narrowly_fenced = False
         """Whether a memory fence of CTA scope follows that fence."""
         self.issued = 0

@@ -234,6 +234,15 @@ class Instruction:
         return self.match.order if self.match else Order.WEAK
 
     @property
+    def wide(self) -> bool:
+        """Whether the scope of its memory order includes threads of other CTAs."""
+        return self.match is not None and self.match.wide
+
+    def fence_order(self, *, shared: bool = False) -> Order:
+        """The memory order of a fence: :meth:`~tclint.isa.forms.Match.fence_order`."""
+        return self.match.fence_order(shared=shared) if self.match else Order.WEAK
+
+    @property
     def event(self) -> str:
         return self.match.form.event if self.match else ""
 

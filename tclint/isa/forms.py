@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache, cached_property
 
 from tclint._dataclass import dataclass
-from tclint.isa.effects import CP_ASYNC, Barrier, Effects, Engine, Order, spelled_order, spelled_scope
+from tclint.isa.effects import CP_ASYNC, Barrier, Effects, Engine, Fence, Order, spelled_order, spelled_scope
 from tclint.isa.notation import OperandSlot, Syntax
 from tclint.isa.special_registers import WARP
 from tclint.isa.target import Availability, Target, Version
@@ -238,6 +238,22 @@ class Match:
         return (
             "cluster" if Barrier.CLUSTER in (self.form.effects.arrives, self.form.effects.awaits) else "cta"
         )
+
+    @cached_property
+    def wide(self) -> bool:
+        """Whether the scope of its memory order includes threads of other CTAs."""
+        return self.order_scope not in ("", "cta")
+
+    def fence_order(self, *, shared: bool = False) -> Order:
+        """The memory order of a fence, for accesses to any memory, or to *shared* memory; weak for what is no such fence.
+
+        ``.sync_restrict`` restricts a fence to objects in shared memory, and ``fence.mbarrier_init`` one to
+        initialisations (9.7.13.4). A proxy fence orders proxies.
+        """
+        if self.form.effects.fence is not Fence.MEMORY or ".mbarrier_init" in self.modifiers:
+            return Order.WEAK
+        restricted = any(m.startswith(".sync_restrict") for m in self.modifiers)
+        return Order.WEAK if restricted and not shared else self.order
 
     @cached_property
     def drops(self) -> bool:

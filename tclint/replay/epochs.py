@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from tclint.isa.effects import Order
 from tclint.replay.program import Program
 from tclint.replay.thread_groups import ThreadGroup, threads_by_warp, warps_of
 from tclint.replay.vector_clocks import (
@@ -104,18 +105,23 @@ class Epochs:
             return join(group.clock, group.own)
         return join_warps(group.clock, tuple(self.own_clock(group, (warp,)) for warp in warps))
 
-    def fence(self, group: ThreadGroup, *, cluster: bool) -> None:
+    def fence(self, group: ThreadGroup, *, cluster: bool, order: Order = Order.BOTH) -> None:
         """Orders what is before the fence with what is after it (8.8), for threads of its scope: a *cluster*, or a CTA.
+
+        What a relaxed wait has observed is acquired by a fence that acquires, and what precedes one that releases may be
+        released by a relaxed write.
 
         A relaxed write to another CTA after a fence of CTA scope releases nothing, since the scope of the fence does
         not include the thread that observes the write (8.7).
         """
         self.end(group)
         if self._relaxed:
-            group.fenced = join_warps(self.full_clocks(group), group.unfenced)
-            group.clock = join_warps(group.clock, group.unfenced)
-            if cluster:
-                group.fenced_cluster = group.fenced
+            if order.acquires:
+                group.clock = join_warps(group.clock, group.unfenced)
+            if order.releases:
+                group.fenced = self.full_clocks(group)
+                if cluster:
+                    group.fenced_cluster = group.fenced
 
     @staticmethod
     def released_by_fence(group: ThreadGroup, positions: Sequence[int], cta: int) -> Clock:

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 
-from tclint.analyses.happens_before import is_release_fence
 from tclint.analyses.mbarriers import RESPONSE
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tensor_memory import TensorMemory
@@ -193,13 +192,13 @@ class Program:
         model = self.model
         for event in model.events:
             instruction = self.instructions[event.site]
-            lanes = instruction.match is not None and instruction.match.form.scope == "lanes"
             groups = _GROUPS.get(event.kind, (event.group,))
             if not self.follows_memory and event.kind not in BARRIERS:
                 continue
-            if event.kind == "memory-fence" and not (
-                self.relaxed and is_release_fence(instruction, shared=True)
-            ):
+            match = instruction.match
+            lanes = match is not None and match.form.scope == "lanes"
+            fences = instruction.fence_order(shared=True) is not Order.WEAK
+            if event.kind == "memory-fence" and not (self.relaxed and fences):
                 continue  # it orders nothing that is not ordered anyway
             if event.kind in ("tcgen05-fence-before", "tcgen05-fence-after") and self.relaxed:
                 # With a relaxed arrival and wait it orders tensor memory (9.7.16.6.4.4). Here it is taken to order

@@ -904,7 +904,7 @@ def check_wgmma(
     )
     b_descriptor = laid_out(codes_b, wide, "K" if not trans[1] else "MN", mode[1], 32768, memory)
     accumulators = warpgroup_accumulators(codes_d, BITS[d])
-    got = warpgroup.WGMMA[match.form.name](match).execute(
+    got = warpgroup.INSTRUCTIONS[match.form.name](match).execute(
         lambda addresses: memory[addresses],
         operand,
         b_descriptor,
@@ -951,7 +951,7 @@ def test_sparse_wgmma(opcode: str, selector: int, registers: bool) -> None:
 
 def test_what_a_wgmma_reads() -> None:
     match = matched("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16")
-    multiplication = warpgroup.WGMMA[match.form.name](match)
+    multiplication = warpgroup.INSTRUCTIONS[match.form.name](match)
     a, b = described(4096 + 32, 16, 1024, 128, "wgmma"), described(65536, 4096, 1024, 0, "wgmma")
     of_a, of_b = multiplication.reads(a, b)
     assert sum(end - start for start, end in of_a) == 64 * 32
@@ -962,7 +962,7 @@ def test_what_a_wgmma_reads() -> None:
 
 def test_every_opcode_of_the_table_is_understood() -> None:
     for form in table():
-        registry: Any = matrices.MMA if form.name.startswith("mma.") else warpgroup.WGMMA
+        registry: Any = matrices.MMA if form.name.startswith("mma.") else warpgroup.INSTRUCTIONS
         if not form.name.startswith(("mma.", "wgmma.mma_async.")):
             continue
         for example in form.examples:

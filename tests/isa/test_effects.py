@@ -102,3 +102,44 @@ def test_an_instruction_has_the_order_that_it_states_or_that_of_its_form(text: s
     assert match is not None
     assert not match.problem
     assert (match.order, match.order_scope) == ORDERS[text]
+
+
+PASSED = """\
+mov.u32 %r1, %tid.x;
+setp.eq.u32 %p1, %r1, 0;
+mov.u32 %r3, smem;
+@%p1 mbarrier.init.shared.b64 [bar], 1;
+bar.sync 0;
+@!%p1 bra WAIT;
+st.shared.u32 [%r3], %r1;
+FENCE
+mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [bar];
+bra END;
+WAIT:
+mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p3, [bar], 0;
+@!%p3 bra WAIT;
+FENCE
+ld.shared.u32 %r2, [%r3];
+st.shared.u32 [%r3+512], %r2;
+END:
+ret;"""
+RELEASING, ACQUIRING = ("acq_rel", "sc", "release"), ("acq_rel", "sc", "acquire")
+
+
+@pytest.mark.parametrize("first", sorted({*RELEASING, *ACQUIRING}))
+@pytest.mark.parametrize("then", sorted({*RELEASING, *ACQUIRING}))
+def test_a_relaxed_arrival_and_wait_pass_what_a_release_and_an_acquire_fence_enclose(
+    first: str, then: str
+) -> None:
+    """Findings and executions agree on 8.8: the fence before the arrival must release, the one after the wait acquire."""
+    before, between, after = PASSED.split("FENCE")
+    body = f"{before}fence.{first}.cta;{between}fence.{then}.cta;{after}"
+    text = module(
+        ".shared .align 16 .b8 smem[1024];\n.shared .align 8 .b64 bar;",
+        kernel(body, directives=".reqntid 64"),
+        header=HOPPER.replace("8.0", "8.8"),
+    )
+    ordered = first in RELEASING and then in ACQUIRING
+    assert ("SM001" in {rule for rule, _ in found(lint(text))}) is not ordered
+    executed = run(body.replace("[bar]", "[bars]"), block=64, header=HOPPER.replace("8.0", "8.8"))
+    assert executed.kinds == ([] if ordered else ["unordered"])

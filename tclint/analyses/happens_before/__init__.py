@@ -39,7 +39,6 @@ from tclint.analyses.happens_before.points import (
     CLUSTER,
     CtaBarrier,
     SynchronisationPoints,
-    is_release_fence,
     strong,
 )
 from tclint.analyses.happens_before.proxy_fences import fences_between, returns_at_once
@@ -61,7 +60,6 @@ __all__ = [
     "Unknown",
     "Unordered",
     "Unsynchronised",
-    "is_release_fence",
     "strong",
 ]
 

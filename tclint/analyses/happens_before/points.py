@@ -16,12 +16,11 @@ from tclint.analyses.happens_before.answers import Scope
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls
-from tclint.ir.nodes import Instruction
 from tclint.isa.effects import TRANSACTIONS, Barrier
 from tclint.isa.forms import Match
 from tclint.values import thread_masks as T
 
-__all__ = ["ANY", "CLUSTER", "CtaBarrier", "SynchronisationPoints", "is_release_fence", "strong"]
+__all__ = ["ANY", "CLUSTER", "CtaBarrier", "SynchronisationPoints", "strong"]
 
 _BARRIER_WAITS = ("barrier-sync", "barrier-wait")
 """Events at which threads wait for each other: a thread that continues has observed what all of them have done."""
@@ -50,18 +49,6 @@ def strong(match: Match) -> frozenset[str]:
     stated = _STRONG.intersection(match.modifiers)
     atomic = len({verb for verb, _ in match.form.memory}) > 1
     return stated or frozenset((".relaxed",) if atomic else ())
-
-
-def is_release_fence(instruction: Instruction, *, shared: bool = False) -> bool:
-    """Whether a relaxed write after *instruction* releases what precedes it (8.8): ``fence`` and ``membar`` do.
-
-    ``.sync_restrict`` restricts a fence to objects in shared memory (9.7.13.4), so it does for accesses to *shared*
-    memory only. ``fence.mbarrier_init`` is restricted to initialisations, and a proxy fence orders proxies.
-    """
-    match = instruction.match
-    if match is None:
-        return False
-    return match.form.name in ("fence", "membar") or (shared and match.form.name == "fence.sync_restrict")
 
 
 class SynchronisationPoints:

@@ -146,6 +146,7 @@ def _cluster_arrive(d: Decoder, i: Instruction) -> Op:
             for mbarrier in (m for cta in w.cta.cluster.ctas for m in cta.mbarriers.values()):
                 if mbarrier.made & 1023 == w.number and mbarrier.offered is None:
                     mbarrier.offered = barrier.phase
+            barrier.clocks.join(w.widely_fenced)
         else:
             barrier.clocks.join(w.clocks)
             w.tick()
@@ -182,17 +183,22 @@ def _cluster_wait(d: Decoder, i: Instruction) -> Op:
 
 @executes("fence", "membar", "fence.sync_restrict")
 def _memory_fence(d: Decoder, i: Instruction) -> Op:
-    """Bounds what later relaxed writes release to other CTAs (8.8).
+    """Acquires what relaxed waits have observed, and bounds what later relaxed arrivals and writes release (8.8).
 
-    Memory is coherent here, so a fence has no other effect, and a kernel without any fence is not observed. Clocks
-    order accesses to shared memory, to which ``.sync_restrict`` restricts a fence (9.7.13.4).
+    Memory is coherent here, so a fence has no other effect, and a relaxed write to memory without any fence is not
+    observed. Clocks order accesses to shared memory, to which ``.sync_restrict`` restricts a fence (9.7.13.4).
     """
-    wide = has_wide_scope(i)
+    wide, order = has_wide_scope(i), i.order
 
     def op(w: Warp) -> None:
-        w.narrowly_fenced = not wide
-        if wide:
-            w.widely_fenced = w.clocks.copy()
+        if order.acquires:
+            w.clocks.join(w.observed)
+        if order.releases:
+            w.narrowly_fenced = not wide
+            w.released = w.clocks.copy()
+            if wide:
+                w.widely_fenced = w.released
+            w.tick()
 
     return op
 

@@ -182,6 +182,9 @@ def _arrive(d: Decoder, i: Instruction) -> Op:
             lanes = w.mask & (addresses == address)
             if releases:
                 mbarrier.clocks.join(w.clocks)
+            else:
+                own = shared_of(w, address)[0] is w.cta.shared
+                mbarrier.clocks.join(w.released if own else w.widely_fenced)
             tokens[lanes] = mbarrier.phase << 20 | mbarrier.pending
             if sizes is not None:
                 expect(w, mbarrier, int(sizes[lanes].sum()))
@@ -230,8 +233,8 @@ def _wait(d: Decoder, i: Instruction) -> Op:
             results[lane] = done
             if not done:
                 late = mbarrier
-            elif acquires and mbarrier.released is not None:
-                w.clocks.join(mbarrier.released)
+            elif mbarrier.released is not None:
+                (w.clocks if acquires else w.observed).join(mbarrier.released)
         if same:
             results[:] = results[lanes[0]]
         if late is not None and not results.any() and not w.split.timeout:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from tclint.isa.effects import Fence, Order
 from tclint.replay.abstract_lanes import Lanes, broadcast
 from tclint.replay.lane_exchange import barrier_result
 from tclint.replay.machine import Machine, executes
@@ -21,7 +22,12 @@ __all__: list[str] = []
 def _memory_fence(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:
-    machine.epochs.fence(group, cluster="cta" not in step.instruction.opcode.split("."))
+    instruction = step.instruction
+    memory = (
+        instruction.effects.fence is Fence.MEMORY
+    )  # or one of tcgen05, taken for one that orders all memory
+    order = instruction.order if memory else Order.BOTH
+    machine.epochs.fence(group, cluster=instruction.wide or not memory, order=order)
 
 
 @executes("barrier-sync")
