@@ -13,9 +13,9 @@ from benchmarks import hangs
 from benchmarks.hangs.plants import HELD_OUT, PLANTS, UNSEEN, Plant
 from benchmarks.results import table
 from tclint.executor.launch import Buffer, Launch, LaunchFile, Pointer
-from tclint.inspect.hang.explain import Explanation, chosen, explain
-from tclint.inspect.hang.launched import execute
-from tclint.inspect.hang.positions import Position, PositionError
+from tclint.hang.explain import Explanation, chosen, explain
+from tclint.hang.launched import execute
+from tclint.hang.positions import Position, PositionError
 from tclint.ir.frontend import analyse
 from tclint.syntax.source import Source
 

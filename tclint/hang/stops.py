@@ -9,8 +9,8 @@ from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
 from tclint.analyses.setmaxnreg import raises
 from tclint.findings.places import source_location
-from tclint.inspect.hang.machine_code import LineTable
-from tclint.inspect.hang.positions import Position, PositionError
+from tclint.hang.machine_code import LineTable
+from tclint.hang.positions import Position, PositionError
 from tclint.inspect.locations import Locations
 from tclint.inspect.protocol.sites import Sites
 from tclint.values import thread_masks as T

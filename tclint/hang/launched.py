@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tclint._dataclass import dataclass
-from tclint.inspect.hang.positions import Position, PositionError
+from tclint.hang.positions import Position, PositionError
 from tclint.ir.nodes import Module
 from tclint.syntax.source import Source
 

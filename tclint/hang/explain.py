@@ -9,14 +9,14 @@ from tclint.analyses.model import KernelModel
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.scales import Severity
 from tclint.findings.selection import Selected
-from tclint.inspect.hang.causes import Cause, causes
-from tclint.inspect.hang.cycle import Chain, End, chain
-from tclint.inspect.hang.launched import Executed
-from tclint.inspect.hang.machine_code import LineTable
-from tclint.inspect.hang.phases import Phases, executed, replayed
-from tclint.inspect.hang.positions import Position, PositionError
-from tclint.inspect.hang.stops import RUNNING, Stop, Stops, kind_of
-from tclint.inspect.hang.waits import Waiter, Waits
+from tclint.hang.causes import Cause, causes
+from tclint.hang.cycle import Chain, End, chain
+from tclint.hang.launched import Executed
+from tclint.hang.machine_code import LineTable
+from tclint.hang.phases import Phases, executed, replayed
+from tclint.hang.positions import Position, PositionError
+from tclint.hang.stops import RUNNING, Stop, Stops, kind_of
+from tclint.hang.waits import Waiter, Waits
 from tclint.inspect.locations import Locations
 from tclint.inspect.protocol import changing
 from tclint.inspect.protocol.parts import Changing, MbarrierRing, Wait
