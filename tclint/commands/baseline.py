@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,6 +23,7 @@ from tclint.commands._common import (
 from tclint.commands._settings import SettingsCommand, resolve
 
 if TYPE_CHECKING:
+    from tclint.findings.finding import FileReport
     from tclint.report.baseline import Baseline
 
 
@@ -60,7 +62,6 @@ def command(
     from tclint.commands._progress import shown_on
     from tclint.driver.inputs import Exclusions, files, read
     from tclint.driver.pool import reports
-    from tclint.findings.places import displayed_name
     from tclint.report.baseline import DEFAULT
     from tclint.report.formats._style import printable
     from tclint.report.summary import count
@@ -84,10 +85,7 @@ def command(
     found = [item.report for item in shown_on(sys.stderr, made, len(chosen))]
     if verbose:
         write_notes(notes)
-    for report in found:
-        for problem in report.problems:
-            line = f":{problem.line}" if problem.line else ""
-            write(printable(f"error: {displayed_name(report)}{line}: {problem.message}") + "\n")
+    _write_problems(found)
     if found and all(report.status == "failed" for report in found):
         return FAILURE
     try:
@@ -103,6 +101,17 @@ def command(
         printable(f"{path}: {count(len(new.entries), 'finding')} ({added} new, {len(old.gone)} gone)") + "\n"
     )
     return FAILURE if any(report.problems for report in found) else CLEAN
+
+
+def _write_problems(found: Sequence[FileReport]) -> None:
+    """Writes why inputs could not be analysed."""
+    from tclint.findings.places import displayed_name
+    from tclint.report.formats._style import printable
+
+    for report in found:
+        for problem in report.problems:
+            line = f":{problem.line}" if problem.line else ""
+            write(printable(f"error: {displayed_name(report)}{line}: {problem.message}") + "\n")
 
 
 def _known(path: str, prune: bool) -> Baseline:

@@ -24,7 +24,7 @@ from tclint.inspect.protocol.rings import Rings
 from tclint.inspect.protocol.sites import Sites
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.syntax.source import Problem, Source
 
 __all__ = ["Explanation", "chosen", "explain"]
@@ -152,7 +152,7 @@ def explain(
         else (executed(launch, locations, stops, waiters), "")
     )
     shown = causes(waits, rings, waiters, hang, phases) if hang is not None else []
-    report = check_source(source, Selected(entry=(function.name,)))
+    report = check_source(source, Request(Selected(entry=(function.name,))))
     findings, about = _findings(report, source, locations, waiters, stops, shown)
     return Explanation(
         source, module, body, locations, model, rings, tuple(changing(sites)), stops, waiters, hang, tuple(shown), launch, phases, not_replayed,
