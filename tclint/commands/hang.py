@@ -91,7 +91,7 @@ def command(
     Exit code: 0 explained, 1 not decided, 2 usage error, or positions that do not fit the kernel.
     """
     from tclint.dataflow.solver import LimitExceeded
-    from tclint.hang.explain import chosen, explain
+    from tclint.hang.explain import Hang, chosen, explain
     from tclint.hang.machine_code import MachineCodeError
     from tclint.hang.positions import PositionError
     from tclint.hang.render import render_json, render_text
@@ -117,7 +117,7 @@ def command(
             positions = executed.positions
         table = _table(source, module, sass) if any(p.offset >= 0 for p in positions) else None
         shape = _shape(file, function.name) if file is not None else None
-        found = explain(source, module, function, positions, table, shape, executed)
+        found = explain(source, module, function, Hang(positions, table, shape, executed))
     except SourceError as error:
         raise click.ClickException(at(path, error)) from None
     except (PositionError, MachineCodeError, LimitExceeded) as error:

@@ -27,7 +27,7 @@ from tclint.ir.nodes import Function, Module
 from tclint.linting.check import Request, check_source
 from tclint.syntax.source import Problem, Source
 
-__all__ = ["Explanation", "chosen", "explain"]
+__all__ = ["Explanation", "Hang", "chosen", "explain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,20 +118,26 @@ def _last(source: Source, function: Function) -> int:
     return source.position(function.end).line
 
 
-def explain(
-    source: Source,
-    module: Module,
-    function: Function,
-    positions: Sequence[Position],
-    table: LineTable | None = None,
-    shape: tuple[int, ...] | None = None,
-    launch: Executed | None = None,
-) -> Explanation:
-    """Explains a hang of *function* whose threads are at *positions*, in CTAs of *shape* if that is known.
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """What is known of a hang."""
 
-    *table* has the lines of offsets, and *launch* is the execution that has the positions. Raises PositionError, also if
-    the kernel has no wait, and LimitExceeded.
+    positions: Sequence[Position]
+    """Where its threads are."""
+    table: LineTable | None = None
+    """The lines of the offsets in positions."""
+    shape: tuple[int, ...] | None = None
+    """The threads of a CTA along x, y and z."""
+    launch: Executed | None = None
+    """The execution that has the positions."""
+
+
+def explain(source: Source, module: Module, function: Function, known: Hang) -> Explanation:
+    """Explains a hang of *function*.
+
+    Raises PositionError, also if the kernel has no wait, and LimitExceeded.
     """
+    shape, launch = known.shape, known.launch
     body = inline(function, inlinable(module))
     model = KernelModel(body, module)
     if shape is not None and body.threads is None:
@@ -140,7 +146,7 @@ def explain(
         raise PositionError(f"{function.name} has no instruction that waits")
     locations, sites = Locations(source, module, body), Sites(model)
     resolver = Stops(sites, locations, _first(source, function), _last(source, function), function.name)
-    stops = tuple(resolver.all(positions, table))
+    stops = tuple(resolver.all(known.positions, known.table))
     described = Rings(sites)
     rings = tuple(map(described.described, described.found))
     waits = Waits(sites, stops)

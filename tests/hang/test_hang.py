@@ -13,7 +13,7 @@ from benchmarks import hangs
 from benchmarks.hangs.plants import PLANTS
 from tclint.driver.cuda_tools import candidates
 from tclint.hang.cycle import End
-from tclint.hang.explain import Explanation, chosen, explain
+from tclint.hang.explain import Explanation, Hang, chosen, explain
 from tclint.hang.machine_code import assembled, parsed
 from tclint.hang.positions import PositionError, listed
 from tclint.hang.render import render_json, render_text
@@ -42,7 +42,7 @@ def hang(text: str, at: str, shape: tuple[int, ...] | None = None) -> Explanatio
     parsed_module, _ = analyse(source)
     positions = listed(at)
     return explain(
-        source, parsed_module, chosen(source, parsed_module, None, positions), positions, None, shape
+        source, parsed_module, chosen(source, parsed_module, None, positions), Hang(positions, None, shape)
     )
 
 
