@@ -320,17 +320,10 @@ class _PathSearch:
     def _expand(self, state: _State) -> Iterator[Path]:
         """Execute the rest of the state's block: yields the paths that end in it, and queues the states after it."""
         query, values, block = self.query, self.values, self.blocks[state.block]
-        sites, fact, condition, threads = (
-            query.relevant[state.block],
-            state.fact,
-            state.condition,
-            state.threads,
-        )
-        cursor = sites[state.at - 1] + 1 if state.at else block.start
-        if state.parent is None:
-            cursor = query.start + 1
+        sites, at, fact = query.relevant[state.block], state.at, state.fact
+        condition, threads = state.condition, state.threads
+        cursor = query.start + 1 if state.parent is None else sites[at - 1] + 1 if at else block.start
         marks, guards = list[int](), list[Guard]()
-        at = state.at
         while True:
             k, after = self._next_event(state.block, at, fact)
             if k == len(sites):
@@ -376,9 +369,9 @@ class _PathSearch:
             marks.append(i)
         condition = values.surviving_sites(condition, cursor, block.end)
         if state.block in self.dispatchers or state.block in self.exits:
-            taken = self._leaving(state.block, fact, condition, threads)
-            if taken is not None:
-                yield self._path(state, EXIT, taken, fact, marks, guards)
+            leaving = self._leaving(state.block, fact, condition, threads)
+            if leaving is not None:
+                yield self._path(state, EXIT, leaving, fact, marks, guards)
         if state.block not in self.dispatchers:
             self._branch(state, fact, condition, threads, tuple(marks), tuple(guards))
 

@@ -195,8 +195,8 @@ def _vector(
 
 
 def _positions() -> Iterator[SpecialRegister]:
-    """The positions of threads in the CTA and of CTAs in the grid and the cluster, and the corresponding sizes."""
-    first, cluster = _available("1.0"), _available("7.8", "sm_90+")
+    """The positions of threads in the CTA and of CTAs in the grid, and the corresponding sizes."""
+    first = _available("1.0")
     digits: tuple[_Digit, ...] = (
         lambda block: (1, block[0]),
         lambda block: (block[0], block[1]),
@@ -245,6 +245,11 @@ def _positions() -> Iterator[SpecialRegister]:
         "%nsmid", ".u32", Scope.GRID, "10.9", _available("2.0", "sm_20+"), of_cta=lambda s, cta: _SMS
     )
     yield SpecialRegister("%gridid", ".u64", Scope.GRID, "10.10", first)
+
+
+def _cluster_positions() -> Iterator[SpecialRegister]:
+    """The positions of clusters in the grid and of CTAs in the cluster, and the corresponding sizes."""
+    cluster = _available("7.8", "sm_90+")
     yield SpecialRegister("%is_explicit_cluster", ".pred", Scope.GRID, "10.11", cluster)
     yield from _vector(SpecialRegister("%clusterid", ".v4.u32", Scope.CLUSTER, "10.12", cluster), _cluster)
     yield from _vector(
@@ -333,7 +338,7 @@ def _environment() -> Iterator[SpecialRegister]:
 
 SPECIAL_REGISTERS: Mapping[str, SpecialRegister] = {
     register.name: register
-    for family in (_positions(), _masks(), _counters(), _environment())
+    for family in (_positions(), _cluster_positions(), _masks(), _counters(), _environment())
     for register in family
 }
 """Name as PTX spells it (``%tid``, ``%tid.x``, ``%laneid``) -> the special register or component."""

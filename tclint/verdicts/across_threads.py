@@ -36,8 +36,8 @@ Owners = dict[int, int]
 class _Bytes(NamedTuple):
     """The bytes that each thread accesses, relative to a base."""
 
-    index: int
-    """Its own part of the address."""
+    own: int
+    """What the index of the thread alone decides."""
     low: int
     size: int
 
@@ -236,11 +236,11 @@ class AcrossThreads:
 
     def _bytes(self, of: _Bytes, threads: int, warp: bool, alike: int, modulus: int) -> Owners:
         """The threads that access each byte, relative to the base, or modulo *modulus* unless it is 0."""
-        index, low, size = of
+        own, low, size = of
         key = of, threads, warp, alike, modulus
         if key in self._owners:
             return self._owners[key]
-        planes = self.values.bit_slices(index)
+        planes = self.values.bit_slices(own)
         assert planes is not None
         found = self._owners[key] = {}
         for number, who in T.numbers(planes, threads):

@@ -63,6 +63,12 @@ def _registers(operand: Operand) -> tuple[int, ...]:
     return found
 
 
+def _immediates(i: Instruction) -> Immediates:
+    """The immediate operands of a wgmma."""
+    names = ("imm-scale-a", "imm-scale-b", "imm-trans-a", "imm-trans-b", "sp-sel")
+    return Immediates(*(_number(i.named(n), absent) for n, absent in zip(names, Immediates(), strict=True)))
+
+
 @executes(*WGMMA)
 def _mma_async(d: Decoder, i: Instruction) -> Op:
     match = i.match
@@ -76,10 +82,7 @@ def _mma_async(d: Decoder, i: Instruction) -> Op:
     scale = d.fetch(d.needed(i, "scale-d"), 0)
     meta = i.named("sp-meta")
     metadata = d.fetch(meta) if meta is not None else None
-    names = ("imm-scale-a", "imm-scale-b", "imm-trans-a", "imm-trans-b", "sp-sel")
-    immediates = Immediates(
-        *(_number(i.named(n), absent) for n, absent in zip(names, Immediates(), strict=True))
-    )
+    immediates = _immediates(i)
     site = d.site
     operands = frozenset(accumulators) | frozenset(registers or ())
 
