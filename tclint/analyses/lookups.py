@@ -18,7 +18,8 @@ from tclint.analyses.overlaps import OVERLAP, Conflict
 from tclint.analyses.plausibility import synchronises_lanes
 from tclint.analyses.role_paths import dominated_by, follow_first
 from tclint.analyses.same_in_warps import SameInWarps
-from tclint.analyses.since_barrier import WritesSince, plain
+from tclint.analyses.since_barrier import WritesSince
+from tclint.analyses.warp_memory import plain
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Variable
 from tclint.values import UniformityScope
