@@ -46,7 +46,7 @@ from tclint.findings.spans import Span
 from tclint.ir.frontend import analyse
 from tclint.ir.nodes import Instruction, Module, Vector, registers
 from tclint.isa.target import TOOLKITS, Version
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.syntax.source import Problem, Source, SourceError
 
 __all__ = ["ABOUT", "ADVISORIES", "COMMAND", "TITLE", "Advisory", "main", "measure", "section"]
@@ -147,7 +147,7 @@ class Text:
 
     @cached_property
     def report(self) -> FileReport:
-        return check_source(self.source, Selected(rules=REFUSALS | WATCHED))
+        return check_source(self.source, Request(Selected(rules=REFUSALS | WATCHED)))
 
     @cached_property
     def kernels(self) -> dict[str, Kernel]:

@@ -203,7 +203,7 @@ def run(
     With a *grid* it is only that part of the grid, and wrong values are not counted.
     """
     from tclint.executor.launch import read
-    from tclint.executor.run import execute_file, line_of
+    from tclint.executor.run import Policy, execute_file, line_of
 
     began = time.process_time()
     spec = hardware.launches()[name]
@@ -214,14 +214,7 @@ def run(
     if grid is not None:
         file = replace(file, launches=tuple(replace(step, grid=grid) for step in file.launches))
 
-    executions, found = execute_file(
-        module,
-        file,
-        how,
-        number=number,
-        steps=steps,
-        place=lambda f, site: f"line {line_of(source, f, site)}",
-    )
+    executions, found = execute_file(module, file, Policy(how, steps, source=source), number)
     observations = [
         (o.kind, line_of(source, execution.function, o.site), o.message)
         for execution in executions

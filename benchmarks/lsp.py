@@ -31,7 +31,7 @@ from benchmarks.edits import edits
 from tclint.config.config import Config
 from tclint.findings.finding import FileReport
 from tclint.findings.spans import Span
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.lsp.completion import complete, signatures
 from tclint.lsp.configuration import Configuration
 from tclint.lsp.diagnostics import diagnostics
@@ -89,7 +89,7 @@ def times(path: Path, random: Random, number: int, exact: bool) -> Iterator[tupl
         yield kind, Times(first, process_time() - began, longest, said == then)
         if exact:
             assert document.text.data == data
-            fresh = check_source(Source(data, str(path)), config.selected, config.toolkit)
+            fresh = check_source(Source(data, str(path)), Request(config.selected, config.toolkit))
             (shown,), _ = present([fresh], config.selected)
             assert _found(lint.report) == _found(shown), f"{path}: another result after {kind} ({version})"
 

@@ -36,7 +36,7 @@ from tclint.findings.scales import Severity
 from tclint.findings.selection import Selected
 from tclint.findings.spans import Span
 from tclint.ir.cfg import CFG
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.syntax.source import Source
 
 __all__ = ["ABOUT", "COMMAND", "PLANTS", "SLICE", "TITLE", "main", "measure", "section"]
@@ -130,7 +130,7 @@ PLANTS: dict[str, tuple[str, Callable[[Kernel], Iterator[Place]]]] = {
 
 def noted(path: Path, data: bytes, rules: Iterable[str] = NEEDLESS) -> set[tuple[str, int]]:
     """The notes of *rules* on a text: rule and line."""
-    report = check_source(Source(data, str(path)), Selected(rules=subjects(rules)))
+    report = check_source(Source(data, str(path)), Request(Selected(rules=subjects(rules))))
     source = report.source
     assert source is not None
     return {(f.rule.id, source.position(f.span.start).line) for f in report.findings}
@@ -194,7 +194,7 @@ def _deletions(path: Path) -> Iterator[tuple[str, Kernel, Any]]:
 def _asked(path: Path, data: bytes) -> FileReport:
     """What the rules about the deletions find; what a replay alone shows is left out, as it takes longest."""
     about = frozenset().union(*(OPERATORS[name].rules for name in OPERATORS if DELETIONS.match(name)))
-    return check_source(Source(data, str(path)), Selected(rules=about - {"MB016"}))
+    return check_source(Source(data, str(path)), Request(Selected(rules=about - {"MB016"})))
 
 
 def _exposed(before: FileReport, after: FileReport, rules: frozenset[str], lines: frozenset[int]) -> bool:
@@ -246,7 +246,7 @@ def notes(folders: Iterable[Path], draw: int, seed: int) -> list[tuple[str, str,
     """*draw* notes of the family on the files below *folders*: rule, file, line, message."""
     on, found = Selected(rules=subjects(_family())), list[tuple[str, str, int, str]]()
     for path in _files(folders, random.Random(seed)):
-        report = check_source(Source(path.read_bytes(), str(path)), on)
+        report = check_source(Source(path.read_bytes(), str(path)), Request(on))
         source = report.source
         assert source is not None
         for f in report.findings:

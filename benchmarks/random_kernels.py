@@ -36,7 +36,7 @@ from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.scales import Confidence
 from tclint.findings.verdicts import Assumption, HazardClass, Status
 from tclint.ir.nodes import Memory
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.syntax.source import Source
 
 __all__ = ["ROOTS", "Contradiction", "Maker", "Op", "Program", "compared", "numbers", "with_root"]
@@ -856,7 +856,9 @@ class Contradiction:
 def compared(seed: int) -> tuple[list[Contradiction], Counter[str]]:
     """The contradictions of the kernel of a seed, and how often each status was compared."""
     program = Maker(seed).program()
-    report = check_source(Source.from_bytes(program.text().encode(), f"{seed}.ptx"), assume=ALL_ASSUMPTIONS)
+    report = check_source(
+        Source.from_bytes(program.text().encode(), f"{seed}.ptx"), Request(assume=ALL_ASSUMPTIONS)
+    )
     if report.problems:
         raise ValueError(f"kernel {seed}: {report.problems}\n{program.text()}")
     runs = [(s, *violated(program, s, a)) for s in program.shapes for a in program.arguments]

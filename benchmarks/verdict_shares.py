@@ -22,7 +22,7 @@ from tclint.findings.verdicts import HazardClass, Status, Verdict
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.syntax.source import Source, SourceError
 from tclint.verdicts import verdicts
 
@@ -81,7 +81,7 @@ def rows(paths: Sequence[Path], only: Collection[HazardClass], journal: Path | N
 
 
 def _of(source: Source, producer: str, only: Collection[HazardClass]) -> Iterator[Row]:
-    for verdict in check_source(source, assume=ALL_ASSUMPTIONS).verdicts:
+    for verdict in check_source(source, Request(assume=ALL_ASSUMPTIONS)).verdicts:
         if verdict.hazard in only:
             why = _NUMBER.sub("N", verdict.reasons[0].what) if verdict.reasons else ""
             assuming = verdict.status is Status.PROVED and bool(verdict.assumptions)

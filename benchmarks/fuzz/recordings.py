@@ -94,7 +94,7 @@ def read(data: bytes, folder: Path) -> str:
 
     from tclint.commands._common import source_of
     from tclint.commands._run import Options, RunError, render_json, render_text, run
-    from tclint.linting.check import check_source
+    from tclint.linting.check import Request, check_source
     from tclint.recording import read_recording
     from tclint.syntax.source import Source, SourceError
 
@@ -110,7 +110,7 @@ def read(data: bytes, folder: Path) -> str:
         str(error)
         ends.append("not executed")
     try:
-        check_source(Source.from_bytes(_KERNEL.encode(), "k.ptx"), recorded=read_recording(folder))
+        check_source(Source.from_bytes(_KERNEL.encode(), "k.ptx"), Request(recorded=read_recording(folder)))
         ends.append("checked")
     except SourceError as error:
         str(error)

@@ -13,9 +13,9 @@ from benchmarks import hangs
 from benchmarks.hangs.plants import HELD_OUT, PLANTS, UNSEEN, Plant
 from benchmarks.results import table
 from tclint.executor.launch import Buffer, Launch, LaunchFile, Pointer
-from tclint.inspect.hang.explain import Explanation, chosen, explain
-from tclint.inspect.hang.launched import execute
-from tclint.inspect.hang.positions import Position, PositionError
+from tclint.hang.explain import Explanation, Hang, chosen, explain
+from tclint.hang.launched import execute
+from tclint.hang.positions import Position, PositionError
 from tclint.ir.frontend import analyse
 from tclint.syntax.source import Source
 
@@ -87,7 +87,7 @@ def explained(plant: Plant, at: list[Position]) -> Explanation:
     """What ``tclint hang`` makes of a planted kernel whose threads are at the positions *at*."""
     source = Source.from_bytes(hangs.planted(plant).encode(), f"{plant.kernel}.ptx")
     module, _ = analyse(source)
-    return explain(source, module, chosen(source, module, None, at), at)
+    return explain(source, module, chosen(source, module, None, at), Hang(at))
 
 
 def launched(plant: Plant, n: int) -> Explanation | None:
@@ -103,7 +103,7 @@ def launched(plant: Plant, n: int) -> Explanation | None:
     except PositionError:
         return None
     function = chosen(source, module, plant.kernel, ())
-    return explain(source, module, function, found.positions, None, block, found)
+    return explain(source, module, function, Hang(found.positions, None, block, found))
 
 
 def cycle_shown(plant: Plant, found: Explanation) -> bool:

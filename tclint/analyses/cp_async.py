@@ -9,7 +9,8 @@ from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OverlapSearch, Route
 from tclint.analyses.plausibility import NO_DOUBT, DoubtAbout
-from tclint.analyses.since_barrier import SharedByWarps, lane_synchronising_sites, synchronising_sites
+from tclint.analyses.since_barrier import lane_synchronising_sites, synchronising_sites
+from tclint.analyses.warp_memory import SharedByWarps
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import CP_ASYNC, Barrier
 from tclint.values.shared_memory import Access

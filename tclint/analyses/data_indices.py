@@ -13,7 +13,8 @@ where the offsets of a warp may be.
 from __future__ import annotations
 
 from tclint.analyses.model import KernelModel
-from tclint.analyses.since_barrier import ReadsSince, SharedByBound, WritesSince
+from tclint.analyses.since_barrier import ReadsSince, WritesSince
+from tclint.analyses.warp_memory import SharedByBound
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T

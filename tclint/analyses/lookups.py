@@ -16,9 +16,10 @@ from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OVERLAP, Conflict
 from tclint.analyses.plausibility import synchronises_lanes
-from tclint.analyses.role_paths import dominated_by, follow
+from tclint.analyses.role_paths import dominated_by, follow_first
 from tclint.analyses.same_in_warps import SameInWarps
-from tclint.analyses.since_barrier import WritesSince, plain
+from tclint.analyses.since_barrier import WritesSince
+from tclint.analyses.warp_memory import plain
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Variable
 from tclint.values import UniformityScope
@@ -166,7 +167,7 @@ class _Search:
                 continue
             first, second = (store, read) if early else (read, store)
             view = self.model.views.context_in_iteration(first.site)
-            answer = follow(self.model, first.site, view, (second.site,), self._since.ends, likely=True)
+            answer = follow_first(self.model, first.site, view, (second.site,), self._since.ends)
             if answer.witness is not None:
                 doubt = self._since.synchronised_elsewhere(first.site, answer.witness)
                 doubt = doubt or synchronises_lanes(self.model, answer.witness, first.site)

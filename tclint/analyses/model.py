@@ -105,7 +105,7 @@ class KernelModel:
     *toolkit* is the version of the CUDA toolkit whose ptxas will compile the code; None: not named. *pause* is called
     before each analysis and before each search for a path. If it raises, the model must not be used any more. *strict*
     models assume less of values, as a proof must (:class:`~tclint.values.Values`). *recorded* is the launch to replay;
-    None: replays assume some. *on* are the rules that are checked; None: all.
+    None: replays assume some.
     """
 
     def __init__(
@@ -117,7 +117,6 @@ class KernelModel:
         *,
         strict: bool = False,
         recorded: Recording | None = None,
-        on: frozenset[str] | None = None,
     ) -> None:
         self.function = function
         self.module = module
@@ -125,7 +124,8 @@ class KernelModel:
         self.pause = pause or _never_cancel
         self.strict = strict
         self.recorded = recorded
-        self._on = on
+        self.on: frozenset[str] | None = None
+        """The subjects of the rules whose hits are shown; None: all. No analysis asks for it."""
         self._solved: dict[type, tuple[Any, Results[Any]]] = {}
         self._made: dict[Callable[[KernelModel], Any], Any] = {}
         self._first_times: dict[tuple[int, int, bool], Answer[PathSubstitution]] = {}
@@ -135,7 +135,7 @@ class KernelModel:
 
     def wants(self, *rules: str) -> bool:
         """Whether a hit of one of *rules* is shown. A check leaves out what only hits of other rules need."""
-        return self._on is None or not self._on.isdisjoint(rules)
+        return self.on is None or not self.on.isdisjoint(rules)
 
     def shaped(self, shape: tuple[int, ...]) -> KernelModel:
         """The model of the same function in CTAs of *shape*, the threads along x, y and z, as if by ``.reqntid``."""

@@ -23,7 +23,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -279,15 +279,6 @@ class OverlapSearch:
         closed = set[Decision]()
         reached: tuple[int, Hashable] = start, None
 
-        def step(state: tuple[Any, int], i: int, instruction: Instruction) -> Hashable:
-            fact, returns = state
-            after = self.follow(start, fact, i, instruction)
-            if i == again and returns < max_returns:
-                returns += 1
-            elif after == fact:
-                return state
-            return None if after is None else (after, returns)
-
         def goal(state: Any, i: int) -> bool:
             return (
                 i in left
@@ -296,6 +287,7 @@ class OverlapSearch:
                 and (i, state) not in tried
             )
 
+        step = partial(self._counting_returns, start, again)
         paths: Search[Path] | None = None
         doubted: list[Conflict] = []
         for _ in range(max_paths):
@@ -334,6 +326,18 @@ class OverlapSearch:
             if not doubted:
                 self.model.ledger.give_up(OVERLAP, start, f"more than {max_paths} paths")
         return doubted
+
+    def _counting_returns(
+        self, start: int, again: int | None, state: tuple[Any, int], i: int, instruction: Instruction
+    ) -> Hashable:
+        """The state of the fact after an instruction, with the times that *again* was executed, up to a limit."""
+        fact, returns = state
+        after = self.follow(start, fact, i, instruction)
+        if i == again and returns < MAX_RETURNS_PER_PATH:
+            returns += 1
+        elif after == fact:
+            return state
+        return None if after is None else (after, returns)
 
     def _conflicts(
         self, start: int, operations: Members, uses: Members, path: Path

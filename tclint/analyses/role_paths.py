@@ -98,22 +98,49 @@ def path_avoiding(
 
 
 def follow(
+    model: KernelModel, start: int, view: ThreadContext, to: Collection[int], ends: Collection[int]
+) -> Answer[Path]:
+    """A path of the context *view* from *start* to one of *to* (an exit if empty) that passes none of *ends*."""
+    query = _query(model, start, view, to, ends)
+    return _NO_PATH if query is None else next_answer(find_paths(model.search_cache, query))
+
+
+def follow_first(
     model: KernelModel,
     start: int,
     view: ThreadContext,
     to: Collection[int],
     ends: Collection[int],
-    likely: bool = False,
     closed: Iterable[Decision] = (),
 ) -> Answer[Path]:
-    """A path of the context *view* from *start* to one of *to* (an exit if empty) that passes none of *ends*.
+    """As :func:`follow`, if *start* is executed for the first time: no branch of the path is infeasible then.
 
-    It takes no edge that is *closed*. With *likely*, no branch of it is infeasible when *start* is executed for the first
-    time.
+    It takes no edge that is *closed*.
     """
+    query = _query(model, start, view, to, ends)
+    if query is None:
+        return _NO_PATH
+    excluded = set(closed)
+    query = query._replace(closed=excluded)
+    while True:
+        found = next_answer(find_paths(model.search_cache, query))
+        infeasible = (
+            infeasible_branch(model, start, found.witness, query.relevant)
+            if isinstance(found, Found)
+            else None
+        )
+        if infeasible is None:
+            return found
+        excluded.add(infeasible)
+
+
+def _query(
+    model: KernelModel, start: int, view: ThreadContext, to: Collection[int], ends: Collection[int]
+) -> PathQuery | None:
+    """The query for the paths of :func:`follow`; None if the graph has none."""
     cfg = model.cfg
     if start < 0 and to and 0 not in to and not last(model, (0,), ends, to):
-        return _NO_PATH
+        return None
     relevant: list[list[int]] = [[] for _ in cfg.blocks]
     for i in sorted({*to, *ends}):
         relevant[cfg.block_of[i]].append(i)
@@ -125,18 +152,7 @@ def follow(
     def goal(state: object, i: int) -> bool:
         return i in to if to else i == EXIT
 
-    excluded = set(closed)
-    while True:
-        query = PathQuery(start, view, True, relevant, step, goal, blocks, closed=excluded)
-        found = next_answer(find_paths(model.search_cache, query))
-        infeasible = (
-            infeasible_branch(model, start, found.witness, relevant)
-            if likely and isinstance(found, Found)
-            else None
-        )
-        if infeasible is None:
-            return found
-        excluded.add(infeasible)
+    return PathQuery(start, view, True, relevant, step, goal, blocks)
 
 
 def last(

@@ -3,52 +3,44 @@
 If one warp writes bytes and another one accesses them, only synchronisation between the two orders the accesses;
 without it, they are a data race. :class:`SinceBarrier` is a may analysis of the accesses with no acquire point since.
 :class:`~tclint.analyses.overlaps.OverlapSearch` then decides which of these conflict with a later access, with the
-footprints of :class:`SharedByWarps`, so only accesses of different warps count.
+footprints of :class:`~tclint.analyses.warp_memory.SharedByWarps`, so only accesses of different warps count.
 
 Two accesses in one barrier interval race only if the warps can be there at the same time. Where a wait other than a
 barrier may have admitted one warp long after another, the fact :data:`THREADS_MAY_HAVE_DIVERGED` records it.
 
-The result under-approximates. An access counts only if its threads and bytes are known (:meth:`SharedByWarps.counts`),
+The result under-approximates. An access counts only if its threads and bytes are known (:meth:`~tclint.analyses.warp_memory.SharedByWarps.counts`),
 and every instruction at which a warp *may* observe another one, a call included, ends the facts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from functools import cached_property, reduce
-from math import prod
-from operator import or_
 
 from tclint.analyses.access_classes import AccessClasses
 from tclint.analyses.ages import Numbering
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.fact_set import FactSet
-from tclint.analyses.happens_before import HappensBefore, Scope, Unsynchronised, strong
-from tclint.analyses.mbarrier_addresses import may_leave
+from tclint.analyses.happens_before import HappensBefore, Scope, Unsynchronised
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OverlapSearch, Route
 from tclint.analyses.plausibility import Doubt, DoubtAbout, skips, skips_for_launch
+from tclint.analyses.warp_memory import SharedByBound
 from tclint.dataflow import Path, Results
-from tclint.ir.nodes import Instruction, Variable
+from tclint.ir.nodes import Instruction
 from tclint.isa.effects import Barrier
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
-from tclint.values.cta_shape import AXES
-from tclint.values.shared_memory import Access, Footprint, SharedMemory
+from tclint.values.shared_memory import Access
 
 __all__ = [
     "THREADS_MAY_HAVE_DIVERGED",
     "LaneWritesSince",
     "ReadsSince",
-    "SharedByBound",
-    "SharedByWarps",
     "SinceBarrier",
     "SinceBarrierState",
     "WritesSince",
-    "atomic",
     "lane_synchronising_sites",
-    "plain",
     "synchronising_sites",
     "unordered_threads",
 ]
@@ -72,220 +64,6 @@ def unordered_threads(here: int, there: int, path: Path) -> set[tuple[int, int]]
     if isinstance(since, tuple):
         return {(here & done, there & taking & waiting) for waiting, done in since}
     return {(here, there & taking)} if since else {(here & taking, there), (here, there & taking)}
-
-
-class SharedByWarps(SharedMemory):
-    """Shared memory in CTAs of two warps at least, if the kernel does not determine their number."""
-
-    def __init__(self, model: KernelModel) -> None:
-        super().__init__(model.function, model.values)
-        self.model = model
-        self.executed = model.fact(ExecutionGuarantee)
-        self._counts: dict[Access, bool] = {}
-        self._member_footprints: dict[tuple[int, int, int, int], list[tuple[int, Footprint]]] = {}
-        self._extremes: dict[int, tuple[int, int]] = {}
-
-    def certain_threads(self, threads: int, beside: int = 0) -> int:
-        """Those of *threads* that every launch has, or that are in the first two warps: one warp needs no barrier."""
-        return (super().certain_threads(threads, beside) | threads & (1 << 64) - 1) & self.room
-
-    @cached_property
-    def room(self) -> int:
-        """The threads that the kernel allows, up to the first one whose accesses are out of bounds: no launch has more."""
-        cta = self.model.cta
-        if self.function.threads is not None:
-            return cta
-        outside = reduce(
-            or_, (self._outside(access) & threads for access, threads in self._by_the_last()), cta + 1
-        )
-        return T.full((outside & -outside).bit_length() - 1)
-
-    def _by_the_last(self) -> Iterator[tuple[Access, int]]:
-        """The accesses that all threads from some index on make, with these threads."""
-        every = T.full(self.values.threads)
-        for site in self.sites:
-            if self.model.cfg.block_of[site] not in self.model.cfg.rank:
-                continue
-            threads = self.model.views.context_of(site).threads
-            if threads and threads == every & -(threads & -threads) and self.executed.certainly(site):
-                yield from ((access, threads) for access in self.accesses(site))
-
-    @property
-    def fits(self) -> bool:
-        """Whether the kernel may be meant for CTAs of this shape.
-
-        All accesses of all threads are in bounds; where all threads store by their position in the CTA, no two of them
-        store to the same address; and they read nothing that none of them stores.
-        """
-        if self._reads_unstored():
-            return False
-        accesses = list[Access]()
-        for access in self._everywhere():
-            if self._outside(access) or (access.writes and not self._distinct(access.address)):
-                return False
-            accesses.append(access)
-        return self._stored(accesses)
-
-    def _reads_unstored(self) -> bool:
-        """Whether threads read a variable that only threads which the CTA does not have store before."""
-        stores: dict[Variable | None, list[tuple[int, bool]]] = {}
-        reads: list[tuple[Variable | None, int]] = []
-        for site in self.sites:
-            made = self.model.views.context_of(site).threads != 0
-            for access in self.accesses(site) if self.model.cfg.block_of[site] in self.model.cfg.rank else ():
-                terms = self.values.linear(access.address)[0]
-                variable = next(filter(None, (self.values.variable(term) for term, _ in terms)), None)
-                if access.writes:
-                    stores.setdefault(variable, []).append((site, made))
-                elif made and variable is not None:
-                    reads.append((variable, site))
-        if None in stores or all(made for own in stores.values() for _, made in own):
-            return False
-        for variable, read in reads:
-            before = [made for site, made in stores.get(variable, ()) if self.model.reaches(site, read)]
-            if before and not any(before):
-                return True
-        return False
-
-    def _stored(self, accesses: list[Access]) -> bool:
-        """Whether what all threads read is stored; True if some stores are not by all threads."""
-        if not {access.site for access in accesses if access.writes}.issuperset(self.writers):
-            return True
-        stored = self.combined_footprints((a for a in accesses if a.writes), self.model.cta)
-        for base, here in self.combined_footprints(
-            (a for a in accesses if not a.writes), self.model.cta
-        ).items():
-            there = stored.get(base)
-            if here is not None and there is not None and there.union(here) != there:
-                return False
-        return True
-
-    def _distinct(self, address: int) -> bool:
-        """Whether threads at different positions have different values of *address*, if it is a sum of positions."""
-        values, shape = self.values, self.values.shape
-        per_thread = self.split(address)[1]
-        axes = set[int]()
-        for term, _ in values.linear(per_thread)[0]:
-            kind, name, *_ = values.node(term)
-            if kind == "special" and name in AXES:
-                axes.add(AXES.index(name))
-            elif any(values.bit_slices(term) or ()):
-                return True
-        offsets = self.offsets(per_thread, self.model.cta)
-        return shape is None or offsets is None or len(offsets) == prod(shape[axis] for axis in axes)
-
-    def _everywhere(self) -> Iterator[Access]:
-        """The accesses that all threads make."""
-        every = T.full(self.values.threads)
-        return (access for access, threads in self._by_the_last() if threads == every)
-
-    def _outside(self, access: Access) -> int:
-        """The threads whose *access* is out of bounds of the variable; none if that is unknown."""
-        base, per_thread, constant = self.split(access.address)
-        values, size, every = self.values, self.model.size(base), self.model.cta
-        planes = values.bit_slices(per_thread) if size and values.constant_of(per_thread) is None else None
-        if planes is None:
-            return 0
-        if per_thread not in self._extremes:
-            minimum, maximum = T.extreme(planes, every, least=True), T.extreme(planes, every, least=False)
-            self._extremes[per_thread] = minimum, maximum
-        low, high = -constant, size - constant - access.size
-        least, greatest = self._extremes[per_thread]
-        if low <= least and greatest <= high:
-            return 0
-        n = values.threads
-        below = T.compare("lt", planes, T.constant(low, n), n)
-        return self.checked(access, every & (below | T.compare("lt", T.constant(high, n), planes, n)))
-
-    def across(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
-        """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in a thread of another warp."""
-        if not self.overlap(a, b, threads_a, threads_b):
-            return False
-        first = self.warps(a, self.certain_threads(threads_a, threads_b))
-        second = self.warps(b, self.certain_threads(threads_b, threads_a))
-        distance = self.split(b.address)[2] - self.split(a.address)[2]
-        moved = [(j, two.moved(distance)) for j, two in second]
-        return any(self.shares(k, j) and one.meets(two) for k, one in first for j, two in moved)
-
-    @staticmethod
-    def shares(first: int, other: int) -> bool:
-        """Whether accesses of two warps, given by their first threads, may race: they are not the same warp."""
-        return first != other
-
-    def warps(self, access: Access, threads: int) -> list[tuple[int, Footprint]]:
-        """The bytes that each warp touches, relative to the common base, without the constant offset."""
-        per_thread = self.split(access.address)[1]
-        key = per_thread, access.size, access.lanes, threads
-        if key not in self._member_footprints:
-            warps = T.by_warp(threads)
-            found = (
-                (first, self._spread_of(per_thread, access, self.certain_threads(warp)))
-                for first, warp in warps
-            )
-            self._member_footprints[key] = [
-                (first, touched) for first, touched in found if touched is not None
-            ]
-        return self._member_footprints[key]
-
-    def placed(self, access: Access, threads: int) -> bool:
-        """Whether the bytes that *threads* touch are known, or may be known on a given path."""
-        base = self.split(access.address)[0]
-        return self.footprint(access, threads) is not None or (
-            bool(self.values.varying_at(base)) and not self._path_dependent(base)
-        )
-
-    def _path_dependent(self, base: int) -> bool:
-        """Whether *base* depends on the path of each warp, so its value on one path is not that of warps on another."""
-        values, loops = self.values, self.model.cfg.loops
-        nodes = ((values.node(t), t) for t, _ in values.linear(base)[0])
-        return any(
-            n[0] == "phi" and n[1] not in loops and values.uniformity(t) > UniformityScope.CTA
-            for n, t in nodes
-        )
-
-    def counts(self, access: Access) -> bool:
-        """Whether *access* can be part of a proven race: its bytes and threads are known, and it is plain or atomic.
-
-        That several threads may execute an atomic operation at the same time is what it is for, so data may select them.
-        """
-        if access not in self._counts:
-            model, site = self.model, access.site
-            self._counts[access] = (
-                self.executed.certainly(site)
-                if plain(model, site)
-                else atomic(model, site) and self.executed.by_data(site)
-            ) and self.placed(access, model.views.context_of(site).threads)
-        return self._counts[access]
-
-
-class SharedByBound(SharedByWarps):
-    """:class:`SharedByWarps`, with a bound of the kernel on the CTA size taken for the size itself."""
-
-    def certain_threads(self, threads: int, beside: int = 0) -> int:
-        bounded = self.function.most_threads is not None
-        return threads & self.room if bounded else super().certain_threads(threads, beside)
-
-
-def plain(model: KernelModel, site: int) -> bool:
-    """Whether an access to shared memory is plain: neither atomic nor volatile, and to the memory of this CTA.
-
-    Without ``mapa`` and a multicast, an address in the ``shared::cluster`` window is one of this CTA (5.1.6).
-    """
-    match = model.shared.sites[site]
-    if strong(match) or ".multicast::cluster" in match.modifiers or not match.space.startswith(".shared"):
-        return False
-    return match.own_shared or not any(
-        may_leave(model.values, access.address) for access in model.shared.accesses(site)
-    )
-
-
-def atomic(model: KernelModel, site: int) -> bool:
-    """Whether a site is a relaxed atomic operation or reduction, which orders nothing, on memory of this CTA."""
-    match = model.shared.sites[site]
-    read, written = (
-        {name for verb, name in match.form.memory if verb == which} for which in ("read", "write")
-    )
-    return bool(read & written) and strong(match) == {".relaxed"} and match.own_shared
 
 
 def synchronising_sites(model: KernelModel) -> frozenset[int]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.model import KernelModel
-from tclint.analyses.since_barrier import ReadsSince, SharedByBound, WritesSince
+from tclint.analyses.since_barrier import ReadsSince, WritesSince
 from tclint.analyses.tensor_memory import TensorMemory
+from tclint.analyses.warp_memory import SharedByBound
 from tclint.isa.effects import TCGEN05_ST, TENSOR_MEMORY
 from tclint.isa.forms import Match
 from tclint.values.shared_memory import Access

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tclint.analyses.groups import OVERDUE, Groups
 from tclint.analyses.model import KernelModel
 from tclint.checks import Mark
-from tclint.checks._repairs import group_repairs
+from tclint.checks._repairs import Pending, group_repairs
 from tclint.dataflow import Path
 from tclint.findings.edits import Repair
 from tclint.ir.nodes import Immediate
@@ -40,66 +40,77 @@ class PendingReason(NamedTuple):
 
         *alike* are further operations that the fix must complete.
         """
-        name, waits_for = _SPELLED.get(groups.group, (groups.group, "wait_group"))
-        aligned = ".sync.aligned" if name == "wgmma" else ""
-        passed: dict[str, list[int]] = {"wait": [], "commit": []}
-        later = 0  # commits after the last wait
-        for i in path.sites(model.cfg, site):
-            instruction = model.instruction(i)
-            if instruction.group == groups.group and instruction.event in passed:
-                passed[instruction.event].append(i)
-                later = later + 1 if instruction.effects.commits is not None else 0
-        waits, commits = passed["wait"], passed["commit"]
-        fixes = group_repairs(model, groups, path, site, age, waits, later, alike)
-        if age == OVERDUE:
-            return cls(
-                "it was never committed, so no wait_group covers it",
-                f"add {name}.commit_group{aligned} after the operation and before the wait",
-                tuple(Mark(i, "this wait completes committed groups only") for i in waits[:1]),
-                None,
-                fixes,
-            )
-        if age < 0:
-            return cls(
-                "it was neither committed nor waited for",
-                f"commit the group and wait for it ({name}.commit_group, {name}.{waits_for} 0) before this instruction",
-                (),
-                None,
-                fixes,
-            )
-        steps = [Mark(i, "committed here") for i in commits[:1]]
-        if not waits:
-            return cls(
-                f"no intervening {name}.wait_group",
-                f"add {name}.{waits_for}{aligned} 0 before this instruction",
-                tuple(steps),
-                None,
-                fixes,
-            )
-        if age < later:
-            return cls(
-                f"it was committed after {name}.wait_group, which covers earlier groups only",
-                f"commit it before the wait, or add {name}.{waits_for}{aligned} {age} before this instruction",
-                (Mark(waits[-1], "completes earlier groups only"), *steps),
-                waits[-1],
-                fixes,
-            )
-        wait = model.instruction(waits[-1])
-        depth, operand = groups.depth(wait), wait.role("depth")
-        written = operand.value if isinstance(operand, Immediate) else depth
-        enough = f"{name}.{waits_for} {f'{age} or less' if age else '0'} before this instruction"
-        if later:  # one of them may be what precedes the later commits
-            smaller = f"{age - later} or less" if age > later else "0"
-            remedy = f"use {name}.{waits_for} {smaller} there, or add {enough}"
-        else:
-            remedy = f"use {enough}"
-        newest = "the newest group" if depth == 1 else f"the newest {depth} groups"
-        steps.append(Mark(waits[-1], f"waits for all but {newest}"))
-        relation = "which is" if depth == 1 else "including"
-        return cls(
-            f"{name}.wait_group {written} leaves {newest} in flight, {relation} this one",
-            remedy,
-            tuple(steps),
-            waits[-1],
-            fixes,
+        pending = Pending.of(model, groups, path, site, age)
+        reason = _uncommitted(groups, pending) if age < 0 else _committed(model, groups, pending)
+        return reason._replace(fixes=group_repairs(model, groups, pending, alike))
+
+
+def _names(groups: Groups) -> tuple[str, str, str]:
+    """The prefix of the opcodes of a group, the weakest wait that suffices, and the modifiers of both."""
+    name, waits_for = _SPELLED.get(groups.group, (groups.group, "wait_group"))
+    return name, waits_for, ".sync.aligned" if name == "wgmma" else ""
+
+
+def _uncommitted(groups: Groups, pending: Pending) -> PendingReason:
+    """The reason if no commit follows the operation, or none before the waits."""
+    name, waits_for, aligned = _names(groups)
+    if pending.age == OVERDUE:
+        return PendingReason(
+            "it was never committed, so no wait_group covers it",
+            f"add {name}.commit_group{aligned} after the operation and before the wait",
+            tuple(Mark(i, "this wait completes committed groups only") for i in pending.waits[:1]),
+            None,
         )
+    return PendingReason(
+        "it was neither committed nor waited for",
+        f"commit the group and wait for it ({name}.commit_group, {name}.{waits_for} 0) before this instruction",
+        (),
+        None,
+    )
+
+
+def _committed(model: KernelModel, groups: Groups, pending: Pending) -> PendingReason:
+    """The reason if the operation is in a group: no wait, a wait before its commit, or one that leaves it in flight."""
+    name, waits_for, aligned = _names(groups)
+    steps = tuple(Mark(i, "committed here") for i in pending.commits[:1])
+    if not pending.waits:
+        return PendingReason(
+            f"no intervening {name}.wait_group",
+            f"add {name}.{waits_for}{aligned} 0 before this instruction",
+            steps,
+            None,
+        )
+    last = pending.waits[-1]
+    if pending.age < pending.later:
+        return PendingReason(
+            f"it was committed after {name}.wait_group, which covers earlier groups only",
+            f"commit it before the wait, or add {name}.{waits_for}{aligned} {pending.age} before this instruction",
+            (Mark(last, "completes earlier groups only"), *steps),
+            last,
+        )
+    return _left_in_flight(model, groups, pending, steps)
+
+
+def _left_in_flight(
+    model: KernelModel, groups: Groups, pending: Pending, steps: tuple[Mark, ...]
+) -> PendingReason:
+    """The reason if the N of the last wait is too large."""
+    name, waits_for, _ = _names(groups)
+    age, last, later = pending.age, pending.waits[-1], pending.later
+    wait = model.instruction(last)
+    depth, operand = groups.depth(wait), wait.role("depth")
+    written = operand.value if isinstance(operand, Immediate) else depth
+    enough = f"{name}.{waits_for} {f'{age} or less' if age else '0'} before this instruction"
+    if later:  # one of them may be what precedes the later commits
+        smaller = f"{age - later} or less" if age > later else "0"
+        remedy = f"use {name}.{waits_for} {smaller} there, or add {enough}"
+    else:
+        remedy = f"use {enough}"
+    newest = "the newest group" if depth == 1 else f"the newest {depth} groups"
+    relation = "which is" if depth == 1 else "including"
+    return PendingReason(
+        f"{name}.wait_group {written} leaves {newest} in flight, {relation} this one",
+        remedy,
+        (*steps, Mark(last, f"waits for all but {newest}")),
+        last,
+    )

@@ -7,7 +7,8 @@ No repair moves an instruction, widens a scope or changes control flow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from tclint.analyses.execution import branches
 from tclint.analyses.groups import OPEN, OVERDUE, Groups
@@ -20,6 +21,7 @@ from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
 __all__ = [
+    "Pending",
     "arrive_together",
     "barrier_after",
     "barrier_between",
@@ -95,25 +97,30 @@ def insertion_site(
     scope: str,
     fits: Test = lambda site: True,
     like: Collection[int] = (),
-    early: bool = False,
 ) -> int | None:
-    """The nearest instruction to *use* before which an instruction of that scope can be inserted; if *early*, the
-    farthest.
+    """The nearest instruction to *use* before which an instruction of that scope can be inserted.
 
     Every path from *firsts* to *use* passes it, *fits* accepts it, and all threads of the scope arrive there
     (:func:`arrive_together`). None if there is no such instruction.
     """
-    candidates = list(_candidates(model, use))
-    for site in [max(firsts) + 1, *reversed(candidates)] if early else candidates:
-        every = site == use or _on_every_path(model, firsts, use, site)
+    for site in _candidates(model, use):
+        every = _on_every_path(model, firsts, use, site)
         if every and fits(site) and arrive_together(model, site, scope, like):
+            return site
+    return None
+
+
+def _first_insertion_site(model: KernelModel, firsts: Collection[int], use: int, scope: str) -> int | None:
+    """As :func:`insertion_site`, but the farthest instruction from *use*."""
+    for site in [max(firsts) + 1, *reversed([*_candidates(model, use)])]:
+        if _on_every_path(model, firsts, use, site) and arrive_together(model, site, scope):
             return site
     return None
 
 
 def _on_every_path(model: KernelModel, firsts: Iterable[int], use: int, site: int) -> bool:
     """Whether every path from *firsts* to *use* passes *site*."""
-    return not any(
+    return site == use or not any(
         site == first or model.reaches(first, use, (site,)) or not model.reaches(first, site)
         for first in firsts
     )
@@ -140,52 +147,68 @@ def waits_for_all_groups(model: KernelModel, group: Engine) -> bool:
     return all(model.instruction(i).groups_left == 0 for i in model.waits(group))
 
 
-def group_repairs(
-    model: KernelModel,
-    groups: Groups,
-    path: Path,
-    site: int,
-    age: int,
-    waits: list[int],
-    later: int,
-    alike: Collection[int],
-) -> tuple[Repair, ...]:
-    """The repairs that complete the operation at *site*, whose age at the end of *path* is *age*, before that end.
+class Pending(NamedTuple):
+    """An operation of a completion group that is in flight at the end of a path, and what the path passes."""
 
-    *waits* are the waits on the path, and *later* is the number of commits after the last of them. *alike* are
-    operations that the same wait must complete.
+    path: Path
+    site: int
+    age: int
+    """Its age at the end of the path."""
+    waits: list[int]
+    commits: list[int]
+    later: int
+    """The number of commits after the last wait."""
+
+    @classmethod
+    def of(cls, model: KernelModel, groups: Groups, path: Path, site: int, age: int) -> Pending:
+        """The operation at *site*, with which *path* begins."""
+        passed: dict[str, list[int]] = {"wait": [], "commit": []}
+        later = 0
+        for i in path.sites(model.cfg, site):
+            instruction = model.instruction(i)
+            if instruction.group == groups.group and instruction.event in passed:
+                passed[instruction.event].append(i)
+                later = later + 1 if instruction.effects.commits is not None else 0
+        return cls(path, site, age, passed["wait"], passed["commit"], later)
+
+
+def group_repairs(
+    model: KernelModel, groups: Groups, pending: Pending, alike: Collection[int]
+) -> tuple[Repair, ...]:
+    """The repairs that complete an operation before the end of its path.
+
+    *alike* are operations that the same wait must complete.
     """
+    path, site, age, waits, _, later = pending
     if groups.group not in _SPELLED or path.end < 0:
         return ()
     sites = {site, *alike}
     if age == OVERDUE:
-        late = _with_commit(model, groups, path, site, waits, _SPELLED[groups.group][1])
-        return late or waits_before(model, groups, sites, path.end, True)
+        return _with_commit(model, groups, pending, waits) or waits_before(
+            model, groups, sites, path.end, True
+        )
     if age < OVERDUE:
         return ()
     if waits and 0 <= age < later:  # it was committed after the wait
-        late = _with_commit(model, groups, path, site, waits[-1:], _SPELLED[groups.group][1])
-        return late or waits_before(model, groups, sites, path.end, False)
+        return _with_commit(model, groups, pending, waits[-1:]) or waits_before(
+            model, groups, sites, path.end, False
+        )
     shallower = _with_smaller_depth(model, groups, site, age - later, waits[-1]) if age >= 0 and waits else ()
     stalls = bool(shallower) and _leaves_loop(model, waits[-1], path.end)
     if shallower and not later and not stalls:
         return shallower
-    another = _another_wait(model, groups, path, site, sites, waits[-1] if waits else None, age == OPEN)
+    another = _another_wait(model, groups, pending, sites)
     return (*another, *shallower) if stalls else (*shallower, *another)
 
 
 def _another_wait(
-    model: KernelModel,
-    groups: Groups,
-    path: Path,
-    site: int,
-    sites: Collection[int],
-    last: int | None,
-    uncommitted: bool,
+    model: KernelModel, groups: Groups, pending: Pending, sites: Collection[int]
 ) -> tuple[Repair, ...]:
-    """A wait for *sites* on *path*, which begins at *site*, after the *last* wait on it: before what may release memory
-    to other threads, and, if some of *sites* reach the end of the path otherwise, before that end."""
-    passed = list(path.sites(model.cfg, site))
+    """A wait for *sites* after the last wait on the path: before what may release memory to other threads, and, if some
+    of *sites* reach the end of the path otherwise, before that end."""
+    path, uncommitted = pending.path, pending.age == OPEN
+    last = pending.waits[-1] if pending.waits else None
+    passed = list(path.sites(model.cfg, pending.site))
     if last is not None:
         passed = passed[len(passed) - passed[::-1].index(last) :]
     if groups.group == WGMMA:
@@ -283,11 +306,12 @@ def _inserted(
 
 
 def _with_commit(
-    model: KernelModel, groups: Groups, path: Path, site: int, waits: list[int], commit: str
+    model: KernelModel, groups: Groups, pending: Pending, waits: Sequence[int]
 ) -> tuple[Repair, ...]:
-    """A commit before the first wait that should cover the operation, or after the last operation of its block."""
+    """A commit before the first of *waits* that should cover the operation, or after the last operation of its block."""
+    site, commit = pending.site, _SPELLED[groups.group][1]
     wait = waits[0] if waits else -1
-    covered = wait >= 0 and not model.reaches(site, path.end, (wait,))
+    covered = wait >= 0 and not model.reaches(site, pending.path.end, (wait,))
     depth = model.instruction(wait).groups_left if covered else None
     block = model.cfg.block_of[site]
     last = max(i for i in model.begins(groups.group) if model.cfg.block_of[i] == block)
@@ -388,7 +412,7 @@ def barrier_after(model: KernelModel, firsts: Collection[int], use: int) -> tupl
 
     It follows the fences there, which order accesses of their own thread before it, and ``bar.warp.sync``.
     """
-    at, block_of = insertion_site(model, firsts, use, "cta", early=True), model.cfg.block_of
+    at, block_of = _first_insertion_site(model, firsts, use, "cta"), model.cfg.block_of
     while (
         at is not None and at < use and block_of[at + 1] == block_of[at] and _prepares(model.instruction(at))
     ):

@@ -14,7 +14,8 @@ from tclint.analyses.cp_async import LaneWaitedCopies
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.analyses.plausibility import skips
-from tclint.analyses.since_barrier import LaneWritesSince, SharedByBound
+from tclint.analyses.since_barrier import LaneWritesSince
+from tclint.analyses.warp_memory import SharedByBound
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.findings.scales import Severity
 from tclint.isa.effects import CP_ASYNC

@@ -15,7 +15,7 @@ compared.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -180,8 +180,8 @@ def _miscounted(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mba
         wait = _first_wait(model, mbarriers, ring, stage)
         return None if wait is None else _too_few(stage, stage.count, bounds, wait, steps, confidence)
     if bounds.least > stage.count and not _alternatives(model, arriving):
-        about = (*arriving, *ring.uses.get("mbarrier-expect", ()))
-        hit = _too_many(stage, stage.count, bounds, arriving[-1], steps, confidence, frozenset(about))
+        about = (*ring.uses.get("mbarrier-expect", ()), *arriving)
+        hit = _too_many(stage, stage.count, bounds, about, steps, confidence)
         arrive = [mbarriers.named(i)[stage] for i in arriving]
         return hit.doubted("" if model.function.threads else _fits_smaller_cta(stage.count, arrive))
     return None
@@ -249,14 +249,14 @@ def _too_many(
     stage: Mbarrier,
     count: int,
     bounds: Arrivals,
-    last: int,
+    about: Sequence[int],
     steps: tuple[Mark, ...],
     confidence: Confidence | None,
-    about: frozenset[int],
 ) -> Hit:
+    """The hit about the instructions that arrive or expect bytes, at the last of them."""
     phases, rest = divmod(bounds.least, count)
     return (MB006 if rest else MB008).hit(
-        site=last,
+        site=about[-1],
         message=(
             f"the mbarrier expects {times(count)}, but a phase receives {bounds.least}: "
             "it completes too early, and the excess counts towards the next phase"
@@ -267,7 +267,7 @@ def _too_many(
         steps=steps,
         help="set the count of mbarrier.init to the number of arrivals in a phase, or let one thread arrive",
         fixes=_counted(stage, bounds),
-        about=about,
+        about=frozenset(about),
         confidence=confidence,
     )
 

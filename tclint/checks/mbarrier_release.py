@@ -19,7 +19,7 @@ from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.mbarrier_addresses import array_of
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls, follow, last, path_avoiding
-from tclint.analyses.since_barrier import SharedByWarps, plain
+from tclint.analyses.warp_memory import SharedByWarps, plain
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between, insertion_site
 from tclint.dataflow.views import ThreadContext

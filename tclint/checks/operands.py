@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, RuleId, check
-from tclint.checks._operand_faults import OperandFaults
+from tclint.checks._operand_faults import OperandFault, merged
 from tclint.isa.forms import Match
 from tclint.values.descriptors import Field
 
@@ -28,7 +28,7 @@ def _meaningful(match: Match) -> frozenset[int]:
 @check(MO002)
 def sparse_metadata(model: KernelModel) -> Iterator[Hit]:
     """Metadata of a sparse A with a group of four bits whose known bits admit no legal value."""
-    faults = OperandFaults(model)
+    faults: list[OperandFault] = []
     for use in model.function.uses:
         if use.match is None or "metadata" not in use.match.form.roles:
             continue
@@ -45,8 +45,8 @@ def sparse_metadata(model: KernelModel) -> Iterator[Hit]:
                     f"the sparsity metadata has {'no legal value' if number is None else f'{number:04b}'} "
                     f"in {wrong.where()}, which must select the stored elements: {legal}"
                 )
-                faults.add(MO002, site, operand, message, _REMEDY)
-    yield from faults.hits()
+                faults.append(OperandFault(MO002, site, operand, message, _REMEDY))
+    yield from merged(model, faults)
 
 
 def _binary(groups: frozenset[int]) -> str:

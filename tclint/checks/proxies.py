@@ -169,54 +169,69 @@ def _across_roles(
         arrival: {site for site, _ in accessed.before(arrival)}
         for arrival in dict.fromkeys(handover.arrival for handover in handovers)
     }
-    paths: dict[tuple[int, int], Path | None] = {}
-
-    def unfenced_path(since: type[Unfenced], start: int, end: int) -> Path | None:
-        """A path from *start* to *end* without a fence; None if none is found."""
-        if (start, end) not in paths:
-            unfenced, results = model.solution(since)
-            follow = partial(unfenced.follow, start)
-            paths[start, end] = model.path(
-                FactQuery(start, 0, results, follow, lambda state, i: i == end, (end,))
-            ).witness
-        return paths[start, end]
-
     waits = {handover.wait for handover in handovers}
     observed = {
         use: overlap_in_one_thread
         for use, overlap_in_one_thread in observed.items()
         if not waits.isdisjoint(overlap_in_one_thread)
     }
-    overwritten = model.fact(Overwritten)
-
-    def reads_the_store(access: Access, use: Access, here: Path) -> bool:
-        """True if the use reads what the access wrote, and not what bulk copies may have written there."""
-        return not overwritten.may(use.address) or (
-            not here.state & WAITED and overwritten.before(access.site, use)
-        )
-
+    search = _HandoverSearch(model, kind, writes)
     starts = dict.fromkeys(chain.from_iterable(firsts.values()))
     for start, access, use in _same_at_first(model, kind, starts, observed, writes):
-        roles = model.views.mutually_exclusive(start, use.site)
         for handover in handovers:
-            if handover.wait not in observed[use.site] or start not in firsts[handover.arrival]:
-                continue
-            if not roles and (writes or not _partly_fenced(model, start, handover.arrival)):
-                continue
-            here = unfenced_path(kind, start, handover.arrival)
-            there = here and unfenced_path(UnfencedWaits, handover.wait, use.site)
-            if not here or not there or _fenced_elsewhere(model, accessed, start, use.site, handover):
-                continue
-            if not roles:
-                others = here.threads & ~there.threads
-                if not others or not model.shared.overlap(access, use, others, there.threads):
-                    continue
-            if writes or reads_the_store(access, use, here):
-                cfg = model.cfg
-                passed = (*here.sites(cfg, start), *handover, *there.sites(cfg, handover.wait))
-                wide = WIDE if is_wide(model.instruction(handover.arrival)) else 0
-                yield _Clash(access, use, here.state | wide | there.state, passed, there.threads, not roles)
-                break
+            if handover.wait in observed[use.site] and start in firsts[handover.arrival]:
+                clash = search.clash(start, access, use, handover)
+                if clash is not None:
+                    yield clash
+                    break
+
+
+class _HandoverSearch:
+    """Whether an access and an asynchronous operation clash although a pair of an arrival and a wait orders them."""
+
+    def __init__(self, model: KernelModel, kind: type[Unfenced], writes: bool) -> None:
+        self._model = model
+        self._kind = kind
+        self._writes = writes
+        self._accessed = model.solution(kind)[1]
+        self._overwritten = model.fact(Overwritten)
+        self._paths: dict[tuple[int, int], Path | None] = {}
+
+    def clash(self, start: int, access: Access, use: Access, handover: SynchronisedPair) -> _Clash | None:
+        """The clash of *access*, from *start* on, with *use*, if no fence is on the way; None if none is found."""
+        model, cfg = self._model, self._model.cfg
+        roles = model.views.mutually_exclusive(start, use.site)
+        if not roles and (self._writes or not _partly_fenced(model, start, handover.arrival)):
+            return None
+        here = self._unfenced_path(self._kind, start, handover.arrival)
+        there = here and self._unfenced_path(UnfencedWaits, handover.wait, use.site)
+        if not here or not there or _fenced_elsewhere(model, self._accessed, start, use.site, handover):
+            return None
+        if not roles:
+            others = here.threads & ~there.threads
+            if not others or not model.shared.overlap(access, use, others, there.threads):
+                return None
+        if not self._writes and not self._reads_the_store(access, use, here):
+            return None
+        passed = (*here.sites(cfg, start), *handover, *there.sites(cfg, handover.wait))
+        wide = WIDE if is_wide(model.instruction(handover.arrival)) else 0
+        return _Clash(access, use, here.state | wide | there.state, passed, there.threads, not roles)
+
+    def _unfenced_path(self, since: type[Unfenced], start: int, end: int) -> Path | None:
+        """A path from *start* to *end* without a fence; None if none is found."""
+        if (start, end) not in self._paths:
+            unfenced, results = self._model.solution(since)
+            follow = partial(unfenced.follow, start)
+            self._paths[start, end] = self._model.path(
+                FactQuery(start, 0, results, follow, lambda state, i: i == end, (end,))
+            ).witness
+        return self._paths[start, end]
+
+    def _reads_the_store(self, access: Access, use: Access, here: Path) -> bool:
+        """Whether the use reads what the access wrote, and not what bulk copies may have written there."""
+        return not self._overwritten.may(use.address) or (
+            not here.state & WAITED and self._overwritten.before(access.site, use)
+        )
 
 
 def _partly_fenced(model: KernelModel, start: int, arrival: int) -> bool:

@@ -161,18 +161,16 @@ class _Polls:
         if not reads:
             return None
         ends = self.acquires | {poll}
-        own = role_paths.follow(model, poll, model.views.context_of(poll), reads, ends, likely=True).witness
+        own = role_paths.follow_first(model, poll, model.views.context_of(poll), reads, ends).witness
         if own is not None:
             passed = own.passed(model.cfg, poll)
             return tuple(i for i in sorted(self._barriers) if i in passed)[:1], own
         for barrier in sorted(self._barriers):
-            start = role_paths.follow(
-                model, poll, model.views.context_of(poll), (barrier,), ends, likely=True
-            )
+            start = role_paths.follow_first(model, poll, model.views.context_of(poll), (barrier,), ends)
             if start.witness is None:
                 continue
-            joined = role_paths.follow(
-                model, barrier, model.views.context_of(barrier), reads, ends, likely=True
+            joined = role_paths.follow_first(
+                model, barrier, model.views.context_of(barrier), reads, ends
             ).witness
             if joined is not None:
                 return (barrier,), joined
@@ -206,8 +204,8 @@ class _Polls:
         for write in writes:
             if read.isdisjoint(self._origins(write, "write")):
                 continue
-            path = role_paths.follow(
-                model, write, model.views.context_of(write), (signal,), self._releases | {write}, likely=True
+            path = role_paths.follow_first(
+                model, write, model.views.context_of(write), (signal,), self._releases | {write}
             ).witness
             if path is not None:
                 return write, path

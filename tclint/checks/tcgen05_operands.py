@@ -9,7 +9,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.tensor_memory import LANES, TensorMemory, TmemLocation
 from tclint.analyses.tmem_allocation import TensorAllocation
 from tclint.checks import Hit, Mark, RuleId, check
-from tclint.checks._operand_faults import OperandFaults
+from tclint.checks._operand_faults import OperandFault, merged
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Instruction, Memory
 from tclint.isa.effects import TCGEN05, TCGEN05_LD, TCGEN05_ST, Resource
@@ -69,7 +69,7 @@ _REMEDY_WGMMA = "this is a wgmma descriptor: set bit 46, and take the swizzling 
 def descriptors(model: KernelModel) -> Iterator[Hit]:
     """Descriptors with a field whose known bits admit no legal value (9.7.16.4)."""
     judged: dict[tuple[Form, Bits], tuple[str, Severity | None]] = {}
-    faults = OperandFaults(model)
+    faults: list[OperandFault] = []
     for site in model.begins(TCGEN05):
         instruction = model.instruction(site)
         match, idesc = instruction.match, model.value(site, "idesc")
@@ -81,7 +81,11 @@ def descriptors(model: KernelModel) -> Iterator[Hit]:
                 judged[key] = _instruction_fault(form, bits, model.function.target)
             message, severity = judged[key]
             if message:
-                faults.add(TC016, site, instruction.role("idesc"), message, _REMEDY_16, severity=severity)
+                faults.append(
+                    OperandFault(
+                        TC016, site, instruction.role("idesc"), message, _REMEDY_16, severity=severity
+                    )
+                )
         for role, name in _NAMES.items():
             operand = instruction.role(role)
             if operand is None or isinstance(operand, Memory):
@@ -95,11 +99,13 @@ def descriptors(model: KernelModel) -> Iterator[Hit]:
                 rule = TC026 if hopper and len(reasons) == 1 else TC015
                 harmless = None if _is_known(model) else Severity.INFO
                 remedy = _REMEDY_WGMMA if hopper else _REMEDY_15
-                faults.add(rule, site, operand, message, remedy, severity=harmless)
+                faults.append(OperandFault(rule, site, operand, message, remedy, severity=harmless))
             if target := _unknown_mode(model, shared):
                 message = f"the shared memory descriptor of {name} is invalid: the leading dimension is an absolute address (bit 52), which {target} does not support"
-                faults.add(TC015, site, operand, message, _REMEDY_15, doubt=_UNUSED_DIMENSION)
-    yield from faults.hits()
+                faults.append(
+                    OperandFault(TC015, site, operand, message, _REMEDY_15, doubt=_UNUSED_DIMENSION)
+                )
+    yield from merged(model, faults)
 
 
 def _instruction_fault(form: Form, bits: Bits, target: Target | None) -> tuple[str, Severity | None]:
@@ -165,7 +171,7 @@ _WITHOUT_ABSOLUTE = frozenset((100, 101, 110))
 @check(TC019, needs="tcgen05")
 def scale_input(model: KernelModel) -> Iterator[Hit]:
     """An MMA with scale-input-d whose kind does not scale D (9.7.16.10.9.1)."""
-    faults = OperandFaults(model)
+    faults: list[OperandFault] = []
     for site in model.begins(TCGEN05):
         instruction = model.instruction(site)
         scale = instruction.named("scale-input-d")
@@ -174,14 +180,16 @@ def scale_input(model: KernelModel) -> Iterator[Hit]:
         kind = instruction.match.binding["kind"]
         if kind in _UNSCALED:
             message = f"scale-input-d with {kind}: only .kind::f16 and .kind::tf32 scale D"
-            faults.add(
-                TC019,
-                site,
-                None,
-                message,
-                "omit scale-input-d, and scale the accumulator by other means",
+            faults.append(
+                OperandFault(
+                    TC019,
+                    site,
+                    None,
+                    message,
+                    "omit scale-input-d, and scale the accumulator by other means",
+                )
             )
-    yield from faults.hits()
+    yield from merged(model, faults)
 
 
 _UNSCALED = frozenset((".kind::f8f6f4", ".kind::i8"))
@@ -216,7 +224,7 @@ def bounds(model: KernelModel) -> Iterator[Hit]:
     if not model.begins():
         return
     tmem = model.fact(TensorMemory)
-    faults = OperandFaults(model)
+    faults: list[OperandFault] = []
     for group, role in ((TCGEN05_LD, "taddr"), (TCGEN05_ST, "taddr"), (TCGEN05, "d"), (TCGEN05, "a")):
         for site in model.begins(group):
             columns, operand = tmem.range(site, role), model.instruction(site).role(role)
@@ -225,22 +233,24 @@ def bounds(model: KernelModel) -> Iterator[Hit]:
                 continue
             if role == "d" and _is_shift(model.instruction(site)) and place.lane % 32:
                 message = f"tcgen05.shift starts at lane {place.lane}, which is not a multiple of 32"
-                faults.add(TC020, site, operand, message, "start at lane 0, 32, 64 or 96")
+                faults.append(OperandFault(TC020, site, operand, message, "start at lane 0, 32, 64 or 96"))
             else:
                 outside = _outside(columns.columns, place)
                 if outside:
                     message = f"{model.name(site)} {outside}"
                     whose = (place.base, place.size)
-                    faults.add(
-                        TC017,
-                        site,
-                        operand,
-                        message,
-                        _REMEDY_17,
-                        cause=whose,
-                        origins=_allocated(model, place),
+                    faults.append(
+                        OperandFault(
+                            TC017,
+                            site,
+                            operand,
+                            message,
+                            _REMEDY_17,
+                            cause=whose,
+                            origins=tuple(_allocated(model, place)),
+                        )
                     )
-    yield from faults.hits()
+    yield from merged(model, faults)
 
 
 def _allocated(model: KernelModel, place: TmemLocation) -> Iterator[Mark]:
@@ -276,7 +286,7 @@ def _is_shift(instruction: Instruction) -> bool:
 @check(TC022, needs="tcgen05")
 def divergent_address(model: KernelModel) -> Iterator[Hit]:
     """An address of tensor memory that is not warp-uniform (9.7.16.8.3, 9.7.16.8.4)."""
-    faults = OperandFaults(model)
+    faults: list[OperandFault] = []
     values = model.values
     for site in _collective(model):
         operand = model.instruction(site).role("taddr")
@@ -290,8 +300,10 @@ def divergent_address(model: KernelModel) -> Iterator[Hit]:
         remedy = "do not add the lane of the thread to the address: it denotes the first lane of the warp, and each thread accesses its own lane"
         # ptxas uses the address of one lane, and the hardware ignores the lane within the warp.
         severity = None if differing & ~_LANE_OF_WARP else Severity.INFO
-        faults.add(TC022, site, operand, message, remedy, severity=severity, cause="the address")
-    yield from faults.hits()
+        faults.append(
+            OperandFault(TC022, site, operand, message, remedy, severity=severity, cause="the address")
+        )
+    yield from merged(model, faults)
 
 
 _LANE_OF_WARP = 0x1F << 16
@@ -345,7 +357,7 @@ def lane_window(model: KernelModel) -> Iterator[Hit]:
     if not sites:
         return
     tmem = model.fact(TensorMemory)
-    faults = OperandFaults(model)
+    faults: list[OperandFault] = []
     for site in sorted(sites):
         operand, threads = model.instruction(site).role("taddr"), model.views.context_of(site).threads
         place = tmem.relative(model.values.operand(operand, site))
@@ -358,16 +370,18 @@ def lane_window(model: KernelModel) -> Iterator[Hit]:
         warp, lane = foreign
         own = warp % 4 * 32
         absent = model.values.cta_size is None and threads & (1 << 32 * warp) - 1
-        faults.add(
-            TC023,
-            site,
-            operand,
-            f"{model.name(site)} of warp {warp} at lane {lane}: this warp can access lanes {own} to {own + 31} only",
-            "set the lane field of the address (bits 31-16) to 32 * (warp index % 4): add (warp index % 4) << 21",
-            doubt=_NO_WARP if lane < 32 else _ONE_WARP if absent else "",
-            cause="the lane",
+        faults.append(
+            OperandFault(
+                TC023,
+                site,
+                operand,
+                f"{model.name(site)} of warp {warp} at lane {lane}: this warp can access lanes {own} to {own + 31} only",
+                "set the lane field of the address (bits 31-16) to 32 * (warp index % 4): add (warp index % 4) << 21",
+                doubt=_NO_WARP if lane < 32 else _ONE_WARP if absent else "",
+                cause="the lane",
+            )
         )
-    yield from faults.hits()
+    yield from merged(model, faults)
 
 
 def _lanes(model: KernelModel, distance: int) -> T.BitSlices | None:

@@ -183,7 +183,7 @@ def _report(
                     first_read.setdefault(accumulators, use)
                     alike = [s for s, d in groups.results.items() if d == accumulators]
                     reported.update(alike)
-                    hit = _finding(model, groups, results, found, use, register, writing, alike)
+                    hit = _finding(model, found, use, register, writing, alike)
                     pairs = tuple((s, u) for s in sites for u, _ in uses_of[s])
                     yield replace(hit, count=len({u for u, _ in uses}), pairs=pairs)
                     break
@@ -191,8 +191,6 @@ def _report(
 
 def _finding(
     model: KernelModel,
-    groups: WgmmaGroups,
-    results: Results[GroupsState],
     found: tuple[int, Path],
     use: int,
     register: int,
@@ -203,6 +201,7 @@ def _finding(
 
     *found* is the operation in flight and the path from it, and *alike* are the operations on the same accumulators.
     """
+    groups, results = model.solution(WgmmaGroups)
     site, path = found
     age = max(a for _, a in path.state[0])
     name = model.function.registers[register].name

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tclint.findings.finding import FileReport
     from tclint.report.baseline import Baseline
     from tclint.report.locate import Mode
-    from tclint.report.summary import Summary
+    from tclint.report.summary import Context, Summary
 
 _FOR_PEOPLE = ("text", "concise")
 """The formats that --statistics and --max-findings shorten; a program wants all there is."""
@@ -137,15 +137,19 @@ def _request(text: str) -> tuple[str, str]:
     return path, name.lower()
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a run has made, for its reports."""
+
+    shown: Sequence[FileReport]
+    summary: Summary
+    fixing: Fixing | None = None
+    part: Mapping[str, Any] | None = None
+    """What identifies the run as a part of a divided one."""
+
+
 def write_reports(
-    output: Output,
-    locate: Mode,
-    config: Config,
-    targets: Mapping[str, str],
-    shown: Sequence[FileReport],
-    summary: Summary,
-    fixing: Fixing | None = None,
-    part: Mapping[str, Any] | None = None,
+    output: Output, locate: Mode, config: Config, targets: Mapping[str, str], made: Made
 ) -> None:
     """Writes the reports to the files *targets* and to standard output. Raises ClickException."""
     from dataclasses import replace
@@ -154,50 +158,65 @@ def write_reports(
     from tclint._write import write as write_files
     from tclint.report.formats import renderer
     from tclint.report.locate import Locator
-    from tclint.report.summary import Context, first_of, statistics_of
+    from tclint.report.summary import Context
 
     context = Context(
-        summary,
-        locate=Locator.of(locate, shown),
+        made.summary,
+        locate=Locator.of(locate, made.shown),
         fail_on=config.failing,
         baseline=config.baseline is not None,
-        part=part,
+        part=made.part,
     )
     texts = {
-        path: renderer(name)(shown, context) for path, name in targets.items() if path != output.output_file
+        path: renderer(name)(made.shown, context)
+        for path, name in targets.items()
+        if path != output.output_file
     }
     context = replace(context, quiet=output.quiet)
     if output.output_file is None:
         context = replace(context, color=use_color(output.color), width=width(), links=use_links())
-    if output.statistics:
-        text = statistics_of(shown, context)
-    elif output.max_findings is not None:
-        listed, more = first_of(shown, output.max_findings)
-        text = renderer(output.output_format)(
-            listed, replace(context, summary=replace(summary, unlisted=more))
-        )
-    else:
-        text = renderer(output.output_format)(shown, context)
+    text = _rendered(output, made, context)
     if output.output_file is not None:
         texts[output.output_file] = text
     try:
         write_files(texts)
     except OutputError as error:
         raise click.ClickException(str(error)) from None
-    fixed_stdin = None if fixing is None else fixing.stdin
+    fixed_stdin = None if made.fixing is None else made.fixing.stdin
     if fixed_stdin is not None:
         write(fixed_stdin)
     if output.output_file is None:
         write(text, sys.stdout if fixed_stdin is None else sys.stderr)
-    if fixing is not None:
-        write_notes(fixing.notes)
+    _write_notes(output, made)
+
+
+def _rendered(output: Output, made: Made, context: Context) -> str:
+    """The report in the form that the options ask for: counts only, the first findings, or all of them."""
+    from dataclasses import replace
+
+    from tclint.report.formats import renderer
+    from tclint.report.summary import first_of, statistics_of
+
+    if output.statistics:
+        return statistics_of(made.shown, context)
+    if output.max_findings is None:
+        return renderer(output.output_format)(made.shown, context)
+    listed, more = first_of(made.shown, output.max_findings)
+    shortened = replace(context, summary=replace(made.summary, unlisted=more))
+    return renderer(output.output_format)(listed, shortened)
+
+
+def _write_notes(output: Output, made: Made) -> None:
+    """Writes to standard error what was fixed, and, unless it is to be quiet, what else there is to say of the run."""
+    if made.fixing is not None:
+        write_notes(made.fixing.notes)
     if output.quiet:
         return
-    write_notes(summary.notes)
-    if summary.unmet and (output.output_format != "text" or output.statistics):  # the text has them
+    write_notes(made.summary.notes)
+    if made.summary.unmet and (output.output_format != "text" or output.statistics):  # the text has them
         from tclint.report.formats._verdicts import unmet_words
 
-        write_notes([f"error: {unmet_words(one)}" for one in summary.unmet])
+        write_notes([f"error: {unmet_words(one)}" for one in made.summary.unmet])
 
 
 def refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:

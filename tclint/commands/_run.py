@@ -15,7 +15,7 @@ from tclint.executor.launch import Array, LaunchError, LaunchFile, beside, metad
 from tclint.executor.outputs import Outputs
 from tclint.executor.recorded import read
 from tclint.executor.results import compared
-from tclint.executor.run import Execution, execute_assumed, execute_file, line_of, prepared
+from tclint.executor.run import Execution, Policy, execute_assumed, execute_file, line_of, prepared
 from tclint.executor.schedule import schedule
 from tclint.executor.trace import Trace
 from tclint.executor.unwritten import Outcome, observe_unwritten
@@ -140,11 +140,9 @@ def _given(
     """Execute the launches of a file: the final contents of its buffers."""
 
     def execute(fill: int, trace: Trace | None) -> Outcome:
-        return execute_file(
-            module, file, how, number=options.number, seconds=options.seconds,
-            place=lambda f, site: f"line {line_of(result.source, f, site)}",
-            tracer=trace.follow if trace else None, fill=fill,
-        )  # fmt: skip
+        tracer = trace.follow if trace else None
+        policy = Policy(how, seconds=options.seconds, source=result.source, tracer=tracer, fill=fill)
+        return execute_file(module, file, policy, options.number)
 
     executions, arrays = execute(0, trace)
     # A trace changes when warps are switched, so the repetition is traced too.
@@ -200,12 +198,10 @@ def _assumed(result: Invocation, module: Module, how: str, options: Options, tra
             else f"{result.source.path}: contains no entry"
         )
     function = prepared(module, entry)
+    tracer = trace.follow if trace else None
+    policy = Policy(how, seconds=options.seconds, source=result.source, tracer=tracer)
     for assumed in Parameters(function).launches(module, triton_beside(result.source.path)):
-        execution = execute_assumed(
-            module, function, assumed, how, seconds=options.seconds,
-            place=lambda site: f"line {line_of(result.source, function, site)}",
-            tracer=trace.follow if trace else None,
-        )  # fmt: skip
+        execution = execute_assumed(module, function, assumed, policy)
         result.assumed = str(assumed)
         if execution.fault != "cluster":  # else the kernel is made for a cluster of another shape
             break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,6 +23,8 @@ from tclint.commands._common import (
 from tclint.commands._settings import SettingsCommand, resolve
 
 if TYPE_CHECKING:
+    from tclint.findings.finding import FileReport
+    from tclint.findings.selection import Selected
     from tclint.report.baseline import Baseline
 
 
@@ -55,12 +58,10 @@ def command(
     Exit code: 0 written, 2 usage error, or an input that could not be analysed. Findings in the other inputs are still
     written, unless there are none or a PATH does not exist.
     """
-    from tclint._write import OutputError, locked, refuse
-    from tclint._write import write as write_files
+    from tclint._write import OutputError, refuse
     from tclint.commands._progress import shown_on
     from tclint.driver.inputs import Exclusions, files, read
     from tclint.driver.pool import reports
-    from tclint.findings.places import displayed_name
     from tclint.report.baseline import DEFAULT
     from tclint.report.formats._style import printable
     from tclint.report.summary import count
@@ -84,25 +85,44 @@ def command(
     found = [item.report for item in shown_on(sys.stderr, made, len(chosen))]
     if verbose:
         write_notes(notes)
-    for report in found:
-        for problem in report.problems:
-            line = f":{problem.line}" if problem.line else ""
-            write(printable(f"error: {displayed_name(report)}{line}: {problem.message}") + "\n")
+    _write_problems(found)
     if found and all(report.status == "failed" for report in found):
         return FAILURE
-    try:
-        with locked(path):
-            # Read it again, since another run may have updated it during the analysis.
-            found, old = _known(path, prune).compared(found, config.selected, paths)
-            new = old.updated(found, config.selected, prune=prune)
-            write_files({path: str(new)})
-    except OutputError as error:
-        raise click.ClickException(str(error)) from None
+    old, new = _updated(path, prune, found, config.selected, paths)
     added = len(new.entries) - len(old.entries) + len(old.gone)
     write(
         printable(f"{path}: {count(len(new.entries), 'finding')} ({added} new, {len(old.gone)} gone)") + "\n"
     )
     return FAILURE if any(report.problems for report in found) else CLEAN
+
+
+def _updated(
+    path: str, prune: bool, found: Sequence[FileReport], selected: Selected, paths: Sequence[str]
+) -> tuple[Baseline, Baseline]:
+    """The baseline before and after the findings are recorded in it. Raises ClickException."""
+    from tclint._write import OutputError, locked
+    from tclint._write import write as write_files
+
+    try:
+        with locked(path):
+            # Read it again, since another run may have updated it during the analysis.
+            found, old = _known(path, prune).compared(list(found), selected, paths)
+            new = old.updated(found, selected, prune=prune)
+            write_files({path: str(new)})
+    except OutputError as error:
+        raise click.ClickException(str(error)) from None
+    return old, new
+
+
+def _write_problems(found: Sequence[FileReport]) -> None:
+    """Writes why inputs could not be analysed."""
+    from tclint.findings.places import displayed_name
+    from tclint.report.formats._style import printable
+
+    for report in found:
+        for problem in report.problems:
+            line = f":{problem.line}" if problem.line else ""
+            write(printable(f"error: {displayed_name(report)}{line}: {problem.message}") + "\n")
 
 
 def _known(path: str, prune: bool) -> Baseline:

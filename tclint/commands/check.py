@@ -24,6 +24,7 @@ from tclint.commands._common import (
     write_notes,
 )
 from tclint.commands._reports import (
+    Made,
     Output,
     known_findings,
     output_options,
@@ -284,7 +285,7 @@ def _checked(asked: Asked, resolved: Settings) -> int:
         fixed_duplicates=fixed_duplicates,
         unmet=unmet(shown, config.require),
     )
-    write_reports(asked.output, asked.locate, config, targets, shown, summary, fixing, part)
+    write_reports(asked.output, asked.locate, config, targets, Made(shown, summary, fixing, part))
     if asked.timings:
         _write_timings(checked)
     code = exit_code(shown, config.failing, summary.unmet)

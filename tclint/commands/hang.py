@@ -24,9 +24,9 @@ from tclint.commands._common import (
 
 if TYPE_CHECKING:
     from tclint.executor.launch import LaunchFile
-    from tclint.inspect.hang.launched import Executed
-    from tclint.inspect.hang.machine_code import LineTable
-    from tclint.inspect.hang.positions import Position
+    from tclint.hang.launched import Executed
+    from tclint.hang.machine_code import LineTable
+    from tclint.hang.positions import Position
     from tclint.ir.nodes import Module
     from tclint.syntax.source import Source
 
@@ -91,10 +91,10 @@ def command(
     Exit code: 0 explained, 1 not decided, 2 usage error, or positions that do not fit the kernel.
     """
     from tclint.dataflow.solver import LimitExceeded
-    from tclint.inspect.hang.explain import chosen, explain
-    from tclint.inspect.hang.machine_code import MachineCodeError
-    from tclint.inspect.hang.positions import PositionError
-    from tclint.inspect.hang.render import render_json, render_text
+    from tclint.hang.explain import Hang, chosen, explain
+    from tclint.hang.machine_code import MachineCodeError
+    from tclint.hang.positions import PositionError
+    from tclint.hang.render import render_json, render_text
     from tclint.ir.frontend import analyse
     from tclint.syntax.source import SourceError
 
@@ -117,7 +117,7 @@ def command(
             positions = executed.positions
         table = _table(source, module, sass) if any(p.offset >= 0 for p in positions) else None
         shape = _shape(file, function.name) if file is not None else None
-        found = explain(source, module, function, positions, table, shape, executed)
+        found = explain(source, module, function, Hang(positions, table, shape, executed))
     except SourceError as error:
         raise click.ClickException(at(path, error)) from None
     except (PositionError, MachineCodeError, LimitExceeded) as error:
@@ -128,8 +128,8 @@ def command(
 
 def _positions(places: tuple[str, ...], listing: str | None, path: str) -> list[Position]:
     """The positions of the command line. Raises PositionError."""
-    from tclint.inspect.hang.debugger import read
-    from tclint.inspect.hang.positions import listed, merged
+    from tclint.hang.debugger import read
+    from tclint.hang.positions import listed, merged
 
     found = [position for text in places for position in listed(text)]
     if listing is not None:
@@ -145,7 +145,7 @@ def _positions(places: tuple[str, ...], listing: str | None, path: str) -> list[
 
 def _table(source: Source, module: Module, sass: Path | None) -> LineTable:
     """The lines of the machine code. Raises MachineCodeError."""
-    from tclint.inspect.hang.machine_code import MachineCodeError, assembled, parsed
+    from tclint.hang.machine_code import MachineCodeError, assembled, parsed
 
     if sass is not None:
         return parsed(sass.read_text(encoding="utf-8", errors="replace"))
@@ -176,7 +176,7 @@ def _executed(
         )
     from tclint.executor.errors import Unsupported
     from tclint.executor.launch import LaunchError
-    from tclint.inspect.hang.launched import execute
+    from tclint.hang.launched import execute
 
     try:
         return execute(source, module, kernel, file, seconds)

@@ -8,6 +8,7 @@ import click
 
 from tclint.commands._common import usage
 from tclint.commands._reports import (
+    Made,
     Output,
     known_findings,
     output_options,
@@ -50,7 +51,7 @@ def command(paths: tuple[str, ...], exit_zero: bool, **given: Any) -> int:
     refuse_unmatched(config, run.reports)
     shown, summary = presented(run.reports, config.selected, run.arguments, known, config.arch)
     summary = replace(summary, excluded=run.excluded, unmet=unmet(shown, config.require))
-    write_reports(output, cast("Mode", run.locate), config, targets, shown, summary)
+    write_reports(output, cast("Mode", run.locate), config, targets, Made(shown, summary))
     return exit_code(shown, config.failing, summary.unmet)
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -108,7 +108,8 @@ def command(
             if not (configs or isolated) and (named := os.environ.get("TCLINT_PTXAS_CONFIG")):
                 configs = (named,)
             settings = resolve(configs, isolated, options)
-            code = _lint(ptxas, asked, settings, output_format, log, reports, use_color(color, sys.stderr))
+            shown = _Output(output_format, log, reports, use_color(color, sys.stderr))
+            code = _lint(ptxas, asked, settings, shown)
         except Exception as error:  # no failure of the linter is a reason not to compile
             if refuse or ctx.meta[_END]:
                 raise click.ClickException(_reason(error)) from error
@@ -122,15 +123,16 @@ def command(
         raise click.ClickException(f"cannot run {ptxas}: {error.strerror or error}") from None
 
 
-def _lint(
-    ptxas: str,
-    asked: Given,
-    settings: Settings,
-    output_format: str,
-    log: str | None,
-    folder: str | None,
-    color: bool,
-) -> int:
+class _Output(NamedTuple):
+    """Where the findings go: to standard error in a format, and to a file and a folder of reports if there are any."""
+
+    output_format: str
+    log: str | None
+    folder: str | None
+    color: bool
+
+
+def _lint(ptxas: str, asked: Given, settings: Settings, output: _Output) -> int:
     """Lints the inputs of ptxas and writes the findings. Returns the exit code of ``tclint check``."""
     from dataclasses import replace
 
@@ -140,6 +142,7 @@ def _lint(
     from tclint.findings.rules import nearest
     from tclint.report.formats import formats
 
+    output_format, log, folder, color = output
     if output_format not in formats():
         raise usage(f"unknown output format '{output_format}'{nearest(output_format, formats())}")
     config = settings.config

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tclint.config.config import Config
     from tclint.findings.finding import FileReport
     from tclint.ir.nodes import Function
+    from tclint.syntax.source import Source
 
 
 @click.command(
@@ -67,8 +69,6 @@ def command(
     Exit code: 0 written, 2 usage error, or a kernel that could not be fully analysed.
     """
     from tclint._write import OutputError, refuse
-    from tclint._write import write as write_files
-    from tclint.driver.inputs import inputs
     from tclint.driver.pool import check
     from tclint.inspect.tables import short_name
     from tclint.ir.frontend import analyse
@@ -90,14 +90,7 @@ def command(
             refuse((target,), (path, *resolved.inputs))
     except OutputError as error:
         raise usage(f"--output: {error}") from None
-    found = list(inputs((path,), name, limit=config.max_bytes))
-    if len(found) != 1:
-        raise usage(
-            f"{path} has {len(found)} modules, but show draws one kernel: name the file that contains it"
-        )
-    shown_as, source = found[0]
-    if isinstance(source, SourceError):
-        raise click.ClickException(at(shown_as, source))
+    shown_as, source = _only_module(path, name, config)
     report = check((shown_as, source), config).report
     reports, _ = presented([report], config.selected, arch=config.arch)
     module, _ = analyse(source)
@@ -112,15 +105,39 @@ def command(
         write(text)
     else:
         quoted = [source_file(name, sources) for name in drawn["sources"]] if sources is not None else []
-        try:
-            refuse((target,), (str(file) for file in quoted))
-            write_files({target: text})
-        except OutputError as error:
-            raise click.ClickException(str(error)) from None
+        _write_page(target, text, quoted)
         write(f"{printable(target)}: {printable(short_name(function.name))}\n", sys.stderr)
     for problem in report.problems:
         write(f"error: {printable(at(shown_as, SourceError(problem.message, problem.line)))}\n", sys.stderr)
     return FAILURE if report.problems else CLEAN
+
+
+def _only_module(path: str, stdin_name: str, config: Config) -> tuple[str, Source]:
+    """The name and the text of the module that an input has. Raises ClickException for any other number of them."""
+    from tclint.driver.inputs import inputs
+    from tclint.syntax.source import SourceError
+
+    found = list(inputs((path,), stdin_name, limit=config.max_bytes))
+    if len(found) != 1:
+        raise usage(
+            f"{path} has {len(found)} modules, but show draws one kernel: name the file that contains it"
+        )
+    shown_as, source = found[0]
+    if isinstance(source, SourceError):
+        raise click.ClickException(at(shown_as, source))
+    return shown_as, source
+
+
+def _write_page(target: str, text: str, quoted: Sequence[Path | None]) -> None:
+    """Writes the page, which must not replace one of the files that it quotes. Raises ClickException."""
+    from tclint._write import OutputError, refuse
+    from tclint._write import write as write_files
+
+    try:
+        refuse((target,), map(str, quoted))
+        write_files({target: text})
+    except OutputError as error:
+        raise click.ClickException(str(error)) from None
 
 
 def _default(path: str) -> str:

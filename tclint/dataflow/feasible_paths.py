@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from heapq import heapify, heappop, heappush
-from itertools import chain
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 from tclint._dataclass import dataclass
@@ -230,6 +230,8 @@ class _PathSearch:
         """The results of :meth:`_next_event`."""
         self.created = 0
         """The number of states."""
+        self.numbers = count()
+        """Numbers states, those that are subsumed too."""
         self.closed_by: Decision | None = None
         """What was closed last."""
         self.required: dict[int, frozenset[tuple[int, bool]]] | None = None
@@ -243,7 +245,11 @@ class _PathSearch:
         self.retention = self.cache.retention({first, *self.region}, query.relevant, query.together)
         position = next((k for k, i in enumerate(sites) if i > query.start), len(sites))
         condition = self.values.interned(self.retention.needed(query.context.facts, first))
-        self._push(first, position, query.fact, condition, query.context.threads, None, None, (), ())
+        threads = query.context.threads
+        distance, number = self.region.get(first, 0), next(self.numbers)
+        self._push(
+            _State(distance, number, first, position, query.fact, condition, threads, None, None, (), ())
+        )
         while self.queue and self.created <= self.budget:
             if self.required is None and self.created > STATES_BEFORE_REQUIREMENTS:
                 self.required = self._requirements()
@@ -295,51 +301,29 @@ class _PathSearch:
                         heappush(work, (-rank[source], source))
         return required
 
-    def _push(
-        self,
-        block: int,
-        at: int,
-        fact: Hashable,
-        condition: PathCondition,
-        threads: int,
-        parent: _State | None,
-        branch: Branch | None,
-        marks: tuple[int, ...],
-        guards: tuple[Guard, ...],
-    ) -> None:
+    def _push(self, state: _State) -> None:
         """Queue a state unless an earlier one subsumes it, with the same last edge if the next branch depends on it.
 
         Its path condition is interned.
         """
-        known = condition.pairs()
+        known, threads, branch = state.condition.pairs(), state.threads, state.branch
         arrival = None if branch is None or branch.on_arrival is None else branch.edge
-        before = self.seen.setdefault((block, at, fact, arrival), [])
+        before = self.seen.setdefault((state.block, state.at, state.fact, arrival), [])
         for fewer, more in before:
             if fewer <= known and not threads & ~more:
                 return  # that state can continue wherever this one could
         before.append((known, threads))
         self.created += 1
         self.cache.states += 1
-        distance = self.region.get(block, 0)
-        state = _State(
-            distance, self.created, block, at, fact, condition, threads, parent, branch, marks, guards
-        )
         heappush(self.queue, state)
 
     def _expand(self, state: _State) -> Iterator[Path]:
         """Execute the rest of the state's block: yields the paths that end in it, and queues the states after it."""
         query, values, block = self.query, self.values, self.blocks[state.block]
-        sites, fact, condition, threads = (
-            query.relevant[state.block],
-            state.fact,
-            state.condition,
-            state.threads,
-        )
-        cursor = sites[state.at - 1] + 1 if state.at else block.start
-        if state.parent is None:
-            cursor = query.start + 1
+        sites, at, fact = query.relevant[state.block], state.at, state.fact
+        condition, threads = state.condition, state.threads
+        cursor = query.start + 1 if state.parent is None else sites[at - 1] + 1 if at else block.start
         marks, guards = list[int](), list[Guard]()
-        at = state.at
         while True:
             k, after = self._next_event(state.block, at, fact)
             if k == len(sites):
@@ -367,7 +351,12 @@ class _PathSearch:
                     else:
                         skipped = values.interned(values.refine(p, instruction.negated, condition))
                         chosen = (*guards, skips)
-                        self._push(state.block, at, fact, skipped, others, state, None, tuple(marks), chosen)
+                        self._push(
+                            _State(
+                                self.region.get(state.block, 0), next(self.numbers), state.block, at, fact, skipped,
+                                others, state, None, tuple(marks), chosen,
+                            )
+                        )  # fmt: skip
                     if runs in query.closed:
                         self.closed_by = runs
                         return
@@ -379,18 +368,23 @@ class _PathSearch:
             fact = after
             marks.append(i)
         condition = values.surviving_sites(condition, cursor, block.end)
-        dispatches = state.block in self.dispatchers
-        if dispatches or state.block in self.exits:
-            if query.goal(fact, EXIT):
-                executes, taken = (
-                    (True, threads) if dispatches else self._guarded(block.end - 1, threads, condition)
-                )
-                if executes is not False:
-                    yield self._path(state, EXIT, taken, fact, marks, guards)
-            elif dispatches:
-                self.dispatched = True
-        if not dispatches:
+        if state.block in self.dispatchers or state.block in self.exits:
+            leaving = self._leaving(state.block, fact, condition, threads)
+            if leaving is not None:
+                yield self._path(state, EXIT, leaving, fact, marks, guards)
+        if state.block not in self.dispatchers:
             self._branch(state, fact, condition, threads, tuple(marks), tuple(guards))
+
+    def _leaving(self, number: int, fact: Any, condition: PathCondition, threads: int) -> int | None:
+        """The threads that leave the function, or the known part of it, at the end of a block, if that meets the goal."""
+        dispatches = number in self.dispatchers
+        if not self.query.goal(fact, EXIT):
+            self.dispatched |= dispatches
+            return None
+        if dispatches:
+            return threads
+        executes, taken = self._guarded(self.blocks[number].end - 1, threads, condition)
+        return None if executes is False else taken
 
     def _next_event(self, block: int, at: int, fact: Any) -> tuple[int, Any]:
         """The index from *at* on of the next instruction of *block* that meets the goal or changes *fact*; the fact after it.
@@ -446,7 +440,10 @@ class _PathSearch:
             if after is None:
                 self.closed_by = edge
             else:
-                self._push(edge.target, 0, fact, after, taken, state, branch, marks, guards)
+                distance, number = region[edge.target], next(self.numbers)
+                self._push(
+                    _State(distance, number, edge.target, 0, fact, after, taken, state, branch, marks, guards)
+                )
 
     def _path(
         self,

@@ -10,10 +10,10 @@ from functools import partial
 
 from tclint._dataclass import dataclass
 from tclint.driver.evidence import Basis
-from tclint.executor.assume import Assumed, Parameters
+from tclint.executor.assume import Parameters
 from tclint.executor.errors import Unsupported
 from tclint.executor.launch import LaunchFile, triton_beside
-from tclint.executor.run import STEPS, Execution, execute_assumed, execute_file, line_of
+from tclint.executor.run import STEPS, Execution, Policy, execute_assumed, execute_file
 from tclint.executor.schedule import Schedule
 from tclint.executor.state import Geometry
 from tclint.ir.nodes import Function, Module
@@ -22,8 +22,8 @@ from tclint.syntax.source import Source
 __all__ = ["Candidate", "candidates"]
 
 
-_Execute = Callable[[Schedule, int, float, frozenset[int]], Execution]
-"""Executes an entry once under a schedule, with limits in instructions and seconds; notes which instructions it reaches."""
+_Execute = Callable[[Policy], Execution]
+"""Executes an entry once."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Candidate:
     geometry: Geometry | None
     """The size of the launch, and the value of integer parameters; None and 0 for a launch file."""
     number: int
+    source: Source
     function: Function
     execute: _Execute
 
@@ -58,7 +59,7 @@ class Candidate:
         :class:`~tclint.executor.launch.LaunchError` if a launch does not fit the kernel.
         """
         try:
-            return self.execute(how, steps, seconds, watched)
+            return self.execute(Policy(how, steps, seconds, self.source, {self.function.name: watched}))
         except Unsupported as problem:  # before the first instruction: variables, parameters
             return Execution(self.function, "unsupported", str(problem))
 
@@ -72,7 +73,7 @@ def candidates(
     """
     if file is not None:
         name = str(file.path)
-        yield Candidate(name, Basis(name), None, 0, function, _given(source, module, function, file))
+        yield Candidate(name, Basis(name), None, 0, source, function, _given(module, function, file))
         return
     parameters = Parameters(function)
     for assumed in parameters.launches(module, triton_beside(source.path)):
@@ -84,27 +85,14 @@ def candidates(
             parameters.branches_on_memory,
         )
         yield Candidate(
-            f"an assumed launch ({assumed})", basis, assumed.geometry, assumed.number, function,
-            _assumed(source, module, function, assumed),
+            f"an assumed launch ({assumed})", basis, assumed.geometry, assumed.number, source, function,
+            partial(execute_assumed, module, function, assumed),
         )  # fmt: skip
 
 
-def _assumed(source: Source, module: Module, function: Function, assumed: Assumed) -> _Execute:
-    def execute(how: Schedule, steps: int, seconds: float, watched: frozenset[int]) -> Execution:
-        return execute_assumed(
-            module, function, assumed, how, steps=steps, seconds=seconds,
-            place=lambda site: f"line {line_of(source, function, site)}", watched=watched,
-        )  # fmt: skip
-
-    return execute
-
-
-def _given(source: Source, module: Module, function: Function, file: LaunchFile) -> _Execute:
-    def execute(how: Schedule, steps: int, seconds: float, watched: frozenset[int]) -> Execution:
-        executions, _ = execute_file(
-            module, file, how, steps=steps, seconds=seconds,
-            place=lambda f, site: f"line {line_of(source, f, site)}", watched={function.name: watched},
-        )  # fmt: skip
+def _given(module: Module, function: Function, file: LaunchFile) -> _Execute:
+    def execute(policy: Policy) -> Execution:
+        executions, _ = execute_file(module, file, policy)
         own = [e for e in executions if e.function.name == function.name]
         if not own:
             raise Unsupported(f"{file.path} does not launch {function.name}")

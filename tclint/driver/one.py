@@ -37,18 +37,10 @@ def lint(
     from tclint.inline.hosts import is_host
 
     if not is_host(source.path, source.member):
-        from tclint.linting.check import check_source
+        from tclint.linting.check import Request, check_source
 
-        return check_source(
-            source,
-            config.selected,
-            config.toolkit,
-            clock=clock,
-            past=past,
-            observer=observer,
-            assume=config.assuming,
-            recorded=_recorded(config.launch),
-        )
+        request = Request(config.selected, config.toolkit, config.assuming, _recorded(config.launch))
+        return check_source(source, request, clock=clock, past=past, observer=observer)
     from time import perf_counter
 
     from tclint import inline

@@ -8,6 +8,7 @@ of the function, so that nearly every operand is an index into ``warp.regs``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from tclint.executor.code import Code, Op
 from tclint.executor.errors import Unsupported
 from tclint.executor.memory import LOCAL, PARAM, RESERVED, SHARED, UNSIGNED, Array, Global
 from tclint.executor.missing import MISSING
+from tclint.executor.policy import Policy
 from tclint.executor.signals import MOVED
 from tclint.executor.special import require_known, special
 from tclint.executor.state import LANES, Warp
@@ -76,8 +78,8 @@ def executes(*names: str) -> Callable[[Factory], Factory]:
 class Decoder:
     """Decodes one function for one launch.
 
-    *place* returns the location of an instruction for messages; executing one of the instructions *watched* is recorded
-    in :attr:`~tclint.executor.code.Code.reached`, and lanes that have executed one of *held* wait until no others can run.
+    Executing one of the instructions that *policy* watches is recorded in :attr:`~tclint.executor.code.Code.reached`, and
+    lanes that have executed one of *held* wait until no others can run.
     """
 
     def __init__(
@@ -86,18 +88,17 @@ class Decoder:
         module: Module,
         memory: Global,
         parameters: bytes,
-        place: Callable[[int], str] = str,
-        watched: frozenset[int] = frozenset(),
+        policy: Policy,
         held: frozenset[int] = frozenset(),
     ) -> None:
         self.function = function
         self.module = module
         self.memory = memory
         self.code = Code(function)
-        self.code.place = place
+        self.code.place = partial(policy.place, function)
         self.code.parameters = np.frombuffer(parameters, np.uint8)
         self.cfg = CFG(function)
-        self._watched = watched
+        self._watched = policy.watched.get(function.name, frozenset())
         self._held = held
         self.types = [_kind(r.type) for r in function.registers]
         self.code.template = [np.zeros(LANES, kind) for kind in self.types]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from tclint._dataclass import dataclass
 from tclint.executor.errors import Unsupported
 from tclint.isa.effects import TCGEN05, WGMMA, Engine
 
-__all__ = ["Array", "Generation", "Major", "Read", "intervals", "load", "offsets", "unpack"]
+__all__ = ["Array", "Generation", "Major", "Matrix", "Read", "intervals", "load", "offsets", "unpack"]
 
 Array = npt.NDArray[Any]
 Major = Literal["K", "MN"]
@@ -57,40 +57,39 @@ _MODES: dict[Generation, dict[int, _Swizzle]] = {
 }
 
 
-def offsets(
-    descriptor: int, rows: int, columns: int, bits: int, major: Major, generation: Generation
-) -> Array:
-    """The byte address of each element in the shared window of the CTA: int64 (*rows*, *columns*), read-only.
+class Matrix(NamedTuple):
+    """A matrix in shared memory, but for what a descriptor says of it."""
 
-    *rows* is along M or N, *columns* along K. *bits* is the width of an element: 8, 16 or 32 (see :func:`unpack` for
-    narrower ones). Raises :class:`Unsupported` for a descriptor whose meaning the manual leaves open.
+    rows: int
+    """Along M or N."""
+    columns: int
+    """Along K."""
+    bits: int
+    """The width of an element: 8, 16 or 32 (see :func:`unpack` for narrower ones)."""
+    major: Major
+    generation: Generation
+
+
+def offsets(descriptor: int, matrix: Matrix) -> Array:
+    """The byte address of each element in the shared window of the CTA: int64 (rows, columns), read-only.
+
+    Raises :class:`Unsupported` for a descriptor whose meaning the manual leaves open.
     """
-    return _bytes(descriptor, rows, columns, bits // 8, major, generation)[..., 0]
+    return _bytes(descriptor, matrix)[..., 0]
 
 
-def load(
-    read: Read,
-    descriptor: int,
-    rows: int,
-    columns: int,
-    bits: int,
-    major: Major,
-    generation: Generation,
-) -> Array:
-    """The elements, read through *read*: unsigned integers of *bits* bits, shape (*rows*, *columns*).
+def load(read: Read, descriptor: int, matrix: Matrix) -> Array:
+    """The elements, read through *read*: unsigned integers of their width, shape (rows, columns).
 
-    Parameters and errors are those of :func:`offsets`.
+    Errors are those of :func:`offsets`.
     """
-    data = read(_bytes(descriptor, rows, columns, bits // 8, major, generation))
-    return data.view(f"<u{bits // 8}")[..., 0]
+    return read(_bytes(descriptor, matrix)).view(f"<u{matrix.bits // 8}")[..., 0]
 
 
 @lru_cache(256)
-def intervals(
-    descriptor: int, rows: int, columns: int, bits: int, major: Major, generation: Generation
-) -> tuple[tuple[int, int], ...]:
+def intervals(descriptor: int, matrix: Matrix) -> tuple[tuple[int, int], ...]:
     """The bytes that :func:`load` reads: sorted, disjoint, maximal ``(start, end)`` of whole 16-byte chunks."""
-    chunks = np.unique(_bytes(descriptor, rows, columns, bits // 8, major, generation) >> 4)
+    chunks = np.unique(_bytes(descriptor, matrix) >> 4)
     breaks = np.flatnonzero(np.diff(chunks) != 1)
     starts = chunks[np.append(0, breaks + 1)] << 4
     ends = (chunks[np.append(breaks, -1)] + 1) << 4
@@ -111,19 +110,19 @@ def unpack(data: Array, bits: int, padded: bool) -> Array:
 
 
 @lru_cache(256)
-def _bytes(
-    descriptor: int, rows: int, columns: int, size: int, major: Major, generation: Generation
-) -> Array:
+def _bytes(descriptor: int, matrix: Matrix) -> Array:
     """The address of every byte of every element: int64 of shape (rows, columns, size)."""
     start, leading, stride = ((descriptor >> low & 0x3FFF) << 4 for low in (0, 16, 32))
     base = descriptor >> 49 & 7
-    swizzle = _mode(descriptor, generation)
-    if major == "K" and swizzle is _128B_32B_ATOMS:
+    swizzle = _mode(descriptor, matrix.generation)
+    if matrix.major == "K" and swizzle is _128B_32B_ATOMS:
         raise Unsupported("K-major matrix with 32-byte swizzle atoms")  # table 55 lists no such atom
-    leaves = start % swizzle.width + columns * size > swizzle.width and swizzle is not _NONE
-    if major == "K" and leaves and generation == TCGEN05:
+    leaves = (
+        start % swizzle.width + matrix.columns * matrix.bits // 8 > swizzle.width and swizzle is not _NONE
+    )
+    if matrix.major == "K" and leaves and matrix.generation == "tcgen05":
         raise Unsupported(f"K-major matrix that leaves its {swizzle.width}-byte swizzle atom")
-    address = start + _linear(leading, stride, swizzle, rows, columns, size, major)
+    address = start + _linear(leading, stride, swizzle, matrix)
     # The base offset: 128-byte lines by which the pattern starts off its natural boundary (9.7.15.5.1.2.2).
     address ^= ((address - 128 * base) >> swizzle.shift) & swizzle.mask
     address.flags.writeable = False
@@ -145,9 +144,7 @@ def _mode(descriptor: int, generation: Generation) -> _Swizzle:
 
 
 @cache
-def _linear(
-    leading: int, stride: int, swizzle: _Swizzle, rows: int, columns: int, size: int, major: Major
-) -> Array:
+def _linear(leading: int, stride: int, swizzle: _Swizzle, matrix: Matrix) -> Array:
     """The canonical layout before swizzling, in bytes from the start (9.7.15.5.1.2.1.3).
 
     An atom consists of *depth* lines of *width* contiguous bytes along the major dimension. The strides lead from atom
@@ -155,9 +152,10 @@ def _linear(
     their roles are exchanged. The manual does not use the leading stride of a swizzled K-major matrix. It matters there
     only if a row is wider than the atom, and is then used as on an H200.
     """
-    row, column, byte = np.ogrid[:rows, :columns, :size]
-    along, across = (column, row) if major == "K" else (row, column)
-    if major == "MN" and swizzle is _NONE:
+    size = matrix.bits // 8
+    row, column, byte = np.ogrid[: matrix.rows, : matrix.columns, :size]
+    along, across = (column, row) if matrix.major == "K" else (row, column)
+    if matrix.major == "MN" and swizzle is _NONE:
         leading, stride = stride, leading
     atom, inside = np.divmod(along * size + byte, swizzle.width)
     group, line = np.divmod(across, swizzle.depth)

@@ -33,6 +33,7 @@ import numpy as np
 from tclint.executor.deadlocks import deadlock
 from tclint.executor.memory import Array, Global
 from tclint.executor.observations import Deadlock, Observation, OutOfBudget
+from tclint.executor.policy import Policy
 from tclint.executor.schedule import Schedule
 from tclint.executor.signals import AGAIN, ENDED, MOVED
 from tclint.executor.state import (
@@ -83,19 +84,16 @@ class Machine:
         geometry: Geometry,
         memory: Global,
         schedule: Schedule,
-        *,
-        steps: int,
-        seconds: float,
-        fill: int,
+        policy: Policy,
     ) -> None:
         self.code = code
         self.geometry = geometry
-        self.fill = fill
+        self.fill = policy.fill
         self.memory = memory
         self.parameters = code.parameters
         self.schedule = schedule
-        self.budget = steps
-        self.deadline = perf_counter() + seconds
+        self.budget = policy.steps
+        self.deadline = perf_counter() + policy.seconds
         self.steps = 0
         self._observed: list[tuple[Observation, tuple[Mbarrier, ...]]] = []
         """What was observed, with the mbarriers that it concerns."""

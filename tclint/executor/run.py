@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from functools import partial
 from time import perf_counter
 from typing import Literal
 
@@ -19,8 +18,9 @@ from tclint.executor.launch import Launch, LaunchError, LaunchFile, fits, geomet
 from tclint.executor.machine import Machine
 from tclint.executor.memory import Array, Fault, Global
 from tclint.executor.observations import Deadlock, Observation, OutOfBudget, Wait
-from tclint.executor.schedule import Schedule, schedule
-from tclint.executor.state import Geometry, as_dim3
+from tclint.executor.policy import STEPS, Policy, line_of
+from tclint.executor.schedule import schedule
+from tclint.executor.state import Geometry
 from tclint.executor.tensor_maps import TensorMap
 from tclint.executor.variables import initial
 from tclint.ir.inline import inline
@@ -33,6 +33,7 @@ __all__ = [
     "End",
     "Execution",
     "Memories",
+    "Policy",
     "call",
     "execute",
     "execute_assumed",
@@ -41,9 +42,6 @@ __all__ = [
     "line_of",
     "prepared",
 ]
-
-STEPS = 50_000_000
-"""Instructions of warps after which an execution ends, unless another limit is given."""
 
 End = Literal["done", "fault", "deadlock", "budget", "unsupported"]
 
@@ -130,44 +128,27 @@ def prepared(module: Module, entry: str) -> Function:
     return inline(function, bodies)
 
 
-def line_of(source: Source, function: Function, site: int) -> int:
-    """The line of an instruction; for a *site* past the end, the line of the last instruction."""
-    instructions = function.instructions
-    at = instructions[min(site, len(instructions) - 1)].start if instructions else 0
-    return source.position(function.start + at).line
-
-
 def execute(
     module: Module,
     function: Function,
     geometry: Geometry,
     memories: Memories,
     parameters: bytes,
-    how: str | Schedule = "lazy",
-    *,
-    steps: int = STEPS,
-    seconds: float = float("inf"),
-    place: Callable[[int], str] = str,
-    watched: frozenset[int] = frozenset(),
-    tracer: Callable[[Machine], None] | None = None,
-    fill: int = 0,
+    policy: Policy,
 ) -> Execution:
     """Execute *function* (see :func:`prepared`) once; *parameters* are the bytes of its parameters.
 
-    *how* is a schedule, *steps* and *seconds* bound the execution, *place* returns the location of an instruction for
-    messages, *watched* are the instructions that :attr:`Execution.reached` is about, *tracer* is called with the
-    machine before it runs, and *fill* is the initial value of each byte of shared memory. Nothing that the kernel does
-    raises an exception: see :attr:`Execution.end`.
+    Nothing that the kernel does raises an exception: see :attr:`Execution.end`.
     """
     began = perf_counter()
-    chosen = schedule(how)
+    chosen = schedule(policy.how)
     result = Execution(function, "done", schedule=chosen.name)
     machine: Machine | None = None
     try:
-        code = Decoder(function, module, memories.memory, parameters, place, watched, chosen.late).decode()
-        machine = Machine(code, geometry, memories.memory, chosen, steps=steps, seconds=seconds, fill=fill)
-        if tracer is not None:
-            tracer(machine)
+        code = Decoder(function, module, memories.memory, parameters, policy, chosen.late).decode()
+        machine = Machine(code, geometry, memories.memory, chosen, policy)
+        if policy.tracer is not None:
+            policy.tracer(machine)
         machine.run()
     except Deadlock as deadlock:
         result.end, result.reason = "deadlock", str(deadlock)
@@ -178,66 +159,46 @@ def execute(
         result.end, result.reason = "budget", str(problem)
     except Unsupported as problem:
         result.end, result.reason = "unsupported", str(problem)
-        where = place(machine.at) if machine is not None and machine.at >= 0 else ""
+        where = policy.place(function, machine.at) if machine is not None and machine.at >= 0 else ""
         if where and not result.reason.startswith(where):  # raised by the op, not by the decoder
             result.reason = f"{where}: {function.instructions[machine.at].opcode}: {problem}"  # type: ignore[union-attr]
     if machine is not None:
-        if machine.unwritten:
-            count = sum(machine.unwritten.values())
-            text = f"{count} bytes of shared memory are read that nothing has written: they are zero here"
-            machine.note(text, min(machine.unwritten))
-        result.observations = machine.observations
-        result.steps, result.notes, result.unwritten = machine.steps, machine.notes, machine.unwritten
-        result.reached = frozenset(machine.code.reached)
-        if result.end in ("fault", "unsupported"):
-            result.site = machine.at
+        _observed(result, machine)
     result.seconds = perf_counter() - began
     return result
 
 
-def execute_assumed(
-    module: Module,
-    function: Function,
-    launch: Assumed,
-    how: str | Schedule = "lazy",
-    *,
-    steps: int = STEPS,
-    seconds: float = float("inf"),
-    place: Callable[[int], str] = str,
-    watched: frozenset[int] = frozenset(),
-    tracer: Callable[[Machine], None] | None = None,
-) -> Execution:
-    """Execute *function* once with an assumed launch; see :func:`execute` for the other parameters.
+def _observed(result: Execution, machine: Machine) -> None:
+    """Add what the machine observed to the result."""
+    if machine.unwritten:
+        count = sum(machine.unwritten.values())
+        text = f"{count} bytes of shared memory are read that nothing has written: they are zero here"
+        machine.note(text, min(machine.unwritten))
+    result.observations = machine.observations
+    result.steps, result.notes, result.unwritten = machine.steps, machine.notes, machine.unwritten
+    result.reached = frozenset(machine.code.reached)
+    if result.end in ("fault", "unsupported"):
+        result.site = machine.at
+
+
+def execute_assumed(module: Module, function: Function, launch: Assumed, policy: Policy) -> Execution:
+    """Execute *function* once with an assumed launch.
 
     Raises :class:`Unsupported` for variables that cannot be initialised.
     """
     memories = Memories(module, launch.buffers)
     values = launch.values({name: memories.memory.address(name) for name in launch.buffers})
-    return execute(
-        module, function, launch.geometry, memories, layout(function, values), how, steps=steps,
-        seconds=seconds, place=place, watched=watched, tracer=tracer,
-    )  # fmt: skip
+    return execute(module, function, launch.geometry, memories, layout(function, values), policy)
 
 
 def execute_file(
-    module: Module,
-    file: LaunchFile,
-    how: str | Schedule = "lazy",
-    *,
-    number: int = 0,
-    steps: int = STEPS,
-    seconds: float = float("inf"),
-    place: Callable[[Function, int], str] | None = None,
-    watched: Mapping[str, frozenset[int]] | None = None,
-    tracer: Callable[[Machine], None] | None = None,
-    fill: int = 0,
+    module: Module, file: LaunchFile, policy: Policy, number: int = 0
 ) -> tuple[list[Execution], dict[str, Array]]:
     """Execute the launches of a launch file in order: the executions, and the final contents of each buffer.
 
     Stops after the first launch that does not run to completion. *number* is the run number, which seeds random
-    buffers; *watched* has instructions by entry. See :func:`execute` for the other parameters. Raises
-    :class:`LaunchError` if a launch does not fit its kernel, and :class:`Unsupported` for variables that cannot be
-    initialised.
+    buffers. Raises :class:`LaunchError` if a launch does not fit its kernel, and :class:`Unsupported` for variables
+    that cannot be initialised.
     """
     arrays = file.arrays(number)
     fixed = {name: buffer.address for name, buffer in file.buffers.items() if buffer.address is not None}
@@ -267,11 +228,7 @@ def execute_file(
         values = layout(function, file.parameters(launch, addresses))
         memories.memory.earlier = earlier if launch.dependent else None
         before = memories.memory.data.copy() if overlapped else None
-        result = execute(
-            module, function, extent, memories, values, how, steps=steps, seconds=seconds,
-            place=partial(place, function) if place is not None else str,
-            watched=(watched or {}).get(launch.entry, frozenset()), tracer=tracer, fill=fill,
-        )  # fmt: skip
+        result = execute(module, function, extent, memories, values, policy)
         executions.append(result)
         if result.end != "done":
             break
@@ -283,21 +240,13 @@ Argument = Array | np.generic | bytes | tuple[Array, TensorMap]
 
 
 def call(
-    source: Source | str,
-    entry: str,
-    arguments: Sequence[Argument],
-    *,
-    grid: tuple[int, ...],
-    block: tuple[int, ...],
-    cluster: tuple[int, ...] | None = None,
-    shared: int = 0,
-    how: str | Schedule = "lazy",
-    seconds: float = float("inf"),
+    source: Source | str, launch: Launch, arguments: Sequence[Argument], policy: Policy | None = None
 ) -> Execution:
     """Launch a kernel on numpy arrays, and copy its results back into them.
 
     An argument is an array (the kernel gets its address), a numpy scalar such as ``np.int32(5)``, raw bytes, or a pair
-    of an array and a tensor map, whose address is an offset in the array. *source* is a file or its name.
+    of an array and a tensor map, whose address is an offset in the array; they replace those of *launch*. *source* is a
+    file or its name.
     Raises :class:`LaunchError` if the launch does not fit the kernel, :class:`Unsupported` if there is no such entry,
     and :class:`~tclint.syntax.source.SourceError` for a file that cannot be read.
     """
@@ -305,7 +254,7 @@ def call(
 
     text = source if isinstance(source, Source) else Source.read(source)
     module, _ = analyse(text)
-    function = prepared(module, entry)
+    function = prepared(module, launch.entry)
     arrays: dict[str, Array] = {}
     names: dict[int, str] = {}
     for n, argument in enumerate(arguments):
@@ -328,16 +277,13 @@ def call(
         return argument.tobytes()
 
     values = tuple(map(value, arguments))
-    launch = Launch(
-        entry, as_dim3(grid), as_dim3(block), as_dim3(cluster) if cluster else None, shared, values
-    )
+    launch = replace(launch, arguments=values)
     fits(launch, function)
     ctas, width = geometry(launch, function)
+    extent = Geometry(ctas, launch.block, width, launch.shared, launch.cluster is not None)
     result = execute(
-        module, function, Geometry(ctas, launch.block, width, shared, cluster is not None), memories,
-        layout(function, values), how, seconds=seconds,
-        place=lambda site: f"line {line_of(text, function, site)}",
-    )  # fmt: skip
+        module, function, extent, memories, layout(function, values), replace(policy or Policy(), source=text)
+    )
     for name, array in arrays.items():
         array[...] = memories.get(name, array)
     return result

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 
 from tclint._dataclass import dataclass
-from tclint.executor.descriptors import Array, Major, Read, intervals, load, unpack
+from tclint.executor.descriptors import Array, Major, Matrix, Read, intervals, load, unpack
 from tclint.executor.errors import Unsupported
 from tclint.executor.formats import decode
 from tclint.executor.tensor_memory import Tile, tiles
@@ -72,6 +72,14 @@ class InstructionDescriptor:
     """Scale factors per row of A and per column of B: the N of ``.scale_vec::NX``; 0 without block scaling."""
     scale_a_id: int
     scale_b_id: int
+
+    def matrix_a(self, rows: int, columns: int) -> Matrix:
+        """*rows* of A in shared memory, with that many *columns* stored."""
+        return Matrix(rows, columns, self.bits, self.major_a, TCGEN05)
+
+    def matrix_b(self, rows: int) -> Matrix:
+        """*rows* of B transposed in shared memory."""
+        return Matrix(rows, self.k, self.bits, self.major_b, TCGEN05)
 
     @staticmethod
     @lru_cache(256)
@@ -178,13 +186,11 @@ class Multiplication:
         idesc = self._parse(operands)
         reads = [partial(context.read, rank) for rank in range(1 + self.form.pair)]
         rows, columns, stored = idesc.m // len(reads), idesc.n // len(reads), idesc.k >> self.form.sparse
-        b = np.concatenate(
-            [_shared(r, operands.b_desc, columns, idesc.k, idesc.b, idesc.major_b, idesc.bits) for r in reads]
-        )
+        b = np.concatenate([_shared(r, operands.b_desc, idesc.matrix_b(columns), idesc.b) for r in reads])
         if idesc.negate_b:
             b = -b
         if not self.a_in_tmem:
-            parts = [_shared(r, operands.a, rows, stored, idesc.a, idesc.major_a, idesc.bits) for r in reads]
+            parts = [_shared(r, operands.a, idesc.matrix_a(rows, stored), idesc.a) for r in reads]
         for tile in self._tiles(idesc):
             tmem = context.tmem(tile.rank)
             a = _in_tmem(tmem, operands.a, tile, idesc) if self.a_in_tmem else parts[tile.rank]
@@ -192,9 +198,9 @@ class Multiplication:
                 a = -a
             positions = _positions(tmem, operands.sp_meta_tmem, tile, idesc) if self.form.sparse else None
             if idesc.scale:
-                product = _scaled(tmem, operands, tile, idesc, a, b[tile.columns], positions)
+                product = _scaled(tmem, operands, tile, idesc, _Left(a, positions), b[tile.columns])
             else:
-                product = _dot(a, b[tile.columns], positions)
+                product = _dot(_Left(a, positions), b[tile.columns])
             _accumulate(tmem, operands, tile, idesc, product)
 
     def ranges(self, operands: Operands) -> Ranges:
@@ -202,7 +208,7 @@ class Multiplication:
         idesc = self._parse(operands)
         ctas = 1 + self.form.pair
         stored = idesc.k >> self.form.sparse
-        shared = _extent(operands.b_desc, idesc.n // ctas, idesc.k, idesc.major_b, idesc.bits)
+        shared = _extent(operands.b_desc, idesc.matrix_b(idesc.n // ctas))
         first = [tile for tile in self._tiles(idesc) if tile.rank == 0]
         width = first[0].columns.stop - first[0].columns.start
         result = _rectangles(operands.d_tmem, first, width)
@@ -210,7 +216,7 @@ class Multiplication:
         if self.a_in_tmem:
             reads += _rectangles(operands.a, first, 8)
         else:
-            shared = _extent(operands.a, idesc.m // ctas, stored, idesc.major_a, idesc.bits) + shared
+            shared = _extent(operands.a, idesc.matrix_a(idesc.m // ctas, stored)) + shared
         if idesc.scale:
             rows = idesc.m // ctas
             for address, count in ((operands.scale_a_tmem, rows), (operands.scale_b_tmem, width)):
@@ -267,25 +273,26 @@ def _matrix(codes: Array, kind: str) -> Array:
     return decode(kind, codes).astype(np.float64)
 
 
-def _shared(
-    read: Read, descriptor: int, rows: int, columns: int, kind: str, major: Major, bits: int
-) -> Array:
+def _shared(read: Read, descriptor: int, matrix: Matrix, kind: str) -> Array:
     """A, or B transposed, from shared memory: float64 (rows, columns), with columns along K (9.7.16.10.6)."""
-    if bits == 4:
-        data = load(read, descriptor, rows, columns // 2, 8, major, TCGEN05)
-        return _matrix(unpack(data, 4, False), kind)
-    codes = load(read, descriptor, rows, columns, bits, major, TCGEN05)
-    if kind in _BITS:
+    codes = load(read, descriptor, _in_bytes(matrix))
+    if matrix.bits == 4:
+        codes = unpack(codes, 4, False)
+    elif kind in _BITS:
         # 16 elements in 16 bytes along the major dimension (9.7.16.10.4.4); along M or N too, as in Triton.
-        codes = unpack(codes, _BITS[kind], True) if major == "K" else unpack(codes.T, _BITS[kind], True).T
+        bits, along = _BITS[kind], matrix.major == "K"
+        codes = unpack(codes, bits, True) if along else unpack(codes.T, bits, True).T
     return _matrix(codes, kind)
 
 
-def _extent(descriptor: int, rows: int, columns: int, major: Major, bits: int) -> tuple[tuple[int, int], ...]:
+def _extent(descriptor: int, matrix: Matrix) -> tuple[tuple[int, int], ...]:
     """The bytes that :func:`_shared` reads."""
-    if bits == 4:
-        columns, bits = columns // 2, 8
-    return intervals(descriptor, rows, columns, bits, major, TCGEN05)
+    return intervals(descriptor, _in_bytes(matrix))
+
+
+def _in_bytes(matrix: Matrix) -> Matrix:
+    """The same memory with elements of at least a byte: two of 4 bits are in one."""
+    return matrix._replace(columns=matrix.columns // 2, bits=8) if matrix.bits == 4 else matrix
 
 
 def _in_tmem(tmem: Array, address: int, tile: Tile, idesc: InstructionDescriptor) -> Array:
@@ -330,37 +337,40 @@ def _positions(tmem: Array, address: int, tile: Tile, idesc: InstructionDescript
 # ---------------------------------------------------------------- the products, and D
 
 
-def _dot(a: Array, b: Array, positions: Array | None) -> Array:
+class _Left(NamedTuple):
+    """A as it is stored."""
+
+    values: Array
+    positions: Array | None
+    """The column of each element, of a sparse matrix."""
+
+
+def _dot(a: _Left, b: Array) -> Array:
     """A times B transposed. Elements of B that a sparse A skips have no effect, even if they are infinite."""
-    if positions is None:
-        product: Array = a @ b.T
+    if a.positions is None:
+        product: Array = a.values @ b.T
     else:
-        product = (a[:, None] @ b.T[positions])[:, 0]
+        product = (a.values[:, None] @ b.T[a.positions])[:, 0]
     return product
 
 
 def _scaled(
-    tmem: Array,
-    operands: Operands,
-    tile: Tile,
-    idesc: InstructionDescriptor,
-    a: Array,
-    b: Array,
-    positions: Array | None,
+    tmem: Array, operands: Operands, tile: Tile, idesc: InstructionDescriptor, a: _Left, b: Array
 ) -> Array:
     """The product of block-scaled matrices (9.7.16.10.7), 32 rows at a time, with the scale factors in their lanes."""
     block = idesc.k // idesc.scales
-    columns = np.arange(a.shape[1])[None] if positions is None else positions
+    values, positions = a
+    columns = np.arange(values.shape[1])[None] if positions is None else positions
     products = []
-    for start in range(0, len(a), 32):
+    for start in range(0, len(values), 32):
         lane = int(tile.lanes[start])
-        scale_a = _factors(tmem, operands.scale_a_tmem, lane, len(a), idesc.scale_a_id, idesc)
+        scale_a = _factors(tmem, operands.scale_a_tmem, lane, len(values), idesc.scale_a_id, idesc)
         scale_b = _factors(tmem, operands.scale_b_tmem, lane, len(b), idesc.scale_b_id, idesc)
         rows = slice(start, start + 32)
         where = columns[rows] if positions is not None else columns
-        left = a[rows] * np.take_along_axis(scale_a[rows], where // block, axis=1)
+        left = values[rows] * np.take_along_axis(scale_a[rows], where // block, axis=1)
         right = b * np.repeat(scale_b, block, axis=1)
-        products.append(_dot(left, right, None if positions is None else where))
+        products.append(_dot(_Left(left, None if positions is None else where), right))
     return np.concatenate(products)
 
 

@@ -16,7 +16,7 @@ from functools import cache
 import numpy as np
 
 from tclint._dataclass import dataclass
-from tclint.executor.descriptors import Array, Read, intervals, load, unpack
+from tclint.executor.descriptors import Array, Matrix, Read, intervals, load, unpack
 from tclint.executor.errors import Unsupported
 from tclint.isa.effects import TCGEN05
 from tclint.isa.forms import Match
@@ -167,16 +167,16 @@ class Copy:
         """The values to write: uint32 (lanes, columns), read through the matrix *descriptor* ``s-desc``."""
         words = self.columns.size
         if self._expands:
-            packed = load(read, descriptor, self._rows, 4 * words, 8, "K", TCGEN05)
+            packed = load(read, descriptor, Matrix(self._rows, 4 * words, 8, "K", TCGEN05))
             source = np.ascontiguousarray(unpack(packed, 6, True)).view(np.uint32)
         else:
-            source = load(read, descriptor, self._rows, words, 32, "K", TCGEN05)
+            source = load(read, descriptor, Matrix(self._rows, words, 32, "K", TCGEN05))
         values: Array = source[self._source]
         return values
 
     def intervals(self, descriptor: int) -> tuple[tuple[int, int], ...]:
         """The bytes of shared memory that it reads, as disjoint ``(start, end)``."""
-        return intervals(descriptor, self._rows, self.columns.size, 32, "K", TCGEN05)
+        return intervals(descriptor, Matrix(self._rows, self.columns.size, 32, "K", TCGEN05))
 
 
 @cache

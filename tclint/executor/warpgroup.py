@@ -8,12 +8,12 @@ tile.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
 from tclint.executor import descriptors
-from tclint.executor.descriptors import Generation, Major, Read
+from tclint.executor.descriptors import Major, Matrix, Read
 from tclint.executor.matrices import (
     WIDTHS,
     accumulators,
@@ -30,18 +30,26 @@ from tclint.executor.matrices import (
 from tclint.isa.effects import WGMMA
 from tclint.isa.forms import Match
 
-__all__ = ["INSTRUCTIONS", "LANES", "Wgmma"]
+__all__ = ["LANES", "WGMMA", "Immediates", "Wgmma"]
 
 Array = NDArray[Any]
 Intervals = tuple[tuple[int, int], ...]
-_LoadArguments = tuple[int, int, int, int, Major, Generation]
-"""Arguments of :func:`tclint.executor.descriptors.load`."""
-
 LANES = 128
 """Threads of a warpgroup. Registers are arrays (registers, 128), one warp after another."""
 
 _MAJOR: tuple[Major, Major] = ("K", "MN")
 """The majorness of a matrix, by its ``imm-trans-`` operand (9.7.15.5.1.2)."""
+
+
+class Immediates(NamedTuple):
+    """The immediate operands of a multiplication, with the values that absent ones have."""
+
+    scale_a: int = 1
+    scale_b: int = 1
+    trans_a: int = 0
+    trans_b: int = 0
+    selector: int = 0
+    """The sparsity selector."""
 
 
 class Wgmma:
@@ -61,55 +69,49 @@ class Wgmma:
         read: Read,
         a: int | Array,
         b: int,
-        d: Array,
-        scale_d: bool,
-        scale_a: int = 1,
-        scale_b: int = 1,
-        trans_a: int = 0,
-        trans_b: int = 0,
+        d: Array | None,
+        immediates: Immediates,
         metadata: Array | None = None,
-        selector: int = 0,
     ) -> Array:
-        """The new D, uint32 of the shape of *d*.
+        """The new D, uint32 (registers, 128).
 
-        *a* is a descriptor (an int) or registers, uint32 (4, 128); *b* is a descriptor; *d* is the accumulators, which
-        are inputs only with *scale_d*; *metadata* (128,) and *selector* are the operands of a sparse multiplication.
+        *a* is a descriptor (an int) or registers, uint32 (4, 128); *b* is a descriptor; *d* is the accumulators if they
+        are inputs (``scale-d``); a sparse multiplication has *metadata* (128,).
         """
-        left = (
-            self.read_a(a) if not isinstance(a, int) else self._values(read, self.a_type, self._a(a, trans_a))
-        )
-        right = self._values(read, self.b_type, self._b(b, trans_b)).T
+        if isinstance(a, int):
+            left = self._values(read, self.a_type, a, self._a(immediates.trans_a))
+        else:
+            left = self.read_a(a)
+        right = self._values(read, self.b_type, b, self._b(immediates.trans_b)).T
         if metadata is not None:
-            left = expand(left, positions(metadata, selector, self.m, self.k, self.bits))
-        if scale_a * scale_b < 0:
+            left = expand(left, positions(metadata, immediates.selector, self.m, self.k, self.bits))
+        if immediates.scale_a * immediates.scale_b < 0:
             left = -left
         numbers = spread(left @ right, LANES)
-        if scale_d:
+        if d is not None:
             numbers = numbers + accumulators(self.d_type, d)
         return result(self.d_type, numbers, self.saturate)
 
-    def reads(
-        self, a: int | Array, b: int, trans_a: int = 0, trans_b: int = 0
-    ) -> tuple[Intervals, Intervals]:
+    def reads(self, a: int | Array, b: int, immediates: Immediates) -> tuple[Intervals, Intervals]:
         """The bytes of shared memory that A and B occupy, as sorted, disjoint ``(start, end)``; none for registers."""
         return (
-            descriptors.intervals(*self._a(a, trans_a)) if isinstance(a, int) else (),
-            descriptors.intervals(*self._b(b, trans_b)),
+            descriptors.intervals(a, self._a(immediates.trans_a)) if isinstance(a, int) else (),
+            descriptors.intervals(b, self._b(immediates.trans_b)),
         )
 
-    def _a(self, descriptor: int, trans: int) -> _LoadArguments:
-        return self._load_arguments(descriptor, self.m, self.stored, trans)
+    def _a(self, trans: int) -> Matrix:
+        return self._matrix(self.m, self.stored, trans)
 
-    def _b(self, descriptor: int, trans: int) -> _LoadArguments:
-        return self._load_arguments(descriptor, self.n, self.k, trans)
+    def _b(self, trans: int) -> Matrix:
+        return self._matrix(self.n, self.k, trans)
 
-    def _load_arguments(self, descriptor: int, rows: int, columns: int, trans: int) -> _LoadArguments:
-        """The arguments of :func:`tclint.executor.descriptors.load` for a matrix; single bits are loaded as bytes."""
+    def _matrix(self, rows: int, columns: int, trans: int) -> Matrix:
+        """A matrix in shared memory; single bits are loaded as bytes."""
         bits = max(self.bits, 8)
-        return descriptor, rows, columns * self.bits // bits, bits, _MAJOR[trans], WGMMA
+        return Matrix(rows, columns * self.bits // bits, bits, _MAJOR[trans], WGMMA)
 
-    def _values(self, read: Read, name: str, arguments: _LoadArguments) -> Array:
-        codes = descriptors.load(read, *arguments)
+    def _values(self, read: Read, name: str, descriptor: int, matrix: Matrix) -> Array:
+        codes = descriptors.load(read, descriptor, matrix)
         return values(name, split(codes, self.bits) if self.bits < 8 else codes)
 
 

@@ -185,7 +185,7 @@ def ptx_of(asm: Asm) -> Ptx:
             out.missing.append((host, f"there is no operand {_word(match[0])}: {have}, counted from 0"))
             out.text.add_unknown(host)
         else:
-            _substitute(out, used, asm, kinds[number], number, data, match, host)
+            _substitute(out, used, asm, kinds[number], number, match)
     out.text.add_part(source, at, len(data))
     out.declarations = tuple(f".reg {kind} {name};" for name, kind in used.items())
     out.unknown = out.text.data.count(UNKNOWN) > len(out.missing)
@@ -194,16 +194,10 @@ def ptx_of(asm: Asm) -> Ptx:
 
 
 def _substitute(
-    out: Ptx,
-    used: dict[str, str],
-    asm: Asm,
-    kind: str,
-    number: int,
-    data: bytes,
-    match: re.Match[bytes],
-    host: Span,
+    out: Ptx, used: dict[str, str], asm: Asm, kind: str, number: int, match: re.Match[bytes]
 ) -> None:
     """Append the text that replaces a placeholder."""
+    data, host = match.string, asm.template.host(*match.span())
     glued = _GLUE.match(data, match.end()) is not None or (
         match.start() > 0 and _GLUE.match(data, match.start() - 1) is not None
     )

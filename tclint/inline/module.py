@@ -22,6 +22,7 @@ from tclint.syntax.source import Problem, Source, SourceError
 if TYPE_CHECKING:
     from tclint.checks import Hit
     from tclint.inline.asm import Asm, Ptx
+    from tclint.inline.statement import Defect
     from tclint.ir.nodes import Function, Module
     from tclint.isa.target import Version
 
@@ -305,10 +306,7 @@ class _Fragments:
             return
         for defect in defects(one.asm, one.ptx, function, one.start, self.declared):
             if defect.rule in self.rules:
-                self._report(
-                    defect.rule, one.asm, defect.span, defect.message, defect.help, defect.severity,
-                    defect.confidence, fixes=defect.fixes, steps=defect.steps,
-                )  # fmt: skip
+                self._report(defect, one.asm)
 
     def _holds(self, hit: Hit, function: Function, one: _Placed) -> bool:
         """Whether a hit holds independently of the code around the string and of its unknown pieces."""
@@ -336,12 +334,15 @@ class _Fragments:
         return not hit.message.startswith("name") or bool(site.match.problem)
 
     def _missing(self, one: _Placed) -> None:
+        from tclint.inline.statement import Defect
+
         for span, message in one.ptx.missing if "PX005" in self.rules else ():
-            self._report("PX005", one.asm, span, message)
+            self._report(Defect("PX005", span, message), one.asm)
 
     def _exposed(self) -> None:
         """Report the names that a statement defines again in each copy that the compiler makes."""
         from tclint.inline.asm import braces, exposed
+        from tclint.inline.statement import Defect
 
         if "PX007" not in self.rules:
             return
@@ -353,37 +354,19 @@ class _Fragments:
                 key = f"{what} stands outside of braces: it is defined twice where the statement is inlined twice"
                 remedy = "enclose the text of the statement in braces { }"
                 asm = owners[id(ptx)]
-                self._report(
-                    "PX007",
-                    asm,
-                    span,
-                    message,
-                    remedy,
-                    Severity.INFO,
-                    Confidence.MEDIUM,
-                    key,
-                    braces(asm, ptx),
+                defect = Defect(
+                    "PX007", span, message, remedy, braces(asm, ptx), Severity.INFO, Confidence.MEDIUM
                 )
+                self._report(defect, asm, key)
 
-    def _report(
-        self,
-        name: str,
-        asm: Asm,
-        span: Span,
-        message: str,
-        remedy: str = "",
-        severity: Severity | None = None,
-        confidence: Confidence | None = None,
-        key: str = "",
-        fixes: tuple[Fix, ...] = (),
-        steps: tuple[Step, ...] = (),
-    ) -> None:
+    def _report(self, defect: Defect, asm: Asm, key: str = "") -> None:
         """Add a finding that does not come from a check of the module; its fingerprint is that of *key*, or the message."""
-        rule = self.all_rules[name]
+        rule = self.all_rules[defect.rule]
         finding = Finding(
-            rule=rule, severity=severity or rule.severity_if(self.strict), confidence=confidence or rule.confidence, span=span,
-            message=message, help=remedy, entry=asm.entry, fixes=fixes, steps=steps,
-            fingerprint=self.prints.make(name, asm.entry, [key or message]),
+            rule=rule, severity=defect.severity or rule.severity_if(self.strict),
+            confidence=defect.confidence or rule.confidence, span=defect.span, message=defect.message, help=defect.help,
+            entry=asm.entry, fixes=defect.fixes, steps=defect.steps,
+            fingerprint=self.prints.make(defect.rule, asm.entry, [key or defect.message]),
         )  # fmt: skip
         self.found.append(finding)
 
@@ -439,12 +422,12 @@ _ANY = "sm_90a"
 def _whole(source: Source, selected: Selected, toolkit: Version | None, asm: Asm) -> FileReport | None:
     """The report of a string that is a whole module; None if a piece of it is unknown."""
     from tclint.inline.text import UNKNOWN
-    from tclint.linting.check import check_source
+    from tclint.linting.check import Request, check_source
 
     text = asm.template
     if UNKNOWN in text.data:
         return None
-    report = check_source(Source(bytes(text.data), source.path), selected, toolkit)
+    report = check_source(Source(bytes(text.data), source.path), Request(selected, toolkit))
     inner = report.source
     assert inner is not None
 

@@ -21,7 +21,7 @@ from tclint.findings.spans import Span
 from tclint.findings.verdicts import Assumption, HazardClass, Obligation, Status, Verdict
 from tclint.inspect.inputs import shown
 from tclint.inspect.tables import few, printable_line, short_name
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.report.formats._style import BLUE, BOLD, RED, YELLOW, Style
 from tclint.report.formats._verdicts import by_kernel, details, reason_fields, reason_words
 from tclint.syntax.source import Problem, Source
@@ -86,7 +86,7 @@ def read(
 ) -> Shown:
     """The verdicts on the kernels in *source*, or on those that match a pattern in *entry*; all rules are checked that
     are on by default."""
-    report = check_source(source, Selected(entry=entry), assume=assume)
+    report = check_source(source, Request(Selected(entry=entry), assume=assume))
     kernels = (
         Kernel(name, tuple(v for v in verdicts if not hazards or v.hazard in hazards))
         for name, verdicts in by_kernel(report)

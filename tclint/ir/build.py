@@ -86,35 +86,36 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
     names and the like are listed (:attr:`Function.errors`). *make* builds the functions; :mod:`tclint.ir.rebuild` passes
     one that reuses those of an earlier state.
     """
-    isa = isa or table()
-    make = make or make_function
     # One character per byte, so that byte offsets index the text; names are ASCII (4.4). SUB is a blank, as in the grammar.
-    text = data.decode("latin-1").replace("\x1a", " ")
-    module = Module()
-    pending: list[tuple[FunctionBuilder, Function]] = []
-    """The functions with undefined labels, with names that the module may declare, or with labels that it may declare too."""
-    header = _Header(module)
-    first: dict[str, int] = {}
-    """Offset of the first declaration of each function and variable."""
-    aliases: list[Node] = []
+    building = _Building(data.decode("latin-1").replace("\x1a", " "), isa or table(), make or make_function)
     for node in _one_by_one(tree.root_node.named_children):
-        kind = node.type
-        start, end = node.start_byte, node.end_byte
-        header.take(kind, start, end)
+        building.add(node)
+    return building.finished()
+
+
+class _Building:
+    """The module that is built so far."""
+
+    def __init__(self, text: str, isa: Table, make: Make) -> None:
+        self.text, self.isa, self.make = text, isa, make
+        self.module = Module()
+        self.header = _Header(self.module)
+        self.pending: list[tuple[FunctionBuilder, Function]] = []
+        """The functions with undefined labels, with names that the module may declare, or with labels that it may declare
+        too."""
+        self.first: dict[str, int] = {}
+        """Offset of the first declaration of each function and variable."""
+        self.aliases: list[Node] = []
+
+    def add(self, node: Node) -> None:
+        """Build the next item."""
+        kind, start, end = node.type, node.start_byte, node.end_byte
+        module, text = self.module, self.text
+        self.header.take(kind, start, end)
         if kind == "function":
-            function, builder = make(node, text, module, isa)
-            if not function.declared_only:
-                header.define(function.name, start, end)
-            first.setdefault(function.name, start)
-            module.functions.append(function)
-            if builder is not None:
-                if builder.names or builder.unresolved or function.labels:
-                    pending.append((builder, function))
-                for inner in builder.prototypes:
-                    module.prototypes.append(replace(inner, start=start + inner.start, end=start + inner.end))
-                    first.setdefault(inner.name, start + inner.start)
+            self._function(node)
         elif kind == "variable_declaration":
-            _declare(module, header, first, text[start:end], start, end)
+            self._variables(start, end)
         elif kind == "directive":
             module.sections |= text.startswith("@@", start)
             if message := unknown_directive(text[start:end]):
@@ -138,35 +139,53 @@ def build(tree: Tree, data: bytes, isa: Table | None = None, make: Make | None =
         elif kind == "section_directive":
             module.sections = True
         elif kind == "alias_directive":
-            aliases.append(node)
+            self.aliases.append(node)
         if kind in _OF_MODULE:
             note(module.features, _OF_MODULE[kind], text, (start, end), module.version)
-    names = {f.name for f in module.declared} | set(module.variables)
-    for builder, function in pending:
-        _report_undeclared(builder, function, names, first)
-    for node in aliases:
-        if message := _not_aliased(module, *(_name(node, field, text) for field in ("name", "aliasee"))):
-            module.errors.append(BuildError("misplaced", node.start_byte, node.end_byte, message))
-    return module
 
+    def _function(self, node: Node) -> None:
+        """Build a function, and the prototypes in its body."""
+        start, module = node.start_byte, self.module
+        function, builder = self.make(node, self.text, module, self.isa)
+        if not function.declared_only:
+            self.header.define(function.name, start, node.end_byte)
+        self.first.setdefault(function.name, start)
+        module.functions.append(function)
+        if builder is not None:
+            if builder.names or builder.unresolved or function.labels:
+                self.pending.append((builder, function))
+            for inner in builder.prototypes:
+                module.prototypes.append(replace(inner, start=start + inner.start, end=start + inner.end))
+                self.first.setdefault(inner.name, start + inner.start)
 
-def _declare(
-    module: Module, header: _Header, first: dict[str, int], declaration: str, start: int, end: int
-) -> None:
-    """Adds the variables of a declaration of the module, which is the text from *start* to *end*."""
-    if message := misaligned(declaration):
-        module.errors.append(BuildError("alignment", start, end, message))
-    external = ".extern" in declaration
-    for _, _, name, _, variable in declared(declaration):
-        if not external:
-            header.define(name, start, end)
-        first.setdefault(name, start)
-        module.variables[name] = variable
-        if variable.initial:
-            from tclint.ir.initial_values import faults  # few modules have one
+    def _variables(self, start: int, end: int) -> None:
+        """Add the variables of a declaration."""
+        module, declaration = self.module, self.text[start:end]
+        if message := misaligned(declaration):
+            module.errors.append(BuildError("alignment", start, end, message))
+        external = ".extern" in declaration
+        for _, _, name, _, variable in declared(declaration):
+            if not external:
+                self.header.define(name, start, end)
+            self.first.setdefault(name, start)
+            module.variables[name] = variable
+            if variable.initial:
+                from tclint.ir.initial_values import faults  # few modules have one
 
-            for fault in faults(variable, module, first):
-                module.features.append(FeatureUse(feature(fault), start, end))
+                for fault in faults(variable, module, self.first):
+                    module.features.append(FeatureUse(feature(fault), start, end))
+
+    def finished(self) -> Module:
+        """The module, with the names resolved that its functions do not declare."""
+        module = self.module
+        names = {f.name for f in module.declared} | set(module.variables)
+        for builder, function in self.pending:
+            _report_undeclared(builder, function, names, self.first)
+        for node in self.aliases:
+            named = (_name(node, field, self.text) for field in ("name", "aliasee"))
+            if message := _not_aliased(module, *named):
+                module.errors.append(BuildError("misplaced", node.start_byte, node.end_byte, message))
+        return module
 
 
 def _name(node: Node, field: str, text: str) -> str:

@@ -84,7 +84,7 @@ class FunctionBuilder:
 
     __slots__ = (
         "base", "constants", "elements", "errors", "features", "function", "instructions", "isa", "labels", "located", "locations",
-        "longest", "named", "names", "outer", "overflow", "own_errors", "plenty", "prototypes", "scope", "scope_starts", "tables",
+        "longest", "max_labels", "named", "names", "outer", "overflow", "own_errors", "plenty", "prototypes", "scope", "scope_starts", "tables",
         "targets", "text", "unlocated", "unreadable", "unresolved", "uses", "variables", "vectors",
     )  # fmt: skip
 
@@ -102,6 +102,8 @@ class FunctionBuilder:
         self.prototypes: list[Function] = []
         """The prototypes between its statements; their positions are relative to this function."""
         self.longest = 0  # size of the largest range of registers
+        self.max_labels = 0
+        """The largest number of labels that a list of targets can name; 0: not counted yet."""
         self.own_errors = 0
         """The number of the function's own errors; those of undefined labels and names follow them."""
         self.uses: dict[tuple[str, str], Use] = {}
@@ -290,8 +292,6 @@ class FunctionBuilder:
         """Build the statements of a function body, nested scopes included, without recursion."""
         stack: list[tuple[Iterator[Node], int]] = [(iter(node.named_children), node.end_byte)]
         instructions = self.function.instructions
-        # The function has at most as many labels as colons; one more name is enough for an error.
-        max_labels = 0
         while stack:
             child = next(stack[-1][0], None)
             if child is None:
@@ -317,19 +317,7 @@ class FunctionBuilder:
                 self.scope_starts.append((child.start_byte + 1 - self.base, self.scope))
                 stack.append((iter(child.named_children), child.end_byte))
             elif kind == "branch_targets":
-                match = _TABLE.match(clean(self.text[child.start_byte : child.end_byte]))
-                if match:
-                    self.list_label(match[1], child.start_byte, child.end_byte)
-                    names: list[str] = []
-                    for name, count in _RANGED.findall(match[2]):
-                        if count and not max_labels:
-                            max_labels = self.text.count(":", self.base, self.function.end) + 1
-                        names.extend(
-                            f"{name}{i}" for i in range(min(integer(count), max_labels))
-                        ) if count else names.append(name)
-                    self.scope.tables[match[1]] = names
-                    self.tables.append((child.start_byte, child.end_byte))
-                    self.jump(self.scope, -len(self.tables), [name for name in names if name != match[1]])
+                self.branch_targets(child)
             elif kind in ("ERROR", "unclosed"):
                 self.function.damaged = True
             elif kind == "directive":
@@ -347,6 +335,24 @@ class FunctionBuilder:
                 if (label := child.child_by_field_name("label")) is not None:
                     name = self.text[label.start_byte : label.end_byte]
                     self.list_label(name, child.start_byte, child.end_byte)
+
+    def branch_targets(self, node: Node) -> None:
+        """Read a table of labels, of which a part may be a range: ``prefix<count>``."""
+        match = _TABLE.match(clean(self.text[node.start_byte : node.end_byte]))
+        if match is None:
+            return
+        self.list_label(match[1], node.start_byte, node.end_byte)
+        names: list[str] = []
+        for name, count in _RANGED.findall(match[2]):
+            if count:
+                # The function has at most as many labels as colons; one more name is enough for an error.
+                self.max_labels = self.max_labels or self.text.count(":", self.base, self.function.end) + 1
+                names += [f"{name}{i}" for i in range(min(integer(count), self.max_labels))]
+            else:
+                names.append(name)
+        self.scope.tables[match[1]] = names
+        self.tables.append((node.start_byte, node.end_byte))
+        self.jump(self.scope, -len(self.tables), [name for name in names if name != match[1]])
 
     def target(self, node: Node) -> None:
         """Check a ``.target`` between statements, which ptxas accepts: it may name targets below that of the module."""
@@ -453,30 +459,11 @@ class FunctionBuilder:
             text = clean(text)
         if text[-1:] != ";":  # a missing semicolon is reported as a syntax error
             text += ";"
-        # Most instructions are words and commas, for which splitting is faster than any pattern. Others take the slow path.
-        guard_name, negated = "", False
-        if "{" in text or "(" in text or "|" in text or text.find("!", 2) > 0:
-            parts = []
-        else:
-            parts = text[:-1].replace(",", " ").split()
-            if len(parts) > 1 and parts[0][0] == "@" and len(parts[0]) > 1:
-                guard_name = parts[0][1:]
-                del parts[0]
-            # If the number of operands does not match the commas, an operand contained blanks, or followed the opcode with
-            # none before it (`mov.u32%r1`). An address may contain commas, too.
-            if (len(parts) > 1 and len(parts) - 2 != text.count(",")) or (
-                "[" in text and _SEVERAL_PARTS.search(text)
-            ):
-                parts, guard_name = [], ""
-        # A separate @ or !, and blanks before the dots of an opcode, need the pattern too.
-        if parts and guard_name != "!" and parts[0][0] != "@" and (len(parts) < 2 or parts[1][0] not in ".:"):
-            opcode = parts[0]
-            del parts[0]
-        else:
-            found = self._split_by_patterns(text, start, end)
-            if found is None:
-                return
-            guard_name, opcode, parts = found
+        found = self._split(text, start, end)
+        if found is None:
+            return
+        guard_name, opcode, parts = found
+        negated = False
         if guard_name and guard_name[0] == "!":
             guard_name, negated = guard_name[1:], True
         known = self.scope.known
@@ -484,21 +471,7 @@ class FunctionBuilder:
         if guard_name:
             register = known.get(guard_name)
             guard = self._guard(guard_name) if register is None else register
-        operands: list[Any] = [*map(known.get, parts)]
-        if None in operands:
-            key = ""
-            constants = self.constants
-            for at, operand in enumerate(operands):
-                if operand is None:
-                    part = parts[at]
-                    operands[at], kind = constants.get(part) or self.operand(part)
-                    key += kind
-                else:
-                    key += "r,"
-        else:
-            key = "r," * len(parts)
-        if self.vectors:
-            key = self.with_vectors(key, operands)
+        operands, key = self._operands(parts)
         use = self.uses.get((opcode, key))
         if use is None:
             opcode = intern(opcode)  # one text for all instructions of a module
@@ -535,6 +508,51 @@ class FunctionBuilder:
         if self.unreadable:
             self.trouble("unreadable", start, end, self.unreadable)
             self.unreadable = ""
+
+    def _split(self, text: str, start: int, end: int) -> tuple[str, str, list[str]] | None:
+        """The guard, opcode and operands of an instruction; None, with an error, if it is unreadable.
+
+        Most instructions are words and commas, for which splitting is faster than any pattern. Others take the slow path.
+        """
+        guard_name = ""
+        if "{" in text or "(" in text or "|" in text or text.find("!", 2) > 0:
+            parts = []
+        else:
+            parts = text[:-1].replace(",", " ").split()
+            if len(parts) > 1 and parts[0][0] == "@" and len(parts[0]) > 1:
+                guard_name = parts[0][1:]
+                del parts[0]
+            # If the number of operands does not match the commas, an operand contained blanks, or followed the opcode with
+            # none before it (`mov.u32%r1`). An address may contain commas, too.
+            if (len(parts) > 1 and len(parts) - 2 != text.count(",")) or (
+                "[" in text and _SEVERAL_PARTS.search(text)
+            ):
+                parts, guard_name = [], ""
+        # A separate @ or !, and blanks before the dots of an opcode, need the pattern too.
+        if parts and guard_name != "!" and parts[0][0] != "@" and (len(parts) < 2 or parts[1][0] not in ".:"):
+            opcode = parts[0]
+            del parts[0]
+            return guard_name, opcode, parts
+        return self._split_by_patterns(text, start, end)
+
+    def _operands(self, parts: list[str]) -> tuple[list[Any], str]:
+        """The operands that *parts* spell, and the kind of each as :func:`_meaning` reads it."""
+        operands: list[Any] = [*map(self.scope.known.get, parts)]
+        if None in operands:
+            key = ""
+            constants = self.constants
+            for at, operand in enumerate(operands):
+                if operand is None:
+                    part = parts[at]
+                    operands[at], kind = constants.get(part) or self.operand(part)
+                    key += kind
+                else:
+                    key += "r,"
+        else:
+            key = "r," * len(parts)
+        if self.vectors:
+            key = self.with_vectors(key, operands)
+        return operands, key
 
     def _guard(self, name: str) -> int:
         """The register of a guard that no instruction in this scope has named so far; -1: it is not declared."""

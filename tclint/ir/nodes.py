@@ -173,50 +173,24 @@ class Location(NamedTuple):
     inlined_at: Location | None = None
 
 
+@dataclass(eq=False, slots=True)
 class Instruction:
-    """One instruction.
+    """One instruction."""
 
-    ``match`` is None for an opcode that is not in the ISA table. ``reads`` and ``writes`` are register numbers in operand
-    order, without the guard. ``targets`` are the indices of the instructions to which a branch may jump, -1 for an
-    undefined label.
-    """
-
-    __slots__ = (
-        "end",
-        "guard",
-        "match",
-        "negated",
-        "opcode",
-        "operands",
-        "reads",
-        "start",
-        "targets",
-        "writes",
-    )
-
-    def __init__(
-        self,
-        opcode: str,
-        match: Match | None,
-        guard: int,
-        negated: bool,
-        operands: tuple[Operand, ...],
-        reads: tuple[int, ...],
-        writes: tuple[int, ...],
-        start: int,
-        end: int,
-    ) -> None:
-        self.opcode = opcode
-        self.match = match
-        self.guard = guard
-        """The guarding predicate's register, or -1."""
-        self.negated = negated
-        self.operands = operands
-        self.reads = reads
-        self.writes = writes
-        self.start = start
-        self.end = end
-        self.targets: tuple[int, ...] = ()
+    opcode: str
+    match: Match | None
+    """None for an opcode that is not in the ISA table."""
+    guard: int
+    """The guarding predicate's register, or -1."""
+    negated: bool
+    operands: tuple[Operand, ...]
+    reads: tuple[int, ...]
+    """Register numbers in operand order, without the guard."""
+    writes: tuple[int, ...]
+    start: int
+    end: int
+    targets: tuple[int, ...] = ()
+    """The indices of the instructions to which a branch may jump, -1 for an undefined label."""
 
     @property
     def name(self) -> str:

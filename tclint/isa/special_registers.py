@@ -165,10 +165,7 @@ _MAX_GRID_X = (1 << 31) - 1
 
 
 def _vector(
-    name: str,
-    scope: Scope,
-    manual: str,
-    available: Availability,
+    whole: SpecialRegister,
     of_cta: Callable[[LaunchShape, Triple], Triple] | None = None,
     *,
     digits: tuple[_Digit, ...] = (),
@@ -179,7 +176,8 @@ def _vector(
 
     The fourth component is 0 (10.1 and following).
     """
-    yield SpecialRegister(name, ".v4.u32", scope, manual, available)
+    yield whole
+    name, scope, manual, available = whole.name, whole.scope, whole.manual, whole.available
 
     def component(axis: int) -> _OfCta | None:
         return None if of_cta is None else lambda shape, cta: of_cta(shape, cta)[axis]
@@ -197,16 +195,21 @@ def _vector(
 
 
 def _positions() -> Iterator[SpecialRegister]:
-    """The positions of threads in the CTA and of CTAs in the grid and the cluster, and the corresponding sizes."""
-    first, cluster = _available("1.0"), _available("7.8", "sm_90+")
+    """The positions of threads in the CTA and of CTAs in the grid, and the corresponding sizes."""
+    first = _available("1.0")
     digits: tuple[_Digit, ...] = (
         lambda block: (1, block[0]),
         lambda block: (block[0], block[1]),
         lambda block: (block[0] * block[1], block[2]),
     )
-    yield from _vector("%tid", Scope.THREAD, "10.1", first, digits=digits, most=(1023, 1023, 63))
     yield from _vector(
-        "%ntid", Scope.GRID, "10.2", first, lambda s, _: s.block, least=1, most=(1024, 1024, 64)
+        SpecialRegister("%tid", ".v4.u32", Scope.THREAD, "10.1", first), digits=digits, most=(1023, 1023, 63)
+    )
+    yield from _vector(
+        SpecialRegister("%ntid", ".v4.u32", Scope.GRID, "10.2", first),
+        lambda s, _: s.block,
+        least=1,
+        most=(1024, 1024, 64),
     )
     yield SpecialRegister(
         "%laneid", ".u32", Scope.LANE, "10.3", _available("1.3"), (0, 31), digit=lambda block: (1, WARP)
@@ -225,10 +228,15 @@ def _positions() -> Iterator[SpecialRegister]:
         "%nwarpid", ".u32", Scope.GRID, "10.5", _available("2.0", "sm_20+"), of_cta=lambda s, cta: _WARPS
     )
     yield from _vector(
-        "%ctaid", Scope.CTA, "10.6", first, lambda s, cta: cta, most=(_MAX_GRID_X - 1, 65534, 65534)
+        SpecialRegister("%ctaid", ".v4.u32", Scope.CTA, "10.6", first),
+        lambda s, cta: cta,
+        most=(_MAX_GRID_X - 1, 65534, 65534),
     )
     yield from _vector(
-        "%nctaid", Scope.GRID, "10.7", first, lambda s, _: s.grid, least=1, most=(_MAX_GRID_X, 65535, 65535)
+        SpecialRegister("%nctaid", ".v4.u32", Scope.GRID, "10.7", first),
+        lambda s, _: s.grid,
+        least=1,
+        most=(_MAX_GRID_X, 65535, 65535),
     )
     yield SpecialRegister(
         "%smid", ".u32", Scope.CTA, "10.8", _available("1.3"), of_cta=lambda s, cta: _rank(cta, s.grid) % _SMS
@@ -237,11 +245,21 @@ def _positions() -> Iterator[SpecialRegister]:
         "%nsmid", ".u32", Scope.GRID, "10.9", _available("2.0", "sm_20+"), of_cta=lambda s, cta: _SMS
     )
     yield SpecialRegister("%gridid", ".u64", Scope.GRID, "10.10", first)
+
+
+def _cluster_positions() -> Iterator[SpecialRegister]:
+    """The positions of clusters in the grid and of CTAs in the cluster, and the corresponding sizes."""
+    cluster = _available("7.8", "sm_90+")
     yield SpecialRegister("%is_explicit_cluster", ".pred", Scope.GRID, "10.11", cluster)
-    yield from _vector("%clusterid", Scope.CLUSTER, "10.12", cluster, _cluster)
-    yield from _vector("%nclusterid", Scope.GRID, "10.13", cluster, lambda s, _: _divided(s.grid, s.cluster))
-    yield from _vector("%cluster_ctaid", Scope.CTA, "10.14", cluster, _in_cluster)
-    yield from _vector("%cluster_nctaid", Scope.GRID, "10.15", cluster, lambda s, _: s.cluster)
+    yield from _vector(SpecialRegister("%clusterid", ".v4.u32", Scope.CLUSTER, "10.12", cluster), _cluster)
+    yield from _vector(
+        SpecialRegister("%nclusterid", ".v4.u32", Scope.GRID, "10.13", cluster),
+        lambda s, _: _divided(s.grid, s.cluster),
+    )
+    yield from _vector(SpecialRegister("%cluster_ctaid", ".v4.u32", Scope.CTA, "10.14", cluster), _in_cluster)
+    yield from _vector(
+        SpecialRegister("%cluster_nctaid", ".v4.u32", Scope.GRID, "10.15", cluster), lambda s, _: s.cluster
+    )
     yield SpecialRegister(
         "%cluster_ctarank", ".u32", Scope.CTA, "10.16", cluster,
         of_cta=lambda s, cta: _rank(_in_cluster(s, cta), s.cluster),
@@ -320,7 +338,7 @@ def _environment() -> Iterator[SpecialRegister]:
 
 SPECIAL_REGISTERS: Mapping[str, SpecialRegister] = {
     register.name: register
-    for family in (_positions(), _masks(), _counters(), _environment())
+    for family in (_positions(), _cluster_positions(), _masks(), _counters(), _environment())
     for register in family
 }
 """Name as PTX spells it (``%tid``, ``%tid.x``, ``%laneid``) -> the special register or component."""

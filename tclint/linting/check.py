@@ -28,18 +28,17 @@ from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
 from tclint.isa.newer import beyond_table, may_synchronise
-from tclint.isa.target import Version
 from tclint.linting.cache import CheckResult, Facts, IncrementalCache
+from tclint.linting.request import Request
 from tclint.linting.subsumption import without_subsumed
 from tclint.linting.suppress import apply
 from tclint.syntax.source import Problem, Source
 
 if TYPE_CHECKING:
-    from tclint.findings.verdicts import Assumption, Executed
+    from tclint.findings.verdicts import Executed
     from tclint.linting.verdicts import Judge
-    from tclint.recording import Recording
 
-__all__ = ["Observer", "as_findings", "check_source"]
+__all__ = ["Observer", "Request", "as_findings", "check_source"]
 
 
 class Observer(Protocol):
@@ -59,18 +58,13 @@ _NAME = pattern(r"[%$]?[A-Za-z_$%][\w$]*(?:\.\w+)*|\d[\w.]*|[^\s\w]")
 
 def check_source(
     source: Source,
-    selected: Selected | None = None,
-    toolkit: Version | None = None,
+    request: Request | None = None,
     *,
     clock: Callable[[str, float], None] | None = None,
     past: IncrementalCache | None = None,
     observer: Observer | None = None,
-    assume: frozenset[Assumption] | None = None,
-    recorded: Recording | None = None,
 ) -> FileReport:
-    """The report of linting one source: the findings of the rules that are *selected*, by default all.
-
-    *toolkit* is the CUDA toolkit whose ptxas will compile the code; None: not named.
+    """The report of linting one source: the findings of the rules that are selected, by default all.
 
     The cyclic garbage collector is disabled meanwhile: the objects of a source are dropped as a whole, and searching them
     for cycles would take a tenth of the time.
@@ -83,22 +77,12 @@ def check_source(
 
     *observer* adds hits to those of each function; *past* does not keep them.
 
-    *assume* is what the proofs of the verdicts may take for granted; None: the report has no verdicts.
-
-    *recorded* is the launch that the kernel of its name is replayed with. Raises
-    :class:`~tclint.recording.RecordingError` if it is a launch of no kernel of the source.
+    Raises :class:`~tclint.recording.RecordingError` if the recorded launch is one of no kernel of the source.
     """
     with _without_collector():
-        return _check(
-            source,
-            selected or Selected(),
-            toolkit,
-            clock,
-            past or IncrementalCache(edited=False),
-            observer,
-            assume,
-            recorded,
-        )
+        return _Run(
+            source, request or Request(), clock, past or IncrementalCache(edited=False), observer
+        ).report()
 
 
 @contextmanager
@@ -112,93 +96,105 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _check(
-    source: Source,
-    selected: Selected,
-    toolkit: Version | None,
-    clock: Callable[[str, float], None] | None,
-    past: IncrementalCache,
-    observer: Observer | None,
-    assume: frozenset[Assumption] | None,
-    recorded: Recording | None,
-) -> FileReport:
-    on = selected.on
-    tick = _ticking(clock, past.pause)
-    past.owing = False
-    module, problems = analyse(source, past.builds)
-    tick("parse and build")
-    if recorded is not None:
-        kernel = module.function(recorded.kernel)
-        recorded.require_kernel(
-            source.path, [p.size for p in kernel.parameters] if kernel is not None else None
+class _Run:
+    """The run over one source."""
+
+    def __init__(
+        self,
+        source: Source,
+        request: Request,
+        clock: Callable[[str, float], None] | None,
+        past: IncrementalCache,
+        observer: Observer | None,
+    ) -> None:
+        self.source, self.request, self.past, self.observer = source, request, past, observer
+        self.on = request.selected.on
+        self.tick = _ticking(clock, past.pause)
+        past.owing = False
+        self.module, self.problems = analyse(source, past.builds)
+        self.tick("parse and build")
+        if request.recorded is not None:
+            kernel = self.module.function(request.recorded.kernel)
+            sizes = [p.size for p in kernel.parameters] if kernel is not None else None
+            request.recorded.require_kernel(source.path, sizes)
+        self.found = _module_hits(self.module, request, self.tick)
+        self.facts = Facts.of(self.module, self.on, request.toolkit)
+        self.open_questions: list[OpenQuestion] = []
+        self.judge: Judge | None = None
+        if request.assume is not None:
+            from tclint.linting import verdicts  # a run without verdicts does not pay for the imports
+
+            self.judge = verdicts.Judge(self.module, request, tuple(self.found), past.pause)
+
+    def report(self) -> FileReport:
+        """Check each function, and make the findings."""
+        module, past, selected = self.module, self.past, self.request.selected
+        callees = inlinable(module)
+        for function in module.functions:
+            if not selected.wants(function.name):
+                continue
+            if why := _unchecked(function):
+                if self.judge is not None:
+                    self.judge.leave(function, why)
+                continue
+            self._check(inline(function, callees))
+        if not self.problems:
+            past.forget_all_but(module)
+        made = as_findings(self.source, module, self.found, strict=selected.strict)
+        findings = apply(self.source, module, made, selected, complete=not (self.problems or past.owing))
+        self.tick("findings")
+        status = "analysed" if not self.problems else "partial" if module.functions else "failed"
+        return FileReport(
+            path=self.source.path,
+            member=self.source.member,
+            status=status,  # type: ignore[arg-type]
+            problems=tuple(self.problems),
+            findings=findings,
+            source=self.source,
+            entries=tuple(function.name for function in module.functions if function.instructions),
+            open_questions=tuple(self.open_questions),
+            verdicts=tuple(self.judge.verdicts) if self.judge is not None else (),
         )
-    found = _module_hits(module, selected, toolkit, tick)
-    callees = inlinable(module)
-    facts = Facts.of(module, on, toolkit)
-    judge = None
-    if assume is not None:
-        from tclint.linting import verdicts  # a run without verdicts does not pay for the imports
 
-        judge = verdicts.Judge(
-            assume,
-            module,
-            toolkit,
-            selected.min_confidence,
-            selected.strict,
-            tuple(found),
-            past.pause,
-        )
+    def _check(self, whole: Function) -> None:
+        """Add the hits, problems, open questions and verdicts of a function with its callees inlined."""
+        source, past, judge = self.source, self.past, self.judge
+        all_hits, limits, unanswered = past.checked(self.module, whole, self.facts, self._made)
+        self.open_questions += _located(source, whole, unanswered)
+        line = source.position(whole.start).line if limits else 0
+        self.problems += [Problem(line, limit) for limit in limits]
+        hits = self._remaining(whole, all_hits)
+        self.found += [(whole, hit) for hit in hits]
+        if judge is not None:
+            executed = self.observer.executed(whole) if self.observer is not None else None
+            judge.add(whole, hits, all_hits, changed=past.owing, executed=executed)
+            self.tick("verdicts")
 
-    def check(function: Function) -> CheckResult:
-        launch = recorded if recorded is not None and recorded.kernel == function.name else None
-        model = KernelModel(function, module, toolkit, past.pause, recorded=launch, on=on)
-        return _result(model, on, tick, judge)
+    def _made(self, function: Function) -> CheckResult:
+        """The result of the checks of a function, whatever an earlier run found."""
+        request = self.request
+        launch = request.recorded
+        if launch is not None and launch.kernel != function.name:
+            launch = None
+        model = KernelModel(function, self.module, request.toolkit, self.past.pause, recorded=launch)
+        model.on = self.on
+        return _result(model, self.on, self.tick, self.judge)
 
-    open_questions: list[OpenQuestion] = []
-    for function in module.functions:
-        if not selected.wants(function.name):
-            continue
-        if why := _unchecked(function):
-            if judge is not None:
-                judge.leave(function, why)
-            continue
-        whole = inline(function, callees)
-        all_hits, limits, unanswered = past.checked(module, whole, facts, check)
-        open_questions += _located(source, whole, unanswered)
-        line = source.position(function.start).line if limits else 0
-        problems += [Problem(line, limit) for limit in limits]
-        off = selected.ignored(source.path, function.name) if all_hits else ()
+    def _remaining(self, whole: Function, all_hits: Sequence[Hit]) -> Sequence[Hit]:
+        """The hits that are no consequence of others, with the fixes that are proved, and those of the observer."""
+        selected = self.request.selected
+        off = selected.ignored(self.source.path, whole.name) if all_hits else ()
         hits = tuple(without_subsumed(all_hits, selected.min_confidence, off, selected.strict))
         if any(hit.provided or any(fix.proves for fix in hit.fixes) for hit in hits):
             from tclint.linting import proofs  # no run without rules that are off by default needs it
 
-            hits = tuple(proofs.proved_hits(source, module, whole, hits, past.pause))
-            tick("proofs of edits")
-        if observer is not None:
-            hits = (*hits, *(hit for hit in observer(module, whole, hits) if hit.subject in on))
-            tick("execute")
-        found += [(whole, hit) for hit in hits]
-        if judge is not None:
-            executed = observer.executed(whole) if observer is not None else None
-            judge.add(whole, hits, all_hits, changed=past.owing, executed=executed)
-            tick("verdicts")
-    if not problems:
-        past.forget_all_but(module)
-    made = as_findings(source, module, found, strict=selected.strict)
-    findings = apply(source, module, made, selected, complete=not (problems or past.owing))
-    tick("findings")
-    status = "analysed" if not problems else "partial" if module.functions else "failed"
-    return FileReport(
-        path=source.path,
-        member=source.member,
-        status=status,  # type: ignore[arg-type]
-        problems=tuple(problems),
-        findings=findings,
-        source=source,
-        entries=tuple(function.name for function in module.functions if function.instructions),
-        open_questions=tuple(open_questions),
-        verdicts=tuple(judge.verdicts) if judge is not None else (),
-    )
+            hits = tuple(proofs.proved_hits(self.source, self.module, whole, hits, self.past.pause))
+            self.tick("proofs of edits")
+        if self.observer is not None:
+            added = self.observer(self.module, whole, hits)
+            hits = (*hits, *(hit for hit in added if hit.subject in self.on))
+            self.tick("execute")
+        return hits
 
 
 def _ticking(clock: Callable[[str, float], None] | None, pause: Callable[[], None]) -> Callable[[str], None]:
@@ -232,10 +228,10 @@ def _result(
 
 
 def _module_hits(
-    module: Module, selected: Selected, toolkit: Version | None, tick: Callable[[str], None]
+    module: Module, request: Request, tick: Callable[[str], None]
 ) -> list[tuple[Function | None, Hit]]:
     """The hits of the checks of whole modules, each with the function that it is about, if it is about one."""
-    on = selected.on
+    selected, on = request.selected, request.selected.on
     found: list[tuple[Function | None, Hit]] = []
     if module.functions or module.version is not None:
         for module_check in module_checks(
@@ -243,7 +239,7 @@ def _module_hits(
         ):
             if on.isdisjoint(module_check.rules):
                 continue
-            for hit in module_check.run(module, toolkit):
+            for hit in module_check.run(module, request.toolkit):
                 about = hit.function
                 if hit.subject in on and (about is None or _wanted(about, selected)):
                     found.append((about, hit))
@@ -354,55 +350,59 @@ def as_findings(
 
     *strict* is the setting of that name, which raises the severity of what is only against the letter of the ISA.
     """
-    if not found:
-        return ()
-    from tclint.findings.vocabulary import source_help
-
     prints = prints or Fingerprints()
-    rules = all_rules()
-    made = []
-    for function, hit in sorted(found, key=lambda item: (_span(item[1], item[0]).start, item[1].rule)):
-        rule = rules[hit.rule]
-        owner = hit.function or function
-        span = _span(hit, owner)
-        steps = [_step(module, mark, owner) for mark in hit.steps]
-        location, severity = None, hit.severity_if(rule, strict)
-        if owner is not None and hit.site >= 0:
-            location = source_location(module, owner.location(hit.site))
-        parts = list(_parts(source, [span, *(s.span for s in steps)]))
-        old = former(rule.id, hit.method)
-        entry = owner.name if owner is not None else None
-        made.append(
-            Finding(
-                rule=rule,
-                severity=severity,
-                confidence=hit.confidence or rule.confidence,
-                span=span,
-                message=hit.message,
-                entry=entry,
-                steps=tuple(steps),
-                method=hit.method,
-                replayed=hit.replayed,
-                confirmation=hit.confirmation,
-                deadlock=tuple(
-                    BlockedWait(
-                        _step(module, party.wait, owner),
-                        tuple(_step(module, mark, owner) for mark in party.arrivals),
-                    )
-                    for party in hit.deadlock
-                ),
-                count=hit.count,
-                pairs=_pairs(hit, owner),
-                doubt=hit.doubt,
-                help=hit.help,
-                help_source=source_help(rule.id, entry, source.data),
-                fingerprint=prints.make(rule.id, entry, parts),
-                former=Former(old, prints.make(old, entry, parts)) if old else None,
-                source_location=location,
-                fixes=resolve(source, owner, hit.fixes, note=severity is Severity.INFO),
-            )
+    ordered = sorted(found, key=lambda item: (_span(item[1], item[0]).start, item[1].rule))
+    return tuple(_finding(source, module, function, hit, prints, strict) for function, hit in ordered)
+
+
+def _finding(
+    source: Source, module: Module, function: Function | None, hit: Hit, prints: Fingerprints, strict: bool
+) -> Finding:
+    from tclint.findings.vocabulary import source_help  # a run without findings does not pay for it
+
+    rule = all_rules()[hit.rule]
+    owner = hit.function or function
+    span = _span(hit, owner)
+    steps = [_step(module, mark, owner) for mark in hit.steps]
+    location, severity = None, hit.severity_if(rule, strict)
+    if owner is not None and hit.site >= 0:
+        location = source_location(module, owner.location(hit.site))
+    parts = list(_parts(source, [span, *(s.span for s in steps)]))
+    old = former(rule.id, hit.method)
+    entry = owner.name if owner is not None else None
+    return Finding(
+        rule=rule,
+        severity=severity,
+        confidence=hit.confidence or rule.confidence,
+        span=span,
+        message=hit.message,
+        entry=entry,
+        steps=tuple(steps),
+        method=hit.method,
+        replayed=hit.replayed,
+        confirmation=hit.confirmation,
+        deadlock=_parties(module, hit, owner),
+        count=hit.count,
+        pairs=_pairs(hit, owner),
+        doubt=hit.doubt,
+        help=hit.help,
+        help_source=source_help(rule.id, entry, source.data),
+        fingerprint=prints.make(rule.id, entry, parts),
+        former=Former(old, prints.make(old, entry, parts)) if old else None,
+        source_location=location,
+        fixes=resolve(source, owner, hit.fixes, note=severity is Severity.INFO),
+    )
+
+
+def _parties(module: Module, hit: Hit, owner: Function | None) -> tuple[BlockedWait, ...]:
+    """The waits of a deadlock, each with the arrivals that would complete it."""
+    return tuple(
+        BlockedWait(
+            _step(module, party.wait, owner),
+            tuple(_step(module, mark, owner) for mark in party.arrivals),
         )
-    return tuple(made)
+        for party in hit.deadlock
+    )
 
 
 def _step(module: Module, mark: Mark, owner: Function | None) -> Step:

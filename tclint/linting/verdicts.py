@@ -16,12 +16,12 @@ from tclint.analyses.gaps import gaps
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit
 from tclint.findings.rules import Rule, all_rules
-from tclint.findings.scales import Confidence, Severity
+from tclint.findings.scales import Severity
 from tclint.findings.spans import Span, span
 from tclint.findings.verdicts import Assumption, Executed, HazardClass, Reason, Status, Verdict
 from tclint.ir.nodes import Function, Module
 from tclint.isa.effects import Resource
-from tclint.isa.target import Version
+from tclint.linting.request import Request
 from tclint.replay.bounds import mbarriers
 from tclint.verdicts import MAX_REASONS
 from tclint.verdicts import verdicts as proved
@@ -43,17 +43,13 @@ class Judge:
 
     def __init__(
         self,
-        assume: frozenset[Assumption],
         module: Module,
-        toolkit: Version | None,
-        min_confidence: Confidence,
-        strict: bool,
+        request: Request,
         found: Sequence[tuple[Function | None, Hit]],
         pause: Callable[[], None],
     ) -> None:
-        self._assume = assume
-        self._module, self._toolkit, self._pause = module, toolkit, pause
-        self._min_confidence, self._strict = min_confidence, strict
+        self._module, self._request, self._pause = module, request, pause
+        self._assume = request.assume or frozenset[Assumption]()
         self._found = found
         """The hits of the checks of the module, each with the function that it is about, if it is about one."""
         self._seen: dict[int, tuple[Verdict, ...]] = {}
@@ -92,7 +88,7 @@ class Judge:
             shown = _open(function, "it has changed since it was checked")
         else:
             if function.start not in self._seen:
-                model = KernelModel(function, self._module, self._toolkit, self._pause)
+                model = KernelModel(function, self._module, self._request.toolkit, self._pause)
                 self.see(model)
                 model.release()
             shown = self._seen[function.start]
@@ -140,11 +136,11 @@ class Judge:
 
     def _doubt(self, rule: Rule, hit: Hit) -> Reason:
         """Why a hit does not violate the classes of its rule; "" if it does."""
-        if (hit.confidence or rule.confidence) < self._min_confidence:
+        if (hit.confidence or rule.confidence) < self._request.selected.min_confidence:
             return Reason(None, f"a low-confidence finding of {rule.id} may be right", "--pedantic shows it")
         if hit.condition:
             return Reason(None, f"{rule.id} reports a fault that occurs if {hit.condition}")
-        if hit.severity_if(rule, self._strict) is Severity.INFO:
+        if hit.severity_if(rule, self._request.selected.strict) is Severity.INFO:
             return Reason(None, f"a note of {rule.id} applies to it")
         return Reason(None, "")
 

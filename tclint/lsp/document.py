@@ -16,7 +16,7 @@ from tclint.inline.hosts import is_host
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
 from tclint.linting.cache import IncrementalCache
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.lsp.text import Text
 from tclint.report import baseline
 from tclint.report.summary import present
@@ -115,7 +115,9 @@ class Document:
         """The report on a state, and whether all findings are its own. Raises SourceError and Superseded."""
         if self.host:
             return asm.check(source, config.selected, config.toolkit, config.arch), True
-        report = check_source(source, config.selected, config.toolkit, past=self.past, assume=config.assuming)
+        report = check_source(
+            source, Request(config.selected, config.toolkit, assume=config.assuming), past=self.past
+        )
         return report, not self.past.owing
 
     def current(self, text: Text) -> FileReport | None:

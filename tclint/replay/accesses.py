@@ -11,7 +11,7 @@ from tclint.replay.sync import Mbarrier
 from tclint.replay.thread_groups import ThreadGroup
 from tclint.replay.vector_clocks import Agent, Clock, happens_before
 
-__all__ = ["CTA_STRIDE", "OFFSET", "Access", "LaneAddresses"]
+__all__ = ["CTA_STRIDE", "OFFSET", "SHARED", "Access", "LaneAddresses"]
 
 CTA_STRIDE = 1 << 24
 """The distance between the shared memories of consecutive CTAs of a cluster."""
@@ -29,14 +29,17 @@ class LaneAddresses(NamedTuple):
     """What each warp has observed of the others, the warps of its own group included."""
 
 
+SHARED = -1
+"""Stands for shared memory in :attr:`Access.memory`."""
+
+
 class Access(NamedTuple):
     """A read of shared or tensor memory, or a write by a store or an asynchronous operation."""
 
     site: int
     writes: bool
     memory: tuple[int, int]
-    """The memory of *offset*: a CTA, and -1 for its shared memory or the quarter of the lanes of its tensor memory.
-    """
+    """The memory of *offset*: a CTA, and :data:`SHARED` or the quarter of the lanes of its tensor memory."""
     offset: int
     """In bytes, or in columns of tensor memory."""
     size: int | None

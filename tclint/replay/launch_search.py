@@ -226,23 +226,12 @@ class LaunchSearch:
             limits = Limits(self._budget, frozenset(irreducible), self._extrapolates, extra_steps)
             machine = self._machine(values, shape, limits)
             if not attempt and (same := self._same_replay(machine.launch, limits)) is not None:
-                self.gave_up, self._out_of_steps = same.gave_up, same.out_of_steps
-                self._apply(same.effect)
-                return None if same.run is None else same.run._replace(launch=machine.launch)
+                return self._repeated(same, machine.launch)
             try:
                 run = self._run_machine(machine)
                 if run is None or not any(_blocked_early(s, reached) for s in run.deadlocks):
                     if not attempt:
-                        self._ended.append(
-                            _Ended(
-                                machine.launch,
-                                limits,
-                                run,
-                                self.gave_up,
-                                self._out_of_steps,
-                                self._effect_of(machine),
-                            )
-                        )
+                        self._remember(machine, limits, run)
                     return run
                 if self._trip_counts_related:
                     return self._replay_unreduced(original, shape)
@@ -290,6 +279,17 @@ class LaunchSearch:
         return next(
             (each for each in self._ended if each.limits == limits and launch.agrees(each.launch)), None
         )
+
+    def _repeated(self, same: _Ended, launch: Launch) -> ReplayRun | None:
+        """What replaying *launch* yields, like the *same* replay before."""
+        self.gave_up, self._out_of_steps = same.gave_up, same.out_of_steps
+        self._apply(same.effect)
+        return None if same.run is None else same.run._replace(launch=launch)
+
+    def _remember(self, machine: Machine, limits: Limits, run: ReplayRun | None) -> None:
+        """Keep a replay that ended, for launches that it holds for as well."""
+        effect = self._effect_of(machine)
+        self._ended.append(_Ended(machine.launch, limits, run, self.gave_up, self._out_of_steps, effect))
 
     def _effect_of(self, machine: Machine) -> _Effect:
         return _Effect(

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tclint.replay.abstract_lanes import Lanes, negated
-from tclint.replay.accesses import CTA_STRIDE, OFFSET, Access, LaneAddresses
+from tclint.replay.accesses import CTA_STRIDE, OFFSET, Access
 from tclint.replay.launch import Launch
 from tclint.replay.operations import Operations
 from tclint.replay.program import Program
@@ -34,7 +34,6 @@ from tclint.replay.shared_bytes import SharedBytes
 from tclint.replay.steps import Step
 from tclint.replay.sync import ORDER_OF_ARRIVALS, Barrier, Mbarrier, PhaseOverlap, ReleasedWaiter
 from tclint.replay.thread_groups import Stuck, ThreadGroup
-from tclint.replay.vector_clocks import Agent, Clock
 
 __all__ = ["DATA", "SYNCHRONISATION", "Machine", "Overrun", "check_pending", "executes", "executes_data"]
 
@@ -176,37 +175,17 @@ class Machine(ThreadGroupScheduler):
         self.executed.add(step.site)
         return SYNCHRONISATION[step.what](self, group, step, positions, where) is not False
 
-    def record(
-        self,
-        group: ThreadGroup,
-        site: int,
-        location: tuple[int, int],
-        agent: Agent,
-        number: int,
-        clock: Clock,
-        writes: bool = False,
-        size: int | None = None,
-        mbarrier: Mbarrier | None = None,
-        box: object = None,
-        lanes: int = -1,
-        lane_addresses: LaneAddresses | None = None,
-    ) -> None:
-        """Records that *agent* reads or writes at a *location*: a CTA and an offset.
+    def record(self, access: Access) -> None:
+        """Records an access.
 
         A copy outside the variable that its address is computed from is not recorded.
         """
-        cta, offset = location
-        extent = self.extent(site) if lane_addresses is None and lanes < 0 else None
-        if extent is not None and not extent[0] <= offset < extent[1]:
+        addressed = access.lane_addresses is None and not access.tensor
+        extent = self.extent(access.site) if addressed else None
+        if extent is not None and not extent[0] <= access.offset < extent[1]:
             return
-        if cta in self.alive and self._split_waiters is None and self.program.follows_memory:
-            phase = mbarrier.phase if mbarrier is not None else 0
-            self.accesses.append(
-                Access(
-                    site, writes, (cta, lanes), offset, size, agent, number, clock, group, group.waited,
-                    mbarrier, phase, box, lane_addresses,
-                )
-            )  # fmt: skip
+        if access.memory[0] in self.alive and self._split_waiters is None and self.program.follows_memory:
+            self.accesses.append(access)
 
     def extent(self, site: int) -> tuple[int, int] | None:
         """The first offset in the variable that the address of an access is computed from, and the first one after it.

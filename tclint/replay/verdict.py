@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from itertools import product
 from math import prod
+from typing import NamedTuple
 
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
@@ -34,6 +35,15 @@ __all__ = ["QUESTION", "Replay"]
 
 QUESTION = "replay"
 """What :attr:`KernelModel.ledger` calls the question whether the synchronisation of a kernel is faulty."""
+
+
+class _Tried(NamedTuple):
+    """What launches in CTAs of one shape show."""
+
+    launches: LaunchResults
+    asked: set[LaunchHypothesis]
+    cut: bool
+    """Whether a replay was too long, so that odd sizes were tried as well."""
 
 
 class Replay(ReplayAnswers):
@@ -211,57 +221,22 @@ class Replay(ReplayAnswers):
         """
         program = search.program
         found: dict[LaunchHypothesis, ReplayRun] = {}
-        sizes = hypotheses.SIZES.value
         for shape, usual in self._shapes_to_try(program, found):
             if not (usual or found):
                 self._gave_up = GaveUp(Reason.NO_CTA_SHAPE)  # all usual CTAs are too large
                 return None, None
-            launches, asked, cut = LaunchResults(self.model, program), set[LaunchHypothesis](), False
-            wanted = set(sizes) if usual else {next(iter(found), sizes[0])}
-            while left := wanted - asked:
-                hypothesis = next_hypothesis(left)
-                asked.add(hypothesis)
-                try:
-                    run = None if usual else search.preview(hypothesis, shape)
-                    run = run or search.replay(hypothesis, shape)
-                except UninitialisedMbarrier as error:
-                    self._note(error)
-                    if found or launches.conclusive:
-                        break  # the kernel is not made for CTAs of this size
-                    raise
-                if run is None:
-                    self._gave_up = search.gave_up
-                    if found and not usual:
-                        # The kernel may be made for the CTAs whose threads get farther.
-                        if any(
-                            not launches.covered((run.entered, run.repeated), search.entered, search.repeated)
-                            for run in found.values()
-                        ):
-                            return None, None
-                        break
-                    if not (search.truncated and usual and launches.wrong):
-                        return None, None
-                    wanted, cut = wanted.union(hypotheses.ODD_SIZES.value), True
-                    continue
-                if run.misfit:
-                    launches = LaunchResults(self.model, program)
-                    break
-                self.runs.append(run)
-                more = launches.add(hypothesis, run)
-                if launches.unexcused or (found and not run.wrong):
-                    continue
-                if run.wrong or not (usual and launches.completed_mbarriers) or more <= asked:
-                    return None, None
-                wanted = more
-            if usual and not cut:
-                self._explore_further(search, launches, shape, asked)
-            unexcused = launches.unexcused
-            if cut and len(unexcused) < len(sizes):
+            tried = self._try_shape(search, shape, usual, found)
+            if tried is None:
                 return None, None
-            if launches.entered and len(unexcused) < hypotheses.MIN_FAILING_LAUNCHES.value:
+            if usual and not tried.cut:
+                self._explore_further(search, tried.launches, shape, tried.asked)
+            unexcused = tried.launches.unexcused
+            if tried.cut and len(unexcused) < len(hypotheses.SIZES.value):
+                return None, None
+            if tried.launches.entered and len(unexcused) < hypotheses.MIN_FAILING_LAUNCHES.value:
                 # CTAs of this size are no evidence for code that only larger ones reach.
                 for hypothesis, run in list(found.items()):
-                    if launches.excuses(run) or launches.covers(run):
+                    if tried.launches.excuses(run) or tried.launches.covers(run):
                         del found[hypothesis]
                 if not found:
                     return None, None
@@ -275,6 +250,53 @@ class Replay(ReplayAnswers):
                 )
         best = next((pair for pair in found.items() if pair[1].races), next(iter(found.items()), None))
         return best or (None, None)
+
+    def _try_shape(
+        self, search: LaunchSearch, shape: Shape, usual: bool, found: Mapping[LaunchHypothesis, ReplayRun]
+    ) -> _Tried | None:
+        """The launches in CTAs of one shape; None if they prove that no fault can be shown.
+
+        Raises UninitialisedMbarrier if the first launch has no mbarriers.
+        """
+        program, sizes = search.program, hypotheses.SIZES.value
+        launches, asked, cut = LaunchResults(self.model, program), set[LaunchHypothesis](), False
+        wanted = set(sizes) if usual else {next(iter(found), sizes[0])}
+        while left := wanted - asked:
+            hypothesis = next_hypothesis(left)
+            asked.add(hypothesis)
+            try:
+                run = None if usual else search.preview(hypothesis, shape)
+                run = run or search.replay(hypothesis, shape)
+            except UninitialisedMbarrier as error:
+                self._note(error)
+                if found or launches.conclusive:
+                    break  # the kernel is not made for CTAs of this size
+                raise
+            if run is None:
+                self._gave_up = search.gave_up
+                if found and not usual:
+                    # The kernel may be made for the CTAs whose threads get farther.
+                    if any(
+                        not launches.covered((run.entered, run.repeated), search.entered, search.repeated)
+                        for run in found.values()
+                    ):
+                        return None
+                    break
+                if not (search.truncated and usual and launches.wrong):
+                    return None
+                wanted, cut = wanted.union(hypotheses.ODD_SIZES.value), True
+                continue
+            if run.misfit:
+                launches = LaunchResults(self.model, program)
+                break
+            self.runs.append(run)
+            more = launches.add(hypothesis, run)
+            if launches.unexcused or (found and not run.wrong):
+                continue
+            if run.wrong or not (usual and launches.completed_mbarriers) or more <= asked:
+                return None
+            wanted = more
+        return _Tried(launches, asked, cut)
 
     def _shapes_to_try(
         self, program: Program, found: Mapping[LaunchHypothesis, ReplayRun]

@@ -8,7 +8,7 @@ from tclint._dataclass import dataclass
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OVERLAP
-from tclint.analyses.since_barrier import plain
+from tclint.analyses.warp_memory import plain
 from tclint.replay.abstract_lanes import broadcast
 from tclint.replay.accesses import LaneAddresses
 from tclint.values.shared_memory import Access

@@ -33,6 +33,15 @@ Owners = dict[int, int]
 """Byte -> the threads that access it, one bit for each."""
 
 
+class _Bytes(NamedTuple):
+    """The bytes that each thread accesses, relative to a base."""
+
+    own: int
+    """What the index of the thread alone decides."""
+    low: int
+    size: int
+
+
 class _Address(NamedTuple):
     """The first byte that a thread accesses: base + index + low + a multiple of stride."""
 
@@ -52,7 +61,7 @@ class AcrossThreads:
 
     def __init__(self, model: KernelModel, bytes: Bytes) -> None:
         self.model, self.values, self.bytes = model, model.values, bytes
-        self._owners: dict[tuple[int, int, int, int, bool, int, int], Owners] = {}
+        self._owners: dict[tuple[_Bytes, int, bool, int, int], Owners] = {}
         self._bounds: dict[tuple[int, int], tuple[int, int]] = {}
         self._compared: dict[tuple[object, ...], bool] = {}
         self._by_index: dict[int, bool] = {}
@@ -95,8 +104,8 @@ class AcrossThreads:
         key = first.own, first.low, a[1], then.own, then.low + distance, b[1], modulus, view.first, view.then, warp, alike  # fmt: skip
         if key not in self._compared:
             self._compared[key] = self._no_owner_in_common(
-                self._bytes(first.own, first.low, a[1], view.first, warp, alike, modulus),
-                self._bytes(then.own, then.low + distance, b[1], view.then, warp, alike, modulus),
+                self._bytes(_Bytes(first.own, first.low, a[1]), view.first, warp, alike, modulus),
+                self._bytes(_Bytes(then.own, then.low + distance, b[1]), view.then, warp, alike, modulus),
             )
         return self._compared[key]
 
@@ -225,14 +234,13 @@ class AcrossThreads:
         bounded = variable is not None and (not variable.size or within[1] <= variable.size)
         return bounded and within[0] >= 0
 
-    def _bytes(
-        self, index: int, low: int, size: int, threads: int, warp: bool, alike: int, modulus: int
-    ) -> Owners:
+    def _bytes(self, of: _Bytes, threads: int, warp: bool, alike: int, modulus: int) -> Owners:
         """The threads that access each byte, relative to the base, or modulo *modulus* unless it is 0."""
-        key = index, low, size, threads, warp, alike, modulus
+        own, low, size = of
+        key = of, threads, warp, alike, modulus
         if key in self._owners:
             return self._owners[key]
-        planes = self.values.bit_slices(index)
+        planes = self.values.bit_slices(own)
         assert planes is not None
         found = self._owners[key] = {}
         for number, who in T.numbers(planes, threads):

@@ -12,7 +12,7 @@ from benchmarks.hangs import score
 from benchmarks.hangs.plants import PLANTS, Plant
 from tclint.analyses.model import KernelModel
 from tclint.findings.scales import Confidence
-from tclint.inspect.hang.stops import RUNNING, kind_of
+from tclint.hang.stops import RUNNING, kind_of
 from tclint.inspect.locations import Locations
 from tclint.ir.frontend import analyse
 from tclint.syntax.source import Source

@@ -121,6 +121,7 @@ def answer(folder: Path, jobs: list[dict[str, Any]]) -> str:
 @pytest.mark.parametrize("name", ["copies_three", "pass-fence.acq_rel.gpu", "own_part-fence.proxy.async"])
 def test_a_kernel_counts_its_mistakes(name: str) -> None:
     np = pytest.importorskip("numpy", reason="the executor computes with numpy")
+    from tclint.executor.launch import Launch
     from tclint.executor.run import call
 
     text = TEXTS[name]
@@ -130,10 +131,8 @@ def test_a_kernel_counts_its_mistakes(name: str) -> None:
         memory = np.zeros(1 << 21, np.uint8)
         found = call(
             Source(changed.encode(), name),
-            needed.ENTRY,
+            Launch(needed.ENTRY, grid=(2, 1, 1), block=(block, 1, 1)),
             [out, memory, np.uint32(6)],
-            grid=(2,),
-            block=(block,),
         )
         assert found.end == "done", found.reason
         assert out[1] > 0

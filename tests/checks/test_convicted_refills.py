@@ -9,7 +9,7 @@ import pytest
 from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.verdicts import HazardClass, Status
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
 from tests.tools.support import lint
@@ -48,6 +48,6 @@ def test_the_class_is_violated_only_if_the_loop_is_known_to_run_twice(tiles: str
     assert loaded is not None
     if tiles:
         text = text.replace(loaded[0], tiles.format(n=loaded[1]))
-    report = check_source(Source(text.encode(), "k.ptx"), assume=ALL_ASSUMPTIONS)
+    report = check_source(Source(text.encode(), "k.ptx"), Request(assume=ALL_ASSUMPTIONS))
     verdicts = [v for v in report.verdicts if v.hazard is HazardClass.SHARED_MEMORY and v.kernel == "k"]
     assert [v.status for v in verdicts] == [status]

@@ -64,7 +64,7 @@ def test_loads_without_any_fence_that_are_not_tried_are_in_the_ledger(
 
 def test_shapes_that_are_not_modelled_are_in_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
     (check,) = (c for c in kernel_checks() if c.rules[0] == "SM001")
-    monkeypatch.setattr(import_module("tclint.checks.shared_races"), "MAX_MODELLED_INSTRUCTIONS", 0)
+    monkeypatch.setattr(import_module("tclint.analyses.cta_shapes"), "MAX_MODELLED_INSTRUCTIONS", 0)
     model = analysed(SHAPELESS)
     assert not [*check.run(model)]
     (open_,) = model.ledger.unanswered

@@ -38,7 +38,7 @@ from tclint.ir.nodes import Use
 from tclint.isa.forms import Form
 from tclint.isa.table import split_opcode, table
 from tclint.isa.target import Version
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
 from tests.tools.support import recording
@@ -66,7 +66,7 @@ def test_each_check_asks_for_the_analyses_that_it_declares_and_for_no_others() -
     with recording() as asked:
         for source, toolkit in sources():
             about = default_rules() | {source.path.partition(".")[0]} & all_rules().keys()
-            check_source(source, Selected(rules=subjects(about)), toolkit)
+            check_source(source, Request(Selected(rules=subjects(about)), toolkit))
     declared = {each.run: set(each.analyses) for each in kernel_checks()}
     assert {run: asked[run] for run in asked if asked[run] != declared[run]} == {}, (
         "asked for, not as declared"
@@ -115,7 +115,9 @@ def test_a_rule_has_the_same_hits_when_it_is_checked_alone() -> None:
             for each in checks_here:
                 hits = list(each.run(model))
                 for subject in each.subjects if hits and len(each.subjects) > 1 else ():
-                    alone = list(each.run(KernelModel(function, module, toolkit, on=frozenset((subject,)))))
+                    own = KernelModel(function, module, toolkit)
+                    own.on = frozenset((subject,))
+                    alone = list(each.run(own))
                     expected, found = (
                         [
                             (

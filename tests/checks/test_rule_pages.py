@@ -19,7 +19,7 @@ from tclint.findings.selection import Selected
 from tclint.inline.module import STATEMENT
 from tclint.isa.target import KNOWN, parse_version
 from tclint.linting import suppress
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.syntax.source import Source
 from tests.tools.ptxas import find_ptxas
 from tests.tools.rewriting import REWRITERS, Identity, Rewriter, identities
@@ -42,7 +42,9 @@ CORRECTIONS = list(blocks(lambda rule: rule.corrections))
 
 
 def lint(code: str, toolkit: tuple[int, int] | None, rules: frozenset[str] | None = None) -> FileReport:
-    return check_source(Source.from_bytes(code.encode(), "block.ptx"), Selected(rules=rules), toolkit)
+    return check_source(
+        Source.from_bytes(code.encode(), "block.ptx"), Request(Selected(rules=rules), toolkit)
+    )
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.findings.selection import Selected
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.syntax.source import Source
 from tests.tools.support import by_rule, lint
 
@@ -45,6 +45,6 @@ def test_the_widest_target_that_would_do(target: str, version: str, body: str, w
 )
 def test_a_renamed_target(target: str, toolkit: tuple[int, int] | None, new: str) -> None:
     source = Source.from_bytes(text(target, "9.0").encode(), "t.ptx")
-    found = by_rule(check_source(source, toolkit=toolkit), "AV004")
+    found = by_rule(check_source(source, Request(toolkit=toolkit)), "AV004")
     assert len(found) == bool(new)
     assert not found or f"was renamed {new} " in found[0].message

@@ -7,7 +7,7 @@ import pytest
 from tclint.findings.finding import FileReport
 from tclint.findings.scales import Confidence
 from tclint.isa.target import TOOLKITS, toolkit_for
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.syntax.source import Source
 from tests.tools.support import by_rule, kernel, module
 
@@ -21,7 +21,7 @@ FRAGMENT = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f
 
 
 def lint(text: str, toolkit: tuple[int, int] | None) -> FileReport:
-    return check_source(Source.from_bytes(text.encode(), "t.ptx"), toolkit=toolkit)
+    return check_source(Source.from_bytes(text.encode(), "t.ptx"), Request(toolkit=toolkit))
 
 
 def text(body: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tclint.commands._cli import cli
-from tclint.executor.launch import LaunchError
+from tclint.executor.launch import Launch, LaunchError
 from tclint.executor.run import call
 from tclint.executor.tensor_maps import TensorMap
 from tests.tools.support import HOPPER, before_the_wait, kernel, module
@@ -244,10 +244,10 @@ def test_other_mistakes(tmp_path: Path) -> None:
 def test_from_python_a_kernel_is_called_on_arrays(tmp_path: Path) -> None:
     path = write(tmp_path, COPY, arguments="")
     data = np.arange(128, dtype=np.uint32)
-    assert call(path, "k", [data, np.uint32(7)], grid=(1,), block=(128,)).right
+    assert call(path, Launch("k", (1, 1, 1), (128, 1, 1)), [data, np.uint32(7)]).right
     assert data.tolist() == list(range(7, 135))
     with pytest.raises(LaunchError, match="argument"):
-        call(path, "k", [data], grid=(1,), block=(128,))
+        call(path, Launch("k", (1, 1, 1), (128, 1, 1)), [data])
 
 
 def test_from_python_a_tensor_map_is_made_of_an_array(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ WAIT:
     tensor, out = np.arange(64 * 32, dtype=np.uint32).reshape(32, 64), np.zeros(1, np.uint32)
 
     tiles = TensorMap(0, "u32", (64, 32), (256,), (4, 16))
-    execution = call(str(path), "k", [(tensor, tiles), out], grid=(1,), block=(1,))
+    execution = call(str(path), Launch("k", (1, 1, 1), (1, 1, 1)), [(tensor, tiles), out])
     assert execution.right, execution
     assert out[0] == tensor[3, 4]
 

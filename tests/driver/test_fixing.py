@@ -28,7 +28,7 @@ from tclint.findings.selection import Selected
 from tclint.findings.spans import Span
 from tclint.ir.frontend import analyse
 from tclint.linting import check
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.linting.subsumption import related
 from tclint.syntax.source import Source
 from tests.tools.pages import block as page_block
@@ -125,7 +125,7 @@ def test_no_safe_fix_of_a_note_adds_an_instruction_or_changes_an_operand(rule: R
     selected = Selected(rules=frozenset(all_rules()))
     for block in (*rule.examples, *rule.corrections):
         text = block.code.encode()
-        report = check_source(Source(text, "k.ptx"), selected, rule.toolkit)
+        report = check_source(Source(text, "k.ptx"), Request(selected, rule.toolkit))
         for finding in report.findings:
             for fix in finding.fixes if finding.severity is Severity.INFO else ():
                 assert not fix.safe or _operands(joined(text, fix.edits)) == _operands(text), finding.rule.id

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from tclint.executor import descriptors, matrices, warpgroup
+from tclint.executor.descriptors import Matrix
 from tclint.executor.errors import Unsupported
 from tclint.isa.forms import Match
 from tclint.isa.table import table
@@ -713,12 +714,12 @@ def test_a_k_major_tile_that_tma_wrote(mode: int, bits: int, generation: Any) ->
     memory[4096 : 4096 + 64 * mode] = written_by_tma(tile, mode)
     for step in range(mode // 32):
         at = described(4096 + 32 * step, 16, 8 * mode, mode, generation)
-        addresses = descriptors.offsets(at, 64, 256 // bits, bits, "K", generation)
+        addresses = descriptors.offsets(at, Matrix(64, 256 // bits, bits, "K", generation))
         want = np.ascontiguousarray(tile[:, 32 * step : 32 * step + 32]).view(f"<u{bits // 8}")
         assert addresses.dtype == np.int64
         assert np.array_equal(unpacked(memory, addresses, bits), want)
         assert np.array_equal(
-            descriptors.load(lambda a: memory[a], at, 64, 256 // bits, bits, "K", generation), want
+            descriptors.load(lambda a: memory[a], at, Matrix(64, 256 // bits, bits, "K", generation)), want
         )
 
 
@@ -742,7 +743,7 @@ def test_an_mn_major_tile_that_tma_wrote(mode: int | str, bits: int, generation:
     group = 4 if mode == "128 by 32" else 8
     rows = 3 * width // size
     at = described(2048, 8192, group * width, mode, generation)
-    found = unpacked(memory, descriptors.offsets(at, rows, columns, bits, "MN", generation), bits)
+    found = unpacked(memory, descriptors.offsets(at, Matrix(rows, columns, bits, "MN", generation)), bits)
     for row in range(rows):
         for column in range(columns):
             box, place = divmod(row * size, width)
@@ -754,8 +755,8 @@ def test_an_mn_major_tile_that_tma_wrote(mode: int | str, bits: int, generation:
 def test_layouts_without_swizzling(generation: Any) -> None:
     """9.7.15.5.1.2.1: cores of 8 x 16 bytes; K-major, the leading offset goes along K, MN-major, from 8 columns to the next."""
     at = described(0x38200, 4096, 256, 0, generation)
-    k_major = descriptors.offsets(at, 32, 16, 16, "K", generation)
-    mn_major = descriptors.offsets(at, 32, 16, 16, "MN", generation)
+    k_major = descriptors.offsets(at, Matrix(32, 16, 16, "K", generation))
+    mn_major = descriptors.offsets(at, Matrix(32, 16, 16, "MN", generation))
     for row in range(32):
         for column in range(16):
             core = 0x38200 + row // 8 * 256 + column // 8 * 4096
@@ -771,17 +772,17 @@ def test_a_pattern_off_its_boundary_has_a_base_offset(mode: int) -> None:
         memory = np.zeros(16384, np.uint8)
         memory[start : start + tile.size] = written_by_tma(tile, mode)
         at = described(start, 16, 8 * mode, mode, "wgmma", base=start >> 7 & 7)
-        addresses = descriptors.offsets(at, 64, 32, 8, "K", "wgmma")
+        addresses = descriptors.offsets(at, Matrix(64, 32, 8, "K", "wgmma"))
         assert np.array_equal(memory[addresses], tile[:, :32])
 
 
 def test_a_row_wider_than_its_atom() -> None:
     """The manual leaves it open; an H200 continues at the leading dimension offset."""
     at = described(1024, 4096, 256, 32, "wgmma")
-    found = descriptors.offsets(at, 8, 32, 16, "K", "wgmma")
+    found = descriptors.offsets(at, Matrix(8, 32, 16, "K", "wgmma"))
     assert np.array_equal(found[:, 16:], found[:, :16] + 4096)
     with pytest.raises(Unsupported, match="leaves its 32-byte"):
-        descriptors.offsets(described(1024, 4096, 256, 32, "tcgen05"), 8, 32, 16, "K", "tcgen05")
+        descriptors.offsets(described(1024, 4096, 256, 32, "tcgen05"), Matrix(8, 32, 16, "K", "tcgen05"))
 
 
 @pytest.mark.parametrize(
@@ -795,7 +796,7 @@ def test_a_row_wider_than_its_atom() -> None:
 )
 def test_invalid_descriptors_are_unsupported(bits: int, words: str) -> None:
     with pytest.raises(Unsupported, match=words):
-        descriptors.offsets(bits, 64, 16, 16, "K", "tcgen05")
+        descriptors.offsets(bits, Matrix(64, 16, 16, "K", "tcgen05"))
 
 
 def test_the_intervals_are_the_bytes_of_the_elements() -> None:
@@ -804,8 +805,8 @@ def test_the_intervals_are_the_bytes_of_the_elements() -> None:
         start, leading, stride = (int(x) * 16 for x in rng.integers(0, 64, 3))
         at = described(start, leading, stride, int(rng.choice([0, 32, 64, 128])), "wgmma")
         major: Any = rng.choice(["K", "MN"])
-        addresses = descriptors.offsets(at, 64, 16, 16, major, "wgmma")
-        intervals = descriptors.intervals(at, 64, 16, 16, major, "wgmma")
+        addresses = descriptors.offsets(at, Matrix(64, 16, 16, major, "wgmma"))
+        intervals = descriptors.intervals(at, Matrix(64, 16, 16, major, "wgmma"))
         want = {int(a) + i for a in addresses.flat for i in range(2)}
         assert sum(end - start for start, end in intervals) == len(want)
         assert {x for start, end in intervals for x in range(start, end)} == want
@@ -891,11 +892,10 @@ def check_wgmma(
     wide = BITS.get(a, 8)
     stored = random_codes(rng, a, (m, k if selector is None else k // 2))
     codes_b, codes_d = random_codes(rng, b, (n, k)), random_codes(rng, d, (m, n))
-    full, sparse = stored, {}
+    full, metadata = stored, None
     if selector is not None:
         place, first = (halves, 2 * selector) if wide >= 16 else (whole, 0)
         full, metadata = thinned(rng, stored, 2 if wide == 32 else 4, place, first, False, 128)
-        sparse = {"metadata": metadata, "selector": selector}
     memory = rng.integers(0, 256, 65536, dtype=np.uint8)
     operand: Any = (
         warpgroup_fragment(stored, wide, 4)
@@ -908,11 +908,9 @@ def check_wgmma(
         lambda addresses: memory[addresses],
         operand,
         b_descriptor,
-        accumulators,
-        scale_d,
-        *signs,
-        *trans,
-        **sparse,
+        accumulators if scale_d else None,
+        warpgroup.Immediates(*signs, *trans, selector or 0),
+        metadata,
     )
     product = exact(numbers(a, full), [list(x) for x in zip(*numbers(b, codes_b), strict=True)])
     want = np.zeros((m, n), np.int64)
@@ -953,11 +951,11 @@ def test_what_a_wgmma_reads() -> None:
     match = matched("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16")
     multiplication = warpgroup.INSTRUCTIONS[match.form.name](match)
     a, b = described(4096 + 32, 16, 1024, 128, "wgmma"), described(65536, 4096, 1024, 0, "wgmma")
-    of_a, of_b = multiplication.reads(a, b)
+    of_a, of_b = multiplication.reads(a, b, warpgroup.Immediates())
     assert sum(end - start for start, end in of_a) == 64 * 32
     assert (of_a[0][0], of_a[-1][1]) == (4096 + 32, 4096 + 8 * 1024 - 32)
     assert of_b == tuple((65536 + 1024 * i, 65536 + 1024 * i + 128) for i in range(20))
-    assert multiplication.reads(np.zeros((4, 128), np.uint32), b)[0] == ()
+    assert multiplication.reads(np.zeros((4, 128), np.uint32), b, warpgroup.Immediates())[0] == ()
 
 
 def test_every_opcode_of_the_table_is_understood() -> None:

@@ -15,7 +15,7 @@ from tclint.findings.finding import FileReport
 from tclint.findings.moved import MOVED, former
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Method
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.report.summary import present
 from tclint.syntax.source import Source
 from tests.tools import pages
@@ -28,7 +28,7 @@ STATIC = pages.block("BK002", "barrier_is_no_wait")
 
 
 def lint(code: str, config: Config = Config()) -> FileReport:  # noqa: B008
-    return check_source(Source.from_bytes(code.encode(), "k.ptx"), config.selected)
+    return check_source(Source.from_bytes(code.encode(), "k.ptx"), Request(config.selected))
 
 
 def suppressed(comment: str, code: str = OVERWRITTEN) -> FileReport:

@@ -18,7 +18,7 @@ from tclint.ir import Function, Module, build, rebuild
 from tclint.ir.functions import make_function
 from tclint.ir.rebuild import Builds, same_program
 from tclint.linting.cache import IncrementalCache
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.syntax import TextChange, Tree, parse, reparse
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
@@ -108,7 +108,7 @@ def test_a_rule_that_was_turned_off_is_not_in_the_quick_answer() -> None:
     assert "WG001" in before
     past.until = 0.0
     edited = Source(text.replace("    ret;", "    nanosleep.u32 1;\n    ret;").encode(), "k.ptx")
-    known = check_source(edited, Selected(rules=Selected().on - {"WG001"}), past=past)
+    known = check_source(edited, Request(Selected(rules=Selected().on - {"WG001"})), past=past)
     assert past.owing
     assert "WG001" not in {finding.rule.id for finding in known.findings}
 
@@ -575,7 +575,7 @@ def test_settings_are_part_of_what_is_known() -> None:
     past = IncrementalCache()
     assert any(f.rule.id == "WG001" for f in check_source(source, past=past).findings)
     off = Selected(rules=frozenset(("PX001",)))
-    assert not check_source(source, off, past=past).findings
+    assert not check_source(source, Request(off), past=past).findings
     assert any(f.rule.id == "WG001" for f in check_source(source, past=past).findings)
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tclint.commands._cli import cli
 from tclint.findings.finding import FileReport, SourceLocation
 from tclint.findings.selection import Selected
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
 from tests.tools.support import HEADER, HOPPER, before_the_wait, by_rule, found, kernel, line_of, lint, module
@@ -421,7 +421,9 @@ def ran(text: str, selected: Selected) -> set[str]:
     """The checks that ran, by the first rule of each."""
     stages: list[str] = []
     check_source(
-        Source.from_bytes(text.encode(), "t.ptx"), selected, clock=lambda stage, _: stages.append(stage)
+        Source.from_bytes(text.encode(), "t.ptx"),
+        Request(selected),
+        clock=lambda stage, _: stages.append(stage),
     )
     return {stage.removeprefix("check ") for stage in stages if stage.startswith("check ")}
 
@@ -431,13 +433,15 @@ def test_a_check_runs_only_when_one_of_its_rules_is_on() -> None:
     assert {"WG001", "PX001"} <= ran(text, Selected())
     assert ran(text, Selected(rules=frozenset({"WG001"}))) == {"WG001"}
     assert ran(text, Selected(rules=frozenset({"PX006"}))) == {"PX001"}
-    report = check_source(Source.from_bytes(text.encode(), "t.ptx"), Selected(rules=frozenset({"WG004"})))
+    report = check_source(
+        Source.from_bytes(text.encode(), "t.ptx"), Request(Selected(rules=frozenset({"WG004"})))
+    )
     assert report.findings == ()
 
 
 def test_only_the_functions_that_are_asked_for_are_checked() -> None:
     text = hopper(wrong("first"), wrong("second"), kernel("addd.s32 %r1, %r1, 1;\nret;", "third"))
-    report = check_source(Source.from_bytes(text.encode(), "t.ptx"), Selected(entry=("sec*", "x")))
+    report = check_source(Source.from_bytes(text.encode(), "t.ptx"), Request(Selected(entry=("sec*", "x"))))
     assert [f.entry for f in report.findings] == ["second"]
     assert report.entries == ("first", "second", "third")
     assert "WG001" not in ran(text, Selected(entry=("none",)))

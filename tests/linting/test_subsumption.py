@@ -10,7 +10,7 @@ from tclint.checks import Hit, Mark, RuleId
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.findings.selection import Selected
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.linting.subsumption import related, without_subsumed
 from tclint.syntax.source import Source
 from tests.tools import pages
@@ -160,7 +160,7 @@ def test_one_edit_one_finding(text: str, old: str, new: str, rule: str) -> None:
 )
 def test_consequences_are_reported_where_their_cause_is_not_selected(selected: Selected) -> None:
     text = BLACKWELL_KERNEL.replace(COMMIT, "// @%p1 tcgen05.commit")
-    report = check_source(Source.from_bytes(text.encode(), "t.ptx"), selected)
+    report = check_source(Source.from_bytes(text.encode(), "t.ptx"), Request(selected))
     assert "TC001" in [r for r, _ in found(report, low=False)]
 
 

@@ -16,7 +16,7 @@ from tclint.findings.finding import FileReport
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.report.formats import renderer
 from tclint.report.summary import Context, present
 from tclint.syntax.source import Source
@@ -27,7 +27,9 @@ ADD = "    add.f32 %f5, %f0, %f1;"
 
 
 def run(text: str, selected: Selected = Selected(), header: str = HOPPER) -> FileReport:  # noqa: B008
-    return check_source(Source.from_bytes(module(text, header=header).encode(), "t.ptx"), selected)
+    return check_source(
+        Source.from_bytes(module(text, header=header).encode(), "t.ptx"), Request(selected or Selected())
+    )
 
 
 def reported(report: FileReport) -> list[str]:

@@ -16,7 +16,7 @@ from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
 from tclint.ir.nodes import Function, Module
 from tclint.linting import verdicts as linting
 from tclint.linting.cache import IncrementalCache
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.syntax.source import Source
 from tests.tools.pages import block
 from tests.tools.replay import ALL_ARRIVE
@@ -29,7 +29,7 @@ FRAGMENT = all_rules()["WG009"].examples[0].code
 
 
 def judged(text: str, selected: Selected | None = None) -> FileReport:
-    return check_source(Source(text.encode(), "k.ptx"), selected, assume=ALL)
+    return check_source(Source(text.encode(), "k.ptx"), Request(selected or Selected(), assume=ALL))
 
 
 def of(text: str, hazard: HazardClass, selected: Selected | None = None) -> Verdict:
@@ -135,7 +135,7 @@ class Added:
 )
 def test_a_fault_that_only_some_launches_have_violates_nothing(condition: str, status: Status) -> None:
     hit = RuleId("WG001").hit(message="", site=0, condition=condition)
-    report = check_source(Source(WAITED.encode(), "k.ptx"), assume=ALL, observer=Added(hit))
+    report = check_source(Source(WAITED.encode(), "k.ptx"), Request(assume=ALL), observer=Added(hit))
     (verdict,) = [v for v in report.verdicts if v.hazard is HazardClass.WGMMA]
     assert verdict.status is status
     if condition:
@@ -220,16 +220,16 @@ def test_verdicts_after_an_edit_are_those_of_the_whole_text() -> None:
     ]
     for state in states:
         source = Source(state.encode(), "k.ptx")
-        known = check_source(source, past=past, assume=ALL)
-        assert known.verdicts == check_source(source, assume=ALL).verdicts
+        known = check_source(source, Request(assume=ALL), past=past)
+        assert known.verdicts == check_source(source, Request(assume=ALL)).verdicts
         assert check_source(source, past=past).verdicts == ()
 
 
 def test_a_kernel_that_a_deadline_left_unchecked_is_unknown() -> None:
     past = IncrementalCache()
-    check_source(Source(WAITED.encode(), "k.ptx"), past=past, assume=ALL)
+    check_source(Source(WAITED.encode(), "k.ptx"), Request(assume=ALL), past=past)
     past.until = 0.0
-    report = check_source(Source(READ.encode(), "k.ptx"), past=past, assume=ALL)
+    report = check_source(Source(READ.encode(), "k.ptx"), Request(assume=ALL), past=past)
     assert past.owing
     assert set(statuses(report).values()) == {Status.UNKNOWN}
 
@@ -238,7 +238,7 @@ def test_refused_assumptions_are_passed_to_the_proofs(monkeypatch: pytest.Monkey
     asked = []
     monkeypatch.setattr(linting, "proved", lambda model, violated, assume: asked.append(assume) or ())
     some = frozenset({Assumption.THREADS})
-    check_source(Source(WAITED.encode(), "k.ptx"), assume=some)
+    check_source(Source(WAITED.encode(), "k.ptx"), Request(assume=some))
     assert asked == [some]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tclint.executor.run import Execution, Memories, execute, layout, prepared
+from tclint.executor.run import Execution, Memories, Policy, execute, layout, prepared
 from tclint.executor.schedule import Schedule
 from tclint.executor.state import Geometry
 from tests.tools.support import HEADER, built, kernel, module
@@ -103,8 +103,7 @@ def run(
     geometry = Geometry(many, three, wide, dynamic, cluster is not None)
     lines = [text[function.start + i.start : function.start + i.end] for i in function.instructions]
     execution = execute(
-        made, function, geometry, memories, layout(function, [*pointers, *more]), how, steps=steps,
-        place=lambda site: f"instruction {site}",
+        made, function, geometry, memories, layout(function, [*pointers, *more]), Policy(how, steps),
     )  # fmt: skip
     return Run(execution, {n: memories.get(n, a) for n, a in given.items()}, lines)
 

@@ -16,7 +16,7 @@ from tclint.findings.selection import Selected
 from tclint.ir import Function, Module, build
 from tclint.ir.frontend import analyse
 from tclint.linting import check as driver
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.syntax import parse
 from tclint.syntax.source import Source
 
@@ -124,7 +124,10 @@ def value(of: KernelModel, name: str, at: str = "end") -> int:
 
 def lint(text: str | bytes, path: str = "t.ptx", selected: Selected | None = None) -> FileReport:
     """What tclint says about a whole file."""
-    return check_source(Source.from_bytes(text.encode() if isinstance(text, str) else text, path), selected)
+    return check_source(
+        Source.from_bytes(text.encode() if isinstance(text, str) else text, path),
+        Request(selected or Selected()),
+    )
 
 
 def found(report: FileReport, *, low: bool = True) -> list[tuple[str, int]]:

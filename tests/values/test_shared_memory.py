@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.analyses.model import KernelModel
-from tclint.analyses.since_barrier import SharedByWarps
+from tclint.analyses.warp_memory import SharedByWarps
 from tclint.isa.target import Target
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access, Footprint

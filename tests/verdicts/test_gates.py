@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tclint.findings.requirements import ALL_ASSUMPTIONS, requirements
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.report.gate import missing
 from tclint.syntax.source import Source
 
@@ -20,5 +20,5 @@ def test_the_gate_on_the_class_of_each_case_is_not_met() -> None:
     for path in FOUND:
         data = path.read_bytes()
         hazard = data.split(b"// class ", 1)[1].split(b":", 1)[0].decode()
-        report = check_source(Source(data, path.name), assume=ALL_ASSUMPTIONS)
+        report = check_source(Source(data, path.name), Request(assume=ALL_ASSUMPTIONS))
         assert list(missing([report], requirements([f"proved:{hazard}"]))), path.name

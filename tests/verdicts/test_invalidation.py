@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.replay.sync import Mbarrier
 from tclint.syntax.source import Source
 from tclint.verdicts import invalidation
@@ -35,7 +35,7 @@ def bounded(body: str, assume: frozenset[Assumption] = ALL) -> Verdict:
         kernel(f"{start}\n{body}\nret;"),
         header=HOPPER,
     )
-    verdicts = check_source(Source(text.encode(), "k.ptx"), assume=assume).verdicts
+    verdicts = check_source(Source(text.encode(), "k.ptx"), Request(assume=assume)).verdicts
     (found,) = [v for v in verdicts if v.hazard is HazardClass.MBARRIER]
     return found
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tclint.executor.descriptors import Generation, Major, intervals
+from tclint.executor.descriptors import Generation, Major, Matrix, intervals
 from tclint.findings.verdicts import Assumption, Discharge, Status, Verdict
 from tclint.verdicts.matrices import Matrices, Range
 from tests.tools.copies import COMMIT, copies, copy, ring, wait
@@ -238,7 +238,7 @@ def test_the_executor_reads_no_byte_outside_the_range_of_a_matrix(
         given = random_descriptor(rng, generation), random_descriptor(rng, generation)
         found = spans(operation(generation, kind, major, *given))
         for descriptor, rows, (start, size) in zip(given, A_AND_B[generation], found or (), strict=False):
-            occupied = intervals(descriptor, rows, columns, bits, major, generation)
+            occupied = intervals(descriptor, Matrix(rows, columns, bits, major, generation))
             assert start <= occupied[0][0], (hex(descriptor), rows)
             assert occupied[-1][1] <= start + size, (hex(descriptor), rows)
             compared += 1

@@ -43,7 +43,7 @@ from tclint.analyses.happens_before.points import (
 )
 from tclint.analyses.happens_before.proxy_fences import fences_between, returns_at_once
 from tclint.analyses.model import KernelModel
-from tclint.analyses.role_paths import follow
+from tclint.analyses.role_paths import follow, follow_first
 from tclint.dataflow import Decision, Path
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.dataflow.views import ThreadContext
@@ -381,7 +381,7 @@ class HappensBefore:
                 cuts.append(cut)  # and not the answer by itself: thousands of sets of stops have this cut
                 return None
             self._unsynchronised[key] = (
-                follow(model, start, context, (use,), stops, likely=True, closed=closed).witness
+                follow_first(model, start, context, (use,), stops, closed).witness
                 if context.threads
                 else None
             )

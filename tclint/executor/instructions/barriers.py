@@ -119,7 +119,7 @@ def _arrive(d: Decoder, i: Instruction) -> Op:
 
 @executes("bar.warp.sync")
 def _warp(d: Decoder, i: Instruction) -> Op:
-    return together(d, i, i.operands[0], (), 4, (), lambda w, mask: ())
+    return together(d, i, (), 4, (), lambda w, mask: ())
 
 
 # ---------------------------------------------------------------- clusters

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from itertools import takewhile
+from typing import NamedTuple
 
 import numpy as np
 
@@ -237,12 +238,28 @@ def _check(address: int, align: int, what: str) -> None:
         raise Misaligned(f"{what} at {address:#x} is not a multiple of {align}")
 
 
+class _Content(NamedTuple):
+    """What a copy into shared memory moves."""
+
+    size: int
+    source: Callable[[], Array]
+    """Reads it."""
+    write: Callable[[Shared, int, Array], None]
+    """Writes it to an offset in the shared memory of one CTA."""
+    reads: Sequence[Range] = ()
+    """The shared memory that the source is in."""
+    unknown: Box | None = None
+    """The box of an unknown tensor map, whose number of bytes is unknown too."""
+    adds: bool = False
+    """Whether it is reduced into the memory."""
+
+
 def _load(
     w: Warp, site: int, what: str, targets: Sequence[tuple[Shared, int]], mbarriers: Sequence[Mbarrier],
-    size: int, source: Callable[[], Array], write: Callable[[Shared, int, Array], None], reads: list[Range],
-    unknown: Box | None = None, adds: bool = False,
+    content: _Content,
 ) -> None:  # fmt: skip
-    """Issue a copy into shared memory that completes on an mbarrier; its number of bytes may be *unknown*."""
+    """Issue a copy into shared memory that completes on an mbarrier."""
+    size, source, write, reads, unknown, adds = content
     clocks = w.clocks.copy() if reads else None
     for (memory, offset), mbarrier in zip(targets, mbarriers, strict=True):
         memory.check(np.array([offset]), size)
@@ -326,7 +343,8 @@ def _bulk_load(d: Decoder, i: Instruction) -> Op:
                     data = change(target.read(offset, len(data)), data)
                 target.write(offset, data)
 
-            _load(w, site, _name(i), targets, mbarriers, count, take, write, reads, adds=change is not None)
+            content = _Content(count, take, write, reads, adds=change is not None)
+            _load(w, site, _name(i), targets, mbarriers, content)
 
     return op
 
@@ -432,38 +450,44 @@ def _recorded_map(w: Warp, data: bytes) -> tensor_maps.TensorMap | None:
     return recorded_map(data) if recorded_map is not None else None
 
 
-def _coordinates(
-    d: Decoder, operand: Operand
-) -> tuple[Callable[[Warp], Array], list[Callable[[Warp], Array]]]:
-    """The address of the map, and the coordinates, of an operand ``[tensorMap, {x, y}]``."""
-    assert isinstance(operand, Address)
-    where = d.address(Address(operand.base, operand.offset))
-    return where, [d.fetch(o) for extra in operand.extras for o in parts(extra)]
-
-
 def _signed(value: int) -> int:
     return value - (1 << 32) if value >> 31 else value
 
 
-def _mode(i: Instruction) -> str:
-    assert i.match is not None
-    return next((m[1:] for m in i.match.modifiers if m.startswith((".tile", ".im2col"))), "tile")
+class _Boxes:
+    """The boxes of a tensor that the threads of an instruction copy, from its operand ``[tensorMap, {x, y}]``."""
 
+    def __init__(self, d: Decoder, i: Instruction, operand: Operand, moves: Operand | None = None) -> None:
+        """*moves* are the offsets of an im2col mode."""
+        assert i.match is not None
+        assert isinstance(operand, Address)
+        self.mode = next((m[1:] for m in i.match.modifiers if m.startswith((".tile", ".im2col"))), "tile")
+        self._name = i.name
+        self._where = d.address(Address(operand.base, operand.offset))
+        self._at = [d.fetch(o) for extra in operand.extras for o in parts(extra)]
+        self._moves = [d.fetch(o, 2) for o in parts(moves)]
 
-def _box(
-    w: Warp, lane: int, i: Instruction, where: Callable[[Warp], Array], at: Sequence[Callable[[Warp], Array]],
-    moves: Sequence[Callable[[Warp], Array]], store: bool = False,
-) -> tuple[tensor_maps.TensorMap | None, tensor_maps.Transfer]:  # fmt: skip
-    """The tensor map and the transfer of one lane's copy; the map is None if it is unknown."""
-    tensor = _map(w, int(where(w)[lane]))
-    if tensor is None:
-        return None, tensor_maps.unknown()
-    coordinates = [_signed(int(f(w)[lane])) for f in at]
-    try:
-        offsets = [int(f(w)[lane]) for f in moves]
-        return tensor, tensor_maps.box(tensor, coordinates, _mode(i), offsets, store=store)
-    except ValueError as problem:
-        raise Fault(f"{i.name}: {problem}") from None
+    def of(
+        self, w: Warp, lane: int, store: bool = False
+    ) -> tuple[tensor_maps.TensorMap | None, tensor_maps.Transfer]:
+        """The tensor map and the transfer of one lane's copy; the map is None if it is unknown."""
+        tensor = _map(w, int(self._where(w)[lane]))
+        if tensor is None:
+            return None, tensor_maps.unknown()
+        coordinates = [_signed(int(f(w)[lane])) for f in self._at]
+        try:
+            return tensor, tensor_maps.box(
+                tensor, coordinates, self.mode, self._offsets(w, lane), store=store
+            )
+        except ValueError as problem:
+            raise Fault(f"{self._name}: {problem}") from None
+
+    def unknown(self, w: Warp, lane: int) -> Box:
+        """What the number of bytes depends on if the map is unknown: in a mode other than tiles, the offsets too."""
+        return int(self._where(w)[lane]), self.mode, *self._offsets(w, lane)
+
+    def _offsets(self, w: Warp, lane: int) -> list[int]:
+        return [int(f(w)[lane]) for f in self._moves]
 
 
 @executes("cp.async.bulk.tensor.load.tile", "cp.async.bulk.tensor.load.gather4", "cp.async.bulk.tensor.load.im2col",
@@ -472,16 +496,14 @@ def _tensor_load(d: Decoder, i: Instruction) -> Op:
     match = i.match
     assert match is not None
     to = d.address(i.operands[0])
-    where, at = _coordinates(d, i.operands[1])
-    info = i.named("im2colInfo")
-    moves = [d.fetch(o, 2) for o in parts(info)]
+    boxes = _Boxes(d, i, i.operands[1], i.named("im2colInfo"))
     mask, mbar = _operands(d, i)
-    site, pair, mode = d.site, match.of_pair, _mode(i)
+    site, pair = d.site, match.of_pair
 
     def op(w: Warp) -> None:
         addresses, bars = to(w), mbar(w)
         for lane in w.lanes.tolist():
-            tensor, transfer = _box(w, lane, i, where, at, moves)
+            tensor, transfer = boxes.of(w, lane)
             _check(int(addresses[lane]) & _LOW, 128, "the destination of a tensor copy")
             targets = _targets(w, int(addresses[lane]), int(mask(w)[lane]) if mask is not None else None)
             mbarriers = _mbarriers(w, int(bars[lane]), targets, mask is not None, pair)
@@ -505,10 +527,9 @@ def _tensor_load(d: Decoder, i: Instruction) -> Op:
                 )
                 _units(memory.data, transfer.unit)[starts // transfer.unit] = data
 
-            unknown = None
-            if tensor is None:  # what varies the extent in a mode other than tiles is part of it
-                unknown = (int(where(w)[lane]), mode, *(int(f(w)[lane]) for f in moves))
-            _load(w, site, _name(i), targets, mbarriers, transfer.size, take, write, [], unknown)
+            unknown = boxes.unknown(w, lane) if tensor is None else None
+            content = _Content(transfer.size, take, write, unknown=unknown)
+            _load(w, site, _name(i), targets, mbarriers, content)
 
     return op
 
@@ -543,7 +564,7 @@ def _gather(w: Warp, transfer: tensor_maps.Transfer) -> Array:
 def _tensor_store(d: Decoder, i: Instruction) -> Op:
     match = i.match
     assert match is not None
-    where, at = _coordinates(d, i.operands[0])
+    boxes = _Boxes(d, i, i.operands[0])
     source = d.address(i.operands[1])
     operation = next((m for m in match.modifiers if m in OPERATIONS), "")
     site = d.site
@@ -551,7 +572,7 @@ def _tensor_store(d: Decoder, i: Instruction) -> Op:
     def op(w: Warp) -> None:
         sources = source(w)
         for lane in w.lanes.tolist():
-            tensor, transfer = _box(w, lane, i, where, at, (), store=True)
+            tensor, transfer = boxes.of(w, lane, store=True)
             shared, start = shared_of(w, int(sources[lane]))
             _check(start, 128, "the source of a tensor copy")
             shared.check(np.array([start]), transfer.size)
@@ -613,19 +634,8 @@ def _st_async(d: Decoder, i: Instruction) -> Op:
                     new = change(target.read(start, len(new)), new)
                 target.write(start, new)
 
-            taken = partial(np.copy, data)
-            _load(
-                w,
-                site,
-                _name(i),
-                [(memory, offset)],
-                [mbarrier],
-                len(data),
-                taken,
-                write,
-                [],
-                adds=change is not None,
-            )
+            content = _Content(len(data), partial(np.copy, data), write, adds=change is not None)
+            _load(w, site, _name(i), [(memory, offset)], [mbarrier], content)
 
     return op
 
@@ -664,7 +674,8 @@ def _try_cancel(d: Decoder, i: Instruction) -> Op:
             _check(targets[0][1], 16, "the response of try_cancel")
             mbarriers = _mbarriers(w, int(bars[lane]), targets, multicast, False)
             response = cache(partial(_respond, w))  # cancels one cluster, however many CTAs get the response
-            _load(w, site, "clusterlaunchcontrol.try_cancel", targets, mbarriers, 16, response, _write, [])
+            content = _Content(16, response, _write)
+            _load(w, site, "clusterlaunchcontrol.try_cancel", targets, mbarriers, content)
 
     return op
 

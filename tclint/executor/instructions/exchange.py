@@ -33,15 +33,16 @@ def lanes_of(mask: int) -> Array:
 
 
 def together(
-    d: Decoder, i: Instruction, mask: Operand | None, sources: Sequence[Operand], size: int,
+    d: Decoder, i: Instruction, sources: Sequence[Operand], size: int,
     puts: Sequence[Callable[[Warp, Array], None]], compute: Compute,
 ) -> Op:  # fmt: skip
     """An op that executes *compute* once all lanes in the membermask have arrived, except those that have exited.
 
     Diverged lanes may arrive one after another, and at different instructions with the same qualifiers: the first ones
     wait. Lanes with different masks form different groups. A lane that is not in its own mask is an observation.
-    Immediate *sources* have *size* bytes. If *mask* is None, the active lanes participate.
+    Immediate *sources* have *size* bytes. Without a membermask, the active lanes participate.
     """
+    mask = i.named("membermask")
     site, member = d.site, d.fetch(mask) if mask is not None else None
     name, opcode = i.name, i.opcode
     fetches = [d.fetch(o, size) for o in sources]
@@ -141,7 +142,7 @@ def _shfl(d: Decoder, i: Instruction) -> Op:
             )
         return source[at], inside
 
-    return together(d, i, i.named("membermask"), i.operands[1:4], 4, puts, shuffle)
+    return together(d, i, i.operands[1:4], 4, puts, shuffle)
 
 
 # ---------------------------------------------------------------- votes and matches
@@ -159,7 +160,7 @@ def _vote(d: Decoder, i: Instruction) -> Op:
         every, some = bool(votes.all()), bool(votes.any())
         return (np.full(LANES, {".all": every, ".any": some, ".uni": every or not some}[mode]),)
 
-    return together(d, i, i.named("membermask"), i.operands[1:2], 0, [d.put(i.operands[0])], vote)
+    return together(d, i, i.operands[1:2], 0, [d.put(i.operands[0])], vote)
 
 
 @executes("match.any", "match.all")
@@ -177,9 +178,7 @@ def _match(d: Decoder, i: Instruction) -> Op:
 
     every = i.match.form.name == "match.all"
     puts = [d.put(o) for o in (pair(i.operands[0]) if every else i.operands[:1])]
-    return together(
-        d, i, i.named("membermask"), i.operands[1:2], size, puts, match_all if every else match_any
-    )
+    return together(d, i, i.operands[1:2], size, puts, match_all if every else match_any)
 
 
 @executes("activemask")
@@ -204,7 +203,7 @@ def _redux(d: Decoder, i: Instruction) -> Op:
     def redux(w: Warp, mask: Array, values: Array) -> tuple[Array, ...]:
         return (np.full(LANES, combine(values[mask])),)
 
-    return together(d, i, i.named("membermask"), i.operands[1:2], 4, [d.put(i.operands[0])], redux)
+    return together(d, i, i.operands[1:2], 4, [d.put(i.operands[0])], redux)
 
 
 def _integers(match: Match) -> Callable[[Array], np.uint32]:
@@ -239,4 +238,4 @@ def _elect(d: Decoder, i: Instruction) -> Op:
         leader = int(mask.argmax())
         return np.full(LANES, leader, np.uint32), np.asarray(leader == _NUMBERS)
 
-    return together(d, i, i.named("membermask"), (), 4, [d.put(o) for o in pair(i.operands[0])], elect)
+    return together(d, i, (), 4, [d.put(o) for o in pair(i.operands[0])], elect)

@@ -19,7 +19,7 @@ from tclint.executor.errors import Unsupported
 from tclint.executor.instructions.copies import join_group
 from tclint.executor.memory import Array
 from tclint.executor.state import LANES, AsyncOperation, Shared, Warp, stretches
-from tclint.executor.warpgroup import INSTRUCTIONS
+from tclint.executor.warpgroup import INSTRUCTIONS, Immediates, Wgmma
 from tclint.ir.nodes import Immediate, Instruction, Operand
 from tclint.isa.effects import WGMMA
 
@@ -64,6 +64,12 @@ def _registers(operand: Operand) -> tuple[int, ...]:
     return found
 
 
+def _immediates(i: Instruction) -> Immediates:
+    """The immediate operands of a wgmma."""
+    names = ("imm-scale-a", "imm-scale-b", "imm-trans-a", "imm-trans-b", "sp-sel")
+    return Immediates(*(_number(i.named(n), absent) for n, absent in zip(names, Immediates(), strict=True)))
+
+
 @executes(*INSTRUCTIONS)
 def _mma_async(d: Decoder, i: Instruction) -> Op:
     match = i.match
@@ -77,9 +83,7 @@ def _mma_async(d: Decoder, i: Instruction) -> Op:
     scale = d.fetch(d.needed(i, "scale-d"), 0)
     meta = i.named("sp-meta")
     metadata = d.fetch(meta) if meta is not None else None
-    selector = _number(i.named("sp-sel"), 0)
-    scale_a, scale_b = _number(i.named("imm-scale-a"), 1), _number(i.named("imm-scale-b"), 1)
-    trans_a, trans_b = _number(i.named("imm-trans-a"), 0), _number(i.named("imm-trans-b"), 0)
+    immediates = _immediates(i)
     site = d.site
     operands = frozenset(accumulators) | frozenset(registers or ())
 
@@ -122,15 +126,15 @@ def _mma_async(d: Decoder, i: Instruction) -> Op:
             site, accumulators, a, uniform(w, right), bool(scale(w)[int(w.mask.argmax())]),
             metadata(w) if metadata is not None else None,
         )  # fmt: skip
-        _join(w, part, run, (scale_a, scale_b, trans_a, trans_b, selector), registers or ())
+        _join(w, part, run, immediates, registers or ())
 
     return op
 
 
-def _join(w: Warp, part: _Part, run: Any, rest: tuple[int, ...], sources: tuple[int, ...]) -> None:
+def _join(w: Warp, part: _Part, run: Wgmma, immediates: Immediates, sources: tuple[int, ...]) -> None:
     """Add the part of a warp to the multiplication, which the first of the four warps issues.
 
-    *rest* are the immediate operands: scales, transpositions and sparsity selector; *sources* are the registers of A.
+    *sources* are the registers of A.
     """
     cta, machine = w.cta, w.machine
     group = w.index // _WARPS
@@ -138,7 +142,7 @@ def _join(w: Warp, part: _Part, run: Any, rest: tuple[int, ...], sources: tuple[
     number = w.issued
     w.issued += 1
     memory = cta.shared
-    left, right = run.reads(part.a if isinstance(part.a, int) else np.zeros(0), part.b, rest[2], rest[3])
+    left, right = run.reads(part.a if isinstance(part.a, int) else np.zeros(0), part.b, immediates)
     reads = [stretches(memory, (*left, *right))]
     if number == len(flights):
         flight = AsyncOperation(
@@ -146,7 +150,7 @@ def _join(w: Warp, part: _Part, run: Any, rest: tuple[int, ...], sources: tuple[
             stamp=len(flights) + 1 << 10 | w.warpgroup, note={"parts": {}, "saved": {}},
         )  # fmt: skip
         flight.ready = lambda: len(flight.note["parts"]) == _WARPS
-        flight.finish = lambda: _multiply(flight, run, rest)
+        flight.finish = lambda: _multiply(flight, run, immediates)
         flight.capture = lambda: _capture(flight)
         flights.append(flight)
         machine.issue(flight)
@@ -196,13 +200,13 @@ def _capture(flight: AsyncOperation) -> None:
     flight.note["parts"] = dict(parts)
 
 
-def _multiply(flight: AsyncOperation, run: Any, rest: tuple[int, ...]) -> None:
+def _multiply(flight: AsyncOperation, run: Wgmma, immediates: Immediates) -> None:
     """Compute D and write the accumulators of all four warps."""
     parts = flight.note["parts"]
     first = next(iter(parts.values()))
     result = run.execute(
-        reader(flight.warp.cta.shared), flight.note["a"], first.b, flight.note["d"], first.scale_d, *rest[:4],
-        metadata=flight.note["m"], selector=rest[4],
+        reader(flight.warp.cta.shared), flight.note["a"], first.b, flight.note["d"] if first.scale_d else None,
+        immediates, flight.note["m"],
     )  # fmt: skip
     for n, (w, part) in enumerate(parts.items()):
         block = result[:, n * LANES : (n + 1) * LANES]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from tclint.isa.effects import Fence, Order
 from tclint.replay.abstract_lanes import Lanes, broadcast
@@ -97,51 +98,76 @@ def _cta_barrier(
     arrival.add(
         threads, machine.epochs.release_clock(group, positions), _votes(machine, group, step, positions)
     )
+    here = _AtBarrier(machine, group, step, positions, where, barrier, arrival, count, warp, full, wait)
+    here.arrived(whole=not away)
+    if count and not away:
+        _count_in_phase(machine, group, step.site, positions, barrier, count)
+    if here.opened():
+        here.pass_on()
+        return True
+    group.stuck = Stuck(step.site, group.threads, barrier)
+    group.waits = here.resumes
+    return False
 
-    def arrived(whole: bool = False) -> bool:
+
+class _AtBarrier(NamedTuple):
+    """Threads of one group at a CTA barrier."""
+
+    machine: Machine
+    group: ThreadGroup
+    step: Step
+    positions: Sequence[int]
+    where: Lanes
+    barrier: Barrier
+    arrival: Arrival
+    expected: int
+    """The threads that the instruction names; 0: all of the CTA."""
+    warp: int
+    whole_warps: bool
+    wait: bool
+    """Whether they wait for the barrier to open."""
+
+    def arrived(self, whole: bool = False) -> bool:
         """Opens a barrier at which some lanes of a warp wait while the others are blocked elsewhere.
 
         By the manual the lanes at the barrier deadlock too (9.7.13.1). Only threads that stay blocked although
         the barrier is taken to open are reported.
         """
+        arrival, cta = self.arrival, self.group.cta
         if arrival.generation < 0 and (
             whole
             or (
-                arrival.changed(machine.alive[group.cta])
-                and not _warps_elsewhere(machine, group.cta, arrival.lanes)
+                arrival.changed(self.machine.alive[cta])
+                and not _warps_elsewhere(self.machine, cta, arrival.lanes)
             )
         ):
-            barrier.lanes.pop(warp, None)
-            arrival.arrive_at(barrier, warps=count > 0 and not full)
+            self.barrier.lanes.pop(self.warp, None)
+            arrival.arrive_at(self.barrier, warps=self.expected > 0 and not self.whole_warps)
         return arrival.generation >= 0
 
-    def opened() -> bool:
-        barrier.wanted = count or machine.alive[group.cta]
-        if arrived() and barrier.generation == arrival.generation:
+    def opened(self) -> bool:
+        """Whether the threads need not wait, or no longer."""
+        barrier, arrival = self.barrier, self.arrival
+        barrier.wanted = self.expected or self.machine.alive[self.group.cta]
+        if self.arrived() and barrier.generation == arrival.generation:
             barrier.open_if_complete(barrier.wanted)
-        return barrier.generation > arrival.generation >= 0 if wait else arrived()
+        return barrier.generation > arrival.generation >= 0 if self.wait else self.arrived()
 
-    def passed() -> None:
-        if wait:
-            group.clock = join_warps(group.clock, group.only_at(barrier.release_clock, positions))
-            _set_reduction(machine, group, step, barrier.votes.get(arrival.generation, ()), where)
+    def pass_on(self) -> None:
+        """What the threads learn at an open barrier for which they waited."""
+        group, barrier = self.group, self.barrier
+        if self.wait:
+            group.clock = join_warps(group.clock, group.only_at(barrier.release_clock, self.positions))
+            votes = barrier.votes.get(self.arrival.generation, ())
+            _set_reduction(self.machine, group, self.step, votes, self.where)
 
-    def completed_phases() -> bool:
-        if not opened():
+    def resumes(self) -> bool:
+        """Lets the threads continue if the barrier is open."""
+        if not self.opened():
             return False
-        passed()
-        group.at += 1
+        self.pass_on()
+        self.group.at += 1
         return True
-
-    arrived(whole=not away)
-    if count and not away:
-        _count_in_phase(machine, group, step.site, positions, barrier, count)
-    if opened():
-        passed()
-        return True
-    group.stuck = Stuck(step.site, group.threads, barrier)
-    group.waits = completed_phases
-    return False
 
 
 def _votes(

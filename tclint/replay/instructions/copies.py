@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tclint.analyses.mbarriers import RESPONSE, transaction_unit, transferred
 from tclint.isa.effects import BULK
 from tclint.replay.abstract_lanes import Lanes, apply
-from tclint.replay.accesses import CTA_STRIDE, OFFSET
+from tclint.replay.accesses import CTA_STRIDE, OFFSET, SHARED, Access
 from tclint.replay.instructions.mbarriers import ALL_CTAS, by_operands, ranks, transaction_bytes
 from tclint.replay.instructions.memory import items, outermost
 from tclint.replay.machine import Machine, executes
@@ -64,7 +64,12 @@ def copy(
                 location = rank if several else to >> 24, to & OFFSET
                 if step.site in machine.program.overwritten:
                     machine.memory.invalidate(location[0] * CTA_STRIDE + location[1], bytes_)
-                machine.record(group, step.site, location, agent, number, known, True, bytes_, mbarrier, box)
+                machine.record(
+                    Access(
+                        step.site, True, (location[0], SHARED), location[1], bytes_, agent, number, known, group,
+                        group.waited, mbarrier, mbarrier.phase, box,
+                    )
+                )  # fmt: skip
                 if response is not None:
                     machine.memory.store(location[0] * CTA_STRIDE + location[1], response, RESPONSE)
 
@@ -78,7 +83,10 @@ def copy_out(
     agent, number, clock = machine.operations.begin(BULK, group, positions)
     for a in outermost(machine.role(group, step, "source"), where):
         known = size if isinstance(size, int) else None
-        machine.record(group, step.site, divmod(a, CTA_STRIDE), agent, number, clock, size=known)
+        cta, offset = divmod(a, CTA_STRIDE)
+        machine.record(
+            Access(step.site, False, (cta, SHARED), offset, known, agent, number, clock, group, group.waited)
+        )
 
 
 def _size(machine: Machine, group: ThreadGroup, step: Step) -> Lanes:

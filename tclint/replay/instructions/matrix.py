@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tclint.ir.nodes import Memory
-from tclint.isa.effects import TCGEN05
-from tclint.replay.instructions.tensor import record_tensor
+from tclint.replay.accesses import SHARED, Access
+from tclint.replay.instructions.tensor import COLUMN
 from tclint.replay.machine import Machine
 from tclint.replay.steps import Step
 from tclint.replay.thread_groups import ThreadGroup
@@ -26,8 +26,12 @@ def multiply(machine: Machine, group: ThreadGroup, step: Step, positions: Sequen
     kind = step.instruction.group
     agent, number, clock = machine.operations.begin(kind, group, positions)
     for start in _matrix_addresses(machine, group, step):
-        machine.record(group, step.site, (group.cta, start), agent, number, clock)
-    if kind == TCGEN05:
+        machine.record(
+            Access(
+                step.site, False, (group.cta, SHARED), start, None, agent, number, clock, group, group.waited
+            )
+        )
+    if kind == "tcgen05":
         _access_tensor_memory(machine, group, step, agent, number, clock)
     else:
         # All four warps issue it together, and it is complete only after each has.
@@ -39,13 +43,20 @@ def _access_tensor_memory(
 ) -> None:
     """The accesses to tensor memory: A is read, D is written, and read before if it is accumulated (9.7.16.10.7)."""
     ctas = (group.cta, group.cta ^ 1) if ".cta_group::2" in step.instruction.opcode else (group.cta,)
-    locations = [(cta, lanes) for cta in ctas for lanes in range(machine.program.warps)]
+    memories = [(cta, lanes) for cta in ctas for lanes in range(machine.program.warps)]
     adds = machine.program.warps > 1 and machine.role(group, step, "enable") == 1
     for role, writes in (("a", False), *((("d", False),) if adds else ()), ("d", True)):
         operand = step.instruction.role(role)
         address = machine.operand(group, operand) if isinstance(operand, Memory) else None
-        if isinstance(address, int):
-            record_tensor(machine, group, step, role, address, locations, agent, number, clock, writes)
+        size = machine.program.columns.get((step.site, role))
+        if isinstance(address, int) and size is not None:
+            for memory in memories:
+                machine.record(
+                    Access(
+                        step.site, writes, memory, address & COLUMN, size, agent, number, clock, group,
+                        group.waited, box=step.site,
+                    )
+                )  # fmt: skip
 
 
 def _matrix_addresses(machine: Machine, group: ThreadGroup, step: Step) -> Iterable[int]:

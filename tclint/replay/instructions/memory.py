@@ -11,7 +11,7 @@ from tclint.ir.nodes import Memory, Operand, Vector
 from tclint.isa.effects import CP_ASYNC
 from tclint.isa.special_registers import WARP
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
-from tclint.replay.accesses import CTA_STRIDE, OFFSET, LaneAddresses
+from tclint.replay.accesses import CTA_STRIDE, OFFSET, SHARED, Access, LaneAddresses
 from tclint.replay.machine import Machine, executes_data
 from tclint.replay.steps import Step
 from tclint.replay.thread_groups import ThreadGroup, positions_of
@@ -100,16 +100,13 @@ def _plain_access(machine: Machine, group: ThreadGroup, step: Step, where: Lanes
         agent, known = machine.epochs.access(group, group.warps_at(positions), clock)
         lane_addresses = LaneAddresses(group.threads_at(positions), own, clock)
         for a in outermost(own, 1):
+            cta, offset = divmod(a, CTA_STRIDE)
             machine.record(
-                group,
-                step.site,
-                divmod(a, CTA_STRIDE),
-                agent,
-                machine.epochs.time,
-                known,
-                writes,
-                lane_addresses=lane_addresses,
-            )
+                Access(
+                    step.site, writes, (cta, SHARED), offset, None, agent, machine.epochs.time, known, group,
+                    group.waited, lane_addresses=lane_addresses,
+                )
+            )  # fmt: skip
 
 
 def _addressing(machine: Machine, group: ThreadGroup, step: Step, address: Lanes, where: Lanes) -> Lanes:
@@ -197,8 +194,13 @@ def _fill(machine: Machine, group: ThreadGroup, step: Step, where: Lanes) -> Non
     for _, positions, own in _accesses_by_clock(machine, group, step, address, where):
         agent, number, clock = machine.operations.begin(CP_ASYNC, group, positions)
         for a in outermost(own, 1):
-            location = divmod(a, CTA_STRIDE)
-            machine.record(group, step.site, location, agent, number, clock, True, known, box=step.site)
+            cta, offset = divmod(a, CTA_STRIDE)
+            machine.record(
+                Access(
+                    step.site, True, (cta, SHARED), offset, known, agent, number, clock, group, group.waited,
+                    box=step.site,
+                )
+            )  # fmt: skip
 
 
 def items(operand: Operand) -> Sequence[Operand]:

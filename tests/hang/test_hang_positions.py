@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tclint.inspect.hang.debugger import read
-from tclint.inspect.hang.positions import Position, PositionError, listed, position
+from tclint.hang.debugger import read
+from tclint.hang.positions import Position, PositionError, listed, position
 
 
 @pytest.mark.parametrize(

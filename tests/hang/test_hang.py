@@ -12,12 +12,12 @@ import pytest
 from benchmarks import hangs
 from benchmarks.hangs.plants import PLANTS
 from tclint.driver.cuda_tools import candidates
-from tclint.inspect.hang.cycle import End
-from tclint.inspect.hang.explain import Explanation, chosen, explain
-from tclint.inspect.hang.machine_code import assembled, parsed
-from tclint.inspect.hang.positions import PositionError, listed
-from tclint.inspect.hang.render import render_json, render_text
-from tclint.inspect.hang.waits import Status
+from tclint.hang.cycle import End
+from tclint.hang.explain import Explanation, Hang, chosen, explain
+from tclint.hang.machine_code import assembled, parsed
+from tclint.hang.positions import PositionError, listed
+from tclint.hang.render import render_json, render_text
+from tclint.hang.waits import Status
 from tclint.ir.frontend import analyse
 from tclint.linting import check
 from tclint.replay.verdict import Replay
@@ -42,7 +42,7 @@ def hang(text: str, at: str, shape: tuple[int, ...] | None = None) -> Explanatio
     parsed_module, _ = analyse(source)
     positions = listed(at)
     return explain(
-        source, parsed_module, chosen(source, parsed_module, None, positions), positions, None, shape
+        source, parsed_module, chosen(source, parsed_module, None, positions), Hang(positions, None, shape)
     )
 
 

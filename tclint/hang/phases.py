@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
-from tclint.inspect.hang.launched import Executed
-from tclint.inspect.hang.stops import Stop
-from tclint.inspect.hang.waits import Waiter
+from tclint.hang.launched import Executed
+from tclint.hang.stops import Stop
+from tclint.hang.waits import Waiter
 from tclint.inspect.locations import Locations
 from tclint.replay.launches import ReplayRun
 from tclint.replay.sync import Mbarrier

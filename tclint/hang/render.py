@@ -11,12 +11,12 @@ from typing import Any
 
 from tclint._json import to_json
 from tclint.findings.finding import Finding
-from tclint.inspect.hang.cycle import End
-from tclint.inspect.hang.explain import Explanation
-from tclint.inspect.hang.launched import Executed
-from tclint.inspect.hang.phases import Phase
-from tclint.inspect.hang.stops import RUNNING, Stop
-from tclint.inspect.hang.waits import Share, Status, Waiter
+from tclint.hang.cycle import End
+from tclint.hang.explain import Explanation
+from tclint.hang.launched import Executed
+from tclint.hang.phases import Phase
+from tclint.hang.stops import RUNNING, Stop
+from tclint.hang.waits import Share, Status, Waiter
 from tclint.inspect.protocol.parts import used
 from tclint.inspect.tables import Cells, columns, few, printable_line, short_name
 from tclint.report.formats._style import BOLD, CYAN, RED, YELLOW, Style

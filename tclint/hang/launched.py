@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tclint._dataclass import dataclass
-from tclint.inspect.hang.positions import Position, PositionError
+from tclint.hang.positions import Position, PositionError
 from tclint.ir.nodes import Module
 from tclint.syntax.source import Source
 
@@ -45,13 +45,11 @@ def execute(source: Source, module: Module, kernel: str, file: LaunchFile, secon
     It has *seconds* for each of :data:`SCHEDULES`. Raises PositionError if no execution ends in a deadlock, and
     LaunchError if the launch does not fit the kernel.
     """
-    from tclint.executor.run import execute_file, line_of
+    from tclint.executor.run import Policy, execute_file, line_of
 
     path = str(file.path)
     for schedule in SCHEDULES:
-        executions, _ = execute_file(
-            module, file, schedule, seconds=seconds, place=lambda f, site: f"line {line_of(source, f, site)}"
-        )
+        executions, _ = execute_file(module, file, Policy(schedule, seconds=seconds, source=source))
         last = executions[-1]
         if last.end == "deadlock":
             if last.function.name != kernel:

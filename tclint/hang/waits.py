@@ -16,7 +16,7 @@ from tclint._dataclass import dataclass
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.role_paths import calls, dominated_by, whole_program
 from tclint.analyses.setmaxnreg import raises
-from tclint.inspect.hang.stops import RUNNING, Stop
+from tclint.hang.stops import RUNNING, Stop
 from tclint.inspect.protocol.sites import Sites
 from tclint.isa.callees import SYSTEM_CALLS
 from tclint.isa.effects import Barrier, Resource

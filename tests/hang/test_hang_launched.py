@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import hangs
 from benchmarks.hangs.plants import PLANTS
-from tclint.inspect.hang import launched
+from tclint.hang import launched
 from tests.tools.command import invoke
 from tests.tools.project import ROOT
 from tests.tools.recordings import write_recording

@@ -9,4 +9,8 @@
 - ``causes``: what is wrong with the objects of the chain;
 - ``explain``: all of this for one kernel, with what a replay and the checks know;
 - ``render``: text and JSON.
+
+Imports ``inspect`` and packages below it; no finding depends on it.
+
+Change this package when a hang is explained wrongly, or when positions come from a new source.
 """

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tclint.driver.cuda_tools import candidates, variable
-from tclint.inspect.hang.positions import PositionError
+from tclint.hang.positions import PositionError
 
 __all__ = ["LineTable", "MachineCodeError", "assembled", "parsed"]
 

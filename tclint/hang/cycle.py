@@ -9,8 +9,8 @@ from functools import reduce
 from operator import or_
 
 from tclint._dataclass import dataclass
-from tclint.inspect.hang.stops import Stop
-from tclint.inspect.hang.waits import Share, Status, Waiter
+from tclint.hang.stops import Stop
+from tclint.hang.waits import Share, Status, Waiter
 
 __all__ = ["Chain", "End", "chain", "gone"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from tclint.inspect.hang.positions import Position, PositionError, listed
+from tclint.hang.positions import Position, PositionError, listed
 
 __all__ = ["read"]
 

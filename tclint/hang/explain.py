@@ -9,14 +9,14 @@ from tclint.analyses.model import KernelModel
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.scales import Severity
 from tclint.findings.selection import Selected
-from tclint.inspect.hang.causes import Cause, causes
-from tclint.inspect.hang.cycle import Chain, End, chain
-from tclint.inspect.hang.launched import Executed
-from tclint.inspect.hang.machine_code import LineTable
-from tclint.inspect.hang.phases import Phases, executed, replayed
-from tclint.inspect.hang.positions import Position, PositionError
-from tclint.inspect.hang.stops import RUNNING, Stop, Stops, kind_of
-from tclint.inspect.hang.waits import Waiter, Waits
+from tclint.hang.causes import Cause, causes
+from tclint.hang.cycle import Chain, End, chain
+from tclint.hang.launched import Executed
+from tclint.hang.machine_code import LineTable
+from tclint.hang.phases import Phases, executed, replayed
+from tclint.hang.positions import Position, PositionError
+from tclint.hang.stops import RUNNING, Stop, Stops, kind_of
+from tclint.hang.waits import Waiter, Waits
 from tclint.inspect.locations import Locations
 from tclint.inspect.protocol import changing
 from tclint.inspect.protocol.parts import Changing, MbarrierRing, Wait
@@ -24,10 +24,10 @@ from tclint.inspect.protocol.rings import Rings
 from tclint.inspect.protocol.sites import Sites
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
-from tclint.linting.check import check_source
+from tclint.linting.check import Request, check_source
 from tclint.syntax.source import Problem, Source
 
-__all__ = ["Explanation", "chosen", "explain"]
+__all__ = ["Explanation", "Hang", "chosen", "explain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,29 +118,35 @@ def _last(source: Source, function: Function) -> int:
     return source.position(function.end).line
 
 
-def explain(
-    source: Source,
-    module: Module,
-    function: Function,
-    positions: Sequence[Position],
-    table: LineTable | None = None,
-    shape: tuple[int, ...] | None = None,
-    launch: Executed | None = None,
-) -> Explanation:
-    """Explains a hang of *function* whose threads are at *positions*, in CTAs of *shape* if that is known.
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """What is known of a hang."""
 
-    *table* has the lines of offsets, and *launch* is the execution that has the positions. Raises PositionError, also if
-    the kernel has no wait, and LimitExceeded.
+    positions: Sequence[Position]
+    """Where its threads are."""
+    table: LineTable | None = None
+    """The lines of the offsets in positions."""
+    shape: tuple[int, ...] | None = None
+    """The threads of a CTA along x, y and z."""
+    launch: Executed | None = None
+    """The execution that has the positions."""
+
+
+def explain(source: Source, module: Module, function: Function, known: Hang) -> Explanation:
+    """Explains a hang of *function*.
+
+    Raises PositionError, also if the kernel has no wait, and LimitExceeded.
     """
+    shape, launch = known.shape, known.launch
     body = inline(function, inlinable(module))
     model = KernelModel(body, module)
     if shape is not None and body.threads is None:
         model = model.shaped(shape)
-    if all(kind_of(model, site) == RUNNING for site in range(len(body.instructions))):
+    if all(kind_of(instruction) == RUNNING for instruction in body.instructions):
         raise PositionError(f"{function.name} has no instruction that waits")
     locations, sites = Locations(source, module, body), Sites(model)
     resolver = Stops(sites, locations, _first(source, function), _last(source, function), function.name)
-    stops = tuple(resolver.all(positions, table))
+    stops = tuple(resolver.all(known.positions, known.table))
     described = Rings(sites)
     rings = tuple(map(described.described, described.found))
     waits = Waits(sites, stops)
@@ -152,7 +158,7 @@ def explain(
         else (executed(launch, locations, stops, waiters), "")
     )
     shown = causes(waits, rings, waiters, hang, phases) if hang is not None else []
-    report = check_source(source, Selected(entry=(function.name,)))
+    report = check_source(source, Request(Selected(entry=(function.name,))))
     findings, about = _findings(report, source, locations, waiters, stops, shown)
     return Explanation(
         source, module, body, locations, model, rings, tuple(changing(sites)), stops, waiters, hang, tuple(shown), launch, phases, not_replayed,

@@ -9,10 +9,10 @@ from tclint._dataclass import dataclass
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.role_paths import dominated_by
 from tclint.checks._wording import agreeing, times
-from tclint.inspect.hang.cycle import Chain, End, gone
-from tclint.inspect.hang.phases import Phases
-from tclint.inspect.hang.stops import Stop
-from tclint.inspect.hang.waits import Object, Status, Waiter, Waits
+from tclint.hang.cycle import Chain, End, gone
+from tclint.hang.phases import Phases
+from tclint.hang.stops import Stop
+from tclint.hang.waits import Object, Status, Waiter, Waits
 from tclint.inspect.protocol.parts import MbarrierRing
 
 __all__ = ["Cause", "causes"]

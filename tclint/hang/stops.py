@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 from tclint._dataclass import dataclass
-from tclint.analyses.model import KernelModel
 from tclint.analyses.setmaxnreg import raises
 from tclint.findings.places import source_location
-from tclint.inspect.hang.machine_code import LineTable
-from tclint.inspect.hang.positions import Position, PositionError
+from tclint.hang.machine_code import LineTable
+from tclint.hang.positions import Position, PositionError
 from tclint.inspect.locations import Locations
 from tclint.inspect.protocol.sites import Sites
+from tclint.ir.nodes import Instruction
 from tclint.isa.effects import Barrier, Resource
 from tclint.values import thread_masks as T
 
@@ -42,19 +42,20 @@ class Stop:
     """Whether any of *threads* reaches this instruction, as far as is known of the kernel."""
 
 
-def kind_of(model: KernelModel, site: int) -> str:
+_KINDS: dict[Barrier | None, str] = {
+    Barrier.MBARRIER: "mbarrier", Barrier.CTA: "barrier", Barrier.WARP: "lanes", Barrier.CLUSTER: "cluster",
+    Barrier.GRIDS: "grid",
+}  # fmt: skip
+
+
+def kind_of(instruction: Instruction) -> str:
     """What an instruction waits for, as in :attr:`Stop.kind`."""
-    instruction = model.instruction(site)
     match = instruction.match
     if match is None or match.problem:
         return RUNNING
     if instruction.effects.resource is Resource.REGISTERS:
         return "registers" if raises(instruction) else RUNNING
-    if instruction.effects.synchronises is not None:
-        return "lanes" if match.form.scope == "lanes" else "barrier"
-    return {"mbarrier-wait": "mbarrier", "barrier-wait": "cluster", "pdl-wait": "grid"}.get(
-        instruction.event, RUNNING
-    )
+    return _KINDS.get(instruction.effects.awaits, RUNNING)
 
 
 class Stops:
@@ -118,12 +119,15 @@ class Stops:
 
         The instruction after a barrier stands for the barrier: there is the program counter of a warp that waits.
         """
-        if kind_of(self.model, site) != RUNNING:
+        if kind_of(self.model.instruction(site)) != RUNNING:
             yield site
             return
         cfg = self.model.cfg
         block = cfg.block_of[site]
-        if site > cfg.blocks[block].start and kind_of(self.model, site - 1) in ("barrier", "cluster"):
+        if site > cfg.blocks[block].start and kind_of(self.model.instruction(site - 1)) in (
+            "barrier",
+            "cluster",
+        ):
             yield site - 1
             return
         for head in cfg.enclosing_loops(block):
@@ -149,7 +153,7 @@ class Stops:
         ctas = frozenset(p.cta for p in positions if p.cta is not None) if every else frozenset()
         return Stop(
             site=site,
-            kind=kind_of(self.model, site),
+            kind=kind_of(self.model.instruction(site)),
             threads=threads,
             ctas=ctas,
             warps=self._counted(positions),

@@ -1,0 +1,86 @@
+"""Stores to shared memory that change no byte, so that it does not matter when another thread reads or stores there.
+
+Two stores may write the same value, and a thread may store what it has read from the same address.
+"""
+
+from __future__ import annotations
+
+from tclint.analyses.model import KernelModel
+from tclint.analyses.overlaps import Route
+from tclint.ir.nodes import Memory, Operand, Vector
+from tclint.values import UniformityScope
+from tclint.values import thread_masks as T
+from tclint.values.shared_memory import Access
+
+__all__ = ["same_value", "written_back"]
+
+
+def written_back(model: KernelModel, read: Access, write: Access, route: Route) -> int:
+    """The threads that store what they have read from the same address before, so that later reads are unaffected."""
+    values = model.values
+    every = T.full(values.threads)
+    load, store = (model.instruction(a.site).match for a in (read, write))
+    items = _stored(model, write.site)
+    if load is None or store is None or load.element != store.element or not items:
+        return 0
+    size = int(store.element[2:]) // 8
+    kept = every
+    for place, item in enumerate(items):
+        node = values.node(route.after(values.operand(item, write.site)))
+        if node[0] == "later":
+            node = values.node(node[1])
+        if node[:2] != ("load", read.site):
+            return 0
+        apart = values.add(write.address, values.times(read.address, -1))
+        planes = values.bit_slices(values.add(apart, values.constant((place - node[4]) * size)))
+        if planes is None:
+            return 0
+        kept &= T.compare("eq", planes, T.constant(0, values.threads), values.threads)
+    return kept
+
+
+def same_value(model: KernelModel, first: Access, second: Access, route: Route) -> int:
+    """All threads if both stores write the same values, so their order does not matter; otherwise 0.
+
+    The values are CTA-uniform, or both stores copy from where the address that they write says.
+    """
+    values = model.values
+    source = _source_of_copy(model, first)
+    if source is not None and source == _source_of_copy(model, second):
+        return T.full(values.threads)
+    one, two = ([values.operand(item, a.site) for item in _stored(model, a.site)] for a in (first, second))
+    before, after = map(route.before, one), map(route.after, two)
+    same = (
+        bool(one)
+        and list(before) == list(after)
+        and all(values.uniformity(v) is UniformityScope.CTA for v in one)
+    )
+    return T.full(values.threads) if same else 0
+
+
+def _source_of_copy(model: KernelModel, store: Access) -> int | None:
+    """The distance of what *store* copies from the address that it writes, the same in all threads; None if unknown.
+
+    Two stores at one distance write the same values to the same address: loads of one address agree.
+    """
+    values, distances = model.values, set[int]()
+    match = model.instruction(store.site).match
+    for place, item in enumerate(_stored(model, store.site)):
+        node = values.node(values.operand(item, store.site))
+        load = model.instruction(node[1]).match if node[0] == "load" else None
+        if match is None or load is None or load.element != match.element or load.space == ".shared":
+            return None
+        apart = values.add(node[3], values.times(store.address, -1))
+        distances.add(values.add(apart, values.constant((node[4] - place) * int(match.element[2:]) // 8)))
+    distance = next(iter(distances)) if len(distances) == 1 else None
+    if distance is None or values.varying_at(distance):
+        return None
+    return distance if values.uniformity(distance) is UniformityScope.CTA else None
+
+
+def _stored(model: KernelModel, site: int) -> tuple[Operand, ...]:
+    """The operands whose values a store writes."""
+    operand = next((o for o in model.instruction(site).operands if not isinstance(o, Memory)), None)
+    if operand is None:
+        return ()
+    return operand.items if isinstance(operand, Vector) else (operand,)

@@ -1,0 +1,98 @@
+"""Accesses of two warps to the same bytes of shared memory, at least one of them a write, that nothing orders (8.7.1).
+
+Which accesses no synchronisation has followed is the solution of :mod:`.since_barrier`, which bytes two warps have in
+common is :mod:`.warp_memory`, and what a store leaves as it was is :mod:`.unchanging_stores`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tclint.analyses.data_indices import DataReadsSince, DataWritesSince, SharedByData
+from tclint.analyses.extents import Extents
+from tclint.analyses.lookups import lookups
+from tclint.analyses.model import KernelModel
+from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
+from tclint.analyses.since_barrier import ReadsSince, SinceBarrier, WritesSince, unordered_threads
+from tclint.analyses.unchanging_stores import same_value, written_back
+from tclint.analyses.warp_memory import atomic
+from tclint.isa.effects import CP_ASYNC
+from tclint.values import thread_masks as T
+from tclint.values.shared_memory import Access
+
+__all__ = ["warp_races"]
+
+
+def warp_races(model: KernelModel) -> Iterator[Conflict]:
+    """The conflicts of *model*: accesses after writes, then writes after reads.
+
+    A loop may test a counter, as a hint, while other warps still add to it. That does not excuse an access after the
+    loop, so the search for conflicts with atomic operations continues without the loops in which it has found one.
+    """
+    kinds: tuple[type[SinceBarrier], ...] = (WritesSince, ReadsSince)
+    if model.fact(SharedByData).indexed:
+        kinds += DataWritesSince, DataReadsSince
+    component, block_of = model.cfg.component, model.cfg.block_of
+    for kind in kinds:
+        since, results = model.solution(kind)
+        starts, passed = since.together(results), frozenset[int]()
+        while starts:
+            met = list(_races_of(model, since, starts, passed))
+            yield from met
+            met = [each for each in met if atomic(model, each.operation.site)]
+            passed |= {component[block_of[each.use.site]] for each in met}
+            starts &= {each.operation.site for each in met}
+    yield from lookups(model)
+
+
+def _races_of(
+    model: KernelModel, since: SinceBarrier, starts: frozenset[int], passed: frozenset[int]
+) -> OverlapSearch:
+    """The search for conflicts with the accesses *starts*, in other components of the CFG than *passed*."""
+    component, block_of = model.cfg.component, model.cfg.block_of
+
+    def wanted(access: Access) -> bool:
+        instruction = model.instruction(access.site)
+        if component[block_of[access.site]] in passed:
+            return False
+        if access.later and instruction.group != CP_ASYNC:
+            # Asynchronous reads are left to PR005.
+            return access.writes and not since.writes and instruction.effects.begins is not None
+        return access.writes or since.writes
+
+    return since.conflicts(
+        starts, wanted, lambda first, second, route: _races(model, since, first, second, route)
+    )
+
+
+def _races(model: KernelModel, since: SinceBarrier, first: Access, second: Access, route: Route) -> bool:
+    """True if two warps provably access the same bytes, and one of them takes the path."""
+    memory = since.memory
+    views, full = model.views, T.full(model.values.threads)
+    if isinstance(memory, SharedByData) and (first.site in memory.indexed) is (second.site in memory.indexed):
+        return False
+    here, there = (
+        views.context_of(access.site).threads
+        & (full if access.writes else memory.executed.takers(access.site))
+        for access in (first, second)
+    )
+    if not (here and there) or (atomic(model, first.site) and atomic(model, second.site)):
+        return False
+    if second.later and not _holds_data(model, first):
+        return False
+    if second.writes and not atomic(model, second.site):
+        there &= ~(same_value if first.writes else written_back)(model, first, second, route)
+    path = since.by_warps(first.site, second.site, route.path)
+    return any(memory.across(first, second, *pair) for pair in unordered_threads(here, there, path))
+
+
+def _holds_data(model: KernelModel, read: Access) -> bool:
+    """Whether something may have been written before to what *read* reads: else no launch needs the value."""
+    extents = model.fact(Extents)
+    place = extents.of(read)
+    for write in extents.writes:
+        if model.reaches(write.site, read.site):
+            other = extents.of(write)
+            if place is None or other is None or extents.meet(place, other):
+                return True
+    return False
