@@ -49,15 +49,14 @@ from tclint.isa.target import TOOLKITS, Version
 from tclint.linting.check import check_source
 from tclint.syntax.source import Problem, Source, SourceError
 
-__all__ = ["ABOUT", "ADVISORIES", "COMMAND", "TITLE", "Advisory", "main", "measure", "section"]
+__all__ = ["ABOUT", "ADVISORIES", "COMMAND", "TITLE", "Advisory", "figure", "main", "measure", "tables"]
 
 TITLE = "Agreement with ptxas"
 COMMAND = "python -m benchmarks.agreement --record"
 SLICE = "python -m benchmarks.agreement fixtures --each 1"
-ABOUT = (
-    "Two releases of ptxas compiled every file of the corpus, and kernels with one wgmma fault planted in each. Does "
-    "tclint refuse what ptxas refuses, and do its rules predict what ptxas says it had to do to the registers of wgmma?"
-)
+ABOUT = """\
+Two releases of ptxas compiled every file of the corpus, and kernels with one wgmma fault planted in each. Does tclint
+refuse what ptxas refuses, and do its rules predict what ptxas says it had to do to the registers of wgmma?"""
 
 PACKAGES = {"13.5.37": "nvidia-cuda-nvcc==13.5.37", "12.9.86": "nvidia-cuda-nvcc-cu12==12.9.86"}
 """The releases that are compared, and the packages that have them."""
@@ -594,12 +593,27 @@ def spread(paths: Sequence[Path], limit: int | None) -> Sequence[Path]:
 # ------------------------------------------------------------ the page
 
 
-def section(data: Any) -> Iterator[str]:
-    """What was measured, for ``docs/results.md``."""
+def figure(data: Any) -> str:
+    """What was compiled, and how many answers differ."""
     chosen = "" if data["limit"] is None else f" (those with wgmma, and {data['limit']} of each producer)"
     planted = sum(answers["planted"]["faults"] for answers in data["operators"].values())
-    yield f"{data['files']:,} files{chosen}, {planted:,} planted faults."
-    yield ""
+    refused = sum(len(tally["differences"]) for by in data["accepted"].values() for tally in by.values())
+    registers = [
+        difference
+        for parts in data["registers"].values()
+        for tally in parts.values()
+        for difference in tally["differences"]
+    ]
+    unexplained = sum(difference["cause"] == UNEXPLAINED for difference in registers)
+    return (
+        f"{data['files']:,} files{chosen}, {planted:,} planted faults. Answers to whether a file is accepted that differ:"
+        f" {refused}. Of the differences about registers of wgmma, {len(registers) - unexplained} of {len(registers)} have a"
+        " cause that was found."
+    )
+
+
+def tables(data: Any) -> Iterator[str]:
+    """What each release of ptxas accepts and says, beside tclint."""
     yield from _accepted_section(data["accepted"])
     for part, about in (
         ("kernels", "Functions with wgmma, as they are"),
@@ -752,7 +766,7 @@ def programs(named_ones: Sequence[Path], cache: Path) -> tuple[list[Ptxas], list
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Compare, print the page's section, record; the exit status is 1 where nothing or not all could be asked."""
+    """Compare, print the figures, record; the exit status is 1 where nothing or not all could be asked."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.agreement",
         description=__doc__,
@@ -777,7 +791,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not asked:
         return 1
     data = measure(folder, asked, Archive(cache / "ptxas"), options.limit, options.each)
-    print("\n".join(section(data)))
+    print(figure(data), "", *tables(data), sep="\n")
     if options.record:
         versions = {"ptxas": " and ".join(ptxas.build for ptxas in asked)}
         results.save("agreement", data, versions, skipped)

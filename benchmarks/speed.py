@@ -55,21 +55,21 @@ __all__ = [
     "Measured",
     "Stopwatch",
     "check_command",
+    "figure",
     "lint",
     "measure",
     "process",
     "ptxas_seconds",
-    "section",
     "split",
+    "tables",
 ]
 
 TITLE = "Speed"
 COMMAND = "python -m benchmarks.speed --ptxas --growth --gc --jobs --record"
 SLICE = ""
 ABOUT = """\
-How long tclint takes and how much memory it needs, by file, by stage and by process, how both grow with the input, and
-how long ptxas takes for the same files. CPU seconds of one core, except where marked wall. Goals are in the heads of the
-columns."""
+How long tclint takes for the corpus in one process, beside ptxas, and how time and memory grow with the input. CPU seconds
+of one core, except where marked wall."""
 
 PER_100K = 1.5
 """Goal: CPU seconds per 100,000 instructions."""
@@ -511,7 +511,7 @@ def _sum(measured: Sequence[Measured], start: float) -> dict[str, float | None]:
 def speed(
     folder: Path, notes: list[str], *, ptxas: Ptxas | None, growth: bool, gc: bool, jobs: bool, largest: int
 ) -> dict[str, Any]:
-    """Measure, as :func:`section` reads it. *notes* collects what was left out.
+    """Measure, as :func:`tables` reads it. *notes* collects what was left out.
 
     Raises ValueError when there is no PTX below *folder*.
     """
@@ -558,8 +558,37 @@ def _per(seconds: float, instructions: float) -> float:
     return seconds / max(instructions, 1) * 1e5
 
 
-def section(data: Mapping[str, Any]) -> list[str]:
-    """What :func:`speed` measured, in Markdown."""
+def figure(data: Mapping[str, Any]) -> str:
+    """The time for all files, beside ptxas and the goals, and the steepest growth."""
+    every, compiled = data["all"], data["compiled"]
+    rate = _per(every["cpu"], every["instructions"])
+    head = f"{every['files']:,} files, {every['size'] / 1e6:.1f} MB, {every['instructions']:,} instructions"
+    met = _verdict(rate <= PER_100K)
+    said = [f"{head}: {every['cpu']:.2f} s, {rate:.2f} s per 100,000 instructions (goal: {PER_100K}, {met})."]
+    if compiled and compiled["ptxas"]:
+        ratio = compiled["cpu"] / compiled["ptxas"]
+        said.append(
+            f"ptxas takes {compiled['ptxas']:.2f} s for {compiled['files']:,} of them, so tclint takes {ratio:.3f} times as"
+            f" long (goal: {AGAINST_PTXAS}, {_verdict(ratio <= AGAINST_PTXAS)})."
+        )
+        if "slower" in data:
+            said.append(f"{data['slower']} files take longer than ptxas does (goal: none).")
+    said.append(
+        f"`tclint --version` takes {data['version']:.3f} s wall (goal: {START}, {_verdict(data['version'] <= START)})."
+    )
+    if ratios := [ratio for growth in data["growth"] for ratio in growth["ratios"]]:
+        said.append(
+            f"Where the input doubles, the time grows {min(ratios):.2f} to {max(ratios):.2f} times (goal: {PER_DOUBLING},"
+            f" {_verdict(max(ratios) <= PER_DOUBLING)})."
+        )
+        grown = [row for growth in data["growth"] for row in growth["rows"]]
+        over = sum(run["peak"] > BASE_MEMORY + MEMORY_PER_BYTE * size for size, run in grown)
+        said.append(f"{over} of these {len(grown)} inputs take more memory than the goal allows.")
+    return " ".join(said)
+
+
+def tables(data: Mapping[str, Any]) -> list[str]:
+    """What :func:`speed` measured, by file, stage, process and size of the input."""
     stages: dict[str, float] = data["stages"]
     return [
         *_files(data),
@@ -792,7 +821,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         versions = {name: metadata.version(name) for name in ("tree-sitter", "click")}
         results.save("speed", data, versions | ({"ptxas": ptxas.release} if ptxas else {}), notes)
     else:
-        print("\n".join([*section(data), *(f"- {note}" for note in notes)]))
+        print("\n".join([figure(data), "", *tables(data), *(f"- {note}" for note in notes)]))
     return 0
 
 

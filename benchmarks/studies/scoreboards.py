@@ -49,13 +49,14 @@ __all__ = [
     "Said",
     "Tools",
     "Unwaited",
+    "figure",
     "find",
     "judged",
     "main",
     "outstanding",
     "pairs",
     "releases",
-    "section",
+    "tables",
 ]
 
 SIGNALS = ("mbarrier-arrive", "barrier-sync", "barrier-arrive")
@@ -511,17 +512,10 @@ def _nested(counts: Mapping[tuple[str, str, str], int]) -> dict[str, dict[str, d
 TITLE = "Scoreboards: does the hardware run ahead?"
 COMMAND = "python -m benchmarks.studies.scoreboards --record"
 SLICE = "python -m benchmarks.studies.scoreboards fixtures"
-ABOUT = (
-    "Every `tcgen05.ld` and `tcgen05.st` that a kernel leaves outstanding, by the letter of the ISA, where its thread "
-    "arrives on an mbarrier or a barrier. ptxas assembles the kernel, and the control bits of the SASS say whether the "
-    "arrival can be issued before the load or store is done: *runs ahead*, if some path from the `LDTM` or `STTM` to the "
-    "arrival waits for nothing that shows it; *ordered*, if something on every path waits for its scoreboard, mostly an "
-    "instruction that takes the loaded value; *store fence*, if only what `wait::st` becomes intervenes between a load and "
-    "the arrival, whose effect on loads is documented nowhere. *Ordered* does not mean correct. The ISA calls an access "
-    "without `tcgen05.wait` unordered with what other threads do (9.7.16.6.4); that this ptxas put a use of the value in "
-    "front of the arrival is chance, which another version, option or line of source undoes. *Runs ahead* means that the "
-    "hardware is free to be wrong, not that the other thread is ever fast enough."
-)
+ABOUT = """\
+Every `tcgen05.ld` and `tcgen05.st` that a kernel leaves outstanding, by the letter of the ISA, where its thread arrives on
+an mbarrier or a barrier. The hardware may *run ahead* if, in the control bits of the SASS, nothing on some path to the
+arrival waits for the access; that ptxas put one in *order* does not make it correct (9.7.16.6.4)."""
 
 COLUMNS = {
     "ahead": "runs ahead",
@@ -537,24 +531,31 @@ _VERDICTS = {
 }
 
 
-def section(data: Any) -> list[str]:
-    """The part of ``docs/results.md``."""
+def figure(data: Any) -> str:
+    """How many accesses are outstanding, and in how many the hardware may run ahead."""
+    ahead = {
+        what: {verdict: counts.get("ahead", 0) for verdict, counts in of.items()}
+        for what, of in data["matrix"].items()
+    }
+    total = sum(sum(of.values()) for of in ahead.values())
+    silent = sum(of.get("silent", 0) for of in ahead.values())
+    errors = sum(of.get("error", 0) for of in ahead.values())
+    return (
+        f"{data['operations']:,} loads and stores in {data['files']:,} files are outstanding at some signal "
+        f"({data['outstanding']:,} pairs of both). The hardware may run ahead of {total:,}: {errors:,} are errors, and of "
+        f"{silent:,} tclint says nothing."
+    )
+
+
+def tables(data: Any) -> list[str]:
+    """What tclint says beside what the SASS shows, each access at one signal, and where the two differ."""
     rows = [
         (f"`{what}`: {words}", *(counts.get(column, 0) for column in COLUMNS))
         for what, of in data["matrix"].items()
         for verdict, words in _VERDICTS.items()
         if (counts := of.get(verdict, {})) or verdict == "silent"
     ]
-    head = (
-        f"{data['operations']:,} loads and stores in {data['files']:,} files are outstanding at some signal "
-        f"({data['outstanding']:,} pairs of both). Each counts once, at the signal that tclint names, or else where the "
-        "SASS is worst."
-    )
-    lines = [
-        head,
-        "",
-        *results.table(["tclint", *COLUMNS.values()], rows),
-    ]
+    lines = results.table(["tclint", *COLUMNS.values()], rows)
     for why, number in data["unknown"].items():
         lines.append(f"- unknown: {why} ({number:,})")
     lines += ["", "Where the two differ:", "", *_differences(data["differences"])]
@@ -605,7 +606,7 @@ def _differences(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure and print the section; the exit status."""
+    """Measure and print the figures; the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.studies.scoreboards",
         description=__doc__,
@@ -638,7 +639,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"scoreboards are not measured: {error}", file=sys.stderr)
         return 2
     data = measure(options.folders, tools, others, options.limit, skipped)
-    print("\n".join([*section(data), *(f"skipped: {reason}" for reason in skipped)]))
+    print("\n".join([figure(data), "", *tables(data), *(f"skipped: {reason}" for reason in skipped)]))
     if options.record:
         results.save("scoreboards", data, versions, skipped)
     return 0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import agreement
-from benchmarks.agreement import ADVISORIES, UNEXPLAINED, Measurement, Text, measure, section
+from benchmarks.agreement import ADVISORIES, UNEXPLAINED, Measurement, Text, figure, measure, tables
 from benchmarks.corpus.builder import Skipped
 from benchmarks.ptxas import Archive, Compilation, Ptxas
 from tclint.findings.rules import all_rules
@@ -136,7 +136,7 @@ def test_files_are_refused_by_both_by_one_or_by_none(fake: Callable[..., Ptxas],
     }
     lowered = data["accepted"]["12.9.37"]["with a lower .version"]  # type: ignore[index]
     assert [Path(d["file"]).stem for d in lowered["differences"]] == ["newer"]  # the fake says it of 8.8 too
-    text = "\n".join(section(data))
+    text = "\n".join(tables(data))
     assert "| 12.9.37 | as it is | 1 | 2 | 1 | 2 |" in text
     assert "- ptxas alone, refused, `some/odd.ptx` (12.9.37, as it is): line 1: It is Monday" in text
 
@@ -175,7 +175,7 @@ def test_a_finding_predicts_an_advisory(fake: Callable[..., Ptxas], tmp_path: Pa
     assert differences(data) == {
         agreement.READ: ("tclint", "the same fault: ptxas reports it as the other one of C7514 and C7517")
     }
-    text = "\n".join(section(data))
+    text = "\n".join(tables(data))
     assert f"| {agreement.EARLY} | C7517 | 13.5.37 | WG001, WG007 | 1 | 1 | 0 | 0 |" in text
     assert "Neither said nor predicted anywhere: serialised: accumulator written, fence injected" in text
 
@@ -297,8 +297,8 @@ def test_faults_are_planted_where_ptxas_was_silent(fake: Callable[..., Ptxas], t
     functions = data["registers"]["13.5.37"]["planted"]["both"]["functions"]  # type: ignore[index]
     assert functions + left_out <= len(operators)  # type: ignore[arg-type]
     assert functions > 5
-    text = "\n".join(section(data))
-    assert "planted faults" in text.splitlines()[0]
+    assert "planted faults" in figure(data)
+    text = "\n".join(tables(data))
     assert "| wgmma.wait_group deleted | 1 | WG007 1 |" in text
     assert text.count("| wgmma.wait_group deleted |") == 1
 
@@ -321,7 +321,7 @@ def test_without_network_or_ptxas_it_says_so(
     assert agreement.main([str(tmp_path / "absent")]) == 1
 
 
-def test_the_command_prints_the_section(
+def test_the_command_prints_the_tables(
     fake: Callable[..., Ptxas],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

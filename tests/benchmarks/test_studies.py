@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from benchmarks import ptxas
-from benchmarks.studies import lost_waits, sass, scoreboards
-from benchmarks.studies.scoreboards import Listing, Ordering, Pair, Said, judged, outstanding, pairs, releases
+from benchmarks.studies import sass, scoreboards
+from benchmarks.studies.scoreboards import Listing, Ordering, Pair, Said, judged, pairs, releases
 from tclint.findings.rules import all_rules
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
@@ -176,21 +176,13 @@ def test_the_page_says_where_the_two_differ() -> None:
         "unknown": {"no LDTM": 1},
         "differences": [row | {"also": {"12.9": "ahead"}}],
     }
-    text = "\n".join(scoreboards.section(data))
-    assert "4 loads and stores in 3 files" in text
+    assert "4 loads and stores in 3 files" in scoreboards.figure(data)
+    assert "run ahead of 2: 2 are errors, and of 0 tclint says nothing" in scoreboards.figure(data)
+    text = "\n".join(scoreboards.tables(data))
     assert "| `ld`: error | 2 | 0 | 1 | 0 |" in text
     assert "| error, ordered | `ld` at mbarrier-arrive | a branch waits | 1 | 1 | k.ptx:20 |" in text
     assert "| operations | such as | ptxas 12.9 |" in text
     assert "| 1 | k.ptx:20 | runs ahead |" in text
-
-
-def test_the_page_says_which_lost_waits_are_not_found() -> None:
-    row = {"operator": "deleted", "file": "p/k.ptx", "line": 7, "tclint": "missed", "sass": "no release"}
-    hidden = row | {"tclint": "low", "sass": "ahead", "event": "mbarrier-arrive", "why": "moved"}
-    text = "\n".join(lost_waits.section([row, hidden, hidden]))
-    assert "| deleted | low | 2 | 0 | 0 | 0 | 0 |" in text
-    assert "| deleted | missed | 0 | 0 | 0 | 0 | 1 |" in text
-    assert "| deleted | low | mbarrier-arrive | moved | 2 | p/k.ptx:7, p/k.ptx:7 |" in text
 
 
 @pytest.fixture
@@ -206,22 +198,6 @@ def test_the_examples_of_the_rule_run_ahead_on_the_hardware(tools: scoreboards.T
     for block in rule.examples[:3]:
         found = judged(pairs(Source(block.code.encode(), "t.ptx"), tools))
         assert [(p.said.verdict, p.ordering.verdict) for p in found] == [("error", "ahead")], block.code
-
-
-def test_a_lost_wait_is_asked_about(tools: scoreboards.Tools, tmp_path: Path) -> None:
-    (tmp_path / "p").mkdir()
-    block = all_rules()["TC002"].corrections[0]
-    (tmp_path / "p" / "k.ptx").write_text(block.code)
-    assert outstanding(Source(block.code.encode(), "k.ptx"))[1] == []
-    skipped: list[str] = []
-    rows = lost_waits.measure([tmp_path], tools, 1, 7, skipped)
-    assert [(row["operator"], row["tclint"], row["sass"]) for row in rows] == [
-        ("tcgen05.wait::ld deleted", "found", "ahead"),
-        ("tcgen05.wait::ld moved past the arrival", "found", "ahead"),
-        ("tcgen05.wait::ld after the use", "found", "ahead"),
-        ("tcgen05.wait::ld to ::st", "found", "fenced"),
-    ]
-    assert not skipped
 
 
 def test_the_line_table_changes_no_instruction(tools: scoreboards.Tools, tmp_path: Path) -> None:
