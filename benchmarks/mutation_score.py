@@ -17,7 +17,8 @@ COMMAND = "python -m benchmarks.mutation --record"
 SLICE = "python -m benchmarks.mutation fixtures/kernels --each 2 --no-ptxas"
 ABOUT = """\
 One change at a time in real kernels: does linting the changed kernel give a new error or warning of a fitting rule at the
-right place? A change that is proven to make no difference is not a fault, and does not count."""
+right place? A change that is proven to make no difference is not a fault, and does not count. A fault that only
+a note or a finding of low confidence names counts as missed, and so does one of which ptxas makes the same machine code."""
 
 Counts = list[tuple[str, str, str, str, int]]
 """Operator, producer, verdict, cause ("" when found), and how many."""

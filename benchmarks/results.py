@@ -6,8 +6,8 @@
 A part is a module with ``TITLE``, ``COMMAND`` (what measures it), ``SLICE`` (the same on a few kernels, or "";
 ``{scratch}`` stands for a temporary folder), ``ABOUT`` (what was done, for a reader of the page), ``figure(data)`` (a sentence or two with the figures
 of what it recorded, for the page) and ``tables(data)`` (all of it, in lines of Markdown). Measuring ends with :func:`save`, which writes
-``benchmarks/records/PART.json`` and the page again. Nothing on the page comes from anywhere else; a part without a
-record is named as not measured. With the names of parts, it prints their tables and writes nothing.
+``benchmarks/records/PART.json`` and the page again. But for ``once.md`` nothing on the page comes from anywhere else; a
+part without a record is named as not measured. With the names of parts, it prints their tables and writes nothing.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ __all__ = ["PARTS", "RECORDS", "Part", "kernels", "main", "page", "processor", "
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "benchmarks" / "records"
 PAGE = ROOT / "docs" / "results.md"
+ONCE = ROOT / "benchmarks" / "once.md"
+"""The answers of measurements whose programs are gone."""
 
 PARTS: dict[str, str] = {
     "corpus": "benchmarks.corpus.summary",
@@ -174,7 +176,8 @@ def page() -> str:
         "",
         "How true and how fast tclint is, as measured. `python -m benchmarks.results` writes this page from",
         "[benchmarks/records](../benchmarks/records), which have all data; do not edit it. `python -m benchmarks.results PART`",
-        "prints a record as tables. [benchmarks/README.md](../benchmarks/README.md) says how each part is measured.",
+        "prints a record as tables. [benchmarks/README.md](../benchmarks/README.md) says how each part is measured. The line",
+        "under a part names the machine that measured it, so times of two parts cannot be compared; GPUs are in the text.",
         "",
     ]
     for name, module in PARTS.items():
@@ -198,6 +201,13 @@ def page() -> str:
         if record["skipped"]:
             lines += ["", "Skipped:", "", *(f"- {reason}" for reason in record["skipped"])]
         lines.append("")
+    lines += [
+        "## Measured once",
+        "",
+        "What answered one question, by a program that is no longer kept.",
+        "",
+        ONCE.read_text(encoding="utf-8"),
+    ]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 

@@ -40,7 +40,8 @@ COMMAND = "python -m benchmarks.sanitizer judge --record"
 SLICE = ""
 ABOUT = """\
 Faults were planted in our own kernels for sm_90, and each mutant was launched once under racecheck and once under
-synccheck. What a tool also reports of the original is not counted."""
+synccheck. What a tool also reports of the original is not counted. A mutant of which neither reports anything is not
+acquitted: it may give a wrong result or hang."""
 ORIGINALS = {
     ("handed_over", "racecheck"): (
         "not a race: the readers execute `barrier.arrive` after each read, and the writer waits at a `barrier.sync` of "

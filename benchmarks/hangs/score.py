@@ -38,7 +38,9 @@ SLICE = ""
 ABOUT = """\
 Deadlocks are planted in small kernels for sm_90a and launched on a GPU. `tclint hang` gets the kernel and the lines at
 which its threads wait. *Cycle*: its chain of waits has the waits that it must have, as found by reading the kernel.
-*Place*: a cause, or a finding, names a line that was changed or the barrier that it is about."""
+*Place*: a cause, or a finding, names a line that was changed or the barrier that it is about. The analysis was made with
+most of these kernels; those written later are counted by themselves where they were launched. Kernels that complete, trap
+or fail in spite of the planted deadlock are not counted."""
 FIRST = (
     "At first sight: 54 of the 72 in the kernels that it was made with, before causes were added for the others;"
     " 14 of the 27 in the kernels written later, or 16 with two that were expected under a name that the kernel does"

@@ -20,7 +20,8 @@ SLICE = ""
 ABOUT = """\
 Kernels for sm_90a count their own mistakes. Each wait and fence that they need is deleted, and each fence narrowed; a
 change is convicted if launches of the changed kernel count mistakes, and then no note may call the instruction needless
-or too wide. The kernels were written after these rules, and no rule was changed for them."""
+or too wide. What is not convicted may be needed as well: a GPU may order more than the ISA guarantees. The kernels were
+written after these rules, and no rule was changed for them."""
 _RULES = {True: ("CO001", "CO003"), False: ("CO004", "CO005")}
 """The rules that a deletion, or a narrowing, shows to be wrong."""
 _KINDS = (

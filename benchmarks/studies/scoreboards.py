@@ -515,7 +515,8 @@ SLICE = "python -m benchmarks.studies.scoreboards fixtures"
 ABOUT = """\
 Every `tcgen05.ld` and `tcgen05.st` that a kernel leaves outstanding, by the letter of the ISA, where its thread arrives on
 an mbarrier or a barrier. The hardware may *run ahead* if, in the control bits of the SASS, nothing on some path to the
-arrival waits for the access; that ptxas put one in *order* does not make it correct (9.7.16.6.4)."""
+arrival waits for the access: it is free to be wrong, which does not mean that the other thread is ever fast enough. That
+ptxas put one in *order* does not make it correct (9.7.16.6.4): another version, option or line of source undoes it."""
 
 COLUMNS = {
     "ahead": "runs ahead",
