@@ -9,11 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import prover_rules, ptxas, results, verdict_oracles, verdict_score, verdict_shares
+from benchmarks import (
+    prover_rules,
+    ptxas,
+    results,
+    sass,
+    scoreboards,
+    verdict_oracles,
+    verdict_score,
+    verdict_shares,
+)
 from benchmarks import verdicts as benchmark
 from benchmarks.faults import OPERATORS
 from benchmarks.proof_faults import PROOF_FAULTS
-from benchmarks.studies import sass, scoreboards
 from tclint.findings.verdicts import HazardClass
 from tests.tools.project import ROOT
 from tests.tools.support import HOPPER, kernel, module
