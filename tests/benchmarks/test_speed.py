@@ -127,11 +127,11 @@ def test_what_is_measured_is_recorded_and_shown(tmp_path: Path, monkeypatch: pyt
     (folder / "binary.ptx").write_bytes(b"\x7fELF\0\0")
     run = speed.Run(0.2, 10, 10**7, {"IR": 0.1}, 0.1)
     monkeypatch.setattr(speed, "process", lambda command: processes.Run(0, 0.5, 0.4, 10**7, ""))
-    monkeypatch.setattr(speed, "fresh", lambda files, mode="default", repeat=1: run)
+    monkeypatch.setattr(speed, "fresh", lambda files, repeat=1: run)
     monkeypatch.setattr(results, "RECORDS", tmp_path / "records")
     monkeypatch.setattr(results, "PAGE", tmp_path / "results.md")
     monkeypatch.setenv("TCLINT_PTXAS", str(tmp_path / "none"))
-    assert speed.main([str(folder), "--ptxas", "--growth", "--gc", "--jobs", "--record"]) == 0
+    assert speed.main([str(folder), "--ptxas", "--growth", "--jobs", "--record"]) == 0
     page = results.PAGE.read_text()
     assert "`tclint --version` takes 0.500 s wall (goal: 0.15, **missed**)." in page
     assert "- binary.ptx is left out: SourceError: no PTX in it: it is an ELF file" in page
