@@ -200,15 +200,18 @@ Every modifier of every syntax line of the ISA table, on every target that ptxas
 target came: does the table's answer (exists, or needs another target or version) equal that of ptxas?"""
 
 
-def section(data: Any) -> list[str]:
-    """What a grid said, for the results page."""
-    summary = (
+def figure(data: Any) -> str:
+    """How many points of the grid agree."""
+    return (
         f"{data['agreed']:,} of {data['points']:,} points agree ({data['agreed'] / max(data['points'], 1):.4%}), over"
         f" {data['forms']} forms, {data['probed']:,} spellings, {len(data['targets'])} targets and"
         f" {len(data['versions'])} versions ({data['versions'][0]} to {data['versions'][-1]}). On all of its points"
         f" agree {data['whole']:,} of {data['pairs']:,} pairs of form and modifier."
     )
-    lines = [summary, ""]
+
+
+def tables(data: Any) -> list[str]:
+    """The points of each family, and what differs."""
     head = ["family", "forms", "spellings", "points", "agree", "differ"]
     families = sorted(data["families"].items())
     rows = [
@@ -222,7 +225,7 @@ def section(data: Any) -> list[str]:
         ]
         for name, f in families
     ]
-    lines += results.table(head, rows)
+    lines = results.table(head, rows)
     rows = [[f"`{d['text']}`", d["who"], d["places"]] for d in data["differences"][:SHOWN]]
     lines += results.table(
         [f"differences ({len(data['differences'])})", "which side accepts what", "where"], rows
@@ -251,7 +254,7 @@ def _short(names: Sequence[str], targets: Sequence[str]) -> str:
 
 
 def measure(oracle: Ptxas, forms: Sequence[Form], pairs: bool, most: int, every: bool) -> dict[str, Any]:
-    """Ask about *forms*; what :func:`section` shows, and every difference. *every*: at every version."""
+    """Ask about *forms*; what :func:`tables` shows, and every difference. *every*: at every version."""
     isa = table()
     found = [s for form in forms for line in form.syntax for s in spellings(form, line, pairs)]
     found = [s for s in found if s.allowed or not isa.candidates(s.opcode)]

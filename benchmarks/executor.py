@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import hardware, launch, ptxas, results
 from benchmarks.corpus.fixtures import FOLDER as KERNELS
-from benchmarks.executor_page import ABOUT, COMMAND, SLICE, TITLE, section
+from benchmarks.executor_page import ABOUT, COMMAND, SLICE, TITLE, figure, tables
 from tclint.ir.frontend import analyse
 from tclint.syntax.source import Source
 
@@ -44,11 +44,12 @@ __all__ = [
     "SLICE",
     "TITLE",
     "Outcome",
+    "figure",
     "judged",
     "main",
     "mutated",
     "run",
-    "section",
+    "tables",
     "twins",
 ]
 
@@ -322,7 +323,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{len(data['kernels'])} kernels, {len(data['twins'])} twins", *skipped, sep="\n")
     else:
         data = data | {"runs": runs(options.only, options.schedule or SCHEDULES, options.jobs)}
-        print(*section(data), sep="\n")
+        print(figure(data), "", *tables(data), sep="\n")
     if options.record or options.command == "collect":
         results.save("executor", data, {"ptxas": data["ptxas"], "driver": data["driver"]}, skipped)
     return 0

@@ -1,4 +1,4 @@
-"""What the executor makes of kernels and mutants that a GPU has judged, in words: a section of the page of results."""
+"""What the executor makes of kernels and mutants that a GPU has judged, in words and tables."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import Any
 
 from benchmarks import results
 
-__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "UNSEEN", "section"]
+__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "UNSEEN", "figure", "tables"]
 
 TITLE = "The executor against a GPU"
 COMMAND = "python -m benchmarks.executor --record"
 SLICE = ""
-ABOUT = (
-    "`tclint.executor` runs the launch files of *Mutants on a GPU*, and further ones of kernels for sm_90 and sm_100. What "
-    "is right on the GPU must be right here, under every schedule and with nothing to report; what the GPU convicted should "
-    "be seen here: an observation, a fault, a deadlock, or a wrong result."
-)
+ABOUT = """\
+`tclint.executor` runs the launch files of *Mutants on a GPU*, and further ones of kernels for sm_90 and sm_100. What is
+right on the GPU must be right here, under every schedule and with nothing to report; what the GPU convicted should be seen
+here: an observation, a fault, a deadlock, or a wrong result."""
 SHOWN = 3
 """Places and kinds that a row names; the record has them all."""
 UNSEEN: Mapping[str, str] = {
@@ -33,27 +32,40 @@ UNSEEN: Mapping[str, str] = {
 Said = Mapping[str, Any]
 
 
-def section(data: Any) -> list[str]:
-    """The section, in lines of Markdown."""
-    lines = _recorded(data) if "twins" in data else []
+def figure(data: Any) -> str:
+    """What the GPU did, and what the executor sees of it."""
+    said = [_recorded(data)] if "twins" in data else []
     if "runs" in data:
-        ran = data["runs"]
-        lines += [*_kernels(ran, data.get("kernels", {})), *_convicted(ran), *_lucky(ran["lucky"])]
-    return lines
+        convicted, lucky = data["runs"]["convicted"], data["runs"]["lucky"]
+        said.append(
+            f"Of {len(convicted)} mutants that the GPU convicted, the executor sees {_count(convicted)}. Of {len(lucky)} that"
+            f" came out right and are an error to tclint, and that no proof says are equivalent, it sees {_count(lucky)}."
+        )
+    return " ".join(said)
 
 
-def _recorded(data: Any) -> list[str]:
+def _count(mutants: Sequence[Said]) -> int:
+    """How many the executor sees."""
+    return sum(bool(mutant["seen"]) for mutant in mutants)
+
+
+def tables(data: Any) -> list[str]:
+    """Each kernel, and the mutants by operator."""
+    if "runs" not in data:
+        return []
+    ran = data["runs"]
+    return [*_kernels(ran, data.get("kernels", {})), *_convicted(ran), *_lucky(ran["lucky"])]
+
+
+def _recorded(data: Any) -> str:
     outcomes = Counter(twin["outcome"] for twin in data["twins"])
     counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
-    return [
-        (
-            f"The record has the SHA-256 of every result of {data['launches']} launches of {len(data['kernels'])} kernels "
-            f"on an {data['device']} (driver {data['driver']}, cubins by ptxas {data['ptxas']}), all right, and of "
-            f"{len(data['twins'])} mutants of them, one of each operator ({counts}). `tests/executor/test_hardware.py` holds "
-            "the executor to it."
-        ),
-        "",
-    ]
+    return (
+        f"The record has the SHA-256 of every result of {data['launches']} launches of {len(data['kernels'])} kernels "
+        f"on an {data['device']} (driver {data['driver']}, cubins by ptxas {data['ptxas']}), all right, and of "
+        f"{len(data['twins'])} mutants of them, one of each operator ({counts}). `tests/executor/test_hardware.py` holds "
+        "the executor to it."
+    )
 
 
 def _kernels(ran: Any, on_gpu: Mapping[str, Any]) -> list[str]:
@@ -91,13 +103,9 @@ def _convicted(ran: Any) -> list[str]:
         said = _kinds(members)
         rows.append([operator, len(members), *(seen[how] for how in ran["schedules"]), left, said])
     unseen = [m for m in mutants if not m["seen"]]
-    seen_by = sum(bool(m["seen"]) for m in mutants)
     head = ["operator", "convicted", *ran["schedules"], "not seen", "as"]
     lines = [
-        (
-            f"Of {len(mutants)} mutants that the GPU convicted, the executor sees {seen_by}: each is run under one schedule "
-            "after the other until something is seen."
-        ),
+        "**Convicted.** Each is run under one schedule after the other until something is seen.",
         "",
         *results.table(head, rows),
     ]
@@ -129,10 +137,7 @@ def _lucky(mutants: Sequence[Said]) -> list[str]:
         rows.append([operator, len(members), len(members) - len(unseen), said, _places(unseen), why])
     head = ["operator", "mutants", "seen", "as", "not seen", "why"]
     return [
-        (
-            f"**Right on the GPU, and an error to tclint.** {len(mutants)} mutants that no proof says are equivalent; the "
-            f"executor sees {sum(bool(m['seen']) for m in mutants)}."
-        ),
+        "**Right on the GPU, and an error to tclint.** No proof says that they are equivalent.",
         "",
         *results.table(head, rows),
     ]

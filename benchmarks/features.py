@@ -157,15 +157,20 @@ that ptxas knows, at the first `.version` that the table allows there, one step 
 available where ptxas accepts the module?"""
 
 
-def section(data: Any) -> list[str]:
-    """What the grid said, for the results page."""
+def figure(data: Any) -> str:
+    """How many points of the grid agree."""
     points, agreed = (sum(counts[key] for counts in data["kinds"].values()) for key in ("points", "agreed"))
-    lines = [f"{agreed:,} of {points:,} points agree ({agreed / max(points, 1):.4%}).", ""]
+    modules = sum(counts["samples"] for counts in data["kinds"].values())
+    return f"{agreed:,} of {points:,} points of {modules} modules agree ({agreed / max(points, 1):.4%})."
+
+
+def tables(data: Any) -> list[str]:
+    """The points of each kind, and what differs."""
     rows = [
         [kind, f"{c['samples']:,}", f"{c['points']:,}", f"{c['agreed']:,}", c["points"] - c["agreed"]]
         for kind, c in data["kinds"].items()
     ]
-    lines += results.table(["kind", "modules", "points", "agree", "differ"], rows)
+    lines = results.table(["kind", "modules", "points", "agree", "differ"], rows)
     rows = [[f"`{d['name']}`", d["who"], d["places"]] for d in data["differences"]]
     if rows:
         lines += results.table([f"differences ({len(rows)})", "which side accepts what", "where"], rows)
@@ -173,7 +178,7 @@ def section(data: Any) -> list[str]:
 
 
 def measure(ptxas: Ptxas, asked: Sequence[Sample], every: bool) -> dict[str, Any]:
-    """Ask about *asked*; what :func:`section` shows."""
+    """Ask about *asked*; what :func:`tables` shows."""
     places: dict[tuple[Version, Target], list[Sample]] = defaultdict(list)
     for target in filter(None, map(Target.parse, ptxas.targets)):
         for sample in asked:
@@ -237,7 +242,7 @@ def main() -> None:
         and (not options.name or sample.name in options.name)
     ]
     data = measure(ptxas, asked, options.every_version)
-    print("\n".join(section(data)))
+    print(figure(data), "", *tables(data), sep="\n")
     if options.record:
         results.save("features", data, {"ptxas": ptxas.release})
     kinds = data["kinds"].values()

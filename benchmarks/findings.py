@@ -25,7 +25,7 @@ from tclint.findings.selection import Selected
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source, SourceError
 
-__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "VERDICTS", "main", "measure", "section"]
+__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "VERDICTS", "figure", "main", "measure", "tables"]
 
 TITLE = "Findings on real kernels"
 COMMAND = "python -m benchmarks.findings --record"
@@ -103,22 +103,26 @@ def measure(folder: Path, files: Iterable[Path]) -> dict[str, Any]:
     }
 
 
-def section(data: Any) -> list[str]:
-    """What passes, which rules report, and the verdicts."""
+def figure(data: Any) -> str:
+    """What passes, and the verdicts."""
     producers, failing = data["producers"], data["failing"]
     total: Counter[str] = Counter()
     for counts in producers.values():
         total.update(counts)
     said = Counter(f["verdict"] for f in failing)
     words = ", ".join(f"{count} {verdict}" for verdict, count in said.most_common()) or "none"
-    passed = (
+    return (
         f"{total['exit 0']:,} of {total['files']:,} files ({total['exit 0'] / max(total['files'], 1):.1%}) exit 0. Errors"
         f" and warnings shown: {len(failing)}; judged: {words}."
     )
-    lines = [passed, ""]
+
+
+def tables(data: Any) -> list[str]:
+    """What passes of each producer, what each rule reports, and what fails."""
+    producers, failing = data["producers"], data["failing"]
     columns = ("files", "exit 0", "exit 1", "exit 2")
     rows = [[name, *(counts.get(c, 0) for c in columns)] for name, counts in producers.items()]
-    lines += results.table(["producer", *columns], rows)
+    lines = results.table(["producer", *columns], rows)
     kinds = [s.label for s in sorted(Severity, reverse=True)]
     kinds += sorted({kind for counts in data["rules"].values() for kind in counts} - {*kinds})
     rows = [[name, *(counts.get(kind, 0) for kind in kinds)] for name, counts in data["rules"].items()]
@@ -140,7 +144,7 @@ def _places(lines: list[int]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Lint, print the section, record it; the exit status."""
+    """Lint, print the figures, record them; the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.findings",
         description=__doc__,
@@ -154,7 +158,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{options.folder}: no .ptx file; python -m benchmarks.corpus builds some", file=sys.stderr)
         return 2
     data = measure(options.folder, files)
-    print("\n".join(section(data)))
+    print(figure(data), "", *tables(data), sep="\n")
     if options.record:
         results.save("findings", data)
     wrong = [f for f in data["failing"] if f["verdict"] == "false"]

@@ -35,12 +35,12 @@ from benchmarks import launch, mutation, ptxas, results, sanitize
 from benchmarks.corpus.fixtures import FOLDER as KERNELS
 from benchmarks.equivalence import equivalent
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
-from benchmarks.hardware_page import ABOUT, COMMAND, SLICE, TITLE, section
+from benchmarks.hardware_page import ABOUT, COMMAND, SLICE, TITLE, figure, tables
 from tclint import _toml
 from tclint.findings.finding import Edit, FileReport
 from tclint.findings.spans import Span
 
-__all__ = ["ABOUT", "COMMAND", "LAUNCHES", "SLICE", "TITLE", "WANTED", "launches", "main", "section"]
+__all__ = ["ABOUT", "COMMAND", "LAUNCHES", "SLICE", "TITLE", "WANTED", "figure", "launches", "main", "tables"]
 
 LAUNCHES = Path(__file__).resolve().parent / "launches"
 ARCH = "sm_90a"
@@ -322,7 +322,7 @@ def main(arguments: list[str] | None = None) -> int:
             return 1
         data, skipped = record["data"], record["skipped"]
     judge(data)
-    print(*section(data), sep="\n")
+    print(figure(data), "", *tables(data), sep="\n")
     print(*skipped, sep="\n", file=sys.stderr)
     if options.record:
         results.save("hardware", data, {"ptxas": data["ptxas"], "driver": data["driver"]}, skipped)

@@ -1,4 +1,4 @@
-"""What a GPU said about mutants, in words: the section of ``benchmarks.hardware`` on the page of results."""
+"""What a GPU said about mutants, in words and tables."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import Any
 
 from benchmarks import results
 
-__all__ = ["ABOUT", "COMMAND", "TITLE", "convicted", "section"]
+__all__ = ["ABOUT", "COMMAND", "TITLE", "convicted", "figure", "tables"]
 
 TITLE = "Mutants on a GPU"
 COMMAND = "python -m benchmarks.hardware judge --record"
 SLICE = ""
-ABOUT = (
-    "Faults were planted in our own kernels for sm_90, whose right results are known, and each mutant was launched "
-    "beside its original, in a process of its own. A mutant that gives a wrong result, hangs or faults is convicted: "
-    "tclint should find it. One that comes out right is not acquitted, unless it is proven to be equivalent."
-)
+ABOUT = """\
+Faults were planted in our own kernels for sm_90, whose right results are known, and each mutant was launched beside its
+original. One that gives a wrong result, hangs or faults is convicted: tclint should find it. One that comes out right is
+not acquitted, unless it is proven to be equivalent."""
 OUTCOMES = ("right", "wrong", "hang", "fault")
 SHOWN = 3
 """Places that a row names; the record has them all."""
@@ -32,13 +31,22 @@ def convicted(mutant: Mutant) -> bool:
     return bool(mutant["outcome"] != "right")
 
 
-def section(data: Any) -> list[str]:
-    """The section, in lines of Markdown."""
+def figure(data: Any) -> str:
+    """What was launched, convicted and found."""
+    mutants = data["mutants"]
+    lucky = [m for m in mutants if not convicted(m) and m["verdict"] == "found"]
+    proven = sum(bool(m["equivalent"]) for m in lucky)
+    said = _summary(data, mutants, [m for m in mutants if convicted(m)])
+    return " ".join(
+        [*said, f"tclint also finds {len(lucky)} that came out right, {proven} of them equivalent."]
+    )
+
+
+def tables(data: Any) -> list[str]:
+    """The same by family of operators, and what was missed, came out right or was not launched."""
     mutants = data["mutants"]
     guilty = [m for m in mutants if convicted(m)]
     return [
-        *_summary(data, mutants, guilty),
-        "",
         *_families(mutants),
         *_remarks(mutants, guilty),
         "",

@@ -198,20 +198,21 @@ Every string of inline assembly in the `cuda::ptx` headers of libcu++, the newes
 table have exactly one form for each instruction, and does its availability equal what ptxas says?"""
 
 
-def section(data: Any) -> list[str]:
-    """What was found, for the results page."""
+def figure(data: Any) -> str:
+    """What matches and agrees."""
     found = f"{data['strings']:,} strings in {data['headers']} headers of {' and '.join(data['packages'])}"
     matched = f"all instructions of {data['known']:,} match one form each"
     agreed = f"{data['agreed']:,} of {data['points']:,} points agree with ptxas"
-    return [
-        f"{found}; {matched}. {agreed}.",
-        "",
-        *results.table(["string", "what differs"], data["differences"]),
-    ]
+    return f"{found}; {matched}. {agreed}."
+
+
+def tables(data: Any) -> list[str]:
+    """What differs."""
+    return results.table(["string", "what differs"], data["differences"])
 
 
 def measure(found: Sequence[Wrapper], oracle: Ptxas | None) -> dict[str, Any]:
-    """Counts and differences, as :func:`section` shows them."""
+    """Counts and differences, as :func:`tables` shows them."""
     points, agreed, wrong = differences(oracle, found) if oracle is not None else (0, 0, [])
     shown = [[f"`{w.text}`", why] for w, why in wrong]
     return {

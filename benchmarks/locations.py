@@ -16,7 +16,7 @@ from benchmarks.faults import OPERATORS
 from tclint.findings.finding import Finding
 from tclint.syntax.source import Source
 
-__all__ = ["ABOUT", "COMMAND", "NEAR", "SLICE", "TITLE", "located", "section", "summary", "table"]
+__all__ = ["ABOUT", "COMMAND", "NEAR", "SLICE", "TITLE", "figure", "located", "summary", "table", "tables"]
 
 NEAR = 3
 """Lines between a change and what a finding names, up to which the finding locates the change."""
@@ -26,13 +26,9 @@ _NO_CODE = re.compile(rb"\s*(//.*|\.loc\b.*|[{}])?\s*")
 TITLE = "Where planted faults are located"
 COMMAND = "python -m benchmarks.mutation fixtures/kernels --each 6 --no-ptxas --record-locations"
 SLICE = ""
-ABOUT = (
-    "Of the planted faults that are found: does a finding name the changed line? "
-    f"A line is named by what lies within {NEAR} lines of it: the primary location of the finding, a "
-    "step of it, or an edit that it suggests. For a deletion that is the line of the deleted instruction, and for a "
-    "move either end. The waits of a deadlock and the arrivals that it lacks are steps. *In lines of code* is any of "
-    "these if comments, .loc, braces and blank lines do not count: inline assembly is between two comments."
-)
+ABOUT = """\
+Of the planted faults that are found: is the changed line within 3 lines of the primary location of a finding, of a step
+of it, or of an edit that it suggests?"""
 
 LOCATORS = ("primary", "step", "edit", "code")
 """What may locate a change, from the most to the least direct; *code* is any of the others if only lines of code
@@ -107,20 +103,25 @@ def summary(records: list[dict[str, Any]], **about: Any) -> dict[str, Any]:
     }
 
 
-def section(data: Mapping[str, Any]) -> list[str]:
-    """The table, and where what nothing locates is."""
-    counts: Counts = [tuple(count) for count in data["counts"]]
-    lines = [
-        (
-            f"{data['planted']:,} changes in {data['files']} files of {', '.join(data['producers'])}, at most "
-            f"{data['each']} of an operator in each folder, drawn with seed {data['seed']}; "
-            f"{sum(n for *_, n in counts):,} are found."
-        ),
-        "",
-        *table(counts),
-        "Not located:",
-        "",
-    ]
+def figure(data: Mapping[str, Any]) -> str:
+    """What shares of the faults that are found are located."""
+    total = Counter[str]()
+    for _, how, n in data["counts"]:
+        total[how] += n
+    primary, step, edit, _ = (
+        f"{sum(total[how] for how in LOCATORS[: i + 1]) / max(total.total(), 1):.0%}"
+        for i in range(len(LOCATORS))
+    )
+    return (
+        f"{data['planted']:,} changes in {data['files']} files of {', '.join(data['producers'])}, at most "
+        f"{data['each']} of an operator in each folder, drawn with seed {data['seed']}; {total.total():,} are found. The "
+        f"primary location names {primary} of these, it or a step {step}, these or an edit {edit}."
+    )
+
+
+def tables(data: Mapping[str, Any]) -> list[str]:
+    """The same by operator, and where what nothing locates is."""
+    lines = [*table([tuple(count) for count in data["counts"]]), "Not located:", ""]
     for miss in data["unlocated"]:
         lines.append(f"- {miss['operator']}: {miss['file']}, line {miss['line']}: {'; '.join(miss['new'])}")
     return lines

@@ -39,7 +39,7 @@ from benchmarks.equivalence import equivalent
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
 from benchmarks.machine_code import Assembler
 from benchmarks.misses import cause, patient
-from benchmarks.mutation_score import ABOUT, COMMAND, SLICE, TITLE, section, summary, table
+from benchmarks.mutation_score import ABOUT, COMMAND, SLICE, TITLE, figure, summary, table, tables
 from benchmarks.ptxas import PtxasMissing, find
 from tclint.findings.finding import Edit, FileReport, Finding
 from tclint.findings.scales import Confidence, Method, Severity
@@ -48,7 +48,7 @@ from tclint.ir.frontend import analyse
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source, SourceError
 
-__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "Verdict", "fresh", "main", "section", "verdict"]
+__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "Verdict", "figure", "fresh", "main", "tables", "verdict"]
 
 LARGEST = 250_000
 """Bytes of the largest file that is changed: a thousand mutants are linted, and many of them assembled."""

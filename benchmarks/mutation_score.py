@@ -10,15 +10,15 @@ from benchmarks import locations, results
 from benchmarks.faults import OPERATORS
 from benchmarks.misses import CAUSES
 
-__all__ = ["ABOUT", "COMMAND", "TITLE", "section", "summary", "table"]
+__all__ = ["ABOUT", "COMMAND", "TITLE", "figure", "summary", "table", "tables"]
 
 TITLE = "Planted faults"
 COMMAND = "python -m benchmarks.mutation --record"
 SLICE = "python -m benchmarks.mutation fixtures/kernels --each 2 --no-ptxas"
-ABOUT = (
-    "One change at a time in real kernels: does linting the changed kernel give a new error or warning of a fitting rule "
-    "at the right place? A change that is proven to make no difference is not a fault, and does not count."
-)
+ABOUT = """\
+One change at a time in real kernels: does linting the changed kernel give a new error or warning of a fitting rule at the
+right place? A change that is proven to make no difference is not a fault, and does not count. A fault that only
+a note or a finding of low confidence names counts as missed, and so does one of which ptxas makes the same machine code."""
 
 Counts = list[tuple[str, str, str, str, int]]
 """Operator, producer, verdict, cause ("" when found), and how many."""
@@ -126,22 +126,27 @@ def summary(records: list[dict[str, Any]], **about: Any) -> dict[str, Any]:
     }
 
 
-def section(data: Mapping[str, Any]) -> list[str]:
-    """The score by producer and by operator, and what was missed."""
+def figure(data: Mapping[str, Any]) -> str:
+    """How many faults are found."""
     counts: Counts = [tuple(count) for count in data["counts"]]
     ruled, bare = _split(counts, data["without_rule"])
     planted, asked, unasked = (sum(c[4] for c in some) for some in (counts, ruled, bare))
     none = sum(c[4] for c in ruled if c[2] != "found" and c[3] in NO_FAULT)
     found = sum(c[4] for c in ruled if c[2] == "found")
     faults = asked - none
+    return (
+        f"{planted:,} changes by {len({c[0] for c in counts})} operators in {data['files']} files of "
+        f"{len({c[1] for c in counts})} producers, at most {data['each']} of an operator, drawn with seed {data['seed']}. "
+        f"{unasked} are of operators for which there is no rule yet, and {none} are proven to be no fault. Of the other "
+        f"{faults:,}, tclint finds {found:,}: {100 * found / max(faults, 1):.1f}%."
+    )
+
+
+def tables(data: Mapping[str, Any]) -> list[str]:
+    """The score by producer and by operator, and what was missed."""
+    counts: Counts = [tuple(count) for count in data["counts"]]
+    ruled, bare = _split(counts, data["without_rule"])
     lines = [
-        (
-            f"{planted:,} changes by {len({c[0] for c in counts})} operators in {data['files']} files of "
-            f"{len({c[1] for c in counts})} producers, at most {data['each']} of an operator, drawn with seed {data['seed']}. "
-            f"{unasked} are of operators for which there is no rule yet, and {none} are proven to be no fault. Of the other "
-            f"{faults:,}, tclint finds {found:,}: {100 * found / max(faults, 1):.1f}%."
-        ),
-        "",
         (
             "*No fault*: proven to make no difference, by the ISA, or a target that ptxas accepts. *Note* and *low*: found, "
             "as a note or with low confidence. *Elsewhere*: another rule, or at another place. *Same code*: of those not "

@@ -39,15 +39,14 @@ from tclint.ir.cfg import CFG
 from tclint.linting.check import Request, check_source
 from tclint.syntax.source import Source
 
-__all__ = ["ABOUT", "COMMAND", "PLANTS", "SLICE", "TITLE", "main", "measure", "section"]
+__all__ = ["ABOUT", "COMMAND", "PLANTS", "SLICE", "TITLE", "figure", "main", "measure", "tables"]
 
 TITLE = "Synchronisation that is not needed"
 COMMAND = "python -m benchmarks.needless --record"
 SLICE = "python -m benchmarks.needless fixtures/kernels --each 2 --needed 6"
 ABOUT = """\
 The rules of the family CO note waits and fences that are not needed. A wait or a fence is taken out of real kernels; where
-tclint finds the fault, the instruction was needed, and no note may call it needless. Needless ones are planted into the
-same kernels: a wait or a fence executed again, a wider fence, a busy poll."""
+tclint finds the fault, the instruction was needed. Needless ones are planted into the same kernels."""
 
 LARGEST = 120_000
 """Bytes of the largest file that is changed."""
@@ -211,23 +210,25 @@ def measure(folders: Iterable[Path], each: int, most: int, seed: int) -> dict[st
     return {"seed": seed, "planted": planted(files, each), "needed": needed(files, most)}
 
 
-def section(data: dict[str, Any]) -> list[str]:
-    """The part of the page of results."""
+def figure(data: dict[str, Any]) -> str:
+    """What is noted of what is needed, and of what is not."""
+    planted = [row["found"] for row in data["planted"]]
+    wrong = sum(row["noted"] for row in data["needed"])
+    return (
+        f"Of {len(data['needed'])} instructions that are needed, {wrong} have a note that calls them needless. Of "
+        f"{len(planted)} needless ones that were planted, {sum(planted)} are found."
+    )
+
+
+def tables(data: dict[str, Any]) -> list[str]:
+    """The same by operator and by plant."""
     kinds: dict[str, list[bool]] = defaultdict(list)
     for row in data["planted"]:
         kinds[row["plant"]].append(row["found"])
     operators: dict[str, list[bool]] = defaultdict(list)
     for row in data["needed"]:
         operators[row["operator"]].append(row["noted"])
-    every = [row["found"] for row in data["planted"]]
-    wrong = sum(row["noted"] for row in data["needed"])
-    total = (
-        f"Of {len(data['needed'])} instructions that are needed, {wrong} have a note that calls them needless. Of "
-        f"{len(every)} needless ones that were planted, {sum(every)} are found."
-    )
     return [
-        total,
-        "",
         "| needed: its deletion is found | instructions | noted |",
         "|---|---|---|",
         *(f"| {name} | {len(said)} | {sum(said)} |" for name, said in sorted(operators.items())),
@@ -278,7 +279,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(*row, sep="\t")
         return 0
     data = measure(folders, options.each, options.needed, options.seed)
-    print(*section(data), sep="\n")
+    print(figure(data), "", *tables(data), sep="\n")
     for row in data["needed"]:
         if row["noted"]:
             print(f"{row['file']}, line {row['line']}: needed, and noted", file=sys.stderr)

@@ -1,11 +1,13 @@
 """What the measurements said: ``docs/results.md``, made of one record for each part.
 
     python -m benchmarks.results [--check]
+    python -m benchmarks.results PART...
 
 A part is a module with ``TITLE``, ``COMMAND`` (what measures it), ``SLICE`` (the same on a few kernels, or "";
-``{scratch}`` stands for a temporary folder), ``ABOUT`` (what was done, for a reader of the page) and ``section(data)``, the lines of Markdown for what it recorded. Measuring ends with :func:`save`, which writes
-``benchmarks/records/PART.json`` and the page again. Nothing on the page comes from anywhere else; a part without a
-record is named as not measured.
+``{scratch}`` stands for a temporary folder), ``ABOUT`` (what was done, for a reader of the page), ``figure(data)`` (a sentence or two with the figures
+of what it recorded, for the page) and ``tables(data)`` (all of it, in lines of Markdown). Measuring ends with :func:`save`, which writes
+``benchmarks/records/PART.json`` and the page again. But for ``once.md`` nothing on the page comes from anywhere else; a
+part without a record is named as not measured. With the names of parts, it prints their tables and writes nothing.
 """
 
 from __future__ import annotations
@@ -30,12 +32,13 @@ __all__ = ["PARTS", "RECORDS", "Part", "kernels", "main", "page", "processor", "
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "benchmarks" / "records"
 PAGE = ROOT / "docs" / "results.md"
+ONCE = ROOT / "benchmarks" / "once.md"
+"""The answers of measurements whose programs are gone."""
 
 PARTS: dict[str, str] = {
     "corpus": "benchmarks.corpus.summary",
     "findings": "benchmarks.findings",
     "strangers": "benchmarks.strangers.score",
-    "agreement": "benchmarks.agreement",
     "availability": "benchmarks.availability",
     "features": "benchmarks.features",
     "headers": "benchmarks.headers",
@@ -44,13 +47,10 @@ PARTS: dict[str, str] = {
     "needless": "benchmarks.needless",
     "needed": "benchmarks.needed.score",
     "locations": "benchmarks.locations",
-    "scoreboards": "benchmarks.studies.scoreboards",
-    "lost_waits": "benchmarks.studies.lost_waits",
     "hardware": "benchmarks.hardware",
     "sanitizer": "benchmarks.sanitizer",
     "hangs": "benchmarks.hangs.score",
     "executor": "benchmarks.executor",
-    "peers": "benchmarks.peers",
     "speed": "benchmarks.speed",
     "fuzz": "benchmarks.fuzz.__main__",
     "surfaces": "benchmarks.fuzz.surfaces",
@@ -68,7 +68,9 @@ class Part(Protocol):
     SLICE: str
     ABOUT: str
 
-    def section(self, data: Any) -> Iterable[str]: ...
+    def figure(self, data: Any) -> str: ...
+
+    def tables(self, data: Any) -> Iterable[str]: ...
 
 
 def processor() -> str:
@@ -171,8 +173,9 @@ def page() -> str:
         "# Results",
         "",
         "How true and how fast tclint is, as measured. `python -m benchmarks.results` writes this page from",
-        "[benchmarks/records](../benchmarks/records); do not edit it. [benchmarks/README.md](../benchmarks/README.md)",
-        "says how each part is measured.",
+        "[benchmarks/records](../benchmarks/records), which have all data; do not edit it. `python -m benchmarks.results PART`",
+        "prints a record as tables. [benchmarks/README.md](../benchmarks/README.md) says how each part is measured. The line",
+        "under a part names the machine that measured it, so times of two parts cannot be compared; GPUs are in the text.",
         "",
     ]
     for name, module in PARTS.items():
@@ -184,20 +187,30 @@ def page() -> str:
             lines += [
                 part.ABOUT,
                 "",
-                f"`{part.COMMAND}`, {record['date']}, {record['processor']}; {versions}.",
+                part.figure(record["data"]),
                 "",
+                (
+                    f"`{part.COMMAND}`, {record['date']}, {record['processor']}; {versions};"
+                    f" [data](../benchmarks/records/{name}.json)."
+                ),
             ]
-            lines += part.section(record["data"])
         else:
             lines.append(f"Not measured yet: `{part.COMMAND}`.")
         if record["skipped"]:
             lines += ["", "Skipped:", "", *(f"- {reason}" for reason in record["skipped"])]
         lines.append("")
+    lines += [
+        "## Measured once",
+        "",
+        "What answered one question, by a program that is no longer kept.",
+        "",
+        ONCE.read_text(encoding="utf-8"),
+    ]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the page, or see whether it is what the records say; the exit status."""
+    """Write the page, print tables, or see whether the page is what the records say; the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.results",
         description=__doc__,
@@ -206,7 +219,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit 1 if the page is out of date"
     )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; default: the page")
     options = parser.parse_args(arguments)
+    if unknown := [part for part in options.parts if part not in PARTS]:
+        parser.error(f"no part is called {unknown[0]}: {', '.join(PARTS)}")
+    if options.parts:
+        known = records()
+        for name in options.parts:
+            part: Part = importlib.import_module(PARTS[name])
+            lines = (
+                part.tables(known[name]["data"]) if "data" in known.get(name, {}) else ["Not measured yet."]
+            )
+            print(f"# {part.TITLE}", "", *lines, sep="\n")
+        return 0
     text = page()
     if options.check:
         same = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text

@@ -22,16 +22,26 @@ from typing import Any
 from benchmarks import hardware, results
 from benchmarks.sanitize import TOOLS, role_of
 
-__all__ = ["ABOUT", "COMMAND", "ORIGINALS", "SLICE", "TITLE", "collect", "main", "reported", "section"]
+__all__ = [
+    "ABOUT",
+    "COMMAND",
+    "ORIGINALS",
+    "SLICE",
+    "TITLE",
+    "collect",
+    "figure",
+    "main",
+    "reported",
+    "tables",
+]
 
 TITLE = "A second opinion: compute-sanitizer"
 COMMAND = "python -m benchmarks.sanitizer judge --record"
 SLICE = ""
-ABOUT = (
-    "Faults were planted in our own kernels for sm_90, and each mutant was launched once under racecheck and once "
-    "under synccheck. What a tool also reports of the original is not counted. A mutant of which neither tool reports "
-    "anything is not acquitted: it may give a wrong result or hang."
-)
+ABOUT = """\
+Faults were planted in our own kernels for sm_90, and each mutant was launched once under racecheck and once under
+synccheck. What a tool also reports of the original is not counted. A mutant of which neither reports anything is not
+acquitted: it may give a wrong result or hang."""
 ORIGINALS = {
     ("handed_over", "racecheck"): (
         "not a race: the readers execute `barrier.arrive` after each read, and the writer waits at a `barrier.sync` of "
@@ -91,10 +101,14 @@ def _failed(mutant: Mapping[str, Any]) -> bool:
     return any(said["outcome"] != "right" for said in mutant["tools"].values())
 
 
-def section(data: Any) -> list[str]:
-    """The section, in lines of Markdown."""
-    mutants = data["mutants"]
-    seen = [m for m in mutants if any(reported(data, m, tool) for tool in TOOLS)]
+def _seen(data: Any) -> list[Record]:
+    """The mutants that a tool reports."""
+    return [m for m in data["mutants"] if any(reported(data, m, tool) for tool in TOOLS)]
+
+
+def figure(data: Any) -> str:
+    """What was launched, and what the tools and tclint report."""
+    mutants, seen = data["mutants"], _seen(data)
     failed = [m for m in mutants if _failed(m) and m not in seen]
     counts = ", ".join(
         f"{sum(tool in m['tools'] for m in mutants)} under {tool}, which reports "
@@ -103,22 +117,23 @@ def section(data: Any) -> list[str]:
     )
     programs = (("driver", "driver"), ("compute-sanitizer", "sanitizer"), ("cubins by ptxas", "ptxas"))
     versions = ", ".join(f"{what} {data[key]}" for what, key in programs if data.get(key))
+    return (
+        f"{len(mutants)} mutants of {len({m['launch'] for m in mutants})} kernels by "
+        f"{len({m['operator'] for m in mutants})} operators on an {data['device']} "
+        f"({versions}): {counts}. A launch that takes more than {data['limit']:g} s hangs. "
+        f"The tools report {len(seen)} mutants, and tclint has a new finding in {_found(seen)} of them. Another "
+        f"{len(failed)} gave a wrong result, hung or faulted without a report; tclint has a new finding in "
+        f"{_found(failed)} of these."
+    )
+
+
+def tables(data: Any) -> list[str]:
+    """The same by family of operators, what tclint misses, and what the tools report of kernels that are right."""
     return [
-        (
-            f"{len(mutants)} mutants of {len({m['launch'] for m in mutants})} kernels by "
-            f"{len({m['operator'] for m in mutants})} operators on an {data['device']} "
-            f"({versions}): {counts}. A launch that takes more than {data['limit']:g} s hangs."
-        ),
-        (
-            f"The tools report {len(seen)} mutants, and tclint has a new finding in {_found(seen)} of them. Another "
-            f"{len(failed)} gave a wrong result, hung or faulted without a report; tclint has a new finding in "
-            f"{_found(failed)} of these."
-        ),
-        "",
         *_families(data),
         "**Reported by a tool, and no new finding of tclint.**",
         "",
-        *_missed(data, seen),
+        *_missed(data, _seen(data)),
         "**Reported of kernels that are right.**",
         "",
         *_originals(data),
@@ -193,7 +208,7 @@ def main(arguments: list[str] | None = None) -> int:
             return 1
         data, skipped = record["data"], record["skipped"]
     hardware.judge({"mutants": data["mutants"], "refused": []})
-    print(*section(data), sep="\n")
+    print(figure(data), "", *tables(data), sep="\n")
     print(*skipped, sep="\n", file=sys.stderr)
     if options.record:
         programs = {key: data[key] for key in ("sanitizer", "driver", "ptxas") if data.get(key)}

@@ -1,6 +1,6 @@
 """How much time and memory tclint needs, and how both grow with the input.
 
-    python -m benchmarks.speed FOLDER [--ptxas] [--growth] [--gc] [--jobs] [--largest 10] [--record]
+    python -m benchmarks.speed FOLDER [--ptxas] [--growth] [--jobs] [--largest 10] [--record]
 
 Everything is measured on one core and in CPU seconds, which other work on the machine changes least; wall seconds
 are beside them. All PTX below FOLDER is linted in this one process; whole runs of the command, and what grows, are
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import gc
 import json
 import re
 import resource
@@ -55,21 +54,21 @@ __all__ = [
     "Measured",
     "Stopwatch",
     "check_command",
+    "figure",
     "lint",
     "measure",
     "process",
     "ptxas_seconds",
-    "section",
     "split",
+    "tables",
 ]
 
 TITLE = "Speed"
-COMMAND = "python -m benchmarks.speed --ptxas --growth --gc --jobs --record"
+COMMAND = "python -m benchmarks.speed --ptxas --growth --jobs --record"
 SLICE = ""
 ABOUT = """\
-How long tclint takes and how much memory it needs, by file, by stage and by process, how both grow with the input, and
-how long ptxas takes for the same files. CPU seconds of one core, except where marked wall. Goals are in the heads of the
-columns."""
+How long tclint takes for the corpus in one process, beside ptxas, and how time and memory grow with the input. CPU seconds
+of one core, except where marked wall."""
 
 PER_100K = 1.5
 """Goal: CPU seconds per 100,000 instructions."""
@@ -285,24 +284,16 @@ class Run:
 
 
 def worker() -> None:
-    """What a fresh process does: ``worker MODE REPEAT FILE...``; prints a :class:`Run` as JSON."""
-    mode, repeat, *files = sys.argv[1:]
+    """What a fresh process does: ``worker REPEAT FILE...``; prints a :class:`Run` as JSON."""
+    repeat, *files = sys.argv[1:]
     _start()
-    if mode == "freeze":
-        gc.collect()
-        gc.freeze()
     run = Run(0.0, 0, 0, start=process_time())
     for file in files:
         best = float("inf")
         stages: dict[str, float] = {}
         for _ in range(int(repeat)):
-            if mode == "disable":
-                gc.disable()
             began, watch = process_time(), Stopwatch()
             done, _ = lint(Path(file), watch)
-            if mode == "disable":
-                gc.enable()
-                gc.collect()  # the price of what was put off counts
             took = process_time() - began
             if took < best:
                 best, stages = took, watch.seconds
@@ -315,11 +306,11 @@ def worker() -> None:
     print(json.dumps(vars(run)))
 
 
-def fresh(files: Sequence[Path], mode: str = "default", repeat: int = 1) -> Run:
+def fresh(files: Sequence[Path], repeat: int = 1) -> Run:
     """Lint *files* in a fresh process; of *repeat* runs the fastest counts. Raises RuntimeError when it fails."""
     code = "from benchmarks.speed import worker; worker()"
     names = [str(file.resolve()) for file in files]
-    command = [sys.executable, "-c", code, mode, str(repeat), *names]
+    command = [sys.executable, "-c", code, str(repeat), *names]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=results.ROOT)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
@@ -394,28 +385,6 @@ def scaling(folder: Path) -> list[dict[str, Any]]:
         _progress(f"--jobs {jobs}")
         done = process(check_command("--jobs", str(jobs), folder.resolve()))
         found.append({"jobs": jobs, "wall": done.wall, "cpu": done.cpu})
-    return found
-
-
-COLLECTOR = {
-    "default": "as Python sets it",
-    "freeze": "`gc.freeze()` once everything is imported",
-    "disable": "`gc.disable()` during a file, `gc.collect()` after it",
-}
-"""Settings of the cyclic garbage collector."""
-
-
-def collector(files: Sequence[Path], notes: list[str]) -> list[dict[str, Any]]:
-    """The largest files under each setting of the cyclic garbage collector."""
-    found = []
-    for mode in COLLECTOR:
-        _progress(f"garbage collector: {mode}")
-        try:
-            run = fresh(files, mode)
-        except RuntimeError as error:
-            notes.append(f"Garbage collector, {mode}: {error}")
-            continue
-        found.append({"mode": mode, "cpu": run.cpu, "peak": run.peak})
     return found
 
 
@@ -509,9 +478,9 @@ def _sum(measured: Sequence[Measured], start: float) -> dict[str, float | None]:
 
 
 def speed(
-    folder: Path, notes: list[str], *, ptxas: Ptxas | None, growth: bool, gc: bool, jobs: bool, largest: int
+    folder: Path, notes: list[str], *, ptxas: Ptxas | None, growth: bool, jobs: bool, largest: int
 ) -> dict[str, Any]:
-    """Measure, as :func:`section` reads it. *notes* collects what was left out.
+    """Measure, as :func:`tables` reads it. *notes* collects what was left out.
 
     Raises ValueError when there is no PTX below *folder*.
     """
@@ -541,7 +510,6 @@ def speed(
         "start": start,
         "commands": whole,
         "growth": [asdict(g) | {"ratios": g.ratios} for g in (grown(paths, notes) if growth else ())],
-        "collector": collector([folder / m.path for m in most], notes) if gc else [],
         "jobs": scaling(folder) if jobs else [],
     }
 
@@ -558,8 +526,37 @@ def _per(seconds: float, instructions: float) -> float:
     return seconds / max(instructions, 1) * 1e5
 
 
-def section(data: Mapping[str, Any]) -> list[str]:
-    """What :func:`speed` measured, in Markdown."""
+def figure(data: Mapping[str, Any]) -> str:
+    """The time for all files, beside ptxas and the goals, and the steepest growth."""
+    every, compiled = data["all"], data["compiled"]
+    rate = _per(every["cpu"], every["instructions"])
+    head = f"{every['files']:,} files, {every['size'] / 1e6:.1f} MB, {every['instructions']:,} instructions"
+    met = _verdict(rate <= PER_100K)
+    said = [f"{head}: {every['cpu']:.2f} s, {rate:.2f} s per 100,000 instructions (goal: {PER_100K}, {met})."]
+    if compiled and compiled["ptxas"]:
+        ratio = compiled["cpu"] / compiled["ptxas"]
+        said.append(
+            f"ptxas takes {compiled['ptxas']:.2f} s for {compiled['files']:,} of them, so tclint takes {ratio:.3f} times as"
+            f" long (goal: {AGAINST_PTXAS}, {_verdict(ratio <= AGAINST_PTXAS)})."
+        )
+        if "slower" in data:
+            said.append(f"{data['slower']} files take longer than ptxas does (goal: none).")
+    said.append(
+        f"`tclint --version` takes {data['version']:.3f} s wall (goal: {START}, {_verdict(data['version'] <= START)})."
+    )
+    if ratios := [ratio for growth in data["growth"] for ratio in growth["ratios"]]:
+        said.append(
+            f"Where the input doubles, the time grows {min(ratios):.2f} to {max(ratios):.2f} times (goal: {PER_DOUBLING},"
+            f" {_verdict(max(ratios) <= PER_DOUBLING)})."
+        )
+        grown = [row for growth in data["growth"] for row in growth["rows"]]
+        over = sum(run["peak"] > BASE_MEMORY + MEMORY_PER_BYTE * size for size, run in grown)
+        said.append(f"{over} of these {len(grown)} inputs take more memory than the goal allows.")
+    return " ".join(said)
+
+
+def tables(data: Mapping[str, Any]) -> list[str]:
+    """What :func:`speed` measured, by file, stage, process and size of the input."""
     stages: dict[str, float] = data["stages"]
     return [
         *_files(data),
@@ -583,7 +580,6 @@ def section(data: Mapping[str, Any]) -> list[str]:
         ),
         *_jobs(data["jobs"]),
         *chain.from_iterable(_growth(growth) for growth in data["growth"]),
-        *_collector(data["collector"], len(data["largest"])),
     ]
 
 
@@ -735,14 +731,6 @@ def _steepest(rows: Sequence[tuple[int, Mapping[str, Any]]], shown: int = 4) -> 
     return [f"Most of the largest, with the growth over the last doubling: {', '.join(parts)}.", ""]
 
 
-def _collector(runs: Sequence[Mapping[str, Any]], files: int) -> list[str]:
-    if not runs:
-        return []
-    rows = ([COLLECTOR[run["mode"]], f"{run['cpu']:.2f}", f"{run['peak'] / 1e6:.0f}"] for run in runs)
-    head = [f"the {files} largest files in a fresh process", "CPU s", "peak MB"]
-    return ["### Garbage collector", "", *results.table(head, rows)]
-
-
 def _oracle(wanted: bool, notes: list[str]) -> Ptxas | None:
     if not wanted:
         notes.append("ptxas was not asked (`--ptxas`).")
@@ -766,7 +754,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", nargs="?", type=Path, default=default_cache(), help="default: the corpus")
     parser.add_argument("--ptxas", action="store_true", help="compare with ptxas (slow)")
     parser.add_argument("--growth", action="store_true", help="measure how time and memory grow")
-    parser.add_argument("--gc", action="store_true", help="compare settings of the garbage collector")
     parser.add_argument("--jobs", action="store_true", help="measure what more processes are worth")
     parser.add_argument("--largest", type=int, default=10, metavar="N", help="files shown one by one")
     parser.add_argument("--record", action="store_true", help="write the record and docs/results.md")
@@ -774,14 +761,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     notes: list[str] = []
     for option, about in (
         ("growth", "Growth and memory were not measured"),
-        ("gc", "The settings of the garbage collector were not compared"),
         ("jobs", "Several processes were not compared"),
     ):
         if not getattr(options, option):
             notes.append(f"{about} (`--{option}`).")
     try:
         ptxas = _oracle(options.ptxas, notes)
-        wanted = {name: getattr(options, name) for name in ("growth", "gc", "jobs", "largest")}
+        wanted = {name: getattr(options, name) for name in ("growth", "jobs", "largest")}
         data = speed(options.folder, notes, ptxas=ptxas, **wanted)
     except (OSError, ValueError) as error:
         print(f"Error: {error}", file=sys.stderr)
@@ -792,7 +778,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         versions = {name: metadata.version(name) for name in ("tree-sitter", "click")}
         results.save("speed", data, versions | ({"ptxas": ptxas.release} if ptxas else {}), notes)
     else:
-        print("\n".join([*section(data), *(f"- {note}" for note in notes)]))
+        print("\n".join([figure(data), "", *tables(data), *(f"- {note}" for note in notes)]))
     return 0
 
 

@@ -14,8 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from benchmarks import ptxas
-from benchmarks.studies import scoreboards
+from benchmarks import ptxas, scoreboards
 from tclint.findings.verdicts import HazardClass
 
 __all__ = ["ORACLES", "Asked", "Case", "Oracle", "digest", "oracle"]
@@ -68,7 +67,7 @@ def digest(data: bytes, kernel: str) -> str:
 def oracle(hazard: HazardClass) -> tuple[Oracle, dict[str, str]]:
     """What decides about a class, and the versions of its programs.
 
-    Raises :class:`benchmarks.ptxas.PtxasMissing` or :class:`benchmarks.studies.sass.NvdisasmMissing`.
+    Raises :class:`benchmarks.ptxas.PtxasMissing` or :class:`benchmarks.sass.NvdisasmMissing`.
     """
     if hazard is HazardClass.WGMMA:
         assembler = ptxas.find()

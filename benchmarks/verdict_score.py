@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks import results, verdict_shares
 from benchmarks.verdict_oracles import Case
 
-__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "read", "readings", "record", "section"]
+__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "figure", "read", "readings", "record", "tables"]
 
 READINGS = Path(__file__).with_name("readings.tsv")
 TITLE = "Proofs"
@@ -24,12 +24,11 @@ COMMAND = (
     " && python -m benchmarks.verdicts --against ptxas --record"
 )
 SLICE = "python -m benchmarks.verdicts --mutants 20 --class wgmma fixtures/wgmma_waited.ptx"
-ABOUT = (
-    "Each kernel is asked which classes of hazards it uses and whether they are proved. Faults are planted into kernels that are proved for a class of hazards, one at a time, and ptxas and the SASS that it "
-    "makes are asked about kernels that are proved. Each mutant that is still proved, and each message against a proof, is "
-    "judged: it is a bug of the prover, or the class holds nevertheless ([readings](../benchmarks/readings.tsv)). What "
-    "proofs mean: [verdicts.md](verdicts.md). The samples of the rows differ, and are listed below."
-)
+ABOUT = """\
+Each kernel is asked which classes of hazards it uses and whether they are proved ([verdicts.md](verdicts.md)). Faults are
+planted, one at a time, into kernels that are proved, and ptxas and its SASS are asked about such kernels. Whatever then
+speaks against a proof was read: it is a bug of the prover, or the class holds
+([readings](../benchmarks/readings.tsv))."""
 
 
 def readings() -> dict[tuple[str, ...], str]:
@@ -62,8 +61,24 @@ def record(kind: str, hazard: str, row: Mapping[str, Any], versions: Mapping[str
     results.save("verdicts", data, {**kept, **versions})
 
 
-def section(data: Any) -> list[str]:
-    """The tables of ``docs/results.md``."""
+def figure(data: Any) -> str:
+    """The shares proved, and what was said against proofs."""
+    shares = ", ".join(
+        f"`{hazard}` {row['all']['proved'] / row['all']['kernels']:.0%} of {row['all']['kernels']}"
+        for hazard, row in data["shares"].items()
+    )
+    planted, lost = (sum(row[key] for row in data["mutants"].values()) for key in ("planted", "lost"))
+    judged = [_judged(row) for kind in ("mutants", "oracles") for row in data[kind].values()]
+    harmless, unread = map(sum, zip(*judged, strict=True)) if judged else (0, 0)
+    return (
+        f"Proved, of the kernels that use each class: {shares or 'not measured'}. {planted:,} faults were planted; {lost:,}"
+        f" take the proof away. Of what still speaks against a proof, {harmless:,} were read and are no fault, and"
+        f" {unread:,} are not read."
+    )
+
+
+def tables(data: Any) -> list[str]:
+    """The shares in full, and what was said against the proofs of each class."""
     rows = [
         (f"`{hazard}`", row["kernels"], row["planted"], row["lost"], *_judged(row))
         for hazard, row in data["mutants"].items()

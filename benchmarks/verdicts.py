@@ -31,12 +31,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import ptxas
+from benchmarks import ptxas, sass
 from benchmarks.corpus.builder import default_cache
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
 from benchmarks.journal import Journal, key, sources
 from benchmarks.proof_faults import PROOF_FAULTS
-from benchmarks.studies import sass
 from benchmarks.verdict_oracles import ORACLES, Case, digest, oracle
 from benchmarks.verdict_score import read, record
 from benchmarks.verdict_shares import Row, files, kernels, proved, rows, shares, table

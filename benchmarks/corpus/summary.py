@@ -17,14 +17,13 @@ from benchmarks import results
 from benchmarks.corpus.builder import default_cache
 from benchmarks.corpus.producers import PRODUCERS
 
-__all__ = ["ABOUT", "COMMAND", "TITLE", "main", "section", "summary"]
+__all__ = ["ABOUT", "COMMAND", "TITLE", "figure", "main", "summary", "tables"]
 
 TITLE = "Corpus"
 COMMAND = "python -m benchmarks.corpus && python -m benchmarks.corpus.summary --record"
 SLICE = "python -m benchmarks.corpus --only nvcc --limit 3 --cache {scratch}"
 ABOUT = """\
-PTX of real kernels, made without a GPU from packages on PyPI; `manifest.json` in the cache has the digest, command,
-target and compiler of each file."""
+PTX of real kernels, made without a GPU from packages on PyPI: what most parts below are measured on."""
 
 LARGE = 1_000_000
 """Bytes; a file above this is counted as large."""
@@ -56,26 +55,26 @@ def _kind(reason: str) -> str:
     return re.sub(r"\S*/\S+|\d+", "…", reason.splitlines()[0] if reason else "")[:160]
 
 
-def section(data: Any) -> list[str]:
-    """A table of the producers, and one of their packages."""
+def figure(data: Any) -> str:
+    """How much there is."""
     totals: Counter[str] = Counter()
-    targets: Counter[str] = Counter()
     for about in data.values():
         totals.update({key: about[key] for key in ("files", "bytes", "large")})
-        targets.update(about["targets"])
-    by_target = ", ".join(f"{name} {count}" for name, count in sorted(targets.items()))
-    counts = (
+    return (
         f"{totals['files']} files of {sum(bool(a['files']) for a in data.values())} producers,"
-        f" {totals['bytes'] / 1e6:.1f} MB; {totals['large']} files are larger than 1 MB. By target: {by_target}."
+        f" {totals['bytes'] / 1e6:.1f} MB; {totals['large']} files are larger than 1 MB."
     )
-    lines = [counts, ""]
+
+
+def tables(data: Any) -> list[str]:
+    """The producers with their packages, and what was not made."""
     rows = [
         [name, a["status"], a["files"], f"{a['bytes'] / 1e6:.1f}", f"{a['largest'] / 1e6:.2f}", a["large"],
          sum(a["failures"].values()), _main_packages(a["packages"])]
         for name, a in data.items()
     ]  # fmt: skip
     head = ["producer", "status", "files", "MB", "largest, MB", "> 1 MB", "not made", "packages"]
-    lines += results.table(head, rows)
+    lines = results.table(head, rows)
     reasons = [
         f"- {name}: {count} files: {why}" for name, a in data.items() for why, count in a["failures"].items()
     ]
@@ -103,7 +102,7 @@ def _main_packages(packages: dict[str, str]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the section, and record it; the exit status."""
+    """Print the figures, and record them; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.corpus.summary", description=__doc__)
     parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--record", action="store_true", help="keep the result for docs/results.md")
@@ -114,7 +113,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     manifest = json.loads(path.read_text(encoding="utf-8"))
     data = summary(manifest)
-    print("\n".join(section(data)))
+    print(figure(data), "", *tables(data), sep="\n")
     if options.record:
         results.save(
             "corpus",

@@ -35,17 +35,16 @@ from benchmarks.fuzz.oracle import ASKED, ENDS, Judge
 from benchmarks.fuzz.runs import STRATEGIES, Tally, in_process
 from benchmarks.ptxas import Ptxas, PtxasMissing, find
 
-__all__ = ["ABOUT", "COMMAND", "TITLE", "main", "section"]
+__all__ = ["ABOUT", "COMMAND", "TITLE", "figure", "main", "tables"]
 
 PART = "fuzz"
 TITLE = "Fuzzing"
 COMMAND = "python -m benchmarks.fuzz --runs 200000 --commands 300 --record"
 SLICE = "python -m benchmarks.fuzz fixtures --runs 1000"
 ABOUT = """\
-Small pieces of real kernels are changed at random, by bytes, by tokens, and by what the syntax tree and the ISA table
-know, and go through the whole pipeline and an output format. A run fails when anything crashes, hangs or takes ten
-times as long as its kernel did, when a report is malformed, or when text that the grammar refuses looks clean. A sample
-is shown to ptxas as well. Inputs that failed and were fixed are tests (`tests/benchmarks/test_fuzz.py`)."""
+Small pieces of real kernels are changed at random and go through the whole pipeline and an output format. A run fails when
+anything crashes, hangs or takes ten times as long as its kernel did, when a report is malformed, or when text that the
+grammar refuses looks clean. Inputs that failed and were fixed are tests (`tests/benchmarks/test_fuzz.py`)."""
 
 KERNELS = 400
 SAVED = 10_000
@@ -74,18 +73,31 @@ def _counts(sessions: Iterable[dict[str, Any]], key: str) -> Counter[str]:
     return total
 
 
-def section(data: Any) -> Iterator[str]:
-    """What all recorded runs together say."""
+def figure(data: Any) -> str:
+    """How many runs there were and how many failed; and what ptxas refuses, in the last session that asked it."""
     sessions = data["sessions"]
     runs = sum(session["runs"] for session in sessions)
-    seconds = sum(session["seconds"] for session in sessions)
     failures = _counts(sessions, "failures")
     verdict = "met" if runs >= WANTED else "**missed**"
-    yield (
-        f"{runs:,} runs (goal: {WANTED:,}, {verdict}), {failures.total():,} failures; {seconds / 60:,.0f} CPU minutes,"
-        f" {runs / max(seconds, 0.001):,.0f} runs a second; {sum(s['formats'] for s in sessions):,} reports written and"
-        f" {sum(s['dumps'] for s in sessions):,} dumps made."
-    )
+    said = f"{runs:,} runs (goal: {WANTED:,}, {verdict}), {failures.total():,} failures."
+    if judged := [session for session in sessions if session["asked"]]:
+        counts: Counter[str] = Counter(judged[-1]["agreement"])
+        refused = counts["refuses/refuses"] + counts["accepts/refuses"]
+        share = counts["refuses/refuses"] / max(refused, 1)
+        goal = "met" if share >= REFUSED and not counts["refuses/accepts"] else "**missed**"
+        said += (
+            f" In the last session that asked ptxas, tclint refuses {counts['refuses/refuses']:,} of the {refused:,} inputs that"
+            f" ptxas refuses ({share:.1%}), and {counts['refuses/accepts']} that it accepts (goal: {REFUSED:.0%} and none,"
+            f" {goal})."
+        )
+    return said
+
+
+def tables(data: Any) -> Iterator[str]:
+    """All recorded runs by strategy, end, failure and session."""
+    sessions = data["sessions"]
+    runs = sum(session["runs"] for session in sessions)
+    failures = _counts(sessions, "failures")
     longest = max((session["longest"] for session in sessions), key=lambda found: float(found["seconds"]))
     if "kernel" in longest:
         yield (

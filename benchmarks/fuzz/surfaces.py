@@ -38,17 +38,27 @@ from benchmarks.fuzz.text import BYTES, TOKENS
 from tclint.driver import cuda_tools, inputs
 from tclint.syntax.source import SourceError
 
-__all__ = ["ABOUT", "COMMAND", "SURFACES", "TITLE", "Coverage", "Surface", "main", "section", "session"]
+__all__ = [
+    "ABOUT",
+    "COMMAND",
+    "SURFACES",
+    "TITLE",
+    "Coverage",
+    "Surface",
+    "figure",
+    "main",
+    "session",
+    "tables",
+]
 
 PART = "surfaces"
 TITLE = "Fuzzing of everything else that is read"
 COMMAND = "python -m benchmarks.fuzz.surfaces --runs 100000 --record"
 SLICE = "python -m benchmarks.fuzz.surfaces --runs 100"
 ABOUT = """\
-What tclint reads besides kernels is changed at random, by bytes, tokens, odd values and nodes of JSON, and read in one
-process. A run fails when anything but the error for users leaves a reader, when memory or time run out, when a container
-is read without a module and without an error, or when a request of an editor gets no answer, several, or one about an
-internal error. Inputs that reach new lines of tclint are changed further."""
+What tclint reads besides kernels is changed at random and read in one process. A run fails when anything but the error for
+users leaves a reader, when memory or time run out, when a container is read without a module and without an error, or when
+a request of an editor gets no answer, several, or one about an internal error."""
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60
@@ -435,20 +445,31 @@ def _recorded() -> list[dict[str, Any]]:
     return sessions
 
 
-def section(data: Any) -> Iterator[str]:
-    """What all recorded runs together say."""
+def _kinds(data: Any) -> dict[str, list[dict[str, Any]]]:
+    """The sessions of each kind of input; kernels are those of :mod:`benchmarks.fuzz`."""
     kernels = results.records().get("fuzz", {"data": {"sessions": []}})["data"]["sessions"]
     kinds: dict[str, list[dict[str, Any]]] = {"kernel": kernels}
     for found in data:
         kinds.setdefault(found["name"], []).append(found)
-    runs = {kind: sum(found["runs"] for found in sessions) for kind, sessions in kinds.items()}
-    together = sum(runs.values())
+    return kinds
+
+
+def figure(data: Any) -> str:
+    """How many inputs there were, and how many failed."""
+    kinds = _kinds(data)
+    together = sum(found["runs"] for sessions in kinds.values() for found in sessions)
+    failures = {
+        kind: _added(sessions, "failures").total() for kind, sessions in kinds.items() if kind != "kernel"
+    }
     verdict = "met" if together >= WANTED_TOGETHER else "**missed**"
-    yield (
-        f"{together:,} inputs with the kernels of the part before (goal: {WANTED_TOGETHER:,}, {verdict}; {WANTED:,} of each"
-        " kind, and as many recorded launches as time allowed)."
-    )
-    yield ""
+    each = ", ".join(f"{kind} {count}" for kind, count in failures.items())
+    return f"{together:,} inputs with the kernels of the part before (goal: {WANTED_TOGETHER:,}, {verdict}). Failures: {each}."
+
+
+def tables(data: Any) -> Iterator[str]:
+    """How the inputs of each kind ended, what failed, and which lines of tclint they reached."""
+    kinds = _kinds(data)
+    runs = {kind: sum(found["runs"] for found in sessions) for kind, sessions in kinds.items()}
     rows = []
     for kind, sessions in kinds.items():
         ends, failures = _added(sessions, "ends"), _added(sessions, "failures")

@@ -50,7 +50,7 @@ def _judge(answer: Path | None, record: bool) -> int:
         print("no hangs.json: prepare, run and collect first", file=sys.stderr)
         return 1
     score.judge(data)
-    print(*score.section(data), sep="\n")
+    print(score.figure(data), "", *score.tables(data), sep="\n")
     if record:
         results.save("hangs", data, {"ptxas": data["ptxas"], "driver": data["driver"]})
     return 0

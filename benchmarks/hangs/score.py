@@ -29,23 +29,18 @@ __all__ = [
     "judge",
     "positions",
     "read",
-    "section",
+    "tables",
 ]
 
 TITLE = "Hangs: from program counters to the cause"
 COMMAND = "python -m benchmarks.hangs judge --record"
 SLICE = ""
-ABOUT = (
-    "Deadlocks are planted in small kernels for sm_90a and launched on a GPU, each in a process of its"
-    " own. A launch that does not complete in three seconds hangs. A second build of each kernel stores"
-    " the line of each wait before it waits, so the positions of the threads are known; `tclint hang` gets"
-    " these lines and the kernel, and nothing else of the launch. *Cycle*: it decides, and its chain of"
-    " waits has the waits that it must have, as found by reading the kernel and the positions. *Place*: a"
-    " cause, or a finding about an instruction of the hang, names a line that was changed or the barrier"
-    " that it is about. The analysis was made with these kernels; those written later are counted by"
-    " themselves where they were launched. Kernels that complete, trap or fail in spite of the planted"
-    " deadlock are not counted."
-)
+ABOUT = """\
+Deadlocks are planted in small kernels for sm_90a and launched on a GPU. `tclint hang` gets the kernel and the lines at
+which its threads wait. *Cycle*: its chain of waits has the waits that it must have, as found by reading the kernel.
+*Place*: a cause, or a finding, names a line that was changed or the barrier that it is about. The analysis was made with
+most of these kernels; those written later are counted by themselves where they were launched. Kernels that complete, trap
+or fail in spite of the planted deadlock are not counted."""
 FIRST = (
     "At first sight: 54 of the 72 in the kernels that it was made with, before causes were added for the others;"
     " 14 of the 27 in the kernels written later, or 16 with two that were expected under a name that the kernel does"
@@ -189,15 +184,23 @@ def judge(data: Record) -> None:
             )
 
 
-def section(data: Mapping[str, Any]) -> Iterator[str]:
-    """The section of the page of results."""
+def figure(data: Mapping[str, Any]) -> str:
+    """What hangs, and of how many hangs the cause is shown."""
     planted = data["planted"]
     hanging = [record for record in planted if "at" in record]
-    yield (
+    count, cycles, places, both = _counts(hanging)
+    alone = sum(r["launched"] for r in hanging)
+    return (
         f"{len(planted)} deadlocks in {len(data['kernels'])} kernels, on an {data['gpu']} (driver {data['driver']}, cubins"
-        f" by ptxas {data['ptxas']}): {len(hanging)} hang."
+        f" by ptxas {data['ptxas']}): {count} hang. The cycle is shown of {cycles}, the place of {places}, both of {both};"
+        f" from the launch alone, without program counters, both of {alone}. {FIRST}"
     )
-    yield ""
+
+
+def tables(data: Mapping[str, Any]) -> Iterator[str]:
+    """The same by kind of deadlock, and what is not shown or not counted."""
+    planted = data["planted"]
+    hanging = [record for record in planted if "at" in record]
     rows = [
         (kind, *_counts(r for r in hanging if r["kind"] == kind))
         for kind in dict.fromkeys(r["kind"] for r in hanging)
@@ -212,14 +215,6 @@ def section(data: Mapping[str, Any]) -> Iterator[str]:
     if unseen:
         totals += [("of these, in kernels written last", *_counts(unseen))]
     yield from table(("planted", "hang", "cycle", "place", "both"), [*rows, *totals])
-    yield FIRST
-    yield ""
-    alone = sum(r["launched"] for r in hanging)
-    yield (
-        f"From the launch alone, without program counters: {alone} of the {len(hanging)}, cycle and place, when it is"
-        " executed."
-    )
-    yield ""
     missed = [r for r in hanging if not (r["cycle"] and r["place"])]
     if missed:
         yield "Not shown: " + ", ".join(f"{r['kernel']} {r['name']}" for r in missed) + "."

@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("no needed.json: prepare, launch and collect first", file=sys.stderr)
         return 1
     score.judge(data)
-    print(*score.section(data), sep="\n")
+    print(score.figure(data), "", *score.tables(data), sep="\n")
     print(*skipped, sep="\n", file=sys.stderr)
     if options.record:
         results.save("needed", data, {"ptxas": data["ptxas"], "driver": data["driver"]}, skipped)

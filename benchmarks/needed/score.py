@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +12,16 @@ from benchmarks import needed
 from benchmarks.needless import noted
 from benchmarks.results import table
 
-__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "collect", "judge", "section"]
+__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "collect", "figure", "judge", "tables"]
 
 TITLE = "Synchronisation that a GPU shows to be needed"
 COMMAND = "python -m benchmarks.needed judge --record"
 SLICE = ""
-ABOUT = (
-    "Kernels for sm_90a count their own mistakes: data that are not what their order guarantees. Each wait and fence that"
-    " they need is deleted, and each fence narrowed: to the CTA, or to the proxy of its shared memory. A change is"
-    " convicted if launches of the changed kernel count mistakes; the kernels as they are count none. No note may call"
-    " an instruction needless whose deletion is convicted (CO001, CO003), or wide if its narrowing is (CO004, CO005). The"
-    " kernels were written after these rules, and no rule was changed for them. What is not convicted may be needed as"
-    " well: a GPU may order more than the ISA guarantees."
-)
+ABOUT = """\
+Kernels for sm_90a count their own mistakes. Each wait and fence that they need is deleted, and each fence narrowed; a
+change is convicted if launches of the changed kernel count mistakes, and then no note may call the instruction needless
+or too wide. What is not convicted may be needed as well: a GPU may order more than the ISA guarantees. The kernels were
+written after these rules, and no rule was changed for them."""
 _RULES = {True: ("CO001", "CO003"), False: ("CO004", "CO005")}
 """The rules that a deletion, or a narrowing, shows to be wrong."""
 _KINDS = (
@@ -77,30 +74,39 @@ def judge(data: dict[str, Any]) -> None:
             job |= {"opcode": line.split()[0].rstrip(";"), "notes": sorted(notes[job["kernel"], job["line"]])}
 
 
-def section(data: Mapping[str, Any]) -> Iterator[str]:
-    """The section of the page of results."""
+def figure(data: Mapping[str, Any]) -> str:
+    """What was convicted, and how many notes contradict it."""
     jobs = data["jobs"]
     changes = [job for job in jobs if job["line"]]
     originals = [job for job in jobs if not job["line"]]
     assert not any(map(is_wrong, originals))
     convicted = [job for job in changes if is_wrong(job)]
-    wrong = [job for job in convicted if set(_RULES[job["what"] == "deleted"]) & set(job["notes"])]
+    wrong = [job for job in convicted if _contradicted(job)]
     places = {(job["kernel"], job["line"]) for job in convicted}
-    yield (
+    return (
         f"{len(originals)} kernels with {len({(j['kernel'], j['line']) for j in changes})} such instructions, on an"
         f" {data['gpu']} (driver {data['driver']}, cubins by ptxas {data['ptxas']}), {needed.LAUNCHES} launches of each change:"
         f" {len(convicted)} of {len(changes)} changes are convicted, of {len(places)} instructions. Of these, {len(wrong)}"
         " have a note that contradicts it."
     )
-    yield ""
+
+
+def _contradicted(job: Mapping[str, Any]) -> bool:
+    """Whether a note calls needless, or too wide, what launches show to be needed."""
+    return is_wrong(job) and bool(set(_RULES[job["what"] == "deleted"]) & set(job["notes"]))
+
+
+def tables(data: Mapping[str, Any]) -> list[str]:
+    """The same by kind of instruction."""
+    changes = [job for job in data["jobs"] if job["line"]]
     rows = []
     for kind in dict.fromkeys(kind for _, kind in _KINDS):
         mine = [job for job in changes if _kind(job["opcode"]) == kind]
         shown = {(j["kernel"], j["line"]) for j in mine if is_wrong(j)}
         rows.append(
-            (kind, len({(j["kernel"], j["line"]) for j in mine}), len(shown), sum(j in wrong for j in mine))
+            (kind, len({(j["kernel"], j["line"]) for j in mine}), len(shown), sum(map(_contradicted, mine)))
         )
-    yield from table(("needed", "instructions", "convicted", "noted"), rows)
+    return table(("needed", "instructions", "convicted", "noted"), rows)
 
 
 def _kind(opcode: str) -> str:

@@ -106,7 +106,7 @@ def _run(options: argparse.Namespace) -> int:
         print(f"{options.set} breaks the rules of a set: {'; '.join(broken)}", file=sys.stderr)
         return 1
     _lint(options.set, drawn, entry["seed"], options.cache / "sets" / options.set, book)
-    print("\n".join(score.section(score.score(book))))
+    print("\n".join(score.tables(score.score(book))))
     return 0
 
 
@@ -133,7 +133,7 @@ def _table(options: argparse.Namespace) -> int:
 
 def _score(options: argparse.Namespace) -> int:
     data = score.score(ledger.Ledger())
-    print("\n".join(score.section(data)))
+    print("\n".join(score.tables(data)))
     if options.record:
         results.save("strangers", data)
     return 0

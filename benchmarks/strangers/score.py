@@ -11,19 +11,17 @@ from benchmarks import results
 from benchmarks.strangers.families import FAMILIES, of_operator, of_rule
 from benchmarks.strangers.ledger import Ledger, Row, unit
 
-__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "score", "section", "wilson"]
+__all__ = ["ABOUT", "COMMAND", "SLICE", "TITLE", "figure", "score", "tables", "wilson"]
 
 TITLE = "False findings on kernels that no rule has seen"
 COMMAND = "python -m benchmarks.strangers score --record"
 SLICE = ""
 ABOUT = """\
 Kernels of packages and repositories that are in no corpus, drawn by a seed that is committed before the run, linted once,
-and judged by reading the PTX. A set counts for one run only. Intervals are of Wilson, for 95%. The first two sets were
-measured before this program existed; their kernels were not drawn by its rules.
-
-A set has a unit. In a set of *kernels*, each one was cut out of its module, so many are instances of one template. In a
-set of *files*, each is as its authors compile and run it. *Hard* are those with mbarriers, wgmma, tcgen05 or bulk copies;
-their row counts them alone."""
+and judged by reading the PTX; *hard* ones have mbarriers, wgmma, tcgen05 or bulk copies. A set counts for one run only.
+In a set of *kernels*, each was cut out of its module, so many are instances of one template; in a set of *files*, each is
+as its authors compile it. Sets 1 and 2 were measured before this program existed, on kernels not drawn by its rules. In
+parentheses are intervals of Wilson, for 95%."""
 
 _Z = 1.959964
 
@@ -97,7 +95,34 @@ def _row(
     }
 
 
-def section(data: Any) -> list[str]:
+def figure(data: Any) -> str:
+    """What the judged sets of files showed, or of kernels if there is none."""
+    judged = [row for row in data if not row.get("not judged") and row.get("planted")]
+    files = [row for row in judged if row.get("unit") == "file"]
+    earlier = "; ".join(
+        f"set {row['set']} {row['files with false findings']} of {row['files']} ({row['files with false findings'] / row['files']:.1%}),"
+        f" {row['found'] / row['planted']:.1%}"
+        for row in judged
+        if files and row.get("unit") != "file"
+    )
+    before = (
+        f" Sets of kernels, with a false finding, and planted faults found: {earlier}." if earlier else ""
+    )
+    return f"{len(data)} sets so far. {' '.join(map(_figure, files or judged))}{before}"
+
+
+def _figure(row: dict[str, Any]) -> str:
+    unit, hard = row.get("unit", "kernel"), ""
+    if unit == "file":
+        hard = f", of the hard ones {_share(row['hard']['files with false findings'], row['asynchronous'])}"
+    return (
+        f"Set {row['set']}, {unit}s of {row['sources']} sources: a false finding in"
+        f" {_share(row['files with false findings'], row['files'])}{hard}; {row['false']} of {row['findings']} findings are"
+        f" false; of the planted faults, tclint finds {_share(row['found'], row['planted'])}."
+    )
+
+
+def tables(data: Any) -> list[str]:
     """A table of the sets, one by confidence, and one by what tclint is for."""
     rows, confidence, families = [], [], []
     for row in data:

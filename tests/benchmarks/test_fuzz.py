@@ -362,7 +362,9 @@ def test_what_fails_is_kept_and_reported(
     assert part.main([str(home / "corpus"), "--runs", "5", "--keep", str(kept), "--record"]) == 1
     assert "KeyError in test_fuzz.py:crash: runs 0, 1, 2 of seed 1" in capsys.readouterr().out
     assert len(list(kept.glob("1-*.ptx"))) == 3
-    assert "| KeyError in test_fuzz.py:crash | 5 |" in results.PAGE.read_text()
+    assert "| KeyError in test_fuzz.py:crash | 5 |" in "\n".join(
+        part.tables(results.records()["fuzz"]["data"])
+    )
 
 
 def test_a_folder_without_kernels_is_reported(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -443,6 +445,7 @@ def test_sessions_of_surfaces_add_up_in_the_record(home: Path, monkeypatch: pyte
     ]  # fmt: skip
     page = results.PAGE.read_text()
     assert "88 inputs with the kernels of the part before (goal: 1,000,000, **missed**" in page
+    page = "\n".join(surfaces.tables(record))
     assert "| baseline | 60 | 0 | " in page
     assert f"| 40 | {record[0]['growth']['16']} |  |  |  | {record[0]['growth']['40']} |" in page
     with pytest.raises(SystemExit):
@@ -471,7 +474,9 @@ def test_a_failure_of_a_surface_is_on_the_page(home: Path, monkeypatch: pytest.M
         surfaces.SURFACES, "config", surfaces.Surface(lambda: [b"a = 1"], lambda *_: next(answers))
     )
     assert surfaces.main(["config", "--runs", "2", "--record"]) == 1
-    assert "| config | `StopIteration in " in results.PAGE.read_text()
+    assert "Failures: config 1." in results.PAGE.read_text()
+    record = results.records()["surfaces"]["data"]
+    assert "| config | `StopIteration in " in "\n".join(surfaces.tables(record))
 
 
 def test_a_container_that_is_read_as_nothing_is_a_failure(

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks import hardware, launch, ptxas, results, sanitize
 from benchmarks.faults import apply
-from benchmarks.hardware_page import convicted, section
+from benchmarks.hardware_page import convicted, figure, tables
 from tclint.findings.finding import Edit
 from tclint.findings.spans import Span
 
@@ -179,7 +179,7 @@ def test_every_convicted_mutant_has_a_rule(record: Any) -> None:
     guilty = [m for m in record["mutants"] if convicted(m)]
     assert guilty
     assert all(re.fullmatch(r"new: [\w-]+|[A-Z]{2}\d{3}(, [A-Z]{2}\d{3})*", m["rule"]) for m in guilty)
-    page = "\n".join(section(record))
+    page = "\n".join(tables(record))
     for operator in {m["operator"] for m in guilty if m["verdict"] != "found"}:
         assert f"| {operator} |" in page
 
@@ -187,7 +187,7 @@ def test_every_convicted_mutant_has_a_rule(record: Any) -> None:
 def test_the_page_counts_what_the_record_has(record: Any) -> None:
     outcomes = Counter(m["outcome"] for m in record["mutants"])
     assert outcomes.keys() <= {"right", "wrong", "hang", "fault"}
-    page = "\n".join(section(record))
+    page = figure(record)
     assert f"{len(record['mutants']) - outcomes['right']} mutants are convicted" in page
 
 

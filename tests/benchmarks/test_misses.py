@@ -315,7 +315,7 @@ def test_the_score_is_what_was_recorded(
     page = (tmp_path / "results.md").read_text()
     assert "2 are proven to be no fault" in page
     assert "100.0%" in page
-    assert "All found: wgmma.wait_group deleted (1)" in page
+    assert "All found: wgmma.wait_group deleted (1)" in "\n".join(mutation_score.tables(record))
 
 
 def row(operator: str, verdict: str, why: str = "", **more: Any) -> dict[str, Any]:
@@ -324,7 +324,7 @@ def row(operator: str, verdict: str, why: str = "", **more: Any) -> dict[str, An
     return {"operator": operator, "verdict": verdict, **({"cause": why} if why else {}), **where, **more}
 
 
-def test_the_section_lists_what_was_missed_and_why() -> None:
+def test_the_tables_list_what_was_missed_and_why() -> None:
     wait = "wgmma.wait_group deleted"
     records = [
         row(wait, "found"), row(wait, "missed", "unexplained"), row(wait, "missed", "unexplained", file="b.ptx", line=9),
@@ -333,8 +333,8 @@ def test_the_section_lists_what_was_missed_and_why() -> None:
         row("memory fence deleted", "missed", "no rule"),
     ]  # fmt: skip
     data = json.loads(json.dumps(mutation_score.summary(records, each=3, seed=1, assembler="ptxas 1.0")))
-    text = "\n".join(mutation_score.section(data))
-    assert "Of the other 5, tclint finds 2: 40.0%" in text
+    assert "Of the other 5, tclint finds 2: 40.0%" in mutation_score.figure(data)
+    text = "\n".join(mutation_score.tables(data))
     assert f"| {wait} | 5 | 0 | 2 | 0 | 0 | 0 | 0 | 3 | 0 | 0 | 0 | 40% | 40% | 40% |" in text
     assert "No rule yet: memory fence deleted (1)." in text
     assert (

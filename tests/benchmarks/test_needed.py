@@ -55,7 +55,7 @@ def test_no_note_contradicts_the_gpu() -> None:
     names = {"copies_two", "remote_flag-fence.acq_rel.gpu", "bulk_store-fence.proxy.async", "wgmma_128"}
     data = {**DATA, "jobs": [dict(job) for job in DATA["jobs"] if job["kernel"] in names]}
     score.judge(data)
-    assert "Of these, 0 have a note" in next(score.section(data))
+    assert "Of these, 0 have a note" in score.figure(data)
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,11 @@ def test_a_note_is_wrong_if_the_change_that_it_advises_is_convicted(
 ) -> None:
     original = {"kernel": "k", "line": 0, "what": "", "launches": 100, "wrong": 0, "hang": False}
     change = original | {"line": 5, "what": what, "wrong": 3, "opcode": "fence.acq_rel.gpu", "notes": notes}
-    lines = list(score.section(DATA | {"jobs": [original, change]}))
-    assert f"Of these, {count} have a note" in lines[0]
-    right = list(score.section(DATA | {"jobs": [original, change | {"wrong": 0}]}))
-    assert "0 of 1 changes are convicted, of 0 instructions. Of these, 0 have a note" in right[0]
+    data = DATA | {"jobs": [original, change]}
+    assert f"Of these, {count} have a note" in score.figure(data)
+    assert f"| memory fence | 1 | 1 | {count} |" in score.tables(data)
+    right = score.figure(DATA | {"jobs": [original, change | {"wrong": 0}]})
+    assert "0 of 1 changes are convicted, of 0 instructions. Of these, 0 have a note" in right
 
 
 def test_an_answer_becomes_a_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import mutation
-from benchmarks.needless import PLANTS, main, needed, noted, planted, section
+from benchmarks.needless import PLANTS, figure, main, needed, noted, planted, tables
 from tclint.findings.edits import joined
 from tests.tools.project import ROOT
 
@@ -39,7 +39,7 @@ def test_a_wait_after_the_fact_is_in_the_block_of_the_first_one() -> None:
             assert ("CO001", kernel.line(edit.span.start)) in noted(HOPPER, changed)
 
 
-def test_the_section_counts_what_is_needed_and_what_is_found() -> None:
+def test_the_tables_count_what_is_needed_and_what_is_found() -> None:
     data = {
         "planted": [
             {"plant": "proxy fence twice", "found": True},
@@ -47,9 +47,8 @@ def test_the_section_counts_what_is_needed_and_what_is_found() -> None:
         ],
         "needed": [{"operator": "cp.async.wait deleted", "noted": False}],
     }
-    lines = section(data)
-    assert lines[0].startswith("Of 1 instructions that are needed, 0 have a note")
-    assert "| proxy fence twice (CO003) | 2 | 1 |" in lines
+    assert figure(data).startswith("Of 1 instructions that are needed, 0 have a note")
+    assert "| proxy fence twice (CO003) | 2 | 1 |" in tables(data)
 
 
 def test_notes_are_listed_with_their_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,8 @@ PART = SimpleNamespace(
     COMMAND="python -m benchmarks.weights",
     SLICE="",
     ABOUT="Every stone on the scales.",
-    section=lambda data: results.table(["stone", "kg"], data),
+    figure=lambda data: f"{len(data)} stones.",
+    tables=lambda data: results.table(["stone", "kg"], data),
 )
 
 
@@ -45,8 +46,19 @@ def test_a_record_makes_the_page(home: Path) -> None:
     assert record["date"] in text
     assert results.processor() in text
     assert "scales 3" in text
-    assert "| stone | kg |\n|---|---:|\n| flint | 1.5 |\n| a\\|b | 20 |" in text
+    assert "2 stones." in text
+    assert "[data](../benchmarks/records/weights.json)" in text
     assert "Skipped:\n\n- marble: too heavy" in text
+
+
+def test_the_tables_of_a_part_are_printed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert results.main(["weights"]) == 0
+    assert "Not measured yet." in capsys.readouterr().out
+    results.save("weights", [["flint", "1.5"], ["a|b", "20"]])
+    assert results.main(["weights"]) == 0
+    assert "| stone | kg |\n|---|---:|\n| flint | 1.5 |\n| a\\|b | 20 |" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        results.main(["lengths"])
 
 
 def test_what_cannot_be_measured_is_reported_and_costs_no_result(home: Path) -> None:
@@ -55,7 +67,7 @@ def test_what_cannot_be_measured_is_reported_and_costs_no_result(home: Path) -> 
     results.save("weights", [["flint", "1.5"]])
     results.skip("weights", "the scales are broken")
     text = results.PAGE.read_text()
-    assert "| flint | 1.5 |" in text
+    assert "1 stones." in text
     assert "no scales" not in text
     assert re.search(r"- the whole part on [-\d]+: the scales are broken", text)
 

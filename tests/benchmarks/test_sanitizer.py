@@ -144,7 +144,7 @@ def test_reports_of_the_original_are_not_counted(tmp_path: Path) -> None:
 def test_a_mutant_that_only_a_tool_reports_has_a_row(tmp_path: Path, new: list[str], row: str) -> None:
     data, _ = sanitizer.collect(folder(tmp_path))
     data["mutants"][0] |= {"family": "mbarrier", "line": 7, "new": new}
-    page = "\n".join(sanitizer.section(data))
+    page = "\n".join(sanitizer.tables(data))
     assert row in page
     assert f"| mbarrier | 1 | 0 | 1 | 1 | {len(new)} |" in page
     assert "| staged | synccheck | missing wait | not a missing wait" in page
@@ -168,7 +168,7 @@ def test_the_recorded_mutants_are_those_of_the_kernels(record: Any) -> None:
 
 
 def test_tclint_finds_what_the_tools_report(record: Any) -> None:
-    assert "None." in sanitizer.section(record)
+    assert "None." in sanitizer.tables(record)
 
 
 def test_without_a_record_no_mutant_is_judged(

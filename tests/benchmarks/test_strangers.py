@@ -693,10 +693,12 @@ def _judged(*verdicts: str, unit: str = "kernel") -> Any:
 
 
 def test_a_set_of_files_has_a_row_for_those_that_are_hard() -> None:
-    text = "\n".join(score.section(_judged("false", "false", unit="file")))
+    text = "\n".join(score.tables(_judged("false", "false", unit="file")))
     assert "| one | file | 4 | 4 | 3 | 2 of 4: 50.0%" in text
+    hard = "2 of 4: 50.0% (15.0% to 85.0%), of the hard ones 1 of 3: 33.3%"
+    assert hard in score.figure(_judged("false", "false", unit="file"))
     assert "| one, hard | file | 3 | 3 | 3 | 1 of 3: 33.3%" in text
-    assert "hard |" not in "\n".join(score.section(_judged("false", "false"))).partition("\n")[2]
+    assert "hard |" not in "\n".join(score.tables(_judged("false", "false"))).partition("\n")[2]
 
 
 def test_each_family_has_its_share() -> None:
@@ -733,19 +735,20 @@ def test_a_share_counts_files_and_findings_that_were_judged_false() -> None:
     assert (row["files with false findings"], row["false"], row["findings"]) == (1, 2, 3)
     assert row["by confidence"] == {"high": [2, 3], "medium": [0, 0]}
     assert (row["found"], row["planted"]) == (1, 2)
-    text = "\n".join(score.section(data))
+    text = "\n".join(score.tables(data))
     assert "1 of 4: 25.0% (4.6% to 69.9%)" in text
+    assert "Set one, kernels of 4 sources: a false finding in 1 of 4: 25.0%" in score.figure(data)
     assert "| one | high | 2 of 3: 66.7%" in text
 
 
 def test_a_set_that_is_not_judged_has_no_share() -> None:
-    text = "\n".join(score.section(_judged("false", "")))
+    text = "\n".join(score.tables(_judged("false", "")))
     assert "not judged" in text
     assert "25.0%" not in text
     assert "high" not in text
 
 
-def test_sets_that_were_measured_before_are_on_the_page() -> None:
-    text = "\n".join(score.section(score.score(ledger.Ledger())))
+def test_sets_that_were_measured_before_are_in_the_table() -> None:
+    text = "\n".join(score.tables(score.score(ledger.Ledger())))
     assert "56 of 774: 7.2% (5.6% to 9.3%)" in text
     assert "17 of 286: 5.9%" in text

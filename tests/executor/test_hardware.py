@@ -12,7 +12,7 @@ import pytest
 np = pytest.importorskip("numpy", reason="the executor computes with numpy")
 
 from benchmarks import executor, hardware, launch
-from benchmarks.executor_page import section
+from benchmarks.executor_page import tables
 
 DATA = json.loads(executor.PATH.read_text(encoding="utf-8"))["data"]
 TWINS = DATA["twins"]
@@ -116,7 +116,7 @@ def test_what_was_executed_is_on_the_page() -> None:
     assert all(set(said["ends"].values()) == {"done"} for said in ran["kernels"])
     assert {said["sha256"] for said in ran["convicted"]} == {m["sha256"] for m in executor.convicted()}
     assert {said["sha256"] for said in ran["lucky"]} == {m["sha256"] for m in executor.lucky()}
-    page = "\n".join(section(DATA))
+    page = "\n".join(tables(DATA))
     assert "not read" not in page
     for said in ran["kernels"]:
         if said["launch"] in DATA["kernels"] and "tolerance" not in LAUNCHES[said["launch"]]:
