@@ -433,7 +433,7 @@ class Machine:
         for split in wanted.values():
             mbarrier = split.waits
             assert isinstance(mbarrier, Mbarrier)
-            boxes, size, expects = frozenset(mbarrier.boxes.items()), mbarrier.tx, mbarrier.expects
+            boxes, size, expects = frozenset(mbarrier.boxes.items()), mbarrier.bytes, mbarrier.expects
             if mbarrier.advance_phase(settled=True):
                 if len(wanted) == 1 and not self.ready:
                     self._compare_bytes(split.warp, mbarrier, boxes, size, expects)

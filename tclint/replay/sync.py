@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from tclint._dataclass import dataclass
 from tclint.replay.vector_clocks import BOTTOM, Agent, Clock, happens_before, join, leq
+from tclint.sync import mbarriers
 
 __all__ = [
     "ORDER_OF_ARRIVALS",
@@ -66,25 +67,19 @@ class ReleasedWaiter(NamedTuple):
 
 
 @dataclass(slots=True)
-class Mbarrier:
-    """An mbarrier object (9.7.13.15.2): what the current phase waits for, and the clocks that completed phases
-    release.
+class Mbarrier(mbarriers.Mbarrier):
+    """An mbarrier object (9.7.13.15.2), what is pending on it, and the clocks that completed phases release.
+
+    A copy of unknown size is assumed to complete all bytes that were expected.
     """
 
     site: int
     """The ``mbarrier.init``."""
     address: int
-    count: int
-    pending: int
-    phase: int = 0
-    bytes: int = 0
-    """The tx-count: bytes expected in this phase and not yet received."""
     expected: list[int] = field(default_factory=lambda: [0])
     """The sum of the bytes that each phase so far has expected."""
     expects_unknown: bool = False
     """The launch decides how many bytes the phase expects: any number completes it."""
-    received_unknown: bool = False
-    """A copy of unknown size has completed: it is assumed to have completed all bytes that were expected."""
     tx_guessed: bool = False
     """The tx-count of this phase is a guess, since the size of a copy or the expected bytes are unknown."""
     transfers: list[Transfer] = field(default_factory=list)
@@ -116,21 +111,14 @@ class Mbarrier:
 
     def expect(self, bytes_: int | None) -> None:
         """Performs expect_tx of so many bytes; None: an unknown number."""
-        self.bytes += 1 if bytes_ is None else bytes_
+        self.expect_tx(1 if bytes_ is None else bytes_)
         self.expected[-1] += bytes_ or 0
         self.expects_unknown |= bytes_ is None
         self.tx_guessed |= self.expects_unknown
         self.received_unknown &= bytes_ == 0  # another thread may issue a copy later
 
-    def arrive(self, times: int, clock: Clock) -> None:
-        self.pending -= times
-        self.pending_clock = join(self.pending_clock, clock)
-        self.advance_phase()
-
-    def complete_tx(self, bytes_: int | None, clock: Clock) -> None:
-        """Performs complete_tx of so many bytes, which releases *clock*; None: an unknown number."""
-        self.bytes -= bytes_ or 0
-        self.received_unknown |= bytes_ is None
+    def release(self, clock: Clock) -> None:
+        """Releases *clock* with an arrival or a complete_tx, which may complete the phase."""
         self.pending_clock = join(self.pending_clock, clock)
         self.advance_phase()
 
@@ -144,9 +132,9 @@ class Mbarrier:
         self.transfers = [f for f in self.transfers if f.arrivals and not commits]
         for transfer in transfers:
             self.signalled = self.phase + 1
-            self.bytes -= transfer.bytes or 0
-            self.received_unknown |= transfer.bytes is None or self.expects_unknown
-            self.pending -= transfer.arrivals
+            self.complete_tx(transfer.bytes)
+            self.received_unknown |= self.expects_unknown
+            self.arrive(transfer.arrivals)
             self.pending_clock = join(self.pending_clock, transfer.clock)
             if transfer.arrivals:
                 self.advance_phase()
@@ -154,17 +142,11 @@ class Mbarrier:
         self.advance_phase()
 
     def advance_phase(self) -> None:
-        """Completes the current phase if its pending count and tx-count are zero."""
+        """Completes the current phase if it lacks nothing; one of unknown size only after the copies that are pending."""
         self.tx_guessed |= self.received_unknown
-        if (
-            self.pending == 0
-            and (self.bytes == 0 or self.received_unknown)
-            and not (self.bytes and self.transfers)
-        ):
-            self.phase += 1
+        if self.complete_phase(suffices=not (self.bytes and self.transfers)):
             self.expected.append(0)
-            self.pending, self.bytes = self.count, 0
-            self.received_unknown = self.tx_guessed = self.expects_unknown = False
+            self.tx_guessed = self.expects_unknown = False
             clock = self.pending_clock
             self.overtaken += [
                 (p, clock)
@@ -188,10 +170,6 @@ class Mbarrier:
         phase += not (phase ^ parity) & 1
         self.observed = max(self.observed, phase)
         return self.release_clocks[phase]
-
-    def complete(self, parity: int) -> bool:
-        """Whether the phase of *parity* is complete: the current phase has the other parity (9.7.13.15.16)."""
-        return (self.phase ^ parity) & 1 == 1
 
 
 @dataclass(slots=True)

@@ -264,7 +264,7 @@ def _load(
                 memory.presume_written(offset, site)
                 mbarrier.unknown -= 1
                 mbarrier.boxes[unknown] += 1
-            complete(w, mbarrier, size if unknown is None else 0)
+            complete(w, mbarrier, size if unknown is None else None)
 
         w.machine.issue(
             AsyncOperation(
