@@ -44,8 +44,8 @@ def _wait(split: LaneGroup, memory: Global, place: Callable[[int], str]) -> Wait
             name, needed = "the cluster barrier", sum(cta.threads for cta in cluster.ctas)
         else:
             name, needed = "a barrier", waits.needed or split.warp.cta.threads
-        what = f"{at} at {name}: {waits.threads} of {needed} threads have arrived"
-        return Wait(site, thread, what, "barrier", received=Received(waits.phase, waits.threads, needed))
+        what = f"{at} at {name}: {waits.arrived} of {needed} threads have arrived"
+        return Wait(site, thread, what, "barrier", received=Received(waits.phase, waits.arrived, needed))
     if isinstance(waits, AsyncOperation):
         return Wait(site, thread, at, "other", frozenset((waits.site,)))
     if isinstance(waits, str):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tclint._dataclass import dataclass
 from tclint.replay.vector_clocks import BOTTOM, Agent, Clock, happens_before, join, leq
-from tclint.sync import mbarriers
+from tclint.sync import barriers, mbarriers
 
 __all__ = [
     "ORDER_OF_ARRIVALS",
@@ -184,8 +184,8 @@ class Arrival:
     clock: Clock = BOTTOM
     votes: list[int | None] = field(default_factory=list)
     """Their predicates, if the barrier reduces them; None: unknown."""
-    generation: int = -1
-    """The generation of the barrier that they arrived for; -1: some lanes are missing."""
+    phase: int = -1
+    """The phase of the barrier that they arrived for; -1: some lanes are missing."""
     _seen: tuple[int, int] = (0, 0)
 
     def add(self, threads: Iterable[int], clock: Clock, votes: Iterable[int | None] = ()) -> None:
@@ -200,10 +200,11 @@ class Arrival:
 
     def arrive_at(self, barrier: Barrier, warps: bool) -> None:
         """Arrives at the barrier. If *warps* are counted, exited lanes count too."""
-        barrier.add_threads(32 * len({t >> 5 for t in self.lanes}) if warps else len(self.lanes), self.clock)
-        self.generation = barrier.generation
+        barrier.arrive(32 * len({t >> 5 for t in self.lanes}) if warps else len(self.lanes))
+        barrier.release(self.clock)
+        self.phase = barrier.phase
         if self.votes:
-            barrier.votes.setdefault(self.generation, []).extend(self.votes)
+            barrier.votes.setdefault(self.phase, []).extend(self.votes)
 
 
 class BarrierArrival(NamedTuple):
@@ -244,21 +245,19 @@ class PhaseOverlap(NamedTuple):
 
 
 @dataclass(slots=True)
-class Barrier:
+class Barrier(barriers.Barrier):
     """A CTA barrier or the cluster barrier: how many threads have arrived, and the clocks that they release."""
 
     number: int = -1
     """The number of a CTA barrier; -1: the cluster barrier, or an ``elect.sync`` that waits for lanes."""
-    arrived: int = 0
     wanted: int = 0
     """The threads that open it, as the last arrival computed them."""
-    generation: int = 0
     pending_clock: Clock = BOTTOM
     release_clock: Clock = BOTTOM
     lanes: dict[int, Arrival] = field(default_factory=dict)
     """The lanes that have arrived of each warp that has not arrived as a whole."""
     votes: dict[int, list[int | None]] = field(default_factory=dict)
-    """The predicates that it reduces, by the generation for which their threads have arrived."""
+    """The predicates that it reduces, by the phase for which their threads have arrived."""
     arrivals: list[BarrierArrival] = field(default_factory=list)
     """The arrivals of whole warps in the current phase, if it has a thread count."""
     previous: list[BarrierArrival] = field(default_factory=list)
@@ -275,8 +274,8 @@ class Barrier:
         """How many threads have not arrived."""
         return self.wanted - self.arrived
 
-    def add_threads(self, threads: int, clock: Clock) -> None:
-        self.arrived += threads
+    def release(self, clock: Clock) -> None:
+        """Releases *clock* with an arrival."""
         self.pending_clock = join(self.pending_clock, clock)
 
     def overlapping(
@@ -308,9 +307,8 @@ class Barrier:
     def open_if_complete(self, wanted: int) -> bool:
         """Opens the barrier if *wanted* threads have arrived. Returns whether it opened."""
         self.wanted = wanted
-        if self.arrived < wanted:
+        if not self.complete_phase(wanted):
             return False
-        self.arrived, self.generation = self.arrived - wanted, self.generation + 1
         for arrival in self.previous:
             if self.oldest.setdefault((arrival.site, arrival.agent), arrival) is arrival:
                 self.latest[arrival.agent] = arrival

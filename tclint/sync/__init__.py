@@ -1,4 +1,4 @@
-"""The state machines of what threads synchronise with: the phases of mbarriers (PTX ISA 9.7.13.15).
+"""The state machines of what threads synchronise with: the phases of mbarriers and of barriers (PTX ISA 9.7.13).
 
 Owns what a phase still lacks, what completes it, and what a test of it answers: numbers alone. The replay and the executor
 add what else they keep of such an object, such as the clocks that arrivals release to it, and decide when an operation

@@ -237,11 +237,13 @@ def test_a_phase_that_expects_no_bytes_does_not_wait_for_a_copy() -> None:
 
 def test_a_barrier_opens_for_all_that_it_counts() -> None:
     barrier = Barrier()
-    barrier.add_threads(32, event(A, 1))
+    barrier.arrive(32)
+    barrier.release(event(A, 1))
     assert not barrier.open_if_complete(64)
-    barrier.add_threads(64, event(B, 1))
+    barrier.arrive(64)
+    barrier.release(event(B, 1))
     assert barrier.open_if_complete(64)
-    assert (barrier.arrived, barrier.generation, barrier.release_clock) == (32, 1, clock({0: 1, 1: 1}))
+    assert (barrier.arrived, barrier.phase, barrier.release_clock) == (32, 1, clock({0: 1, 1: 1}))
 
 
 def test_only_what_synchronisation_depends_on_is_executed() -> None:

@@ -18,6 +18,7 @@ from tclint.sync.mbarriers import MAX_COUNT
 
 __all__ = ["arrive_on", "complete", "mbarrier_at"]
 
+
 def _key(w: Warp, address: int) -> int:
     """The address of an mbarrier in the shared window of the cluster."""
     shared, offset = shared_of(w, address)

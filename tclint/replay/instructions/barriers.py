@@ -36,9 +36,10 @@ def _barrier_arrive(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> bool:
     if step.instruction.group == "cluster":
-        group.cluster = machine.cluster_barrier.generation
+        group.cluster = machine.cluster_barrier.phase
         machine.epochs.fence(group, cluster=True)
-        machine.cluster_barrier.add_threads(len(positions), machine.epochs.release_clock(group, positions))
+        machine.cluster_barrier.arrive(len(positions))
+        machine.cluster_barrier.release(machine.epochs.release_clock(group, positions))
         machine.cluster_barrier.open_if_complete(sum(machine.alive.values()))
         return True
     return _cta_barrier(machine, group, step, positions, where, wait=False)
@@ -51,9 +52,9 @@ def _barrier_wait(
     barrier, since = machine.cluster_barrier, group.cluster
 
     def opened() -> bool:
-        if barrier.generation == since:
+        if barrier.phase == since:
             barrier.open_if_complete(sum(machine.alive.values()))
-        return barrier.generation > since
+        return barrier.phase > since
 
     if not opened():
         group.stuck = Stuck(step.site, group.threads, barrier)
@@ -98,7 +99,7 @@ def _cta_barrier(
         By the manual the lanes at the barrier deadlock too (9.7.13.1). Only threads that stay blocked although
         the barrier is taken to open are reported.
         """
-        if arrival.generation < 0 and (
+        if arrival.phase < 0 and (
             whole
             or (
                 arrival.changed(machine.alive[group.cta])
@@ -107,18 +108,18 @@ def _cta_barrier(
         ):
             barrier.lanes.pop(warp, None)
             arrival.arrive_at(barrier, warps=count > 0 and not full)
-        return arrival.generation >= 0
+        return arrival.phase >= 0
 
     def opened() -> bool:
         barrier.wanted = count or machine.alive[group.cta]
-        if arrived() and barrier.generation == arrival.generation:
+        if arrived() and barrier.phase == arrival.phase:
             barrier.open_if_complete(barrier.wanted)
-        return barrier.generation > arrival.generation >= 0 if wait else arrived()
+        return barrier.phase > arrival.phase >= 0 if wait else arrived()
 
     def passed() -> None:
         if wait:
             group.clock = join_warps(group.clock, group.only_at(barrier.release_clock, positions))
-            _set_reduction(machine, group, step, barrier.votes.get(arrival.generation, ()), where)
+            _set_reduction(machine, group, step, barrier.votes.get(arrival.phase, ()), where)
 
     def completed_phases() -> bool:
         if not opened():
