@@ -70,6 +70,13 @@ ENGINES = {
         "cp.async.commit_group;", "cp.async.wait_group {};", all="cp.async.wait_all;",
         rule="CA001", hazard="cp-async", observed="read-too-early",
     ),
+    "cp.async of one lane": Engine(
+        lambda n: f"@%p0 cp.async.ca.shared.global [%r2+{BYTES * n}], [%rd1], 16;",
+        lambda n: f"@%p0 ld.shared.u32 %r50, [%r2+{BYTES * n}];",
+        "cp.async.commit_group;", "cp.async.wait_group {};", all="cp.async.wait_all;",
+        rule="CA001", hazard="cp-async", observed="read-too-early",
+        setup="setp.eq.u32 %p0, %r199, 0;\n", threads=32,
+    ),
     "bulk sources": Engine(
         lambda n: f"cp.async.bulk.global.shared::cta.bulk_group [%rd63+{BYTES * n}], [%r2+{BYTES * n}], 16;",
         lambda n: f"st.shared.u32 [%r2+{BYTES * n}], 0;",
