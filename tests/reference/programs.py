@@ -49,7 +49,7 @@ class Engine(NamedTuple):
     rule: str = ""
     """What ``check`` reports of a look that comes too early."""
     hazard: str = ""
-    """The class of hazards that it belongs to."""
+    """The class of hazards that it belongs to; empty if it is legal."""
     observed: str = ""
     """What an execution observes there; empty if it does not follow these accesses."""
     followed: bool = True
@@ -99,7 +99,7 @@ ENGINES = {
         lambda n: f"tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r{100 + n}}}, [%r9];",
         lambda n: f"add.u32 %r50, %r{100 + n}, 1;",
         all="tcgen05.wait::ld.sync.aligned;",
-        rule="TC007", hazard="tcgen05-ldst", followed=False, setup=TCGEN05, threads=32, header=HEADER,
+        rule="TC007", followed=False, setup=TCGEN05, threads=32, header=HEADER,
     ),
     "tcgen05.st": Engine(
         lambda n: f"tcgen05.st.sync.aligned.32x32b.x1.b32 [%r9+{n}], {{%r2}};",
