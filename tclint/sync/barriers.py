@@ -11,7 +11,7 @@ __all__ = ["Barrier"]
 
 @dataclass(slots=True)
 class Barrier:
-    """How many threads have arrived. Who arrives decides how many count: a warp counts as a whole where a count is given."""
+    """How many threads have arrived. The caller knows how many an arrival counts: a whole warp where a count is given."""
 
     arrived: int = field(init=False)
     """The threads that have arrived in the current phase."""
