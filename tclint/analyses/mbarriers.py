@@ -31,13 +31,12 @@ from tclint.analyses.role_paths import controlling_predicates, whole_program
 from tclint.ir.nodes import MAX_CLUSTER_CTAS
 from tclint.isa.effects import Barrier, Query
 from tclint.isa.forms import Match
+from tclint.sync.mbarriers import MAX_COUNT
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
-__all__ = ["MAX_COUNT", "RESPONSE", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "first_waits_for", "transaction_unit", "transferred"]  # fmt: skip
+__all__ = ["RESPONSE", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "first_waits_for", "transaction_unit", "transferred"]  # fmt: skip
 
-MAX_COUNT = (1 << 20) - 1
-"""The largest arrival count and the largest tx-count of an mbarrier (9.7.13.15.2)."""
 RESPONSE = 16
 """Bytes of the response to a request to cancel a launch; the request completes them on an mbarrier (9.7.13.17)."""
 _MAX_TOTALS = 256

@@ -8,7 +8,6 @@ from functools import cached_property
 
 from tclint._dataclass import dataclass
 from tclint.analyses.mbarrier_addresses import MbarrierAddresses, home, mapped_by
-from tclint.analyses.mbarriers import MAX_COUNT
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._wording import times
@@ -19,6 +18,7 @@ from tclint.findings.edits import Repair, inverted
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import SINK, Instruction
 from tclint.isa.effects import Barrier, Query, Resource
+from tclint.sync.mbarriers import MAX_COUNT
 from tclint.values import PathCondition
 
 MB001 = RuleId("MB001")

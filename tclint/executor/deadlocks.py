@@ -34,18 +34,18 @@ def _wait(split: LaneGroup, memory: Global, place: Callable[[int], str]) -> Wait
     if isinstance(waits, Mbarrier):
         what = (
             f"{at} for phase {waits.phase} of the mbarrier at {waits.address & (1 << RANK) - 1:#x}:"
-            f" {waits.pending} arrivals and {waits.tx} bytes are pending"
+            f" {waits.pending} arrivals and {waits.bytes} bytes are pending"
         )
         kind = "bytes" if not waits.pending else "arrivals"
-        received = Received(waits.phase, waits.count - waits.pending, waits.count, waits.tx)
+        received = Received(waits.phase, waits.count - waits.pending, waits.count, waits.bytes)
         return Wait(site, thread, what, kind, frozenset((waits.site, *waits.users)), received)
     if isinstance(waits, Barrier):
         if waits is cluster.barrier:
             name, needed = "the cluster barrier", sum(cta.threads for cta in cluster.ctas)
         else:
             name, needed = "a barrier", waits.needed or split.warp.cta.threads
-        what = f"{at} at {name}: {waits.threads} of {needed} threads have arrived"
-        return Wait(site, thread, what, "barrier", received=Received(waits.phase, waits.threads, needed))
+        what = f"{at} at {name}: {waits.arrived} of {needed} threads have arrived"
+        return Wait(site, thread, what, "barrier", received=Received(waits.phase, waits.arrived, needed))
     if isinstance(waits, AsyncOperation):
         return Wait(site, thread, at, "other", frozenset((waits.site,)))
     if isinstance(waits, str):

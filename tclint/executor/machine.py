@@ -50,7 +50,7 @@ from tclint.executor.state import (
     Shared,
     Warp,
 )
-from tclint.executor.sync import Box, Clocks, Mbarrier
+from tclint.executor.sync import Box, Mbarrier
 
 if TYPE_CHECKING:
     from tclint.executor.code import Code
@@ -431,7 +431,7 @@ class Machine:
         for split in wanted.values():
             mbarrier = split.waits
             assert isinstance(mbarrier, Mbarrier)
-            boxes, size, expects = frozenset(mbarrier.boxes.items()), mbarrier.tx, mbarrier.expects
+            boxes, size, expects = frozenset(mbarrier.boxes.items()), mbarrier.bytes, mbarrier.expects
             if mbarrier.advance_phase(settled=True):
                 if len(wanted) == 1 and not self.ready:
                     self._compare_bytes(split.warp, mbarrier, boxes, size, expects)
@@ -574,36 +574,30 @@ class Machine:
     def pass_barrier(self, cta: Cta, number: int, barrier: Barrier) -> None:
         """Complete CTA barrier *number* if enough threads have arrived, and release the threads that wait there."""
         needed = barrier.needed or cta.threads
-        if not barrier.threads or barrier.threads < needed:
+        complete = barrier.completed(needed)
+        if complete is None:
             return
-        if barrier.threads > needed:
+        if complete.arrived:
             self.observe(
-                "barrier-count", barrier.waiting[0].warp if barrier.waiting else cta.warps[0],
-                f"{barrier.threads} threads arrive at barrier {number}, which expects {needed}",
+                "barrier-count", complete.waiting[0].warp if complete.waiting else cta.warps[0],
+                f"{needed + complete.arrived} threads arrive at barrier {number}, which expects {needed}",
             )  # fmt: skip
         self.progress()
-        waiting, votes, results = barrier.waiting, barrier.votes, barrier.results
-        clocks = barrier.clocks
-        cta.barriers[number] = Barrier(Clocks.new(cta.cluster.agents), phase=barrier.phase + 1)
-        for split in waiting:
-            split.warp.clocks.join(clocks)
+        for split in complete.waiting:
+            split.warp.clocks.join(complete.clocks)
             split.warp.tick()
-            if id(split) in results:
-                results[id(split)](votes)
+            if id(split) in complete.results:
+                complete.results[id(split)](complete.votes)
             self.resume(split)
 
     def pass_cluster(self, cluster: Cluster) -> None:
         """The same for the cluster barrier, where threads that have exited count as arrived (9.7.13.4)."""
-        barrier = cluster.barrier
-        alive = sum(cta.threads for cta in cluster.ctas)
-        if not barrier.threads or barrier.threads < alive:
+        complete = cluster.barrier.completed(sum(cta.threads for cta in cluster.ctas))
+        if complete is None:
             return
         self.progress()
-        waiting, clocks = barrier.waiting, barrier.clocks
-        barrier.results.clear()
-        cluster.barrier = Barrier(Clocks.new(cluster.agents), phase=barrier.phase + 1)
-        cluster.barrier.votes = [clocks.seen, clocks.fenced]
-        for split in waiting:
+        cluster.barrier.votes = [complete.clocks.seen, complete.clocks.fenced]
+        for split in complete.waiting:
             self.resume(split)
 
     # ------------------------------------------------------------ asynchronous operations

@@ -12,6 +12,7 @@ read.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import field
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
@@ -23,6 +24,7 @@ from tclint.executor.memory import RESERVED, Array, Fault, Global, Memory
 from tclint.executor.schedule import Schedule
 from tclint.executor.sync import Clocks, Mbarrier
 from tclint.isa.special_registers import LaunchShape
+from tclint.sync import barriers
 
 __all__ = [
     "LANES",
@@ -325,13 +327,11 @@ class Released:
 
 
 @dataclass
-class Barrier:
+class Barrier(barriers.Barrier):
     """The current phase of a CTA barrier or a cluster barrier."""
 
     clocks: Clocks
     """The join of the clocks of the threads that have arrived."""
-    threads: int = 0
-    """Threads that have arrived."""
     waiting: list[LaneGroup] = field(default_factory=list)
     votes: list[Array] = field(default_factory=list)
     """The predicates that threads contributed to ``bar.red``. Of a cluster barrier: the two clocks of the previous
@@ -343,18 +343,16 @@ class Barrier:
     """Threads that this phase expects; 0 for all of the CTA."""
     parts: dict[Warp, Array] = field(default_factory=dict)
     """Lanes that have arrived, of warps that are not counted yet."""
-    phase: int = 0
-    """Phases that are complete."""
 
     @property
     def busy(self) -> bool:
         """Whether some thread has arrived in this phase."""
-        return bool(self.threads or self.parts)
+        return bool(self.arrived or self.parts)
 
-    def arrive(self, w: Warp) -> None:
+    def enter(self, w: Warp) -> None:
         """Count the active lanes of *w*; with a thread count, only whole warps, once all their lanes have arrived."""
         if not self.needed:
-            self.threads += int(np.count_nonzero(w.mask))
+            self.arrive(int(np.count_nonzero(w.mask)))
             return
         self.parts[w] = self.parts.get(w, w.mask) | w.mask
         self.count(w)
@@ -364,7 +362,19 @@ class Barrier:
         part = self.parts.get(w)
         if part is not None and not (w.alive & ~part).any():
             del self.parts[w]
-            self.threads += len(part)
+            self.arrive(len(part))
+
+    def completed(self, wanted: int) -> Barrier | None:
+        """The phase that is complete now if *wanted* threads have arrived, with those that are too many; None if not.
+
+        The barrier is then in the next phase, in which no thread has arrived.
+        """
+        if not self.arrived or not self.complete_phase(wanted):
+            return None
+        before = copy(self)
+        self.arrived, self.needed, self.clocks = 0, 0, Clocks.new(len(self.clocks.seen))
+        self.waiting, self.votes, self.results, self.parts = [], [], {}, {}
+        return before
 
 
 class Warp:
@@ -595,7 +605,7 @@ class Cluster:
     def forget(self, w: Warp, mask: Array) -> None:
         """Discount the arrivals of exiting lanes at the cluster barrier, which no longer expects them."""
         keys = [w.number * LANES + lane for lane in np.flatnonzero(mask).tolist()]
-        self.barrier.threads -= sum(self.barrier.results.pop(key, None) is not None for key in keys)
+        self.barrier.arrive(-sum(self.barrier.results.pop(key, None) is not None for key in keys))
 
     @property
     def running(self) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from tclint._dataclass import dataclass
 from tclint.executor.memory import Array
+from tclint.sync import mbarriers
 
 __all__ = ["Box", "Clocks", "Mbarrier"]
 
@@ -48,19 +49,13 @@ class Clocks:
 
 
 @dataclass
-class Mbarrier:
-    """An mbarrier object (9.7.13.15.1): the pending count and the tx-count of the current phase."""
+class Mbarrier(mbarriers.Mbarrier):
+    """An mbarrier object (9.7.13.15.1), and what its phases release."""
 
     address: int
     """In the shared window of the cluster."""
-    count: int
-    """Arrivals that each phase expects."""
     clocks: Clocks
     """The join of the clocks that arrivals and copies have released to it."""
-    pending: int = 0
-    tx: int = 0
-    phase: int = 0
-    """Phases that are complete."""
     released: Clocks | None = None
     """The clock that waiters of the last complete phase acquire."""
     site: int = -1
@@ -73,17 +68,13 @@ class Mbarrier:
     unknown: int = 0
     """Pending copies on it whose number of bytes is unknown."""
     boxes: Counter[Box] = field(default_factory=Counter)
-    """Such copies that have completed in this phase: with any, the tx-count does not determine when the phase is
-    complete."""
+    """Such copies that have completed in this phase."""
     expects: int = -1
     """The instruction that performed the last expect_tx of this phase; -1 if none did."""
     users: set[int] = field(default_factory=set)
     """The instructions that have used it."""
     layout: int = 0
     """The version of its layout, which ``mbarrier.init`` states."""
-
-    def __post_init__(self) -> None:
-        self.pending = self.count
 
     def advance_phase(self, settled: bool = False) -> bool:
         """Complete the phase if nothing is pending in it: whether it did.
@@ -92,13 +83,11 @@ class Mbarrier:
         one can be issued before the phase completes. A phase that expects no bytes waits for none, and those of any
         such copy are too many.
         """
-        if self.pending or (self.unknown and self.expects >= 0):
+        if self.unknown and self.expects >= 0:
             return False
-        if (not settled or self.expects < 0) if self.boxes else self.tx:
+        if not self.complete_phase(suffices=settled and self.expects >= 0):
             return False
-        self.phase += 1
-        self.tx, self.expects = 0, -1
+        self.expects = -1
         self.boxes.clear()
-        self.pending = self.count
         self.released = self.clocks.copy()
         return True

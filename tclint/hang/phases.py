@@ -65,7 +65,7 @@ def _replayed(site: int, waiter: Waiter, deadlocks: Sequence[Stuck]) -> Phase | 
         if isinstance(what, Mbarrier):
             return Phase(what.phase, what.count - what.pending, what.count, what.bytes, what.site)
         if number is None or what.number == number:
-            return Phase(what.generation, what.arrived, what.wanted)
+            return Phase(what.phase, what.arrived, what.wanted)
     return None
 
 

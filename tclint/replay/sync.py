@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from tclint._dataclass import dataclass
 from tclint.replay.vector_clocks import BOTTOM, Agent, Clock, happens_before, join, leq
+from tclint.sync import barriers, mbarriers
 
 __all__ = [
     "ORDER_OF_ARRIVALS",
@@ -66,25 +67,19 @@ class ReleasedWaiter(NamedTuple):
 
 
 @dataclass(slots=True)
-class Mbarrier:
-    """An mbarrier object (9.7.13.15.2): what the current phase waits for, and the clocks that completed phases
-    release.
+class Mbarrier(mbarriers.Mbarrier):
+    """An mbarrier object (9.7.13.15.2), what is pending on it, and the clocks that completed phases release.
+
+    A copy of unknown size is assumed to complete all bytes that were expected.
     """
 
     site: int
     """The ``mbarrier.init``."""
     address: int
-    count: int
-    pending: int
-    phase: int = 0
-    bytes: int = 0
-    """The tx-count: bytes expected in this phase and not yet received."""
     expected: list[int] = field(default_factory=lambda: [0])
     """The sum of the bytes that each phase so far has expected."""
     expects_unknown: bool = False
     """The launch decides how many bytes the phase expects: any number completes it."""
-    received_unknown: bool = False
-    """A copy of unknown size has completed: it is assumed to have completed all bytes that were expected."""
     tx_guessed: bool = False
     """The tx-count of this phase is a guess, since the size of a copy or the expected bytes are unknown."""
     transfers: list[Transfer] = field(default_factory=list)
@@ -116,21 +111,14 @@ class Mbarrier:
 
     def expect(self, bytes_: int | None) -> None:
         """Performs expect_tx of so many bytes; None: an unknown number."""
-        self.bytes += 1 if bytes_ is None else bytes_
+        self.expect_tx(1 if bytes_ is None else bytes_)
         self.expected[-1] += bytes_ or 0
         self.expects_unknown |= bytes_ is None
         self.tx_guessed |= self.expects_unknown
         self.received_unknown &= bytes_ == 0  # another thread may issue a copy later
 
-    def arrive(self, times: int, clock: Clock) -> None:
-        self.pending -= times
-        self.pending_clock = join(self.pending_clock, clock)
-        self.advance_phase()
-
-    def complete_tx(self, bytes_: int | None, clock: Clock) -> None:
-        """Performs complete_tx of so many bytes, which releases *clock*; None: an unknown number."""
-        self.bytes -= bytes_ or 0
-        self.received_unknown |= bytes_ is None
+    def release(self, clock: Clock) -> None:
+        """Releases *clock* with an arrival or a complete_tx, which may complete the phase."""
         self.pending_clock = join(self.pending_clock, clock)
         self.advance_phase()
 
@@ -144,9 +132,9 @@ class Mbarrier:
         self.transfers = [f for f in self.transfers if f.arrivals and not commits]
         for transfer in transfers:
             self.signalled = self.phase + 1
-            self.bytes -= transfer.bytes or 0
-            self.received_unknown |= transfer.bytes is None or self.expects_unknown
-            self.pending -= transfer.arrivals
+            self.complete_tx(transfer.bytes)
+            self.received_unknown |= self.expects_unknown
+            self.arrive(transfer.arrivals)
             self.pending_clock = join(self.pending_clock, transfer.clock)
             if transfer.arrivals:
                 self.advance_phase()
@@ -154,17 +142,11 @@ class Mbarrier:
         self.advance_phase()
 
     def advance_phase(self) -> None:
-        """Completes the current phase if its pending count and tx-count are zero."""
+        """Completes the current phase if it lacks nothing; one of unknown size only after the copies that are pending."""
         self.tx_guessed |= self.received_unknown
-        if (
-            self.pending == 0
-            and (self.bytes == 0 or self.received_unknown)
-            and not (self.bytes and self.transfers)
-        ):
-            self.phase += 1
+        if self.complete_phase(suffices=not (self.bytes and self.transfers)):
             self.expected.append(0)
-            self.pending, self.bytes = self.count, 0
-            self.received_unknown = self.tx_guessed = self.expects_unknown = False
+            self.tx_guessed = self.expects_unknown = False
             clock = self.pending_clock
             self.overtaken += [
                 (p, clock)
@@ -189,10 +171,6 @@ class Mbarrier:
         self.observed = max(self.observed, phase)
         return self.release_clocks[phase]
 
-    def complete(self, parity: int) -> bool:
-        """Whether the phase of *parity* is complete: the current phase has the other parity (9.7.13.15.16)."""
-        return (self.phase ^ parity) & 1 == 1
-
 
 @dataclass(slots=True)
 class Arrival:
@@ -206,8 +184,8 @@ class Arrival:
     clock: Clock = BOTTOM
     votes: list[int | None] = field(default_factory=list)
     """Their predicates, if the barrier reduces them; None: unknown."""
-    generation: int = -1
-    """The generation of the barrier that they arrived for; -1: some lanes are missing."""
+    phase: int = -1
+    """The phase of the barrier that they arrived for; -1: some lanes are missing."""
     _seen: tuple[int, int] = (0, 0)
 
     def add(self, threads: Iterable[int], clock: Clock, votes: Iterable[int | None] = ()) -> None:
@@ -222,10 +200,11 @@ class Arrival:
 
     def arrive_at(self, barrier: Barrier, warps: bool) -> None:
         """Arrives at the barrier. If *warps* are counted, exited lanes count too."""
-        barrier.add_threads(32 * len({t >> 5 for t in self.lanes}) if warps else len(self.lanes), self.clock)
-        self.generation = barrier.generation
+        barrier.arrive(32 * len({t >> 5 for t in self.lanes}) if warps else len(self.lanes))
+        barrier.release(self.clock)
+        self.phase = barrier.phase
         if self.votes:
-            barrier.votes.setdefault(self.generation, []).extend(self.votes)
+            barrier.votes.setdefault(self.phase, []).extend(self.votes)
 
 
 class BarrierArrival(NamedTuple):
@@ -266,21 +245,19 @@ class PhaseOverlap(NamedTuple):
 
 
 @dataclass(slots=True)
-class Barrier:
+class Barrier(barriers.Barrier):
     """A CTA barrier or the cluster barrier: how many threads have arrived, and the clocks that they release."""
 
     number: int = -1
     """The number of a CTA barrier; -1: the cluster barrier, or an ``elect.sync`` that waits for lanes."""
-    arrived: int = 0
     wanted: int = 0
     """The threads that open it, as the last arrival computed them."""
-    generation: int = 0
     pending_clock: Clock = BOTTOM
     release_clock: Clock = BOTTOM
     lanes: dict[int, Arrival] = field(default_factory=dict)
     """The lanes that have arrived of each warp that has not arrived as a whole."""
     votes: dict[int, list[int | None]] = field(default_factory=dict)
-    """The predicates that it reduces, by the generation for which their threads have arrived."""
+    """The predicates that it reduces, by the phase for which their threads have arrived."""
     arrivals: list[BarrierArrival] = field(default_factory=list)
     """The arrivals of whole warps in the current phase, if it has a thread count."""
     previous: list[BarrierArrival] = field(default_factory=list)
@@ -297,8 +274,8 @@ class Barrier:
         """How many threads have not arrived."""
         return self.wanted - self.arrived
 
-    def add_threads(self, threads: int, clock: Clock) -> None:
-        self.arrived += threads
+    def release(self, clock: Clock) -> None:
+        """Releases *clock* with an arrival."""
         self.pending_clock = join(self.pending_clock, clock)
 
     def overlapping(
@@ -330,9 +307,8 @@ class Barrier:
     def open_if_complete(self, wanted: int) -> bool:
         """Opens the barrier if *wanted* threads have arrived. Returns whether it opened."""
         self.wanted = wanted
-        if self.arrived < wanted:
+        if not self.complete_phase(wanted):
             return False
-        self.arrived, self.generation = self.arrived - wanted, self.generation + 1
         for arrival in self.previous:
             if self.oldest.setdefault((arrival.site, arrival.agent), arrival) is arrival:
                 self.latest[arrival.agent] = arrival

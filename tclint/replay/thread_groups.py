@@ -166,7 +166,7 @@ class ThreadGroup:
     failed_test: tuple[object, ...] = ()
     """The test of an mbarrier that has just failed; empty if the group has done anything since."""
     cluster: int = 0
-    """The generation of the cluster barrier that it has arrived for."""
+    """The phase of the cluster barrier that it has arrived for."""
     committed: Mapping[str, tuple[Clock, ...]] = field(default_factory=dict)
     """The clock of each committed group of wgmma or of bulk copies, with all before it. Not modified once created."""
     waited: Mapping[int, int] = field(default_factory=dict)

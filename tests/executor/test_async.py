@@ -84,6 +84,18 @@ def test_a_copy_whose_source_is_ignored_writes_zeros(ignored: str) -> None:
     assert found.out == [0 if n % 2 else n + 1 for n in range(32)]
 
 
+@every_schedule
+def test_a_commit_without_a_copy_makes_a_group_for_a_thread_that_has_copied_before_alone(how: str) -> None:
+    found = right(LEADER + """
+    @%p0 cp.async.ca.shared.global [%r2], [%rd1], 8;
+    cp.async.commit_group;
+    cp.async.commit_group;
+    cp.async.wait_group 1;
+    @%p0 ld.shared.u64 %rd0, [%r2];
+    """ + STORE, buffers={"data": DATA}, how=how)  # fmt: skip
+    assert found.out[0] == 1
+
+
 # ---------------------------------------------------------------- bulk copies
 
 

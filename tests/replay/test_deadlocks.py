@@ -142,7 +142,9 @@ def test_a_cluster_barrier_that_some_threads_do_not_reach_deadlocks() -> None:
     def ended(what: Barrier) -> ReplayRun:
         return ReplayRun([Stuck(at, (0, 1), what)], [], None, True, [], *[frozenset[int]()] * 4)
 
-    hit = _deadlock(made, ended(Barrier(arrived=32, wanted=64)))
+    half = Barrier(wanted=64)
+    half.arrive(32)
+    hit = _deadlock(made, ended(half))
     assert hit is not None
     assert "the cluster barrier waits for 64 threads, of which only 32 arrive" in hit.message
     (party,) = hit.deadlock

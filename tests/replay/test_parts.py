@@ -192,13 +192,15 @@ def test_clocks(a: dict[int, int], b: dict[int, int]) -> None:
 
 
 def test_an_mbarrier_waits_for_arrivals_and_bytes() -> None:
-    mbarrier = Mbarrier(0, 0, 2, 2)
+    mbarrier = Mbarrier(2, 0, 0)
     assert mbarrier.complete(1)  # the phase before the first
     assert not mbarrier.complete(0)
     mbarrier.expect(32)
-    mbarrier.arrive(1, event(A, 1))
+    mbarrier.arrive(1)
+    mbarrier.release(event(A, 1))
     mbarrier.transfers.append(Transfer(event(C, 1), 16))
-    mbarrier.arrive(1, event(B, 1))
+    mbarrier.arrive(1)
+    mbarrier.release(event(B, 1))
     assert [*mbarrier.complete_transfers()]
     assert mbarrier.phase == 0  # 16 bytes are missing
     mbarrier.transfers.append(Transfer(event(C, 2), None))
@@ -211,32 +213,37 @@ def test_an_mbarrier_waits_for_arrivals_and_bytes() -> None:
 
 def test_a_wait_acquires_only_what_is_certain() -> None:
     """A thread that waits late observes no more than one that waited in time."""
-    mbarrier = Mbarrier(0, 0, 1, 1)
+    mbarrier = Mbarrier(1, 0, 0)
     for time in range(3):
-        mbarrier.arrive(1, event(A, time))
+        mbarrier.arrive(1)
+        mbarrier.release(event(A, time))
     assert mbarrier.complete(0)
     assert mbarrier.acquired_clock(0, BOTTOM) == event(A, 0)
     assert mbarrier.acquired_clock(0, event(A, 1)) == event(A, 2)
-    mbarrier.arrive(1, event(A, 3))
+    mbarrier.arrive(1)
+    mbarrier.release(event(A, 3))
     assert mbarrier.acquired_clock(1, BOTTOM) == BOTTOM  # the phase before the first
     assert mbarrier.acquired_clock(1, event(A, 0)) == event(A, 1)
 
 
 def test_a_phase_that_expects_no_bytes_does_not_wait_for_a_copy() -> None:
-    mbarrier = Mbarrier(0, 0, 1, 1)
+    mbarrier = Mbarrier(1, 0, 0)
     mbarrier.transfers.append(Transfer(event(C, 1), 16))
-    mbarrier.arrive(1, event(A, 1))
+    mbarrier.arrive(1)
+    mbarrier.release(event(A, 1))
     assert mbarrier.phase == 1
     assert mbarrier.release_clocks == [BOTTOM, event(A, 1)]
 
 
 def test_a_barrier_opens_for_all_that_it_counts() -> None:
     barrier = Barrier()
-    barrier.add_threads(32, event(A, 1))
+    barrier.arrive(32)
+    barrier.release(event(A, 1))
     assert not barrier.open_if_complete(64)
-    barrier.add_threads(64, event(B, 1))
+    barrier.arrive(64)
+    barrier.release(event(B, 1))
     assert barrier.open_if_complete(64)
-    assert (barrier.arrived, barrier.generation, barrier.release_clock) == (32, 1, clock({0: 1, 1: 1}))
+    assert (barrier.arrived, barrier.phase, barrier.release_clock) == (32, 1, clock({0: 1, 1: 1}))
 
 
 def test_only_what_synchronisation_depends_on_is_executed() -> None:

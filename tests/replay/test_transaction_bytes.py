@@ -204,11 +204,12 @@ def test_a_tensor_copy_loads_no_more_than_its_phase_expects(
     phase: int, races_found: list[tuple[int, int]]
 ) -> None:
     """CUTLASS loads two operands in the first phase of an mbarrier, and one in all others."""
-    mbarrier = Mbarrier(0, 64, 1, 1)
+    mbarrier = Mbarrier(1, 0, 64)
     for bytes_ in (4096, 2048):
         mbarrier.expect(bytes_)
         mbarrier.transfers.append(Transfer(BOTTOM, None))
-        mbarrier.arrive(1, BOTTOM)
+        mbarrier.arrive(1)
+        mbarrier.release(BOTTOM)
         assert [*mbarrier.complete_transfers()]
     group = ThreadGroup(0, (0,), Registers(), BOTTOM)
     copies = [

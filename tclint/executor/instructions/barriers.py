@@ -47,7 +47,7 @@ def _barrier(d: Decoder, i: Instruction, arrives: bool = False) -> Op:
             text = f"a barrier for {needed} threads, more than the {cta.full} of the CTA"
             w.machine.observe("barrier-count", w, text)
         barrier.needed = needed
-        barrier.arrive(w)
+        barrier.enter(w)
         barrier.clocks.join(w.clocks)
         w.tick()
         w.machine.progress()
@@ -139,7 +139,7 @@ def _cluster_arrive(d: Decoder, i: Instruction) -> Op:
                 )
                 break
             barrier.results[key] = _arrived
-        barrier.threads += int(np.count_nonzero(w.mask))
+        barrier.arrive(int(np.count_nonzero(w.mask)))
         w.cluster_phase = barrier.phase
         w.cluster_arrived = w.cluster_arrived | w.mask
         if relaxed:

@@ -127,10 +127,9 @@ def _commit(d: Decoder, i: Instruction) -> Op:
     kind = i.group
 
     def op(w: Warp) -> None:
-        groups = w.groups.setdefault((kind, w.mask.tobytes()), [[]])
-        for found in _overlapping(w, kind):
-            if found is groups or found[-1]:
-                found.append([])
+        w.groups.setdefault((kind, w.mask.tobytes()), [[]])
+        for groups in _overlapping(w, kind):
+            groups.append([])  # an empty group counts too (9.7.9.25.3.2)
 
     return op
 
@@ -282,7 +281,7 @@ def _load(
                 memory.presume_written(offset, site)
                 mbarrier.unknown -= 1
                 mbarrier.boxes[unknown] += 1
-            complete(w, mbarrier, size if unknown is None else 0)
+            complete(w, mbarrier, size if unknown is None else None)
 
         w.machine.issue(
             AsyncOperation(

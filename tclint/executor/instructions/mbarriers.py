@@ -14,11 +14,9 @@ from tclint.executor.signals import AGAIN
 from tclint.executor.state import LANES, AsyncOperation, Warp
 from tclint.executor.sync import Clocks, Mbarrier
 from tclint.ir.nodes import SINK, Immediate, Instruction
+from tclint.sync.mbarriers import MAX_COUNT
 
 __all__ = ["arrive_on", "complete", "mbarrier_at"]
-
-MAX_COUNT = (1 << 20) - 1
-"""The largest arrival count, and the largest tx-count, of an mbarrier (9.7.13.15.2)."""
 
 
 def _key(w: Warp, address: int) -> int:
@@ -55,23 +53,21 @@ def arrive_on(w: Warp, mbarrier: Mbarrier, count: int, drop: bool = False) -> No
             f"{count} arrivals at an mbarrier with {mbarrier.pending} pending in its phase", mbarrier,
         )  # fmt: skip
         count = mbarrier.pending
-    mbarrier.pending -= count
-    if drop:
-        mbarrier.count -= count
+    mbarrier.arrive(count, drop)
     w.machine.advance_phase(mbarrier)
 
 
 def expect(w: Warp, mbarrier: Mbarrier, size: int) -> None:
     """Perform expect_tx: raise the tx-count by *size* bytes."""
-    mbarrier.tx += size
+    mbarrier.expect_tx(size)
     mbarrier.expects = w.site
-    if abs(mbarrier.tx) > MAX_COUNT:
-        w.machine.observe("mbarrier-overrun", w, f"a tx-count of {mbarrier.tx} is out of range", mbarrier)
+    if abs(mbarrier.bytes) > MAX_COUNT:
+        w.machine.observe("mbarrier-overrun", w, f"a tx-count of {mbarrier.bytes} is out of range", mbarrier)
 
 
-def complete(w: Warp, mbarrier: Mbarrier, size: int) -> None:
-    """Perform complete_tx for *size* bytes, which may complete the phase."""
-    mbarrier.tx -= size
+def complete(w: Warp, mbarrier: Mbarrier, size: int | None) -> None:
+    """Perform complete_tx for *size* bytes (None: an unknown number), which may complete the phase."""
+    mbarrier.complete_tx(size)
     w.machine.advance_phase(mbarrier)
 
 
@@ -96,7 +92,7 @@ def _init(d: Decoder, i: Instruction) -> Op:
             if key in mbarriers:
                 w.machine.observe("mbarrier-init", w, "re-initialises a live mbarrier", mbarriers[key])
             clocks = Clocks.new(w.cta.cluster.agents)
-            mbarriers[key] = Mbarrier(key, number, clocks, site=site, made=w.stamp, layout=layout)
+            mbarriers[key] = Mbarrier(number, key, clocks, site=site, made=w.stamp, layout=layout)
 
     return op
 
@@ -229,7 +225,7 @@ def _wait(d: Decoder, i: Instruction) -> Op:
         for lane in lanes[:1].tolist() if same else lanes.tolist():
             mbarrier = mbarrier_at(w, int(addresses[lane]))
             value = int(values[lane])
-            done = (mbarrier.phase & 1) != (value & 1) if parity else mbarrier.phase > value >> 20
+            done = mbarrier.complete(value) if parity else mbarrier.passed(value >> 20)
             results[lane] = done
             if not done:
                 late = mbarrier
@@ -275,7 +271,7 @@ def _cp_async_arrive(d: Decoder, i: Instruction) -> Op:
             mbarrier = mbarrier_at(w, address)
             count = int(np.count_nonzero(w.mask & (addresses == address)))
             if not keeps:
-                mbarrier.pending += count
+                mbarrier.expect_arrivals(count)
             clocks = w.clocks.copy()
             stamped = w.stamp
 

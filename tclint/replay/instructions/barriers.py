@@ -43,9 +43,10 @@ def _barrier_arrive(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> bool:
     if step.instruction.group == "cluster":
-        group.cluster = machine.cluster_barrier.generation
+        group.cluster = machine.cluster_barrier.phase
         machine.epochs.fence(group, cluster=True)
-        machine.cluster_barrier.add_threads(len(positions), machine.epochs.release_clock(group, positions))
+        machine.cluster_barrier.arrive(len(positions))
+        machine.cluster_barrier.release(machine.epochs.release_clock(group, positions))
         machine.cluster_barrier.open_if_complete(sum(machine.alive.values()))
         return True
     return _cta_barrier(machine, group, step, positions, where, wait=False)
@@ -58,9 +59,9 @@ def _barrier_wait(
     barrier, since = machine.cluster_barrier, group.cluster
 
     def opened() -> bool:
-        if barrier.generation == since:
+        if barrier.phase == since:
             barrier.open_if_complete(sum(machine.alive.values()))
-        return barrier.generation > since
+        return barrier.phase > since
 
     if not opened():
         group.stuck = Stuck(step.site, group.threads, barrier)
@@ -134,7 +135,7 @@ class _AtBarrier(NamedTuple):
         the barrier is taken to open are reported.
         """
         arrival, cta = self.arrival, self.group.cta
-        if arrival.generation < 0 and (
+        if arrival.phase < 0 and (
             whole
             or (
                 arrival.changed(self.machine.alive[cta])
@@ -143,22 +144,22 @@ class _AtBarrier(NamedTuple):
         ):
             self.barrier.lanes.pop(self.warp, None)
             arrival.arrive_at(self.barrier, warps=self.expected > 0 and not self.whole_warps)
-        return arrival.generation >= 0
+        return arrival.phase >= 0
 
     def opened(self) -> bool:
         """Whether the threads need not wait, or no longer."""
         barrier, arrival = self.barrier, self.arrival
         barrier.wanted = self.expected or self.machine.alive[self.group.cta]
-        if self.arrived() and barrier.generation == arrival.generation:
+        if self.arrived() and barrier.phase == arrival.phase:
             barrier.open_if_complete(barrier.wanted)
-        return barrier.generation > arrival.generation >= 0 if self.wait else self.arrived()
+        return barrier.phase > arrival.phase >= 0 if self.wait else self.arrived()
 
     def pass_on(self) -> None:
         """What the threads learn at an open barrier for which they waited."""
         group, barrier = self.group, self.barrier
         if self.wait:
             group.clock = join_warps(group.clock, group.only_at(barrier.release_clock, self.positions))
-            votes = barrier.votes.get(self.arrival.generation, ())
+            votes = barrier.votes.get(self.arrival.phase, ())
             _set_reduction(self.machine, group, self.step, votes, self.where)
 
     def resumes(self) -> bool:

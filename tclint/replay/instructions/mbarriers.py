@@ -7,7 +7,6 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
-from tclint.analyses.mbarriers import MAX_COUNT
 from tclint.ir.nodes import MAX_SHARED_BYTES
 from tclint.isa.effects import CP_ASYNC, Order
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
@@ -19,6 +18,7 @@ from tclint.replay.steps import Step
 from tclint.replay.sync import Mbarrier, ReleasedWaiter
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 from tclint.replay.vector_clocks import WarpClocks, join, join_warps, leq, map_warps
+from tclint.sync.mbarriers import MAX_COUNT
 
 __all__ = ["ALL_CTAS", "by_operands", "ctas_of", "ranks", "signalled", "transaction_bytes"]
 
@@ -40,7 +40,7 @@ def _mbarrier_init(
         beyond = not 0 <= at - group.cta * CTA_STRIDE < MAX_SHARED_BYTES
         if many and (beyond or (at in machine.mbarriers and machine.mbarriers[at].site != step.site)):
             raise TooManyMbarriers(step.site, many)
-        machine.initialise(Mbarrier(step.site, at, number & MAX_COUNT, number & MAX_COUNT))
+        machine.initialise(Mbarrier(number & MAX_COUNT, step.site, at))
         if at % _ALIGNMENT:
             machine.misused[step.site] = f"the mbarrier is not aligned to {_ALIGNMENT} bytes"
         elif not 0 < number <= MAX_COUNT:
@@ -70,8 +70,6 @@ def _mbarrier_arrive(
         for mbarrier in signalled(machine, step, at, mask):
             phases.add(mbarrier.phase)
             mbarrier.expect(None if given else bytes_ * threads)
-            if match.drops:
-                mbarrier.count -= number * threads  # first: the next phase counts fewer (9.7.13.15.14)
             clock = (
                 machine.epochs.released_by_fence(group, who, mbarrier.address >> 24)
                 if relaxed
@@ -82,7 +80,8 @@ def _mbarrier_arrive(
                 mbarrier.signalled = mbarrier.phase + 1
             _check_tx(machine, step, mbarrier)
             phase = mbarrier.phase
-            mbarrier.arrive(number * threads, clock)
+            mbarrier.arrive(number * threads, drop=match.drops)
+            mbarrier.release(clock)
             if mbarrier.phase > phase and not match.may_complete:
                 machine.misused[step.site] = "it completes a phase although it is .noComplete"
             check_pending(step.site, group.threads, mbarrier)
@@ -114,7 +113,8 @@ def _mbarrier_complete(
             if cta == group.cta
             else machine.epochs.released_by_fence(group, who, cta)
         )
-        mbarrier.complete_tx(bytes_, released)
+        mbarrier.complete_tx(bytes_)
+        mbarrier.release(released)
         _check_tx(machine, step, mbarrier)
 
 
@@ -142,7 +142,7 @@ def _mbarrier_wait(
 
     def complete(row: tuple[int, ...]) -> bool:
         mbarrier = machine.mbarrier(step, row[0])
-        return mbarrier.phase > row[1] if token else mbarrier.complete(row[1] & 1)
+        return mbarrier.passed(row[1]) if token else mbarrier.complete(row[1])
 
     complete_now = tuple(map(complete, tests))
     answers, question = dict(zip(tests, complete_now, strict=True)), (step.site, *tests, *complete_now)

@@ -1,0 +1,33 @@
+"""The phases of a CTA barrier and of the cluster barrier (PTX ISA 9.7.13.1, 9.7.13.3)."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from tclint._dataclass import dataclass
+
+__all__ = ["Barrier"]
+
+
+@dataclass(slots=True)
+class Barrier:
+    """How many threads have arrived. The caller knows how many an arrival counts: a whole warp where a count is given."""
+
+    arrived: int = field(init=False)
+    """The threads that have arrived in the current phase."""
+    phase: int = field(init=False)
+    """The phases that are complete."""
+
+    def __post_init__(self) -> None:
+        self.arrived, self.phase = 0, 0
+
+    def arrive(self, threads: int) -> None:
+        self.arrived += threads
+
+    def complete_phase(self, wanted: int) -> bool:
+        """Completes the current phase if *wanted* threads have arrived: whether it did. More count for the next one."""
+        if self.arrived < wanted:
+            return False
+        self.arrived -= wanted
+        self.phase += 1
+        return True
