@@ -92,7 +92,7 @@ def _kind(model: KernelModel, site: int, match: Match) -> Kind | None:
         return "multicast" if form.effects.begins is not None else "arrival"
     if not any(_mapped(model.values, instruction, name, site) for name in _addresses(match)):
         return None
-    if form.event in ("mbarrier-arrive", "commit", "mbarrier-expect", "mbarrier-complete"):
+    if form.effects.changes_phase:
         return "arrival"
     if form.effects.begins is not None:
         return "copy" if "bytes" in form.roles and form.space == ".shared::cluster" else "multicast"

@@ -256,6 +256,10 @@ class KernelModel:
         """The reachable instructions that wait for a *barrier* of this kind or test it, in program order."""
         return list(self._sites.get(("awaits", barrier), ()))
 
+    def where(self, holds: Callable[[Effects], bool]) -> list[int]:
+        """The reachable instructions with effects for which *holds* is true, in program order."""
+        return [event.site for event in self.events if holds(self.instruction(event.site).effects)]
+
     @cached_property
     def _sites(self) -> dict[tuple[object, object], list[int]]:
         found: dict[tuple[object, object], list[int]] = {}

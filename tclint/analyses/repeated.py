@@ -14,7 +14,7 @@ from tclint.analyses.in_flight import GROUPS, UNCLEAR, depth, waits_for_sources
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import TCGEN05, Fence
+from tclint.isa.effects import Fence, Resource
 
 __all__ = ["Done", "Repeated", "what"]
 
@@ -22,8 +22,6 @@ FENCE = "fence"
 _NO_GUARD = (-1, False)
 _ELSEWHERE = (".local", ".param", ".const")
 """Private or constant memory, which no other proxy accesses."""
-_INERT = frozenset(("register-fence", "commit", "setmaxnreg"))
-"""The events that neither access memory nor synchronise; a commit of ``tcgen05`` arrives at an mbarrier."""
 
 
 class Done(NamedTuple):
@@ -130,7 +128,9 @@ def _inert(instruction: Instruction) -> bool:
         return False
     form = match.form
     if form.event:
-        return form.event in _INERT and form.group != TCGEN05
+        effects = form.effects
+        closes = effects.commits is not None and effects.arrival is None
+        return closes or effects.fence is Fence.REGISTERS or effects.resource is Resource.REGISTERS
     if form.async_reads or form.async_writes or form.family in ("texture", "surface", "fabric"):
         return False
     return form.flow != "call" and (not form.memory or match.space.startswith(_ELSEWHERE))

@@ -11,8 +11,6 @@ from tclint.values import thread_masks as T
 
 __all__ = ["SameInWarps"]
 
-_WARP = frozenset(("shuffle", "vote", "match", "redux"))
-"""Events that give the lanes of a warp what is computed from their own operands."""
 _COMPUTED = frozenset("sum op select compare logic not part pack vector broadcast elect plain".split())
 """The kinds of expressions that are the same in all warps if their operands are."""
 _GIVEN = frozenset("const symbol parameter float allocated".split())
@@ -92,7 +90,7 @@ class SameInWarps:
             return None
         if match.form.effects.awaits is Barrier.MBARRIER:
             return []  # it is repeated until it succeeds
-        if match.form.memory or not (match.form.from_operands or match.form.event in _WARP):
+        if match.form.memory or not (match.form.from_operands or match.form.effects.exchanges):
             return None
         return [values.before(register, site) for register in instruction.reads]
 

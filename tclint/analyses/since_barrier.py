@@ -28,7 +28,7 @@ from tclint.analyses.plausibility import Doubt, DoubtAbout, skips, skips_for_lau
 from tclint.analyses.warp_memory import SharedByBound
 from tclint.dataflow import Path, Results
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import Barrier
+from tclint.isa.effects import Barrier, Effects
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
@@ -88,10 +88,13 @@ def _by_warps(model: KernelModel, site: int) -> bool:
     return threads == T.whole(threads, 32) and model.fact(ExecutionGuarantee).certainly(site)
 
 
-_SIGNALS = ("barrier-arrive", "mbarrier-arrive", "commit")
-"""Events after which a thread continues without waiting."""
 THREADS_MAY_HAVE_DIVERGED = -1
 """The site of the fact that threads may have diverged: a wait may have admitted them one after the other."""
+
+
+def _continues(effects: Effects) -> bool:
+    """Whether a thread signals and continues without waiting."""
+    return effects.synchronises is None and (effects.arrives_for_threads or effects.commits is not None)
 
 
 def of_one_phase(model: KernelModel, site: int) -> bool:
@@ -129,7 +132,7 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
         """Where facts end, or become those of a thread that has signalled."""
         self.joining = frozenset(filter(model.fact(HappensBefore).points.releases_together, self.ends))
         """The barriers that all their threads leave together."""
-        self.signalling = self.ends.intersection(i for event in _SIGNALS for i in model.sites(event))
+        self.signalling = self.ends.intersection(model.where(_continues))
         """The signals, which do not separate threads that arrive together."""
         common_waits = frozenset(i for i in model.awaits(Barrier.MBARRIER) if of_one_phase(model, i))
         self._separating = self.ends - self.joining - self.signalling - common_waits

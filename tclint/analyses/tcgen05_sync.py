@@ -10,7 +10,7 @@ from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import TCGEN05, TENSOR_MEMORY, Barrier
+from tclint.isa.effects import TCGEN05, TENSOR_MEMORY, Barrier, Fence
 
 __all__ = ["ThreadSync", "waits_for_commits"]
 
@@ -55,19 +55,18 @@ class ThreadSync(Analysis[ThreadSyncState]):
         return a | b
 
     def affecting(self, instruction: Instruction) -> bool:
-        event, group = instruction.event, instruction.group
-        return event in (
-            "tcgen05-fence-after",
-            "tcgen05-fence-before",
-            "mbarrier-wait",
-            "mbarrier-arrive",
-        ) or (event == "issue" and group in TENSOR_MEMORY)
+        effects = instruction.effects
+        return (
+            effects.fence in (Fence.TCGEN05_AFTER, Fence.TCGEN05_BEFORE)
+            or Barrier.MBARRIER in (effects.awaits, effects.arrives)
+            or effects.begins in TENSOR_MEMORY
+        )
 
     def transfer(self, state: ThreadSyncState, at: int, instruction: Instruction) -> ThreadSyncState:
-        event = instruction.event
-        if event == "tcgen05-fence-after":
+        fence = instruction.effects.fence
+        if fence is Fence.TCGEN05_AFTER:
             return state & ~self.waits
-        if event == "tcgen05-fence-before":
+        if fence is Fence.TCGEN05_BEFORE:
             return state & ~self.operations
         return state | self.bits.get(at, 0)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tclint.analyses.extents import Extents
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Memory, Operand
-from tclint.isa.effects import TCGEN05, TCGEN05_LD, TCGEN05_ST, Resource
+from tclint.isa.effects import TCGEN05, TCGEN05_LD, TCGEN05_ST, TENSOR_MEMORY, Barrier, Resource
 from tclint.isa.forms import Match
 from tclint.isa.target import tensor_columns
 from tclint.values.descriptors import INSTRUCTION, Form, shape
@@ -30,17 +30,18 @@ _COLUMNS = {
 """Columns that a shape covers; for ld and st, those of one unit of .num (9.7.16.2.3)."""
 
 
-_EVENTS = frozenset(
-    "tmem-dealloc mbarrier-wait barrier-sync barrier-wait mbarrier-arrive barrier-arrive".split()
-)
-_GROUPS = frozenset("tcgen05 tcgen05.ld tcgen05.st".split())
-
-
 def concerns(match: Match | None) -> bool:
     """Whether an instruction accesses or frees tensor memory, orders its operations, or synchronises threads."""
     if match is None or not match.form.event:
         return False
-    return match.form.group in _GROUPS or match.form.event in _EVENTS
+    effects = match.form.effects
+    return (
+        match.form.group in (TCGEN05, *TENSOR_MEMORY)
+        or effects.resource is Resource.TMEM_DEALLOC
+        or effects.awaits_threads
+        or effects.at_barrier
+        or effects.arrives is Barrier.MBARRIER
+    )
 
 
 class ColumnRange:

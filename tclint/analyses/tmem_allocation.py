@@ -27,7 +27,6 @@ Ledger = tuple[int, ...]
 
 _MAX_REPETITIONS = 2
 """Executions of one allocation that a ledger counts, so that a path search around a loop ends."""
-_EVENTS = frozenset(("tmem-alloc", "tmem-dealloc", "tmem-relinquish"))
 
 
 class TensorAllocation(FactSet[tuple[int, int]]):
@@ -94,7 +93,7 @@ class TensorAllocation(FactSet[tuple[int, int]]):
     # ------------------------------------------------------------ dataflow
 
     def affecting(self, instruction: Instruction) -> bool:
-        return instruction.event in _EVENTS
+        return instruction.effects.manages_tensor_memory
 
     def transfer(self, state: TmemAllocationState, at: int, instruction: Instruction) -> TmemAllocationState:
         if instruction.effects.resource is not Resource.TMEM_DEALLOC:

@@ -16,7 +16,7 @@ from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
 from tclint.findings.edits import InstructionEdit, Repair, after, before, opcode, operand
 from tclint.ir.nodes import Instruction, registers
-from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_ST, WGMMA, Engine, Resource
+from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_ST, WGMMA, Barrier, Engine, Fence, Resource
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
@@ -37,10 +37,8 @@ __all__ = [
     "with_opcode",
 ]
 
-_SIGNALS = ("barrier-sync", "barrier-arrive", "mbarrier-arrive")
-
-_FENCES = ("memory-fence", "proxy-fence", "tcgen05-fence-before")
-"""The events of what a thread executes for the accesses that a barrier then orders."""
+_FENCES = (Fence.MEMORY, Fence.PROXY, Fence.TCGEN05_BEFORE)
+"""What a thread executes for the accesses that a barrier then orders."""
 
 Test = Callable[[int], bool]
 
@@ -214,8 +212,9 @@ def _another_wait(
     if groups.group == WGMMA:
         # The first signal after a wgmma may release the shared memory that it reads. A barrier after a wait may release
         # what earlier ones read.
-        signals = _SIGNALS if last is None else ("mbarrier-arrive",)
-        signal = next((i for i in passed if model.instruction(i).event in signals), -1)
+        acts = ((i, model.instruction(i).effects) for i in passed)
+        arrives = (i for i, e in acts if e.arrives is Barrier.MBARRIER or (last is None and e.at_barrier))
+        signal = next(arrives, -1)
         if signal >= 0 and (early := waits_before(model, groups, sites, signal, uncommitted)):
             return early
     before_release = {at: _wait_at(model, groups, sites, at, uncommitted) for at in _releases(model, passed)}
@@ -241,11 +240,11 @@ def _releases(model: KernelModel, passed: Iterable[int]) -> list[int]:
     found: list[int] = []
     fences: list[int] = []
     for i in passed:
-        event = model.instruction(i).event
-        if event == "proxy-fence":
+        effects = model.instruction(i).effects
+        if effects.fence is Fence.PROXY:
             fences.append(i)
-        elif event in _SIGNALS:
-            found += fences or ([i] if event == "barrier-sync" else [])
+        elif effects.arrives_for_threads:
+            found += fences or ([i] if effects.synchronises is not None else [])
             fences = []
     return [*fences, *found]
 
@@ -392,7 +391,9 @@ def _requires_completion(instruction: Instruction, kind: str, loaded: frozenset[
     ) and instruction.group != f"tcgen05.{kind}"
     return (
         bool(instruction.flow)
-        or instruction.event in (*_SIGNALS, "tcgen05-fence-before", "barrier-wait")
+        or instruction.effects.arrives_for_threads
+        or instruction.effects.fence is Fence.TCGEN05_BEFORE
+        or instruction.effects.awaits is Barrier.CLUSTER
         or (other and instruction.name.startswith("tcgen05."))
         or not loaded.isdisjoint((*instruction.reads, *instruction.writes, instruction.guard))
     )
@@ -424,7 +425,7 @@ def _prepares(instruction: Instruction) -> bool:
     """Whether it is a fence or ``bar.warp.sync``, as before a CTA barrier."""
     match = instruction.match
     lanes = instruction.effects.synchronises is not None and match is not None and match.scope == "lanes"
-    return lanes or instruction.event in _FENCES
+    return lanes or instruction.effects.fence in _FENCES
 
 
 def _barrier(at: int | None) -> tuple[Repair, ...]:
@@ -462,7 +463,7 @@ def fence_between(
     deciding = cfg.control_dependences(cfg.block_of[first])
     start, seen = first if begins is None else begins, begins is None
     for i in passed:
-        if seen and model.instruction(i).event in _SIGNALS:
+        if seen and model.instruction(i).effects.arrives_for_threads:
             if set(cfg.control_dependences(cfg.block_of[i])).issubset(deciding):
                 return fence_before((i,), statement)
             break

@@ -9,6 +9,7 @@ from tclint.analyses.role_paths import whole_program
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._wording import in_words
 from tclint.ir.nodes import Immediate
+from tclint.isa.effects import Barrier
 from tclint.isa.forms import Match
 from tclint.values import thread_masks as T
 
@@ -69,8 +70,7 @@ class _Completion:
         self.model = model
         self._sites = grouped(
             ((model.constant_of(i, "id"), model.constant_of(i, "count")), i)
-            for event in ("barrier-sync", "barrier-arrive")
-            for i in model.sites(event, "")
+            for i in model.arrives(Barrier.CTA)
         )
         """Number and count -> the barriers that state them; None: unknown."""
         self._possible: dict[tuple[int | None, int], bool] = {}
@@ -92,7 +92,7 @@ class _Completion:
 @check(CV011)
 def too_few_arrive(model: KernelModel) -> Iterator[Hit]:
     """Named barriers that fewer threads can reach than their thread count, or at which no thread waits."""
-    barriers = [i for event in ("barrier-sync", "barrier-arrive") for i in model.sites(event)]
+    barriers = model.where(lambda e: e.at_barrier)
     if all(model.instruction(i).role("count") is None for i in barriers) or not whole_program(model):
         return  # as in most kernels, whose barriers all wait for the whole CTA
     sites = _named(model, barriers)

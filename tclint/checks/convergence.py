@@ -471,7 +471,7 @@ class _Judge:
                 continue
             seen.add(b)
             for i in range(cfg.blocks[b].start, cfg.blocks[b].end):
-                if model.instruction(i).event in ("barrier-sync", "barrier-arrive"):
+                if model.instruction(i).effects.at_barrier:
                     return None  # the others arrive at another barrier
             work.extend(e.target for e in cfg.successors[b])
         return self._divided(CV001, "CTA", taken, active)

@@ -10,14 +10,13 @@ from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._needless import decidable, is_pure, own_sites
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import TCGEN05_LD, TCGEN05_ST, Barrier, Exchange, Fence
+from tclint.isa.effects import TCGEN05_LD, TCGEN05_ST, Barrier, Effects, Exchange, Fence, Resource
 
 CO006 = RuleId("CO006")
 CO009 = RuleId("CO009")
 
 LONG = 32
 """The instructions between a tcgen05.wait and the first that depends on it from which on the wait is reported."""
-_SET_UP = frozenset(("mbarrier-init", "barrier-sync", "barrier-arrive", "barrier-wait"))
 _OWN = (".shared", ".shared::cta", ".param", ".const")
 """The memory that no earlier grid writes."""
 
@@ -54,10 +53,16 @@ def _independent(model: KernelModel, wait: int) -> list[int]:
     on an earlier grid."""
     sites = [i for b in model.cfg.order for i in range(model.cfg.blocks[b].start, model.cfg.blocks[b].end)]
     depending = [i for i in sites if _may_depend(model.instruction(i))]
-    set_up = [i for event in _SET_UP for i in model.sites(event)]
+    set_up = model.where(_sets_up)
     first = model.reached_from((wait,), depending, depending)
     later = model.reached_from(first, set_up, ()) | first
     return sorted(model.reached_from((wait,), set_up, ()) - later)
+
+
+def _sets_up(effects: Effects) -> bool:
+    return (
+        effects.resource is Resource.MBARRIER_INIT or effects.at_barrier or effects.awaits is Barrier.CLUSTER
+    )
 
 
 def _may_depend(instruction: Instruction) -> bool:
@@ -75,7 +80,7 @@ def _may_depend(instruction: Instruction) -> bool:
         return True
     form = match.form
     if (
-        instruction.event in _SET_UP
+        _sets_up(instruction.effects)
         or instruction.effects.fence is Fence.MEMORY
         or instruction.effects.fence is Fence.PROXY
         or instruction.effects.exchange is Exchange.ELECT

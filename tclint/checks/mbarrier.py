@@ -445,17 +445,15 @@ def remote(model: KernelModel) -> Iterator[Hit]:
         match = use.match
         if match is None or match.problem or "mbarrier" not in match.form.roles:
             continue
-        if match.form.event not in _LOCAL and match.form.effects.arrives is not Barrier.MBARRIER:
+        effects = match.form.effects
+        local = effects.awaits or effects.resource  # init, inval and waits: 9.7.13.15.8
+        if not local and effects.arrives is not Barrier.MBARRIER:
             continue
         for site in use.sites:
             if model.cfg.block_of[site] not in model.cfg.rank or _may_be_remote(model.instruction(site)):
                 continue
             if _in_peer(model, site):
                 yield _only_local(model, site)
-
-
-_LOCAL = frozenset(("mbarrier-init", "mbarrier-inval", "mbarrier-wait"))
-"""Operations that are supported only on mbarriers of the executing CTA (9.7.13.15.8)."""
 
 
 def _may_be_remote(instruction: Instruction) -> bool:

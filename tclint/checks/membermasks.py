@@ -23,8 +23,6 @@ CV006 = RuleId("CV006")
 _EVERY_LANE = 0xFFFFFFFF
 _TOGETHER = frozenset(("lanes", "warp", "warpgroup", "cta", "cluster"))
 """The scopes of instructions that some other thread must execute too."""
-_WAITS = frozenset(("mbarrier-wait", "barrier-wait"))
-"""The events that wait for other threads, in instructions that a thread executes alone."""
 _STRONG = frozenset((".volatile", ".relaxed", ".acquire"))
 """The modifiers of loads that can observe a word which another thread writes."""
 
@@ -167,7 +165,7 @@ class _Lanes:
         matches = ((i, self.model.instruction(i).match) for i in sites)
         return any(
             match is not None
-            and (match.scope in _TOGETHER or match.form.event in _WAITS)
+            and (match.scope in _TOGETHER or match.form.effects.awaits_threads)
             and bool(self.arriving(i) & threads)
             for i, match in matches
         )

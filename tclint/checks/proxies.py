@@ -393,7 +393,7 @@ def _between(model: KernelModel, clash: _Clash, complete: int = -1) -> Iterator[
             why = "this fence orders memory accesses, but not between proxies"
         elif event == "mbarrier-arrive":
             why = "the arrival orders the threads, but not the proxies"
-        elif event in ("barrier-sync", "barrier-wait", "mbarrier-wait"):
+        elif instruction.effects.awaits_threads:
             why = "this orders the threads, but not the proxies"
         if why and why not in shown:
             shown.add(why)

@@ -138,7 +138,6 @@ def _arming(model: KernelModel, copy: int) -> list[int]:
     return [
         i
         for ring in mbarriers.rings_at(copy)
-        for event in ("mbarrier-expect", "mbarrier-arrive")
-        for i in ring.uses.get(event, ())
-        if model.instruction(i).role("tx") is not None and model.views.context_of(i).threads & threads
+        for i in sorted(mbarriers.expects(ring), key=lambda i: not model.instruction(i).effects.expects)
+        if model.views.context_of(i).threads & threads
     ]

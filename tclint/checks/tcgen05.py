@@ -21,7 +21,17 @@ from tclint.checks._repairs import wait_in_block
 from tclint.dataflow import EXIT, Path, Results
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import TCGEN05, TCGEN05_LD, TCGEN05_ST, TENSOR_MEMORY, Barrier, Resource
+from tclint.isa.effects import (
+    TCGEN05,
+    TCGEN05_LD,
+    TCGEN05_ST,
+    TENSOR_MEMORY,
+    Barrier,
+    Effects,
+    Exchange,
+    Fence,
+    Resource,
+)
 
 TC001 = RuleId("TC001")
 TC002 = RuleId("TC002")
@@ -32,11 +42,8 @@ TC007 = RuleId("TC007")
 TC008 = RuleId("TC008")
 
 
-_SIGNALS = ("mbarrier-arrive", "barrier-sync", "barrier-arrive")
 MAX_CONFLICTS_PER_OPERATION = 6
 """Candidates tried for one operation, nearest first; the operation is not reported if none of them is a finding."""
-_USING_NO_VALUE = ("elect", "tcgen05-fence-before", "tcgen05-fence-after")
-"""Events of instructions that access no memory and read no values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +226,7 @@ def _before_transfers(model: KernelModel) -> Iterator[tuple[int, _Candidate]]:
     for sites, rules in (transfers.loads, (TC002, TC003)), (transfers.stores, (TC002, TC004)):
         wanted |= transfers.set_of(sites) if model.wants(*rules) else 0
     signals = model.fact(HappensBefore).points.release_points.intersection(
-        i for event in _SIGNALS for i in model.sites(event)
+        model.where(lambda e: e.arrives_for_threads)
     )
     for b in model.cfg.order if wanted else ():
         for i, state in results.walk(b):
@@ -372,11 +379,16 @@ def _at_once(model: KernelModel, load: int, signal: int) -> bool:
     return (
         load < signal
         and cfg.block_of[load] == cfg.block_of[signal]
-        and all(computes(i.match) or i.event in _USING_NO_VALUE for i in instructions[load + 1 : signal])
+        and all(computes(i.match) or _uses_no_value(i.effects) for i in instructions[load + 1 : signal])
     )
 
 
 _HOISTED = "the path may skip the multiplications, in which case nothing uses the copied data"
+
+
+def _uses_no_value(effects: Effects) -> bool:
+    """Whether an instruction accesses no memory and reads no values."""
+    return effects.exchange is Exchange.ELECT or effects.fence in (Fence.TCGEN05_BEFORE, Fence.TCGEN05_AFTER)
 
 
 @check(TC005, TC008, needs="tcgen05", analyses=(Tcgen05Operations,))

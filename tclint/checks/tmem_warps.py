@@ -21,8 +21,6 @@ TM007 = RuleId("TM007")
 TM008 = RuleId("TM008")
 TM009 = RuleId("TM009")
 
-_MANAGEMENT = ("tmem-alloc", "tmem-dealloc", "tmem-relinquish")
-
 _ONLY_RELINQUISHED = "the first warp relinquishes the permit for the whole CTA, and no other state is shared"
 """The doubt if only ``tcgen05.relinquish_alloc_permit`` is executed by several warps."""
 _OWN_COLUMNS = "the address differs between threads, so each warp may have columns of its own"
@@ -36,11 +34,10 @@ def not_one_warp(model: KernelModel) -> Iterator[Hit]:
         return  # the callers decide which threads call it
     values = model.values
     found: list[tuple[int, int]] = []
-    for kind in _MANAGEMENT:
-        for site in model.sites(kind):
-            threads = _executing(model, site)
-            if threads and not T.one_warp(threads):
-                found.append((site, threads))
+    for site in model.where(lambda e: e.manages_tensor_memory):
+        threads = _executing(model, site)
+        if threads and not T.one_warp(threads):
+            found.append((site, threads))
     if not found or values.threads <= 32:
         return
     site, threads = min(found)

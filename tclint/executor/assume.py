@@ -151,7 +151,7 @@ class Parameters:
         counts = [
             count.value
             for instruction in self.instructions
-            if instruction.event in ("barrier-sync", "barrier-arrive")
+            if instruction.effects.at_barrier
             and isinstance(count := instruction.named("b"), Immediate)
             and isinstance(count.value, int)
         ]

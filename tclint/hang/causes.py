@@ -282,9 +282,9 @@ class _Causes:
         for wait in waits:
             around = [body for body in loops.values() if cfg.block_of[wait] in body]
             body: Collection[int] = min(around, key=len, default=())
-            for kind in ("mbarrier-wait", "barrier-sync", "barrier-wait"):
-                if any(cfg.block_of[i] in body for i in self.model.sites(kind) if i not in waits):
-                    return True
+            others = self.model.where(lambda e: e.awaits_threads)
+            if any(cfg.block_of[i] in body for i in others if i not in waits):
+                return True
         return False
 
     def _early(self, waiter: Waiter, waits: Sequence[int]) -> list[int]:

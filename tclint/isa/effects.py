@@ -209,6 +209,41 @@ class Effects:
         return Barrier.MBARRIER if self.commits is TCGEN05 else self.arrives
 
     @property
+    def awaits_threads(self) -> bool:
+        """Whether its thread continues when others have arrived, or tests that: at an mbarrier or a barrier."""
+        return self.awaits in _ORDERING
+
+    @property
+    def at_barrier(self) -> bool:
+        """Whether its thread arrives at a barrier that is no mbarrier: of a warp, the CTA or the cluster."""
+        return self.arrives in _BARRIERS
+
+    @property
+    def signals(self) -> bool:
+        """Whether others may learn by it how far its thread has come: it arrives, or completes bytes by itself."""
+        return self.completes or self.arrives_for_threads
+
+    @property
+    def arrives_for_threads(self) -> bool:
+        """Whether its thread arrives where threads of the cluster wait: at an mbarrier or a barrier."""
+        return self.arrives in _ORDERING
+
+    @property
+    def changes_phase(self) -> bool:
+        """Whether it changes what a phase of an mbarrier lacks, now or when what it commits is complete."""
+        return self.expects or self.completes or self.arrival is Barrier.MBARRIER
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether lanes get what is computed from the operands of others."""
+        return self.exchange is not None and self.exchange is not Exchange.ELECT
+
+    @property
+    def manages_tensor_memory(self) -> bool:
+        """Whether it allocates or frees tensor memory, or gives up the right to (9.7.16.7.1)."""
+        return self.resource in _OF_TENSOR_MEMORY
+
+    @property
     def order(self) -> Order:
         """The memory order, where the opcode states none (9.7.13.1 to 9.7.13.4, 9.7.13.15)."""
         if self.fence is Fence.MEMORY or self.synchronises is not None:
@@ -227,6 +262,8 @@ class Effects:
 
 _ORDERING = (Barrier.MBARRIER, Barrier.CTA, Barrier.WARP, Barrier.CLUSTER)
 """The barriers that order memory by themselves."""
+_BARRIERS = (Barrier.CTA, Barrier.WARP, Barrier.CLUSTER)
+_OF_TENSOR_MEMORY = (Resource.TMEM_ALLOC, Resource.TMEM_DEALLOC, Resource.TMEM_RELINQUISH)
 INERT = Effects()
 """The effects of an instruction that has none beside its accesses."""
 

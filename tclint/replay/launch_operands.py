@@ -6,14 +6,12 @@ from collections.abc import Collection
 from functools import cached_property
 
 from tclint.analyses.model import KernelModel
-from tclint.isa.effects import TRANSACTIONS, Barrier
+from tclint.isa.effects import TRANSACTIONS, Barrier, Resource
 from tclint.replay.hypotheses import LaunchWord
 from tclint.replay.launch_inputs import LaunchInputs
 from tclint.replay.loops import Loops
 
 __all__ = ["LaunchOperands"]
-
-_COUNTING = ("mbarrier-init", "barrier-sync", "barrier-arrive")
 
 
 class LaunchOperands:
@@ -87,7 +85,7 @@ class LaunchOperands:
     def counts_known(self) -> bool:
         """Whether no launch decides the count of an mbarrier or a barrier."""
         model = self.model
-        sites = [i for kind in _COUNTING for i in model.sites(kind)]
+        sites = model.where(lambda e: e.at_barrier or e.resource is Resource.MBARRIER_INIT)
         counts = [value for i in sites if (value := model.value(i, "count")) is not None]
         return not any(map(self._inputs.decide, counts))
 

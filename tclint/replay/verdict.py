@@ -459,7 +459,7 @@ class Replay(ReplayAnswers):
         """Whether the event at *site* may be what the *stuck* threads wait for."""
         instruction, mbarriers = self.model.instruction(site), self.model.fact(Mbarriers)
         if not isinstance(stuck.what, Mbarrier):
-            return instruction.event in ("barrier-sync", "barrier-arrive")
+            return instruction.effects.at_barrier
         rings, others = mbarriers.rings_at(stuck.site), mbarriers.rings_at(site)
         return instruction.role("mbarrier") is not None and not (
             rings and others and rings.isdisjoint(others)

@@ -73,7 +73,6 @@ FENCED, PUBLISHED, NEVER = "fenced", "published", "never"
 _GROUP = frozenset(("cp.async",))
 _ELSEWHERE = (".local", ".param", ".const")
 """Private or constant memory."""
-_WAITS = frozenset(("mbarrier-wait", "barrier-sync", "barrier-wait"))
 
 
 class Proxy(Enum):
@@ -274,10 +273,8 @@ class Fences:
 
     @staticmethod
     def _ends(instruction: Instruction) -> bool:
-        event = instruction.event
-        return (
-            event in _WAITS or event == "proxy-fence" or (event == "commit" and instruction.group == TCGEN05)
-        )
+        effects = instruction.effects
+        return effects.awaits_threads or effects.fence is Fence.PROXY or effects.commits == TCGEN05
 
     def after(self, state: State, at: int) -> State:
         """The state after instruction *at*, whose guard may be true or false."""
@@ -306,7 +303,7 @@ class Fences:
             return [p.age for p in self.copies.executed(before, at, instruction)] or [READY]
         if stage == ISSUED and event == "commit" and instruction.group == TCGEN05:
             return (COMMITTED if self._tracks(instruction, fact.site) else stage,)
-        if stage == COMMITTED and event in _WAITS:
+        if stage == COMMITTED and instruction.effects.awaits_threads:
             return (READY,)
         if stage in (READY, NARROW, ALLOCATED) and event == "proxy-fence":
             return self._fenced(fact, instruction)

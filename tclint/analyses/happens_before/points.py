@@ -22,9 +22,6 @@ from tclint.values import thread_masks as T
 
 __all__ = ["ANY", "CLUSTER", "CtaBarrier", "SynchronisationPoints", "strong"]
 
-_BARRIER_WAITS = ("barrier-sync", "barrier-wait")
-"""Events at which threads wait for each other: a thread that continues has observed what all of them have done."""
-_SIGNALS = ("barrier-sync", "barrier-arrive", "mbarrier-arrive", "mbarrier-complete")
 _RELEASE = frozenset((".release", ".acq_rel", ".volatile"))
 _STRONG = _RELEASE | {".relaxed", ".acquire"}
 
@@ -102,8 +99,7 @@ class SynchronisationPoints:
         If some thread polls, every strong write is one, since a fence may precede it.
         """
         found = [*calls(self.model), *self._strong("write", _STRONG if self.spin_loads else _RELEASE)]
-        for event in _SIGNALS:
-            found += (i for i in self.model.sites(event) if self._scope(i) >= Scope.WARPS)
+        found += (i for i in self.model.where(lambda e: e.signals) if self._scope(i) >= Scope.WARPS)
         # A commit without an mbarrier closes a group of the thread itself and signals nothing.
         found += (i for i in self.model.commits() if self.model.instruction(i).role("mbarrier") is not None)
         return frozenset(found)
@@ -156,8 +152,12 @@ class SynchronisationPoints:
 
     @cached_property
     def _barriers(self) -> tuple[frozenset[int], ...]:
-        """The barriers at which threads wait, by the :class:`Scope` that they have at least."""
-        scopes = {i: self._scope(i) for event in _BARRIER_WAITS for i in self.model.sites(event)}
+        """The barriers at which threads wait, by the :class:`Scope` that they have at least.
+
+        A thread that continues has observed what all of them have done.
+        """
+        waits = self.model.where(lambda e: e.awaits_threads and e.awaits is not Barrier.MBARRIER)
+        scopes = {i: self._scope(i) for i in waits}
         return tuple(frozenset(i for i, scope in scopes.items() if scope >= least) for least in Scope)
 
     def _scope(self, site: int) -> Scope:
@@ -167,8 +167,7 @@ class SynchronisationPoints:
         form = match.form
         if form.scope == "lanes":
             return Scope.LANES
-        of_cta = form.event in ("barrier-sync", "barrier-arrive") and form.group != "cluster"
-        return Scope.WARPS if of_cta else Scope.CTAS
+        return Scope.WARPS if form.effects.arrives is Barrier.CTA else Scope.CTAS
 
     def _strong(self, verb: str, orders: frozenset[str]) -> Iterator[int]:
         """The accesses that *verb*, ``read`` or ``write``, memory in one of the memory *orders*."""

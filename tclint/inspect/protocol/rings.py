@@ -33,12 +33,7 @@ class Rings:
         offsets = tuple(stage.offset for stage in ring.stages)
         steps = {b - a for a, b in pairwise(offsets)}
         arriving = [i for i in self.mbarriers.arriving if ring in self.mbarriers.rings_at(i)]
-        expects = [
-            i
-            for event in ("mbarrier-arrive", "mbarrier-expect")
-            for i in ring.uses.get(event, ())
-            if self.model.instruction(i).role("tx") is not None
-        ]
+        expects = self.mbarriers.expects(ring)
         first = ring.stages[0]
         return MbarrierRing(
             name=self.sites.objects.ring(ring),
