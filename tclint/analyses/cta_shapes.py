@@ -12,9 +12,8 @@ from itertools import product
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OVERLAP, Conflict
-from tclint.analyses.race_doubts import race_doubt
 from tclint.analyses.warp_memory import SharedByBound
-from tclint.analyses.warp_races import warp_races
+from tclint.analyses.warp_races import race_doubt, warp_races
 from tclint.ir.nodes import Special
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES

@@ -12,7 +12,8 @@ where the offsets of a warp may be.
 
 from __future__ import annotations
 
-from tclint.analyses.model import KernelModel
+from functools import cached_property
+
 from tclint.analyses.since_barrier import ReadsSince, WritesSince
 from tclint.analyses.warp_memory import SharedByBound
 from tclint.isa.special_registers import SPECIAL_REGISTERS
@@ -42,15 +43,20 @@ def from_outside(values: Values, space: str, address: int) -> bool:
 class SharedByData(SharedByBound):
     """:class:`SharedByBound`, with the first element for each one that loaded data select."""
 
-    def __init__(self, model: KernelModel) -> None:
-        super().__init__(model)
-        stated = {i: super(SharedByData, self).accesses(i) for i in self.sites}
-        self._index_free = {
-            i: tuple(a if a.later else self._first(a) for a in accesses) for i, accesses in stated.items()
-        }
+    @cached_property
+    def _index_free(self) -> dict[int, tuple[Access, ...]]:
         """Site -> its accesses, with indices that are loaded taken for 0."""
-        self.indexed = frozenset(i for i, accesses in stated.items() if self._index_free[i] != accesses)
+        return {
+            i: tuple(a if a.later else self._first(a) for a in super(SharedByData, self).accesses(i))
+            for i in self.sites
+        }
+
+    @cached_property
+    def indexed(self) -> frozenset[int]:
         """The sites of which an access is at a loaded index."""
+        return frozenset(
+            i for i in self.sites if self._index_free[i] != super(SharedByData, self).accesses(i)
+        )
 
     def accesses(self, site: int) -> tuple[Access, ...]:
         return self._index_free.get(site, ())

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses.model import KernelModel
 from tclint.analyses.since_barrier import ReadsSince, WritesSince
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.analyses.warp_memory import SharedByBound
@@ -25,16 +24,12 @@ _WARPGROUP = 128
 class TmemByWarps(SharedByBound):
     """The columns of tensor memory that threads load and store, in place of bytes of shared memory."""
 
-    def __init__(self, model: KernelModel) -> None:
-        super().__init__(model)
-        self.tmem = model.fact(TensorMemory)
-
     @staticmethod
     def touches(match: Match) -> bool:
         return match.form.effects.begins is not None and match.form.group in TENSOR_MEMORY
 
     def _find(self, site: int, match: Match) -> Iterator[Access]:
-        columns = self.tmem.range(site, "taddr")
+        columns = self.model.fact(TensorMemory).range(site, "taddr")
         if columns is not None:
             yield Access(site, match.form.group == TCGEN05_ST, columns.start, columns.columns)
 

@@ -5,8 +5,8 @@ Two stores may write the same value, and a thread may store what it has read fro
 
 from __future__ import annotations
 
-from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Route
+from tclint.analyses.warp_memory import SharedByWarps
 from tclint.ir.nodes import Memory, Operand, Vector
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
@@ -15,12 +15,12 @@ from tclint.values.shared_memory import Access
 __all__ = ["same_value", "written_back"]
 
 
-def written_back(model: KernelModel, read: Access, write: Access, route: Route) -> int:
+def written_back(memory: SharedByWarps, read: Access, write: Access, route: Route) -> int:
     """The threads that store what they have read from the same address before, so that later reads are unaffected."""
-    values = model.values
+    values = memory.values
     every = T.full(values.threads)
-    load, store = (model.instruction(a.site).match for a in (read, write))
-    items = _stored(model, write.site)
+    load, store = (memory.model.instruction(a.site).match for a in (read, write))
+    items = _stored(memory, write.site)
     if load is None or store is None or load.element != store.element or not items:
         return 0
     size = int(store.element[2:]) // 8
@@ -39,16 +39,16 @@ def written_back(model: KernelModel, read: Access, write: Access, route: Route) 
     return kept
 
 
-def same_value(model: KernelModel, first: Access, second: Access, route: Route) -> int:
+def same_value(memory: SharedByWarps, first: Access, second: Access, route: Route) -> int:
     """All threads if both stores write the same values, so their order does not matter; otherwise 0.
 
     The values are CTA-uniform, or both stores copy from where the address that they write says.
     """
-    values = model.values
-    source = _source_of_copy(model, first)
-    if source is not None and source == _source_of_copy(model, second):
+    values = memory.values
+    source = _source_of_copy(memory, first)
+    if source is not None and source == _source_of_copy(memory, second):
         return T.full(values.threads)
-    one, two = ([values.operand(item, a.site) for item in _stored(model, a.site)] for a in (first, second))
+    one, two = ([values.operand(item, a.site) for item in _stored(memory, a.site)] for a in (first, second))
     before, after = map(route.before, one), map(route.after, two)
     same = (
         bool(one)
@@ -58,16 +58,16 @@ def same_value(model: KernelModel, first: Access, second: Access, route: Route) 
     return T.full(values.threads) if same else 0
 
 
-def _source_of_copy(model: KernelModel, store: Access) -> int | None:
+def _source_of_copy(memory: SharedByWarps, store: Access) -> int | None:
     """The distance of what *store* copies from the address that it writes, the same in all threads; None if unknown.
 
     Two stores at one distance write the same values to the same address: loads of one address agree.
     """
-    values, distances = model.values, set[int]()
-    match = model.instruction(store.site).match
-    for place, item in enumerate(_stored(model, store.site)):
+    values, distances = memory.values, set[int]()
+    match = memory.model.instruction(store.site).match
+    for place, item in enumerate(_stored(memory, store.site)):
         node = values.node(values.operand(item, store.site))
-        load = model.instruction(node[1]).match if node[0] == "load" else None
+        load = memory.model.instruction(node[1]).match if node[0] == "load" else None
         if match is None or load is None or load.element != match.element or load.space == ".shared":
             return None
         apart = values.add(node[3], values.times(store.address, -1))
@@ -78,9 +78,9 @@ def _source_of_copy(model: KernelModel, store: Access) -> int | None:
     return distance if values.uniformity(distance) is UniformityScope.CTA else None
 
 
-def _stored(model: KernelModel, site: int) -> tuple[Operand, ...]:
+def _stored(memory: SharedByWarps, site: int) -> tuple[Operand, ...]:
     """The operands whose values a store writes."""
-    operand = next((o for o in model.instruction(site).operands if not isinstance(o, Memory)), None)
+    operand = next((o for o in memory.model.instruction(site).operands if not isinstance(o, Memory)), None)
     if operand is None:
         return ()
     return operand.items if isinstance(operand, Vector) else (operand,)

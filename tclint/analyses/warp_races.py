@@ -1,5 +1,8 @@
 """Accesses of two warps to the same bytes of shared memory, at least one of them a write, that nothing orders (8.7.1).
 
+Although nothing in the text orders them, they may not race (:func:`race_doubt`): the launch may exclude the path, the CTA
+may have fewer threads, or the value that is read too early may be unused.
+
 Which accesses no synchronisation has followed is the solution of :mod:`.since_barrier`, which bytes two warps have in
 common is :mod:`.warp_memory`, and what a store leaves as it was is :mod:`.unchanging_stores`.
 """
@@ -13,6 +16,14 @@ from tclint.analyses.extents import Extents
 from tclint.analyses.lookups import lookups
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
+from tclint.analyses.plausibility import (
+    NO_DOUBT,
+    Doubt,
+    differ_by_data,
+    has_unused_result,
+    runs_past_array,
+    synchronises_lanes,
+)
 from tclint.analyses.since_barrier import ReadsSince, SinceBarrier, WritesSince, unordered_threads
 from tclint.analyses.unchanging_stores import same_value, written_back
 from tclint.analyses.warp_memory import atomic
@@ -20,7 +31,7 @@ from tclint.isa.effects import CP_ASYNC
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
-__all__ = ["warp_races"]
+__all__ = ["race_doubt", "warp_races"]
 
 
 def warp_races(model: KernelModel) -> Iterator[Conflict]:
@@ -81,7 +92,7 @@ def _races(model: KernelModel, since: SinceBarrier, first: Access, second: Acces
     if second.later and not _holds_data(model, first):
         return False
     if second.writes and not atomic(model, second.site):
-        there &= ~(same_value if first.writes else written_back)(model, first, second, route)
+        there &= ~(same_value if first.writes else written_back)(memory, first, second, route)
     path = since.by_warps(first.site, second.site, route.path)
     return any(memory.across(first, second, *pair) for pair in unordered_threads(here, there, path))
 
@@ -96,3 +107,54 @@ def _holds_data(model: KernelModel, read: Access) -> bool:
             if place is None or other is None or extents.meet(place, other):
                 return True
     return False
+
+
+def race_doubt(model: KernelModel, meeting: Conflict) -> Doubt:
+    """The doubt about a conflict: about its path, about the shape of the CTA, or about its two accesses."""
+    if meeting.doubt:
+        return meeting.doubt
+    first, second = meeting.operation.site, meeting.use.site
+    few = model.values.is_alone or not all(
+        model.views.context_of(site).threads & T.full(32) for site in (first, second)
+    )
+    if few and model.function.most_threads is None:
+        return Doubt("the launch determines whether the CTA has this many threads")
+    if _strides_by_cta(model, meeting):
+        return Doubt("the two are the stores of one loop whose stride is the size of a smaller CTA")
+    return (
+        (NO_DOUBT if meeting.operation.writes else has_unused_result(model, meeting.path, first, second))
+        or (
+            synchronises_lanes(model, meeting.path, first)
+            if differ_by_data(model, first, second)
+            else NO_DOUBT
+        )
+        or runs_past_array(model, meeting.path, first, second)
+    )
+
+
+def _strides_by_cta(model: KernelModel, meeting: Conflict) -> bool:
+    """Whether two stores are a constant number of elements apart, and do not meet in a CTA of as many threads.
+
+    A loop over an array by the size of the CTA, unrolled, has such stores. ``.maxntid`` may then be larger than the
+    CTAs that are launched. A store that only the first threads execute shows that there are more, unless the array ends
+    for the others, as it does that many elements later for the earlier store.
+    """
+    first, second = meeting.operation, meeting.use
+    values = model.values
+    if (
+        model.function.threads is not None
+        or not (first.writes and second.writes)
+        or first.size != second.size
+    ):
+        return False
+    apart = values.constant_of(values.add(second.address, values.times(first.address, -1)))
+    size = abs(apart or 0) // first.size
+    if not size or size % 32 or apart is None or apart % first.size or size >= values.threads:
+        return False
+    here, there = (model.views.context_of(access.site).threads for access in (first, second))
+    few, count = T.full(size), here.bit_length()
+    of_loop = here == T.full(count) and count < values.threads and there == T.full(max(count - size, 0))
+    if not of_loop and not (here & ~few and there & ~few):
+        return False
+    memory = model.solution(WritesSince)[0].memory
+    return bool(here & few and there & few) and not memory.across(first, second, here & few, there & few)

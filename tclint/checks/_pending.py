@@ -6,7 +6,6 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from tclint.analyses.groups import OVERDUE, Groups
-from tclint.analyses.model import KernelModel
 from tclint.checks import Mark
 from tclint.checks._repairs import Pending, group_repairs
 from tclint.dataflow import Path
@@ -34,15 +33,15 @@ class PendingReason(NamedTuple):
 
     @classmethod
     def of(
-        cls, model: KernelModel, groups: Groups, path: Path, site: int, age: int, alike: Collection[int] = ()
+        cls, groups: Groups, path: Path, site: int, age: int, alike: Collection[int] = ()
     ) -> PendingReason:
         """The reason for the operation at *site*, whose age at the end of *path* is *age*.
 
         *alike* are further operations that the fix must complete.
         """
-        pending = Pending.of(model, groups, path, site, age)
-        reason = _uncommitted(groups, pending) if age < 0 else _committed(model, groups, pending)
-        return reason._replace(fixes=group_repairs(model, groups, pending, alike))
+        pending = Pending.of(groups, path, site, age)
+        reason = _uncommitted(groups, pending) if age < 0 else _committed(groups, pending)
+        return reason._replace(fixes=group_repairs(groups.model, groups, pending, alike))
 
 
 def _names(groups: Groups) -> tuple[str, str, str]:
@@ -69,7 +68,7 @@ def _uncommitted(groups: Groups, pending: Pending) -> PendingReason:
     )
 
 
-def _committed(model: KernelModel, groups: Groups, pending: Pending) -> PendingReason:
+def _committed(groups: Groups, pending: Pending) -> PendingReason:
     """The reason if the operation is in a group: no wait, a wait before its commit, or one that leaves it in flight."""
     name, waits_for, aligned = _names(groups)
     steps = tuple(Mark(i, "committed here") for i in pending.commits[:1])
@@ -88,16 +87,14 @@ def _committed(model: KernelModel, groups: Groups, pending: Pending) -> PendingR
             (Mark(last, "completes earlier groups only"), *steps),
             last,
         )
-    return _left_in_flight(model, groups, pending, steps)
+    return _left_in_flight(groups, pending, steps)
 
 
-def _left_in_flight(
-    model: KernelModel, groups: Groups, pending: Pending, steps: tuple[Mark, ...]
-) -> PendingReason:
+def _left_in_flight(groups: Groups, pending: Pending, steps: tuple[Mark, ...]) -> PendingReason:
     """The reason if the N of the last wait is too large."""
     name, waits_for, _ = _names(groups)
     age, last, later = pending.age, pending.waits[-1], pending.later
-    wait = model.instruction(last)
+    wait = groups.model.instruction(last)
     depth, operand = groups.depth(wait), wait.role("depth")
     written = operand.value if isinstance(operand, Immediate) else depth
     enough = f"{name}.{waits_for} {f'{age} or less' if age else '0'} before this instruction"

@@ -8,8 +8,8 @@ No repair moves an instruction, widens a scope or changes control flow.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
+from tclint._dataclass import dataclass
 from tclint.analyses.execution import branches
 from tclint.analyses.groups import OPEN, OVERDUE, Groups
 from tclint.analyses.model import KernelModel
@@ -145,7 +145,8 @@ def waits_for_all_groups(model: KernelModel, group: Engine) -> bool:
     return all(model.instruction(i).groups_left == 0 for i in model.waits(group))
 
 
-class Pending(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Pending:
     """An operation of a completion group that is in flight at the end of a path, and what the path passes."""
 
     path: Path
@@ -158,12 +159,12 @@ class Pending(NamedTuple):
     """The number of commits after the last wait."""
 
     @classmethod
-    def of(cls, model: KernelModel, groups: Groups, path: Path, site: int, age: int) -> Pending:
+    def of(cls, groups: Groups, path: Path, site: int, age: int) -> Pending:
         """The operation at *site*, with which *path* begins."""
         passed: dict[str, list[int]] = {"wait": [], "commit": []}
         later = 0
-        for i in path.sites(model.cfg, site):
-            instruction = model.instruction(i)
+        for i in path.sites(groups.model.cfg, site):
+            instruction = groups.model.instruction(i)
             if instruction.group == groups.group and instruction.event in passed:
                 passed[instruction.event].append(i)
                 later = later + 1 if instruction.effects.commits is not None else 0
@@ -177,7 +178,7 @@ def group_repairs(
 
     *alike* are operations that the same wait must complete.
     """
-    path, site, age, waits, _, later = pending
+    path, site, age, waits, later = pending.path, pending.site, pending.age, pending.waits, pending.later
     if groups.group not in _SPELLED or path.end < 0:
         return ()
     sites = {site, *alike}

@@ -165,7 +165,7 @@ def _in_flight(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: 
     copy, use, threads = meeting.operation.site, meeting.use.site, meeting.path.threads
     others = model.views.context_of(copy).threads & ~threads
     shared = all(others & warp for warp in _warps(threads)) and once_for_a_warp(model, copy)
-    flight = PendingReason.of(model, groups, meeting.path, copy, meeting.path.state, alike)
+    flight = PendingReason.of(groups, meeting.path, copy, meeting.path.state, alike)
     verb = "starts to overwrite" if meeting.use.later else "overwrites"
     name = copy_name(model, copy)
     return BK002.hit(

@@ -162,7 +162,7 @@ def _hit(
 ) -> Hit:
     copy, use, age = conflict.operation.site, conflict.use.site, conflict.path.state
     copies = {each.operation.site for each in alike}
-    flight = PendingReason.of(model, groups, conflict.path, copy, age, copies)
+    flight = PendingReason.of(groups, conflict.path, copy, age, copies)
     remedy = flight.remedy + (", or use cp.async.wait_all" if age == OVERDUE else "")
     if rule == CA003:
         what = "writes other data to shared memory that an earlier, unordered cp.async may still write"

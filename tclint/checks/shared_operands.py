@@ -71,7 +71,7 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     )
     for conflict, alike in _folded(model, conflicts):
         operation, age = conflict.operation.site, conflict.path.state
-        flight = PendingReason.of(model, groups, conflict.path, operation, age)
+        flight = PendingReason.of(groups, conflict.path, operation, age)
         yield replace(
             _hit(WG011, model, conflict, alike, "wgmma.mma_async", flight),
             about=frozenset((operation if flight.wait is None else flight.wait,)),

@@ -6,9 +6,8 @@ Each part has one question:
 - :mod:`~tclint.analyses.since_barrier`: which accesses has no synchronisation followed yet?
 - :mod:`~tclint.analyses.data_indices`, :mod:`~tclint.analyses.lookups`: the same, where the data select the element;
 - :mod:`~tclint.analyses.unchanging_stores`: does a store change what another thread reads?
-- :mod:`~tclint.analyses.warp_races`: which two accesses race, by these?
+- :mod:`~tclint.analyses.warp_races`: which two accesses race, by these, and why may they not?
 - :mod:`~tclint.analyses.cta_shapes`: do they in every shape that the CTA may have?
-- :mod:`~tclint.analyses.race_doubts`: why may they not?
 
 Here, the races of a basic block become one finding. What the lanes of a warp do to each other is left to
 :mod:`.lane_races`.
@@ -27,10 +26,9 @@ from tclint.analyses.extents import Extents
 from tclint.analyses.lookups import Lookup
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict
-from tclint.analyses.race_doubts import race_doubt
 from tclint.analyses.since_barrier import ReadsSince, WritesSince
 from tclint.analyses.warp_memory import SharedByBound, atomic
-from tclint.analyses.warp_races import warp_races
+from tclint.analyses.warp_races import race_doubt, warp_races
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
 from tclint.checks._wording import if_repeated

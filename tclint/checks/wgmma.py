@@ -205,7 +205,7 @@ def _finding(
     site, path = found
     age = max(a for _, a in path.state[0])
     name = model.function.registers[register].name
-    flight = PendingReason.of(model, groups, path, site, age)
+    flight = PendingReason.of(groups, path, site, age)
     # One commit after all of them would cover them all.
     uncommitted = [site, *(s for s, a in results.before(use)[0] if a < 0)]
     why, remedy = flight.why, flight.remedy
@@ -269,7 +269,7 @@ def _fragment_reads(
             steps=(Mark(site, "starts to read its A fragment"), Mark(use, f"reads {name}")),
             count=len({u for u, _, _ in uses}),
             help="read it before the wgmma, or after wgmma.wait_group",
-            fixes=PendingReason.of(model, groups, found[1], site, max(a for _, a in found[1].state[0])).fixes,
+            fixes=PendingReason.of(groups, found[1], site, max(a for _, a in found[1].state[0])).fixes,
         )
         return
 

@@ -7,16 +7,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import field
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from tclint._dataclass import dataclass
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.moved import MOVED, moved_to, subjects
 from tclint.findings.rules import UnknownRule, all_rules, default_rules, nearest
 from tclint.findings.scales import Confidence, Severity
+from tclint.isa.target import Version
 
-__all__ = ["BASELINED", "SUPPRESSED", "Selected", "SettingsError", "former_named", "meant", "path_matches"]
+if TYPE_CHECKING:
+    from tclint.findings.verdicts import Assumption
+    from tclint.recording import Recording
+
+__all__ = [
+    "BASELINED",
+    "SUPPRESSED",
+    "Request",
+    "Selected",
+    "SettingsError",
+    "former_named",
+    "meant",
+    "path_matches",
+]
 
 ALL = "ALL"
 _EXACT = 99
@@ -107,6 +123,20 @@ class Selected:
         if finding.confidence < self.min_confidence:
             return LOW_CONFIDENCE
         return BASELINED if finding.baselined else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What decides the report on a text, besides the text."""
+
+    selected: Selected = field(default_factory=Selected)
+    """The rules that are checked, by default all, and what is shown."""
+    toolkit: Version | None = None
+    """The CUDA toolkit whose ptxas will compile the code; None: not named."""
+    assume: frozenset[Assumption] | None = None
+    """What the proofs of the verdicts may take for granted; None: the report has no verdicts."""
+    recorded: Recording | None = None
+    """The launch that the kernel of its name is replayed with."""
 
 
 def path_matches(path: str, glob: str) -> bool:

@@ -471,17 +471,27 @@ class FunctionBuilder:
         if guard_name:
             register = known.get(guard_name)
             guard = self._guard(guard_name) if register is None else register
-        operands, key = self._operands(parts)
+        operands: list[Any] = [*map(known.get, parts)]
+        if None in operands:
+            key = ""
+            constants = self.constants
+            for at, operand in enumerate(operands):
+                if operand is None:
+                    part = parts[at]
+                    operands[at], kind = constants.get(part) or self.operand(part)
+                    key += kind
+                else:
+                    key += "r,"
+        else:
+            key = "r," * len(parts)
+        if self.vectors:
+            key = self.with_vectors(key, operands)
         use = self.uses.get((opcode, key))
         if use is None:
             opcode = intern(opcode)  # one text for all instructions of a module
             use = self.uses[opcode, key] = Use(opcode, *_meaning(self.isa, opcode, key))
         if "e," in key and use.match is not None and not use.match.problem:
-            styles = [slot.style for slot in use.match.syntax.operands]
-            operands = [
-                Memory(o) if isinstance(o, Symbol) and style == "memory" else o
-                for o, style in zip(operands, styles, strict=False)
-            ]
+            operands = _addresses(operands, use.match)
         reads: tuple[Any, ...]  # registers, according to the kinds in the key
         writes: tuple[Any, ...]
         if use.scalar:
@@ -490,24 +500,27 @@ class FunctionBuilder:
         else:
             reads = self._collect(operands, use.reads)
             writes = self._collect(operands, use.writes)
-        instructions = self.instructions
-        index = len(instructions)
+        index = len(self.instructions)
         use.sites.append(index)
         instruction = Instruction(
             use.opcode, use.match, guard, negated, tuple(operands), reads, writes, start - self.base, end - self.base
         )  # fmt: skip
-        instructions.append(instruction)
+        self.instructions.append(instruction)
         if use.flow:
             self.flow(index, instruction)
         if self.named:
             self.named = False
             self.symbols(instruction)
+        if self.overflow or self.unreadable:
+            self._report_operands(start, end)
+
+    def _report_operands(self, start: int, end: int) -> None:
+        """Report what is wrong with the operands of the instruction that was built last."""
         if self.overflow:
             self.trouble("overflow", start, end, self.overflow)
-            self.overflow = ""
         if self.unreadable:
             self.trouble("unreadable", start, end, self.unreadable)
-            self.unreadable = ""
+        self.overflow = self.unreadable = ""
 
     def _split(self, text: str, start: int, end: int) -> tuple[str, str, list[str]] | None:
         """The guard, opcode and operands of an instruction; None, with an error, if it is unreadable.
@@ -534,25 +547,6 @@ class FunctionBuilder:
             del parts[0]
             return guard_name, opcode, parts
         return self._split_by_patterns(text, start, end)
-
-    def _operands(self, parts: list[str]) -> tuple[list[Any], str]:
-        """The operands that *parts* spell, and the kind of each as :func:`_meaning` reads it."""
-        operands: list[Any] = [*map(self.scope.known.get, parts)]
-        if None in operands:
-            key = ""
-            constants = self.constants
-            for at, operand in enumerate(operands):
-                if operand is None:
-                    part = parts[at]
-                    operands[at], kind = constants.get(part) or self.operand(part)
-                    key += kind
-                else:
-                    key += "r,"
-        else:
-            key = "r," * len(parts)
-        if self.vectors:
-            key = self.with_vectors(key, operands)
-        return operands, key
 
     def _guard(self, name: str) -> int:
         """The register of a guard that no instruction in this scope has named so far; -1: it is not declared."""
@@ -688,6 +682,15 @@ class FunctionBuilder:
             return
         for name in symbols(instruction.operands):
             self.names.append((len(self.instructions) - 1, name, False))
+
+
+def _addresses(operands: list[Any], match: Match) -> list[Any]:
+    """*operands* with each element of an array, where the instruction has an address, as that address."""
+    styles = [slot.style for slot in match.syntax.operands]
+    return [
+        Memory(o) if isinstance(o, Symbol) and style == "memory" else o
+        for o, style in zip(operands, styles, strict=False)
+    ]
 
 
 def make_function(

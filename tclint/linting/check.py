@@ -22,14 +22,13 @@ from tclint.findings.moved import Former, former
 from tclint.findings.places import source_location
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Severity
-from tclint.findings.selection import Selected
+from tclint.findings.selection import Request, Selected
 from tclint.findings.spans import Span, span
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
 from tclint.isa.newer import beyond_table, may_synchronise
 from tclint.linting.cache import CheckResult, Facts, IncrementalCache
-from tclint.linting.request import Request
 from tclint.linting.subsumption import without_subsumed
 from tclint.linting.suppress import apply
 from tclint.syntax.source import Problem, Source

@@ -17,11 +17,11 @@ from tclint.analyses.model import KernelModel
 from tclint.checks import Hit
 from tclint.findings.rules import Rule, all_rules
 from tclint.findings.scales import Severity
+from tclint.findings.selection import Request
 from tclint.findings.spans import Span, span
 from tclint.findings.verdicts import Assumption, Executed, HazardClass, Reason, Status, Verdict
 from tclint.ir.nodes import Function, Module
 from tclint.isa.effects import Resource
-from tclint.linting.request import Request
 from tclint.replay.bounds import mbarriers
 from tclint.verdicts import MAX_REASONS
 from tclint.verdicts import verdicts as proved

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from itertools import product
 from math import prod
-from typing import NamedTuple
 
+from tclint._dataclass import dataclass
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import whole_program
@@ -37,7 +37,8 @@ QUESTION = "replay"
 """What :attr:`KernelModel.ledger` calls the question whether the synchronisation of a kernel is faulty."""
 
 
-class _Tried(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Tried:
     """What launches in CTAs of one shape show."""
 
     launches: LaunchResults

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
 
+from tclint._dataclass import dataclass
 from tclint.isa.effects import Fence, Order
 from tclint.replay.abstract_lanes import Lanes, broadcast
 from tclint.replay.lane_exchange import barrier_result
@@ -111,7 +111,8 @@ def _cta_barrier(
     return False
 
 
-class _AtBarrier(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _AtBarrier:
     """Threads of one group at a CTA barrier."""
 
     machine: Machine
