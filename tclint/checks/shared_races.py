@@ -20,14 +20,12 @@ from dataclasses import replace
 from itertools import chain
 
 from tclint.analyses.cta_shapes import decided_by_size, races_in_every_shape
-from tclint.analyses.data_indices import DataReadsSince, DataWritesSince, SharedByData
+from tclint.analyses.data_indices import SharedByData
 from tclint.analyses.execution import ExecutionGuarantee
-from tclint.analyses.extents import Extents
 from tclint.analyses.lookups import Lookup
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict
-from tclint.analyses.since_barrier import ReadsSince, WritesSince
-from tclint.analyses.warp_memory import SharedByBound, atomic
+from tclint.analyses.warp_memory import atomic
 from tclint.analyses.warp_races import race_doubt, warp_races
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
@@ -37,19 +35,7 @@ from tclint.findings.scales import Confidence, Severity
 SM001 = RuleId("SM001")
 
 
-@check(
-    SM001,
-    analyses=(
-        DataReadsSince,
-        DataWritesSince,
-        ExecutionGuarantee,
-        Extents,
-        ReadsSince,
-        SharedByBound,
-        SharedByData,
-        WritesSince,
-    ),
-)
+@check(SM001, analyses=(ExecutionGuarantee, SharedByData))
 def reused_without_barrier(model: KernelModel) -> Iterator[Hit]:
     """Report shared memory that two warps access, at least one of them writing, with no intervening barrier."""
     if model.values.threads <= 32 or not model.function.entry or not model.shared.writers:
