@@ -42,6 +42,7 @@ from tclint.ir.nodes import Memory, Operand, Special, Vector
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES
+from tclint.values.nodes import Later, Loaded
 from tclint.values.shared_memory import Access
 
 SM001 = RuleId("SM001")
@@ -89,8 +90,7 @@ def _decided_by_size(model: KernelModel) -> bool:
     branches = {reachability.edge_predicate(edge) for edges in model.cfg.successors for edge in edges}
     addresses = {a.address for i in model.shared.sites for a in model.shared.accesses(i)}
     return any(values.depends_on_unmodelled_position(p) for p in branches if p is not None) or any(
-        values.node(v)[:2] == ("special", "%ntid.x")
-        for v in values.subexpressions(*addresses, until=lambda v: values.node(v)[0] == "phi")
+        values.is_special(v, "%ntid.x") for v in values.subexpressions(*addresses, until=values.is_phi)
     )
 
 
@@ -310,12 +310,12 @@ def _written_back(model: KernelModel, read: Access, write: Access, route: Route)
     kept = every
     for place, item in enumerate(items):
         node = values.node(route.after(values.operand(item, write.site)))
-        if node[0] == "later":
-            node = values.node(node[1])
-        if node[:2] != ("load", read.site):
+        if type(node) is Later:
+            node = values.node(node.value)
+        if type(node) is not Loaded or node.site != read.site:
             return 0
         apart = values.add(write.address, values.times(read.address, -1))
-        planes = values.bit_slices(values.add(apart, values.constant((place - node[4]) * size)))
+        planes = values.bit_slices(values.add(apart, values.constant((place - node.index) * size)))
         if planes is None:
             return 0
         kept &= T.compare("eq", planes, T.constant(0, values.threads), values.threads)
@@ -350,11 +350,14 @@ def _source_of_copy(model: KernelModel, store: Access) -> int | None:
     match = model.instruction(store.site).match
     for place, item in enumerate(_stored(model, store.site)):
         node = values.node(values.operand(item, store.site))
-        load = model.instruction(node[1]).match if node[0] == "load" else None
+        if type(node) is not Loaded:
+            return None
+        load = model.instruction(node.site).match
         if match is None or load is None or load.element != match.element or load.space == ".shared":
             return None
-        apart = values.add(node[3], values.times(store.address, -1))
-        distances.add(values.add(apart, values.constant((node[4] - place) * int(match.element[2:]) // 8)))
+        apart = values.add(node.address, values.times(store.address, -1))
+        distance_here = (node.index - place) * int(match.element[2:]) // 8
+        distances.add(values.add(apart, values.constant(distance_here)))
     distance = next(iter(distances)) if len(distances) == 1 else None
     if distance is None or values.varying_at(distance):
         return None

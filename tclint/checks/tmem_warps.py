@@ -15,6 +15,7 @@ from tclint.findings.scales import Confidence
 from tclint.ir.nodes import registers
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
+from tclint.values.nodes import ParameterRead
 
 TM007 = RuleId("TM007")
 TM008 = RuleId("TM008")
@@ -194,4 +195,4 @@ def destination(model: KernelModel) -> Iterator[Hit]:
 
 def _is_pointer(model: KernelModel, value: int) -> bool:
     node = model.values.node(value)
-    return bool(node[0] == "parameter" and node[2] == 8)
+    return type(node) is ParameterRead and node.size == 8
