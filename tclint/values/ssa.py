@@ -544,83 +544,103 @@ class Registers:
             return None
         if type_name.endswith("x2"):  # two lanes, between which nothing is carried: no number of 32 bits
             return None
-        table, width = self.table, type_width(type_name)
-        root = name.partition(".")[0]
+        table, root = self.table, name.partition(".")[0]
         if root in _TRANSPARENT and a:
             return a[0]
         if root == "cvt" and a:
-            types = [m for m in modifiers if m[1:2] in "busf" and m[2:].isdigit()]
-            if len(types) != 2 or any(t[1] == "f" for t in types):
-                return None
-            # Widening and narrowing preserve an address and a small index.
-            if min(to := type_width(types[0]), source := type_width(types[1])) < 32:
-                return None
-            if to > source:
-                return self._extended(a[0], types[1], types[0])
-            if to == source:
-                return a[0]
-            node = table.node(a[0])
-            return table.truncated(
-                node.value if type(node) is Masked and node.mask & SHORT == SHORT else a[0]
-            )
-        if root == "add" and len(a) == 2:
-            return table.add(a[0], a[1], width)
-        if root == "sub" and len(a) == 2:
-            return table.add(a[0], table.times(a[1], -1, width), width)
-        if root == "neg" and len(a) == 1:
-            return table.times(a[0], -1, width)
+            return self._converted(a[0], modifiers)
         if root in ("mul", "mad") and len(a) >= 2:
-            part = next((m for m in modifiers if m in (".hi", ".wide")), ".lo")
-            if part == ".hi":
-                return None
-            x, y = a[:2]
-            if part == ".wide":
-                width *= 2
-                x, y = (self._extended(factor, type_name, f"{type_name[:2]}{width}") for factor in (x, y))
-            product = table.multiply(x, y, width)
-            return product if product is None or root != "mad" else table.add(product, a[2], width)
-        if root == "shl" and len(a) == 2:
-            by = table.constant_of(a[1])
+            return self._product(type_name, modifiers, *a[: 3 if root == "mad" else 2])
+        if root in ("and", "or", "xor", "not") and ".pred" in modifiers:
+            return table.negate(a[0]) if root == "not" else table.logic(root, a[0], a[1])
+        if root == "setp":
+            return self._compared(modifiers, type_name, a)
+        if root == "selp" and len(a) == 3:
+            return table.select(a[2], a[0], a[1])
+        if root == "neg" and len(a) == 1:
+            return table.times(a[0], -1, type_width(type_name))
+        if root == "bfe" and len(a) == 3 and type_name[1] == "u":
+            return self._field(type_name, a[0], *map(table.constant_of, a[1:]))
+        if len(a) == 2 and ".relu" not in modifiers:
+            return self._apply_to_both(root, type_name, *a)
+        return None
+
+    def _apply_to_both(self, root: str, type_name: str, left: int, right: int) -> int | None:
+        """:meth:`_apply` for an instruction with two operands and a type that alone of its modifiers matters."""
+        table, width = self.table, type_width(type_name)
+        if root == "add":
+            return table.add(left, right, width)
+        if root == "sub":
+            return table.add(left, table.times(right, -1, width), width)
+        if root == "shl":
+            by = table.constant_of(right)
             if by is None:
                 return None
             by &= 0xFFFFFFFF
-            return table.times(a[0], 1 << by, width) if by < width else table.constant(0)
-        if root in ("and", "or", "xor", "not") and ".pred" in modifiers:
-            if root == "not":
-                return table.negate(a[0])
-            return table.logic(root, a[0], a[1])
-        if root == "setp":
-            return self._compared(modifiers, type_name, a)
-        if root == "mapa" and len(a) == 2 and table.is_special(a[1], "%cluster_ctarank"):
-            return a[0]  # mapped to the executing CTA itself
-        if root == "selp" and len(a) == 3:
-            return table.select(a[2], a[0], a[1])
-        numbers = [table.constant_of(x) for x in a]
-        if root == "and" and len(a) == 2:
-            for value, mask in ((a[0], numbers[1]), (a[1], numbers[0])):
-                if mask is not None:
-                    return table.masked(value, mask, width)
-        if root in ("or", "xor") and len(a) == 2:
-            for value, mask in ((a[0], numbers[1]), (a[1], numbers[0])):
-                if mask == 0:
-                    return value
-        if root == "xor" and len(a) == 2:
-            for value, other in (a, a[::-1]):
-                bits = table.max_bit_length(other)
-                rest = table.without_aligned(value, bits) if bits else value
-                if rest != value:  # a swizzle of an aligned address changes only the offset added to it
-                    swizzled = table.intern(Arithmetic, root, type_name, tuple(sorted((rest, other))))
-                    return table.add(swizzled, table.add(value, table.times(rest, -1, width), width), width)
-        if root in ("or", "xor", "and", "min", "max") and len(a) == 2 and ".relu" not in modifiers:
-            return table.intern(Arithmetic, root, type_name, tuple(sorted(a)))
-        if root == "shr" and len(a) == 2:
-            return table.shifted(a[0], numbers[1], a[1], type_name)
-        if root == "bfe" and len(a) == 3 and type_name[1] == "u":
-            start, length = numbers[1:]
-            if start is not None and length is not None and (start & 255) + (length & 255) <= width:
-                shifted = table.shifted(a[0], start & 255, table.constant(start & 255), type_name)
-                return table.masked(shifted, (1 << (length & 255)) - 1, width)
+            return table.times(left, 1 << by, width) if by < width else table.constant(0)
+        if root == "shr":
+            return table.shifted(left, table.constant_of(right), right, type_name)
+        if root == "mapa":  # mapped to the executing CTA itself
+            return left if table.is_special(right, "%cluster_ctarank") else None
+        if root in ("and", "or", "xor"):
+            return self._bitwise(root, type_name, left, right)
+        if root in ("min", "max"):
+            return table.intern(Arithmetic, root, type_name, tuple(sorted((left, right))))
         return None
+
+    def _converted(self, value: int, modifiers: tuple[str, ...]) -> int | None:
+        """An integer converted to another type; None unless both have 32 bits at least, and nothing is rounded."""
+        types = [m for m in modifiers if m[1:2] in "busf" and m[2:].isdigit()]
+        if len(types) != 2 or any(t[1] == "f" for t in types):
+            return None
+        # Widening and narrowing preserve an address and a small index.
+        if min(to := type_width(types[0]), source := type_width(types[1])) < 32:
+            return None
+        if to > source:
+            return self._extended(value, types[1], types[0])
+        if to == source:
+            return value
+        node = self.table.node(value)
+        low = type(node) is Masked and node.mask & SHORT == SHORT
+        return self.table.truncated(node.value if type(node) is Masked and low else value)
+
+    def _product(
+        self, type_name: str, modifiers: tuple[str, ...], x: int, y: int, addend: int | None = None
+    ) -> int | None:
+        """The product of two integers, all of it or its lower half, plus an addend; None if neither is a constant."""
+        width, part = type_width(type_name), next((m for m in modifiers if m in (".hi", ".wide")), ".lo")
+        if part == ".hi":
+            return None
+        if part == ".wide":
+            width *= 2
+            x, y = (self._extended(factor, type_name, f"{type_name[:2]}{width}") for factor in (x, y))
+        product = self.table.multiply(x, y, width)
+        return product if product is None or addend is None else self.table.add(product, addend, width)
+
+    def _bitwise(self, root: str, type_name: str, left: int, right: int) -> int:
+        """``and``, ``or`` or ``xor`` of two numbers."""
+        table, width = self.table, type_width(type_name)
+        for value, other in ((left, right), (right, left)):
+            mask = table.constant_of(other)
+            if mask is not None and root == "and":
+                return table.masked(value, mask, width)
+            if mask == 0 and root != "and":
+                return value
+        for value, other in ((left, right), (right, left)) if root == "xor" else ():
+            bits = table.max_bit_length(other)
+            rest = table.without_aligned(value, bits) if bits else value
+            if rest != value:  # a swizzle of an aligned address changes only the offset added to it
+                swizzled = table.intern(Arithmetic, root, type_name, tuple(sorted((rest, other))))
+                return table.add(swizzled, table.add(value, table.times(rest, -1, width), width), width)
+        return table.intern(Arithmetic, root, type_name, tuple(sorted((left, right))))
+
+    def _field(self, type_name: str, value: int, start: int | None, length: int | None) -> int | None:
+        """The bits of an unsigned number that ``bfe`` extracts; None unless it is a constant which."""
+        table, width = self.table, type_width(type_name)
+        if start is None or length is None or (start & 255) + (length & 255) > width:
+            return None
+        shifted = table.shifted(value, start & 255, table.constant(start & 255), type_name)
+        return table.masked(shifted, (1 << (length & 255)) - 1, width)
 
     def _extended(self, value: int, source: str, to: str) -> int:
         """*value* of the type *source* extended to the type *to*, as *source* is signed."""
