@@ -39,6 +39,7 @@ from tclint.replay.interface import Faulty
 from tclint.replay.verdict import Replay
 from tclint.syntax.source import Source
 from tclint.values import UniformityScope
+from tclint.values.nodes import AddressOf
 from tclint.values.shared_memory import Access
 
 __all__ = ["CAUSES", "PATIENCE", "cause", "patient"]
@@ -330,7 +331,7 @@ def _of_fence(kernel: Kernel, site: int, changed: Change) -> str:
 def _meet(model: KernelModel, a: Access, b: Access) -> bool | None:
     """Whether two accesses are of the same bytes in some iterations; None where it is not known which bytes they may be of."""
     bases = {model.shared.split(access.address)[0] for access in (a, b)}
-    if len(bases) == 2 and all(model.values.node(base)[0] == "symbol" for base in bases):
+    if len(bases) == 2 and all(type(model.values.node(base)) is AddressOf for base in bases):
         return False
     extents = model.fact(Extents)
     here, there = extents.of(a), extents.of(b)

@@ -38,6 +38,7 @@ from tclint.findings.verdicts import Assumption, HazardClass, Status
 from tclint.ir.nodes import Memory
 from tclint.linting.check import Request, check_source
 from tclint.syntax.source import Source
+from tclint.values.nodes import Allocated, Applied
 
 __all__ = ["ROOTS", "Contradiction", "Maker", "Op", "Program", "compared", "numbers", "with_root"]
 
@@ -918,7 +919,7 @@ def _narrow(original: Any) -> Any:
 
     def computed(self: Any, value: int) -> Any:
         node, planes = self.table.nodes[value], original(self, value)
-        wide = node[0] == "op" and node[1] in ("shr", "bfe") and "64" in str(node[2])
+        wide = isinstance(node, Applied) and node.name in ("shr", "bfe") and "64" in node.type
         return original(self, self.table.constant(0)) if wide and planes is not None else planes
 
     return computed
@@ -937,7 +938,7 @@ def _loaded(original: Any) -> Any:
         word = self.operand(address, at)
         for site, other in enumerate(self.function.instructions):
             if other.event == "tmem-alloc" and self.operand(other.role("destination"), site) == word:
-                return self.table.intern("allocated", word)
+                return self.table.intern(Allocated, word)
         return original(self, instruction, at, register)
 
     return loaded

@@ -13,11 +13,9 @@ from math import gcd
 
 from tclint.analyses.model import KernelModel
 from tclint.values import Values
+from tclint.values.nodes import Arithmetic, Compare, Masked, Negation, Phi, Select, Terms
 
 __all__ = ["AttainedValues", "Terms", "steps"]
-
-Terms = tuple[tuple[int, int], ...]
-"""A sum: ``(value, factor)`` for each term."""
 
 
 def steps(values: Values, terms: Terms) -> tuple[int, int, int | None]:
@@ -68,7 +66,7 @@ class AttainedValues:
         values = self.model.values
         ring = values.remainder(terms)
         if ring is not None:
-            phis = [t for t, _ in terms if values.node(t)[0] == "phi"]
+            phis = [t for t, _ in terms if values.is_phi(t)]
             return bool(phis) and all(self._steps_by(t, ring[2]) for t in phis)
         digits, changes = list[tuple[int, int]](), set[tuple[str, int]]()
         for term, factor in terms:
@@ -90,12 +88,12 @@ class AttainedValues:
         values = self.model.values
         while True:
             node = values.node(value)
-            if node[:2] != ("op", "mask") or node[3] & node[3] + 1:
+            if type(node) is not Masked or node.mask & node.mask + 1:
                 return value
-            inner = values.interval(node[2])
-            if inner is None or inner[0] < 0 or inner[1] > node[3]:
+            inner = values.interval(node.value)
+            if inner is None or inner[0] < 0 or inner[1] > node.mask:
                 return value
-            value = node[2]
+            value = node.value
 
     def _steps_by(self, value: int, modulus: int) -> bool:
         """Whether *value* is a loop counter that reaches every remainder modulo a number."""
@@ -119,23 +117,23 @@ class AttainedValues:
         """
         values = self.model.values
         node = values.node(value)
-        if node[0] == "phi" and node[1] not in self.model.cfg.loops:
+        if type(node) is Phi and node.block not in self.model.cfg.loops:
             return self._joined(values.arguments(value), bounds, _unit(values, value))
-        if node[0] == "select" and all(values.constant_of(arm) is not None for arm in node[2:4]):
-            return self._joined(node[2:4], bounds, _unit(values, value))
-        if node[:2] == ("op", "mask"):
-            period = (node[3] & -node[3]) << 1
-            varying = [t for t, _ in values.linear(node[2])[0] if values.varying_at(t)]
+        if type(node) is Select and all(values.constant_of(arm) is not None for arm in node.arms):
+            return self._joined(node.arms, bounds, _unit(values, value))
+        if type(node) is Masked:
+            period = (node.mask & -node.mask) << 1
+            varying = [t for t, _ in values.linear(node.value)[0] if values.varying_at(t)]
             return bool(varying) and all(self._steps_by(t, period) for t in varying)
         # A select makes the next stage of a ring: it is back to 0, or one more.
-        for arm in node[2:4] if node[0] == "select" else ():
+        for arm in node.arms if type(node) is Select else ():
             terms, _ = values.linear(arm)
             if not terms:
                 continue
             within = values.interval(terms[0][0]) if len(terms) == 1 and terms[0][1] == 1 else None
             if within is None or bounds[0] < within[0] or bounds[1] > within[1]:
                 return False
-        return node[0] in ("phi", "select") and self._carries(value)
+        return isinstance(node, Phi | Select) and self._carries(value)
 
     def _joined(self, incoming: Sequence[int], bounds: tuple[int, int], unit: int) -> bool:
         """Whether the *incoming* values of a join cover its bounds: one of them alone, or constants in steps of *unit*."""
@@ -156,22 +154,22 @@ class AttainedValues:
             each = work.pop()
             terms, constant = values.linear(each)
             node = values.node(each)
-            if len(terms) == 1 and terms[0][1] == 1 and values.node(terms[0][0])[0] == "phi":
+            if len(terms) == 1 and terms[0][1] == 1 and type(values.node(terms[0][0])) is Phi:
                 counter = terms[0][0]
                 if abs(constant) > _unit(values, counter):
                     return False
                 if counter not in seen:
                     seen.add(counter)
                     work += values.arguments(counter)
-            elif node[0] == "select" and self._compares_with_constant(node[1]):
-                work += node[2:4]
-            elif node[:2] == ("op", "mask") and not node[3] & (node[3] + 1):
-                inner = values.linear(node[2])[0]  # of the counter itself: no other test ends the ring
-                if any(values.node(t)[0] != "phi" for t, _ in inner):
+            elif type(node) is Select and self._compares_with_constant(node.condition):
+                work += node.arms
+            elif type(node) is Masked and not node.mask & (node.mask + 1):
+                inner = values.linear(node.value)[0]  # of the counter itself: no other test ends the ring
+                if any(not values.is_phi(t) for t, _ in inner):
                     return False
-                work.append(node[2])
-            elif node[:2] == ("op", "xor"):
-                work += node[3:5]
+                work.append(node.value)
+            elif type(node) is Arithmetic and node.name == "xor":
+                work += node.operands
             elif terms:
                 return False
         return True
@@ -179,6 +177,6 @@ class AttainedValues:
     def _compares_with_constant(self, predicate: int) -> bool:
         values = self.model.values
         node = values.node(predicate)
-        while node[0] == "not":
-            node = values.node(node[1])
-        return node[0] == "compare" and any(values.constant_of(side) is not None for side in node[2:4])
+        while type(node) is Negation:
+            node = values.node(node.operand)
+        return type(node) is Compare and any(values.constant_of(side) is not None for side in node.operands)

@@ -11,6 +11,7 @@ from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction
 from tclint.isa.forms import Match
 from tclint.values import Values
+from tclint.values.nodes import Opaque
 
 __all__ = ["Kind", "Remote", "names_peers", "remote_accesses", "single_cta_cluster", "uses_peers"]
 
@@ -55,11 +56,14 @@ def names_peers(model: KernelModel, site: int) -> bool:
     if mask is None:
         return model.instruction(site).role("mask") is not None
     values = model.values
-    while values.node(mask)[:2] == ("op", "cvt"):
-        mask = int(values.node(mask)[3])
-    rank, node, bits = values.special("%cluster_ctarank"), values.node(mask), values.constant_of(mask)
+    while type(node := values.node(mask)) is Opaque and node.name == "cvt":
+        (mask,) = node.operands
+    rank, bits = values.special("%cluster_ctarank"), values.constant_of(mask)
     if bits is None:
-        return not (node[:2] == ("op", "shl") and values.constant_of(node[3]) == 1 and node[4] == rank)
+        if type(node) is not Opaque or node.name != "shl":
+            return True
+        shifted, by = node.operands
+        return values.constant_of(shifted) != 1 or by != rank
     only = values.compare("eq", rank, values.constant(bits.bit_length() - 1), False)
     return bits & (bits - 1) != 0 or values.entails(only, model.views.context_of(site).facts) is not True
 

@@ -46,8 +46,7 @@ def decided_by_size(model: KernelModel) -> bool:
     branches = {reachability.edge_predicate(edge) for edges in model.cfg.successors for edge in edges}
     addresses = {a.address for i in model.shared.sites for a in model.shared.accesses(i)}
     return any(values.depends_on_unmodelled_position(p) for p in branches if p is not None) or any(
-        values.node(v)[:2] == ("special", "%ntid.x")
-        for v in values.subexpressions(*addresses, until=lambda v: values.node(v)[0] == "phi")
+        values.is_special(v, "%ntid.x") for v in values.subexpressions(*addresses, until=values.is_phi)
     )
 
 

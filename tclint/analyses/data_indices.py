@@ -19,11 +19,12 @@ from tclint.analyses.warp_memory import SharedByBound
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
+from tclint.values.nodes import COMPUTED, AddressOf, Constant, Loaded, ParameterRead, Phi, SpecialRead
 from tclint.values.shared_memory import Access
 
 __all__ = ["DataReadsSince", "DataWritesSince", "SharedByData", "from_outside"]
 
-_COMPUTED = frozenset("const sum op select compare logic not part pack parameter phi symbol".split())
+_COMPUTED = COMPUTED | {Constant, ParameterRead, Phi, AddressOf}
 """The kinds of expressions that an index may be computed with, besides loads and special registers."""
 _SPACES = (".global", ".const")
 """The memories that an index may be loaded from."""
@@ -36,7 +37,10 @@ def from_outside(values: Values, space: str, address: int) -> bool:
     """Whether a load from *space* is from memory that threads of the CTA do not exchange indices through."""
     return space in _SPACES or (
         not space
-        and any(values.node(v)[::2] == ("parameter", _POINTER) for v in values.subexpressions(address))
+        and any(
+            type(node) is ParameterRead and node.size == _POINTER
+            for node in map(values.node, values.subexpressions(address))
+        )
     )
 
 
@@ -85,19 +89,19 @@ class SharedByData(SharedByBound):
         loaded = False
         for v in values.subexpressions(value, until=self._is_load):
             node = values.node(v)
-            if self._is_load(v):
-                if not from_outside(values, node[2], node[3]):
+            if type(node) is Loaded:
+                if not from_outside(values, node.space, node.address):
                     return False
                 loaded = True
-            elif node[0] == "special":
-                if SPECIAL_REGISTERS[node[1]].distinguishes_threads:
+            elif type(node) is SpecialRead:
+                if SPECIAL_REGISTERS[node.name].distinguishes_threads:
                     return False
-            elif node[0] not in _COMPUTED:
+            elif type(node) not in _COMPUTED:
                 return False
         return loaded
 
     def _is_load(self, value: int) -> bool:
-        return bool(self.values.node(value)[0] == "load")
+        return type(self.values.node(value)) is Loaded
 
 
 class DataReadsSince(ReadsSince):

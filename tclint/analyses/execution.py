@@ -8,17 +8,32 @@ from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
 from tclint.analyses.same_in_warps import SameInWarps
 from tclint.ir.cfg import CFG, Edge
+from tclint.isa.effects import Barrier
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
-from tclint.values.value_table import Node
+from tclint.values.nodes import (
+    COMPUTED,
+    Arithmetic,
+    Compare,
+    Constant,
+    Loaded,
+    Logic,
+    Negation,
+    Node,
+    Opaque,
+    ParameterRead,
+    Phi,
+    SpecialRead,
+    Unmodelled,
+)
 
 __all__ = ["Condition", "ExecutionGuarantee", "branches", "conditions", "executing", "guards", "others_exit"]
 
 
-_POSITION_NODES = frozenset("const special sum op parameter select compare logic not part pack".split())
+_POSITION_NODES = COMPUTED | {Constant, SpecialRead, ParameterRead}
 """The kinds of expressions that depend only on a thread's position and on the launch: none loads, none varies in a
 loop."""
-_SIZE_NODES = _POSITION_NODES - {"parameter"}
+_SIZE_NODES = _POSITION_NODES - {ParameterRead}
 """Those of expressions that do not depend on a parameter of the kernel either."""
 _TWO_WARPS = 64
 Linear = tuple[tuple[tuple[int, int], ...], int]
@@ -100,7 +115,7 @@ class ExecutionGuarantee:
     def _loaded(self, p: int) -> bool:
         """Whether *p* is computed from data that the text does not determine."""
         values = self.model.values
-        return any(values.node(v)[0] in ("load", "unknown") for v in values.subexpressions(p))
+        return any(isinstance(values.node(v), Loaded | Unmodelled) for v in values.subexpressions(p))
 
     def _required(self, site: int) -> Iterator[tuple[int, bool]]:
         """The predicates that decide whether *site* executes for the first time, each with its value then."""
@@ -150,11 +165,11 @@ class ExecutionGuarantee:
         ``for (i = tid; i < n; i += ntid)``: a compiler tests ``tid < n`` before the loop, and in the loop its counter.
         """
         values, node = self.model.values, self.model.values.node(p)
-        if node[0] == "not":
-            return self._bounds_stride(node[1], not truth)
-        if node[:2] != ("compare", "lt"):
+        if type(node) is Negation:
+            return self._bounds_stride(node.operand, not truth)
+        if type(node) is not Compare or node.relation != "lt":
             return False
-        position, bound = node[2:4] if truth else node[3:1:-1]
+        position, bound = node.operands if truth else node.operands[::-1]
         if values.uniformity(bound) is not UniformityScope.CTA or values.constant_of(bound) is not None:
             return False
         return bool(self._stride_starts(position)) or values.linear(position) in (
@@ -167,9 +182,9 @@ class ExecutionGuarantee:
         for edges in cfg.back_edges.values():
             for edge in edges:
                 p = self.model.reachability.edge_predicate(edge)
-                node = () if p is None else values.node(p)
-                if node[:2] == ("compare", "lt") and bound in node[2:4]:
-                    yield node[2] if node[3] == bound else node[3]
+                node = None if p is None else values.node(p)
+                if type(node) is Compare and node.relation == "lt" and bound in node.operands:
+                    yield node.left if node.right == bound else node.right
 
     def _stride_starts(self, value: int) -> frozenset[Linear]:
         """Where threads start that stride through a loop to *value*, their position in the loop; empty if it is not one.
@@ -179,7 +194,7 @@ class ExecutionGuarantee:
         """
         values = self.model.values
         for term, factor in values.linear(value)[0]:
-            if factor == 1 and values.node(term)[0] == "phi":
+            if factor == 1 and values.is_phi(term):
                 if term not in self._strides:
                     self._strides[term] = frozenset()  # the answer to a recursive question around a loop
                     self._strides[term] = self._starts(term)
@@ -218,34 +233,42 @@ class ExecutionGuarantee:
                 continue
             seen.add(value)
             node = values.node(value)
-            if node[0] == "phi" and node[1] not in loops and values.arguments(value):
+            if type(node) is Phi and node.block not in loops and values.arguments(value):
                 work += values.arguments(value)
-            elif node[0] not in _POSITION_NODES or (node[0] == "special" and not node[1].startswith("%tid.")):
+            elif type(node) not in _POSITION_NODES or (
+                type(node) is SpecialRead and not node.name.startswith("%tid.")
+            ):
                 return False
             else:
                 counted = counted or self._is_quotient(node)
-                work += values.parts(node)
+                work += node.operands
         return counted
 
     def _is_quotient(self, node: Node) -> bool:
         """Whether a value that the launch determines is divided by, or compared with, what may be the size of a CTA."""
         values = self.model.values
-        if node[:2] == ("op", "div"):
-            divisor, size = node[-1], values.constant_of(node[-1])
+        if type(node) is Opaque and node.name == "div":
+            divisor = node.operands[-1]
+            size = values.constant_of(divisor)
             large = self._is_stride([divisor], 0) if size is None else size >= _TWO_WARPS
-        elif node[:2] == ("op", "shr"):
-            large = 1 << (values.constant_of(node[4]) or 0) >= _TWO_WARPS
+        elif type(node) is Arithmetic and node.name == "shr":
+            large = 1 << (values.constant_of(node.operands[1]) or 0) >= _TWO_WARPS
         else:
-            large = node[:2] == ("compare", "lt") and (values.constant_of(node[3]) or 0) >= _TWO_WARPS
+            large = (
+                type(node) is Compare
+                and node.relation == "lt"
+                and (values.constant_of(node.right) or 0) >= _TWO_WARPS
+            )
         return large and any(
-            values.node(v)[0] in ("parameter", "load") for v in values.subexpressions(*values.parts(node)[:1])
+            isinstance(values.node(v), ParameterRead | Loaded)
+            for v in values.subexpressions(*node.operands[:1])
         )
 
     def _is_stride(self, terms: Sequence[int], constant: int) -> bool:
         """Whether the sum of *terms* and a *constant* may be the size of a CTA of several warps, or a multiple of it."""
         values = self.model.values
         nodes = [values.node(v) for v in values.subexpressions(*terms)]
-        sized = any(node[0] == "special" and node[1].startswith("%ntid") for node in nodes)
+        sized = any(type(node) is SpecialRead and node.name.startswith("%ntid") for node in nodes)
         return all(values.uniformity(t) is UniformityScope.CTA for t in terms) and (
             sized or (not terms and constant >= _TWO_WARPS)
         )
@@ -256,8 +279,8 @@ class ExecutionGuarantee:
         key = value, register
         if key not in self._positions:
             nodes = [self.model.values.node(v) for v in self.model.values.subexpressions(value)]
-            self._positions[key] = all(node[0] in _SIZE_NODES for node in nodes) and any(
-                node[0] == "special" and node[1].startswith(register) for node in nodes
+            self._positions[key] = all(type(node) in _SIZE_NODES for node in nodes) and any(
+                type(node) is SpecialRead and node.name.startswith(register) for node in nodes
             )
         return self._positions[key]
 
@@ -267,24 +290,24 @@ class ExecutionGuarantee:
         It is a position in the grid, or in what the CTA works on in turn: all threads are below in all but the last tile.
         """
         values = self.model.values
-        kind, *rest = node = values.node(p)
-        if kind == "not":
-            return self._bounds_position(threads, rest[0], not truth)
-        if kind == "logic":
-            return (rest[0] == "and") is truth and all(
-                self.accepts(threads, q, truth) for q in values.parts(node)
+        node = values.node(p)
+        if type(node) is Negation:
+            return self._bounds_position(threads, node.operand, not truth)
+        if type(node) is Logic:
+            return (node.name == "and") is truth and all(
+                self.accepts(threads, q, truth) for q in node.operands
             )
-        if kind != "compare" or rest[0] != "lt":
+        if type(node) is not Compare or node.relation != "lt":
             return False
-        position, bound = rest[1:3] if truth else (rest[2], rest[1])
+        position, bound = node.operands if truth else node.operands[::-1]
         if not self._uniform(bound):
             return False
         limits = [values.node(v) for v in values.subexpressions(bound)]
-        if not any(node[0] in ("parameter", "load") for node in limits):
+        if not any(isinstance(limit, ParameterRead | Loaded) for limit in limits):
             return False
         parts = list(values.subexpressions(position, until=self._uniform))
         uniform = list(filter(self._uniform, parts))
-        if any(values.node(v)[0] not in _POSITION_NODES for v in set(parts).difference(uniform)):
+        if any(type(values.node(v)) not in _POSITION_NODES for v in set(parts).difference(uniform)):
             return False
         # Or the bound is what the grid has left from the tile of the CTA on.
         return any(map(self._is_origin, uniform)) or any(map(_is_cta_index, limits))
@@ -298,7 +321,7 @@ class ExecutionGuarantee:
         """Whether a CTA-uniform part of a position may be that of the first thread: a tile that the CTA has to do."""
         values = self.model.values
         nodes = (values.node(v) for v in values.subexpressions(value))
-        return any(node[0] in ("phi", "load") or _is_cta_index(node) for node in nodes)
+        return any(isinstance(node, Phi | Loaded) or _is_cta_index(node) for node in nodes)
 
     def _from_waits(self, value: int) -> bool:
         """Whether *value* is computed from the results of mbarrier waits, and otherwise from constants alone."""
@@ -306,11 +329,11 @@ class ExecutionGuarantee:
         seen, work = {value}, [value]
         while work:
             node = values.node(work.pop())
-            parts = values.parts(node)
-            if node[0] == "unknown":
-                if self.model.instruction(node[1]).event != "mbarrier-wait":
+            parts = node.operands
+            if type(node) is Unmodelled:
+                if self.model.instruction(node.site).effects.awaits is not Barrier.MBARRIER:
                     return False
-            elif not parts and node[0] != "const":
+            elif not parts and type(node) is not Constant:
                 return False
             fresh = set(parts) - seen
             seen |= fresh
@@ -319,7 +342,7 @@ class ExecutionGuarantee:
 
 
 def _is_cta_index(node: Node) -> bool:
-    return bool(node[0] == "special" and node[1].startswith("%ctaid"))
+    return type(node) is SpecialRead and node.name.startswith("%ctaid")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,11 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from tclint.analyses.attained import AttainedValues, Terms, steps
+from tclint.analyses.attained import AttainedValues, steps
 from tclint.analyses.model import KernelModel
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
+from tclint.values.nodes import AddressOf, Terms
 from tclint.values.shared_memory import Access
 
 __all__ = ["Extent", "Extents"]
@@ -91,7 +92,9 @@ class Extents:
     def _find(self, access: Access, threads: int) -> Extent | None:
         values = self.model.values
         found = self.reach(access.address, access.size, threads)
-        if found is not None and any(values.node(t)[0] == "symbol" for t, _ in values.linear(found.base)[0]):
+        if found is not None and any(
+            type(values.node(t)) is AddressOf for t, _ in values.linear(found.base)[0]
+        ):
             return found
         return self._whole(self._parts(access.address)[0])
 

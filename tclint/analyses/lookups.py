@@ -8,7 +8,7 @@ to bytes of its own. Without a barrier between the two, that is a race, wherever
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from tclint.analyses.data_indices import from_outside
@@ -24,6 +24,7 @@ from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Variable
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
+from tclint.values.nodes import Broadcast, CollectiveResult
 from tclint.values.shared_memory import Access
 
 __all__ = ["AlikeInWarps", "Lookup", "lookups"]
@@ -41,9 +42,9 @@ class AlikeInWarps(SameInWarps):
         self._executed = model.fact(ExecutionGuarantee)
         self._same = model.fact(SameInWarps)
 
-    def operands(self, value: int) -> list[int] | None:
+    def operands(self, value: int) -> Sequence[int] | None:
         """What lanes exchange, such as the part that a warp has for itself, is not assumed to be the same in all warps."""
-        if self.model.values.node(value)[0] in ("broadcast", "collective"):
+        if isinstance(self.model.values.node(value), Broadcast | CollectiveResult):
             return [] if self._same.holds(value) else None
         return super().operands(value)
 
@@ -179,7 +180,7 @@ class _Search:
         values, memory = self.model.values, self._since.memory
         terms, least = values.linear(read.address)
         if any(factor < 0 for _, factor in terms) or any(
-            values.node(term)[0] == "phi" for term, _ in values.linear(store.address)[0]
+            values.is_phi(term) for term, _ in values.linear(store.address)[0]
         ):
             return True
         least += sum(
@@ -254,7 +255,7 @@ class _Search:
         terms, constant = values.linear(address)
         found = [values.constant(constant)]
         for term, factor in terms:
-            own = self._starts_of(site, term, within) if values.node(term)[0] == "phi" else [term]
+            own = self._starts_of(site, term, within) if values.is_phi(term) else [term]
             found = [values.add(total, values.times(start, factor)) for total in found for start in own]
             if len(found) > MAX_STARTS:
                 self.model.ledger.drop(OVERLAP, site, f"more than {MAX_STARTS} starts of an address")

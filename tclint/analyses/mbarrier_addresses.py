@@ -28,11 +28,12 @@ from functools import cached_property
 from math import gcd
 from typing import NamedTuple
 
-from tclint.analyses.attained import AttainedValues, Terms, steps
+from tclint.analyses.attained import AttainedValues, steps
 from tclint.analyses.model import KernelModel
 from tclint.isa.effects import Resource
 from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
+from tclint.values.nodes import AddressOf, Arithmetic, Masked, Opaque, Phi, Select, Terms, Undefined
 
 __all__ = ["MASKS", "SIZE", "Address", "Array", "ClearedBits", "Home", "MbarrierAddresses", "MbarrierLocation", "array_of", "home", "mapped_by", "may_leave", "same"]  # fmt: skip
 
@@ -101,21 +102,23 @@ def home(values: Values, address: int) -> Home:
 def _to_itself(values: Values, term: int) -> bool:
     """Whether a CTA maps an address to its own rank, which names the same bytes."""
     node = values.node(term)
-    return node[:2] == ("op", "mapa") and values.representative(node[4]) == values.special("%cluster_ctarank")
+    if type(node) is not Opaque or node.name != "mapa":
+        return False
+    return values.representative(node.operands[1]) == values.special("%cluster_ctarank")
 
 
 def _unmapped(values: Values, term: int, factor: int) -> int | None:
     """The address that a term of a sum, times its *factor*, was mapped from; None if it was not mapped."""
     node = values.node(term)
-    if node[:2] == ("op", "mapa"):
-        return int(node[3]) if factor == 1 else None
-    if node[:2] != ("op", "mask") or factor <= 0 or factor & (factor - 1):
+    if type(node) is Opaque and node.name == "mapa":
+        return node.operands[0] if factor == 1 else None
+    if type(node) is not Masked or factor <= 0 or factor & (factor - 1):
         return None
     # The mask of an address that is shifted left was divided by the factor.
-    cleared = ~(node[3] * factor) & -factor & _ADDRESS
+    cleared = ~(node.mask * factor) & -factor & _ADDRESS
     if cleared & _LEAVING != _LEAVING or cleared & ~(_LEAVING | _ALIGNED):
         return None
-    address, low = values.times(node[2], factor), cleared & _ALIGNED
+    address, low = values.times(node.value, factor), cleared & _ALIGNED
     if low:
         low &= ~values.known_bits(address)[0]
     if (
@@ -138,7 +141,7 @@ def may_leave(values: Values, address: int) -> bool:
                 continue
             seen.add(term)
             node = values.node(term)
-            inner = (node[2],) if node[:2] == ("op", "mask") else _arms(values, term, values.arguments)
+            inner = (node.value,) if type(node) is Masked else _arms(values, term, values.arguments)
             work += [(v, depth + 1) for v in inner]
     return False
 
@@ -147,20 +150,24 @@ def mapped_by(values: Values, address: int) -> tuple[int, int] | None:
     """The ``mapa`` in *address*, and the rank of the CTA that it maps to; None if there is no ``mapa``."""
     for term, _ in values.linear(address)[0]:
         node = values.node(term)
-        if node[:2] == ("op", "mapa"):
-            return term, node[4]
+        if type(node) is Opaque and node.name == "mapa":
+            return term, node.operands[1]
     return None
 
 
 def _arms(values: Values, value: int, arguments: Callable[[int], tuple[int, ...]]) -> tuple[int, ...]:
     """The values that a select or a phi chooses between, of a phi its *arguments*; empty for other values."""
     node = values.node(value)
-    if node[0] == "select":
-        return node[2], node[3]
-    return arguments(value) if node[0] == "phi" else ()
+    if type(node) is Select:
+        return node.arms
+    return arguments(value) if type(node) is Phi else ()
 
 
 # ---------------------------------------------------------------- two mbarriers
+
+
+_ADDRESSES = frozenset((AddressOf, Masked, Arithmetic, Opaque, Phi, Select))
+"""Terms of what is one address or another, rather than an index."""
 
 
 class MbarrierLocation(NamedTuple):
@@ -346,7 +353,7 @@ class MbarrierAddresses:
             seen.add(v)
             joined = next((t for t, factor in values.linear(v)[0] if factor == 1 and self._joins(t)), None)
             if joined is None or len(seen) > _MAX_STAGES:
-                if values.node(v)[0] != "undefined":
+                if type(values.node(v)) is not Undefined:
                     found.append(Home(v, leaves))
                 continue
             rest = values.add(v, values.times(joined, -1))
@@ -365,11 +372,7 @@ class MbarrierAddresses:
             bool(arms)
             and values.induction(value) is None
             and values.interval(value) is None
-            and any(
-                values.node(t)[0] in ("symbol", "op", "phi", "select")
-                for arm in arms
-                for t, _ in values.linear(arm)[0]
-            )
+            and any(type(values.node(t)) in _ADDRESSES for arm in arms for t, _ in values.linear(arm)[0])
         )
 
     def _resolve(self, value: int, leaves: bool, init: bool) -> Address | None:
@@ -390,7 +393,7 @@ class MbarrierAddresses:
         stride, low, stages = steps(values, varying)
         if step:
             assert pointer is not None
-            trip_count = None if varying else values.trip_count(values.node(pointer)[1])
+            trip_count = None if varying else values.trip_count(values.phi(pointer).block)
             stride, low, stages = gcd(stride, step), min(step, 0) * ((trip_count or 1) - 1), trip_count
         if stages is not None and stages > _MAX_STAGES:
             low, stages = 0, None
@@ -433,7 +436,7 @@ class MbarrierAddresses:
         return (
             found is not None
             and values.constant_of(found[0]) is None
-            and any(values.node(t)[0] == "symbol" for t, _ in values.linear(found[0])[0])
+            and any(type(values.node(t)) is AddressOf for t, _ in values.linear(found[0])[0])
         )
 
     def _split(self, terms: Terms, init: bool) -> tuple[Terms, Terms]:

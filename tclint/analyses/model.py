@@ -41,6 +41,7 @@ from tclint.isa.effects import Barrier, Effects, Engine, Exchange, Fence, Query,
 from tclint.isa.target import Version
 from tclint.values import PathCondition, PathSubstitution, Values
 from tclint.values import thread_masks as T
+from tclint.values.nodes import AddressOf
 from tclint.values.shared_memory import Access, SharedMemory
 
 if TYPE_CHECKING:
@@ -288,7 +289,7 @@ class KernelModel:
     def space(self, value: int) -> str:
         """The state space of the variable whose address *value* is; "" if it is not the address of a variable."""
         node = self.values.node(value)
-        return self.space_of(str(node[1])) if node[0] == "symbol" else ""
+        return self.space_of(node.name) if type(node) is AddressOf else ""
 
     def space_of(self, name: str) -> str:
         """The state space of the variable called *name*; "" if there is none."""

@@ -19,6 +19,17 @@ from tclint.analyses.model import FactQuery, KernelModel
 from tclint.dataflow import Answer, Decision, Found, Guard, Path, next_answer
 from tclint.ir.cfg import CFG, Edge
 from tclint.values import PathCondition, UniformityScope
+from tclint.values.nodes import (
+    CollectiveResult,
+    Compare,
+    Loaded,
+    Negation,
+    Node,
+    ParameterRead,
+    Phi,
+    SpecialRead,
+    Unmodelled,
+)
 
 __all__ = [
     "NO_DOUBT",
@@ -54,9 +65,9 @@ _PART_OF_A_WARP = (
     "only lanes of one warp synchronise between the two (bar.warp.sync), "
     "and they may use their own part of the memory"
 )
-_DATA = frozenset(("parameter", "load", "unknown"))
+_DATA = frozenset((ParameterRead, Loaded, Unmodelled))
 """The kinds of nodes whose value neither the text nor the thread index determines."""
-_RUNTIME = _DATA | {"special"}
+_RUNTIME = _DATA | {SpecialRead}
 """The kinds of nodes whose value the text does not determine."""
 _MIN_SWITCH_CASES = 4
 """Mutually exclusive blocks that make a branch a switch, the one on the path included."""
@@ -153,7 +164,10 @@ def _depends_on_remainder(model: KernelModel, path: Path, start: int) -> Doubt:
         p = model.reachability.edge_predicate(edge)
         if p is not None and any(
             values.is_remainder_loop(head, p)
-            and any(values.node(v)[:2] == ("phi", head) for v in values.subexpressions(p))
+            and any(
+                type(node) is Phi and node.block == head
+                for node in map(values.node, values.subexpressions(p))
+            )
             for head in cfg.enclosing_loops(edge.source)
         ):
             return Doubt(_REMAINDER_LOOP, edge)
@@ -224,11 +238,13 @@ def assumes_sentinel(model: KernelModel, path: Path) -> Doubt:
     along = values.along(path.edges, frozenset())
     for k, edge in enumerate(path.edges):
         p = model.reachability.edge_predicate(edge)
-        node, truth = ((), False) if p is None else (values.node(p), edge.value)
-        if node[:1] == ("not",):
-            node, truth = values.node(node[1]), not truth
-        if truth and node[:2] == ("compare", "eq") and values.constant_of(node[3]) is None:
-            constants = [values.constant_of(along.walk(side, k)) for side in node[2:4]]
+        if p is None:
+            continue
+        node, truth = values.node(p), edge.value
+        if type(node) is Negation:
+            node, truth = values.node(node.operand), not truth
+        if truth and _is_equality(node) and values.constant_of(node.operands[1]) is None:
+            constants = [values.constant_of(along.walk(side, k)) for side in node.operands]
             if None in constants and any(n is not None and _is_sentinel(n) for n in constants):
                 return Doubt(_SENTINEL, edge)
     return NO_DOUBT
@@ -248,12 +264,19 @@ def returns_to_start(model: KernelModel, path: Path) -> Doubt:
     along = values.along(path.edges, frozenset())
     for k, p, truth, decision in model.decisions(path.edges, path.guards):
         node = values.node(along.walk(p, k))
-        if node[0] == "not":
-            node, truth = values.node(node[1]), not truth
-        number = values.constant_of(node[3]) if truth and node[:2] == ("compare", "eq") else None
-        if number is not None and _has_advanced(model, node[2], number):
+        if type(node) is Negation:
+            node, truth = values.node(node.operand), not truth
+        if not truth or not _is_equality(node):
+            continue
+        left, right = node.operands
+        number = values.constant_of(right)
+        if number is not None and _has_advanced(model, left, number):
             return Doubt(_BACK_AT_START, decision)
     return NO_DOUBT
+
+
+def _is_equality(node: Node) -> bool:
+    return type(node) is Compare and node.relation == "eq"
 
 
 def _has_advanced(model: KernelModel, value: int, first: int) -> bool:
@@ -261,11 +284,12 @@ def _has_advanced(model: KernelModel, value: int, first: int) -> bool:
     cfg, values = model.cfg, model.values
     for counter, _ in values.linear(value)[0]:
         node = values.node(counter)
-        loop = cfg.loops.get(node[1]) if node[0] == "phi" else None
-        arguments = values.arguments(counter) if loop is not None else ()
-        incoming = list(zip(cfg.sources[node[1]], arguments, strict=True)) if loop and arguments else []
-        starts = {values.constant_of(argument) for source, argument in incoming if source not in (loop or ())}
-        ends = {argument for source, argument in incoming if source in (loop or ())}
+        if type(node) is not Phi:
+            continue
+        loop, arguments = cfg.loops.get(node.block, ()), values.arguments(counter)
+        incoming = list(zip(cfg.sources[node.block], arguments, strict=True)) if loop and arguments else []
+        starts = {values.constant_of(argument) for source, argument in incoming if source not in loop}
+        ends = {argument for source, argument in incoming if source in loop}
         if starts != {first} or len(ends) != 1:
             continue
         own = values.times(counter, -1)
@@ -298,15 +322,15 @@ def _data(model: KernelModel, p: int) -> frozenset[int]:
     """The parameters, loads and unknown values that *p* is computed from, in this thread or in others of its warp."""
     values, found, work, seen = model.values, set[int](), [p], set[int]()
     while work:
-        for value in values.subexpressions(work.pop(), until=lambda v: values.node(v)[0] in _DATA):
+        for value in values.subexpressions(work.pop(), until=lambda v: type(values.node(v)) in _DATA):
             node = values.node(value)
             if value in seen:
                 continue
             seen.add(value)
-            if node[0] in _DATA:
+            if type(node) in _DATA:
                 found.add(value)
-            if node[0] in ("collective", "unknown") and node[1] >= 0:
-                work += (values.before(register, node[1]) for register in model.instruction(node[1]).reads)
+            if isinstance(node, CollectiveResult | Unmodelled):
+                work += [values.before(r, node.site) for r in model.instruction(node.site).reads]
     return frozenset(found)
 
 
@@ -342,13 +366,13 @@ def skips_for_launch(
     first instruction of the path, the value may also be a loop counter, unless it is known on this path: the first
     iteration has no predecessor to wait for and the last one no successor.
     """
-    open_ = _DATA if start is None else _DATA | {"phi"}
+    open_ = _DATA if start is None else _DATA | {Phi}
     values = model.values
     for _, edge, own, passed, _ in _forks(model.cfg, path, sites):
         p = model.reachability.edge_predicate(edge) if passed and not own else None
         if p is None or values.uniformity(p) > scope:
             continue
-        if any(values.node(v)[0] in open_ for v in values.subexpressions(p)) and (
+        if any(type(values.node(v)) in open_ for v in values.subexpressions(p)) and (
             start is None or not _settled(model, start, path, edge)
         ):
             return Doubt(why, edge)
@@ -367,7 +391,7 @@ def tests_launch(model: KernelModel, path: Path, after: Edge) -> bool:
     guard = model.instruction(end).guard
     if guard >= 0:
         tests.append(values.before(guard, end))
-    return any(values.node(v)[0] in _DATA for v in values.subexpressions(*tests))
+    return any(type(values.node(v)) in _DATA for v in values.subexpressions(*tests))
 
 
 def _settled(model: KernelModel, start: int, path: Path, edge: Edge) -> bool:
@@ -434,7 +458,7 @@ def differ_by_data(model: KernelModel, first: int, second: int) -> bool:
     """Whether the address of exactly one of two accesses has a term that depends on a value unknown to the text."""
     values = model.values
     differing = _terms(model, first) ^ _terms(model, second)
-    return any(values.node(v)[0] in _DATA for term in differing for v in values.subexpressions(term))
+    return any(type(values.node(v)) in _DATA for term in differing for v in values.subexpressions(term))
 
 
 def synchronises_lanes(model: KernelModel, path: Path, start: int) -> Doubt:
@@ -451,7 +475,7 @@ def runs_past_array(model: KernelModel, path: Path, *sites: int) -> Doubt:
     cfg, values = model.cfg, model.values
     heads = {e.target for e in path.edges if e.source in cfg.loops.get(e.target, ())}
     terms = set[int]().union(*(_terms(model, site) for site in sites))
-    rising = {values.node(term)[1] for term in terms if values.steps(term)}
+    rising = {values.phi(term).block for term in terms if values.steps(term)}
     uncounted = any(not _counted(model, head) for head in heads & rising)
     return Doubt(_OUT_OF_ARRAY) if uncounted else NO_DOUBT
 
@@ -467,7 +491,7 @@ def _counted(model: KernelModel, head: int) -> bool:
     cfg, values = model.cfg, model.values
     ends = map(model.reachability.edge_predicate, cfg.leaving[head])
     return any(
-        p is not None and all(values.node(v)[0] not in _RUNTIME for v in values.subexpressions(p))
+        p is not None and all(type(values.node(v)) not in _RUNTIME for v in values.subexpressions(p))
         for p in ends
     )
 
@@ -483,17 +507,22 @@ def _idle(model: KernelModel, edge: Edge) -> bool:
         return False
     node = values.node(p)
     truth = edge.value
-    if node[0] == "not":
-        node, truth = values.node(node[1]), not truth
-    if node[:2] != ("compare", "lt"):
+    if type(node) is Negation:
+        node, truth = values.node(node.operand), not truth
+    if type(node) is not Compare or node.relation != "lt":
         return False
-    less, more = ({values.node(v) for v in values.subexpressions(side)} for side in node[2:4])
+    less, more = (list(map(values.node, values.subexpressions(side))) for side in node.operands)
     if not truth:
         less, more = more, less
-    indices = {("special", f"%ctaid.{axis}") for axis in "xyz"}
     return (
-        less.isdisjoint(indices) and not more.isdisjoint(indices) and any(n[0] == "parameter" for n in less)
+        not any(map(_is_cta_index, less))
+        and any(map(_is_cta_index, more))
+        and any(type(n) is ParameterRead for n in less)
     )
+
+
+def _is_cta_index(node: Node) -> bool:
+    return type(node) is SpecialRead and node.name in ("%ctaid.x", "%ctaid.y", "%ctaid.z")
 
 
 def _cases(cfg: CFG, blocks: set[int], ends: set[int]) -> int:

@@ -9,6 +9,25 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tclint.values import Values
+from tclint.values.nodes import (
+    AddressOf,
+    Applied,
+    Arithmetic,
+    Broadcast,
+    Compare,
+    Constant,
+    Logic,
+    Masked,
+    Negation,
+    Opaque,
+    ParameterRead,
+    Phi,
+    Select,
+    SpecialRead,
+    Sum,
+    Terms,
+    Undefined,
+)
 
 __all__ = ["Name", "ValuePrinter"]
 
@@ -47,12 +66,12 @@ class ValuePrinter:
     def text(self, value: int, limit: int = _MAX_LENGTH) -> str | None:
         """*value* as an expression; None if it has none of at most *limit* characters. Variable names may be longer."""
         before = dict(self.names)
-        kind = self.values.node(value)[0]
+        named = type(self.values.node(value)) is AddressOf
         try:
             found = self._text(value, 0)
         except _Unwritable:
             found = ""
-        if not found or (len(found) > limit and kind != "symbol"):
+        if not found or (len(found) > limit and not named):
             self.names = before
             return None
         return found
@@ -61,43 +80,45 @@ class ValuePrinter:
         values = self.values
         value = values.representative(value)
         node = values.node(value)
-        kind = node[0]
         if depth > _MAX_DEPTH:
             raise _Unwritable
         divided = values.quotient(value)
         if divided is not None:
             return f"{self._atom(divided[0], depth)} / {divided[1]}"
-        if kind == "const":
-            return str(node[1])
-        if kind in ("symbol", "special"):
-            return str(node[1])
-        if kind == "sum":
+        if type(node) is Constant:
+            return str(node.number)
+        if isinstance(node, AddressOf | SpecialRead):
+            return node.name
+        if type(node) is Sum:
             return self._sum(value, depth)
-        if kind == "phi":
-            return self._named(value, depth)
-        if kind == "op":
-            return self._operation(value, depth)
-        if kind == "select":
-            if (values.constant_of(node[2]), values.constant_of(node[3])) in ((1, 0), (-1, 0)):
-                return self._text(node[1], depth + 1)
-            condition, yes, no = (self._atom(x, depth) for x in node[1:4])
+        if type(node) is Phi:
+            return self._named(value, node.block, depth)
+        if type(node) is Masked:
+            return self._masked(node.value, node.mask, depth)
+        if isinstance(node, Applied):
+            return self._operation(node, depth)
+        if type(node) is Select:
+            if tuple(map(values.constant_of, node.arms)) in ((1, 0), (-1, 0)):
+                return self._text(node.condition, depth + 1)
+            condition, yes, no = (self._atom(x, depth) for x in node.operands)
             return f"{condition} ? {yes} : {no}"
-        if kind == "compare":
-            sign = "==" if node[1] == "eq" else "<"
-            return f"{self._atom(node[2], depth)} {sign} {self._atom(node[3], depth)}"
-        if kind == "not":
-            inner = values.node(node[1])
-            if inner[0] == "compare":
-                sign = "!=" if inner[1] == "eq" else ">="
-                return f"{self._atom(inner[2], depth)} {sign} {self._atom(inner[3], depth)}"
-            return f"!{self._atom(node[1], depth)}"
-        if kind == "logic":
-            return f" {_OPERATORS[node[1]]} ".join(self._atom(x, depth) for x in node[2:4])
-        if kind == "parameter":
-            return self._text(node[1], depth + 1)
-        if kind == "broadcast":
-            return self._text(node[1], depth + 1)
+        if type(node) is Compare:
+            return self._comparison(node, "==" if node.relation == "eq" else "<", depth)
+        if type(node) is Negation:
+            inner = values.node(node.operand)
+            if type(inner) is Compare:
+                return self._comparison(inner, "!=" if inner.relation == "eq" else ">=", depth)
+            return f"!{self._atom(node.operand, depth)}"
+        if type(node) is Logic:
+            return f" {_OPERATORS[node.name]} ".join(self._atom(x, depth) for x in node.operands)
+        if type(node) is ParameterRead:
+            return self._text(node.address, depth + 1)
+        if type(node) is Broadcast:
+            return self._text(node.source, depth + 1)
         raise _Unwritable
+
+    def _comparison(self, node: Compare, sign: str, depth: int) -> str:
+        return f"{self._atom(node.left, depth)} {sign} {self._atom(node.right, depth)}"
 
     def _atom(self, value: int, depth: int) -> str:
         text = self._text(value, depth + 1)
@@ -116,31 +137,32 @@ class ValuePrinter:
             parts.append(f"{'-' if constant < 0 else '+'} {abs(constant)}")
         return " ".join(parts).removeprefix("+ ") or "0"
 
-    def _operation(self, value: int, depth: int) -> str:
-        values, node = self.values, self.values.node(value)
-        name = node[1]
-        if name == "mask":
-            return self._masked(node[2], node[3], depth)
-        if name == "cvt" and len(node) == 4:
-            return self._text(node[3], depth + 1)
-        if name in _OPERATORS and len(node) == 5:
-            first, second = node[3:5]
+    def _operation(self, node: Applied, depth: int) -> str:
+        values, name = self.values, node.name
+        if name == "cvt" and len(node.operands) == 1:
+            return self._text(node.operands[0], depth + 1)
+        if len(node.operands) != 2:
+            raise _Unwritable
+        first, second = node.operands
+        if name in _OPERATORS:
             if values.constant_of(first) is not None:
                 first, second = second, first
             return f"{self._atom(first, depth)} {_OPERATORS[name]} {self._atom(second, depth)}"
-        if name == "shr" and (by := values.constant_of(node[4])) is not None and 0 < by < 32:
-            return f"{self._atom(node[3], depth)} >> {by}"
+        if name == "shr" and (by := values.constant_of(second)) is not None and 0 < by < 32:
+            return f"{self._atom(first, depth)} >> {by}"
         if name == "shl":
-            return f"{self._atom(node[3], depth)} << {self._atom(node[4], depth)}"
-        if name == "rem" and len(node) == 5:
-            return f"{self._atom(node[3], depth)} % {self._atom(node[4], depth)}"
+            return f"{self._atom(first, depth)} << {self._atom(second, depth)}"
+        if name == "rem":
+            return f"{self._atom(first, depth)} % {self._atom(second, depth)}"
         raise _Unwritable
 
     def _masked(self, inner: int, mask: int, depth: int) -> str:
         values = self.values
         divided = values.quotient(inner)
-        if mask == 1 and divided is not None and values.node(divided[0])[:2] == ("op", "not"):
-            return f"({self._atom(values.node(divided[0])[3], depth)} / {divided[1]} + 1) & 1"
+        if mask == 1 and divided is not None:
+            node = values.node(divided[0])
+            if type(node) is Opaque and node.name == "not":
+                return f"({self._atom(node.operands[0], depth)} / {divided[1]} + 1) & 1"
         if mask == 1:  # only the parity of the terms of a sum matters
             terms, constant = self._with_same_parity(inner)
             inner = values.total(tuple((t, 1) for t, factor in terms if factor & 1), constant & 1)
@@ -151,7 +173,7 @@ class ValuePrinter:
             return f"align({self._text(start, depth + 1)}, {clears})"
         return f"{self._atom(inner, depth)} & {mask}"
 
-    def _with_same_parity(self, value: int) -> tuple[tuple[tuple[int, int], ...], int]:
+    def _with_same_parity(self, value: int) -> tuple[Terms, int]:
         """A sum, as terms and constant, with the same lowest bit as *value*.
 
         For the lowest bit, a complement is an addition of 1, and an xor with a constant is an addition of the constant.
@@ -159,12 +181,14 @@ class ValuePrinter:
         values, odd = self.values, 0
         while True:
             node = values.node(value)
-            if node[:2] == ("op", "not"):
-                value, odd = node[3], odd + 1
-            elif node[:2] == ("op", "xor") and (
-                n := next(filter(None, map(values.constant_of, node[3:5])), 0)
+            if type(node) is Opaque and node.name == "not":
+                value, odd = node.operands[0], odd + 1
+            elif (
+                type(node) is Arithmetic
+                and node.name == "xor"
+                and (n := next(filter(None, map(values.constant_of, node.operands)), 0))
             ):
-                value = next(x for x in node[3:5] if values.constant_of(x) is None)
+                value = next(x for x in node.operands if values.constant_of(x) is None)
                 odd += n
             else:
                 terms, constant = values.linear(value)
@@ -172,7 +196,7 @@ class ValuePrinter:
 
     # ------------------------------------------------------------ values that loops change
 
-    def _named(self, phi: int, depth: int) -> str:
+    def _named(self, phi: int, block: int, depth: int) -> str:
         if phi not in self.names:
             if phi in self._pending:
                 raise _Unwritable
@@ -183,7 +207,7 @@ class ValuePrinter:
                 self._pending.discard(phi)
             if not name:
                 raise _Unwritable
-            self.names[phi] = Name(name, meaning, self.values.node(phi)[1])
+            self.names[phi] = Name(name, meaning, block)
         return self.names[phi].name
 
     def _fresh(self, wanted: str) -> str:
@@ -239,10 +263,13 @@ class ValuePrinter:
         flipped = self._flip(value)
         if flipped is not None:
             return flipped[1:] if values.representative(flipped[0]) == phi else None
-        if node[0] == "select":
-            arms = [self._flip_of(arm, phi) for arm in node[2:4]]
-            for arm, other, when in ((0, 3, node[1]), (1, 2, values.negate(node[1]))):
-                if arms[arm] == (None,) and values.representative(node[other]) == phi:
+        if type(node) is Select:
+            arms = [self._flip_of(arm, phi) for arm in node.arms]
+            for arm, other, when in (
+                (arms[0], node.no, node.condition),
+                (arms[1], node.yes, values.negate(node.condition)),
+            ):
+                if arm == (None,) and values.representative(other) == phi:
                     return (when,)
         return None
 
@@ -261,11 +288,11 @@ class ValuePrinter:
             if flipped is not None:
                 flips = True
                 work.append(flipped[0])
-            elif node[0] == "phi":
+            elif type(node) is Phi:
                 work += values.arguments(v)
-            elif node[0] == "select" and any(map(self._may_flip, node[2:4])):
-                work += node[2:4]
-            elif node[0] != "undefined":
+            elif type(node) is Select and any(map(self._may_flip, node.arms)):
+                work += node.arms
+            elif type(node) is not Undefined:
                 starts[v] = None
         return next(iter(starts)) if flips and len(starts) == 1 else None
 
@@ -279,28 +306,31 @@ class ValuePrinter:
 
     def _may_flip(self, value: int) -> bool:
         """Whether *value* may be a phase bit that is not its initial value."""
-        return self.values.node(value)[0] == "phi" or self._flip(value) is not None
+        return self.values.is_phi(value) or self._flip(value) is not None
 
     def _flip(self, value: int) -> tuple[int, int | None] | None:
         """``(bit, p)`` if *value* is the complement of *bit* where p holds, or always if p is None; else None."""
         values = self.values
         node = values.node(value)
-        if node[:2] == ("op", "mask") and node[3] == 1:
-            return self._flip(node[2])
-        if node[0] == "not":
-            return node[1], None
-        if node[0] == "sum":
+        if type(node) is Masked and node.mask == 1:
+            return self._flip(node.value)
+        if type(node) is Negation:
+            return node.operand, None
+        if type(node) is Sum:
             terms, constant = values.linear(value)
             return (terms[0][0], None) if len(terms) == 1 and terms[0][1] == -1 and constant == 1 else None
-        if node[:2] in (("op", "xor"), ("logic", "xor")):
-            for bit, other in (node[-2:], node[:-3:-1]):
+        if isinstance(node, Arithmetic | Logic) and node.name == "xor":
+            left, right = node.operands
+            for bit, other in ((left, right), (right, left)):
                 chosen = values.node(other)
-                numbers = tuple(map(values.constant_of, chosen[2:4])) if chosen[0] == "select" else ()
                 if values.constant_of(other) == 1:
                     return bit, None
-                if numbers in ((1, 0), (0, 1)):
-                    return bit, chosen[1] if numbers[0] else values.negate(chosen[1])
-                if chosen[:2] == ("op", "mask") and chosen[3] == 1:
+                if type(chosen) is Select:
+                    numbers = tuple(map(values.constant_of, chosen.arms))
+                    if numbers in ((1, 0), (0, 1)):
+                        p = chosen.condition
+                        return bit, p if numbers[0] else values.negate(p)
+                if type(chosen) is Masked and chosen.mask == 1:
                     return bit, other
         return None
 

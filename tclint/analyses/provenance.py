@@ -7,7 +7,16 @@ from itertools import islice
 from tclint.analyses.model import KernelModel
 from tclint.isa.effects import Exchange
 from tclint.isa.special_registers import SPECIAL_REGISTERS
-from tclint.values import Node
+from tclint.values.nodes import (
+    CollectiveResult,
+    Loaded,
+    Node,
+    ParameterRead,
+    Phi,
+    SpecialRead,
+    Undefined,
+    Unmodelled,
+)
 
 __all__ = ["origin"]
 
@@ -25,6 +34,13 @@ _ORIGINS = {
     "launch": "the launch",
 }
 """The kinds of subexpressions that an unknown value may have, the least predictable first."""
+_KINDS = {
+    Loaded: "load",
+    CollectiveResult: "collective",
+    Undefined: "undefined",
+    ParameterRead: "launch",
+}
+"""Those of nodes whose class alone decides it."""
 
 
 def origin(model: KernelModel, value: int | None) -> str:
@@ -35,14 +51,13 @@ def origin(model: KernelModel, value: int | None) -> str:
 
 
 def _kind(model: KernelModel, node: Node) -> str:
-    kind = str(node[0])
-    if kind == "unknown":
-        return _made_by(model, node[1])
-    if kind == "phi":
-        return "loop" if node[1] in model.cfg.loops else kind
-    if kind == "special":
-        return "thread" if SPECIAL_REGISTERS[node[1]].distinguishes_threads else "launch"
-    return "launch" if kind == "parameter" else kind
+    if type(node) is Unmodelled:
+        return _made_by(model, node.site)
+    if type(node) is Phi:
+        return "loop" if node.block in model.cfg.loops else "phi"
+    if type(node) is SpecialRead:
+        return "thread" if SPECIAL_REGISTERS[node.name].distinguishes_threads else "launch"
+    return _KINDS.get(type(node), "")
 
 
 def _made_by(model: KernelModel, site: int) -> str:

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tclint.analyses.model import KernelModel
 from tclint.ir.cfg import Edge
 from tclint.isa.effects import Barrier
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
+from tclint.values.nodes import (
+    COMPUTED,
+    AddressOf,
+    Allocated,
+    Broadcast,
+    CollectiveResult,
+    Constant,
+    Elected,
+    FloatConstant,
+    Loaded,
+    ParameterRead,
+    Phi,
+    SpecialRead,
+    Unmodelled,
+    UnsignedReading,
+    VectorOf,
+)
 
 __all__ = ["SameInWarps"]
 
-_COMPUTED = frozenset("sum op select compare logic not part pack vector broadcast elect plain".split())
+_COMPUTED = COMPUTED | {VectorOf, Broadcast, Elected, UnsignedReading}
 """The kinds of expressions that are the same in all warps if their operands are."""
-_GIVEN = frozenset("const symbol parameter float allocated".split())
+_GIVEN = frozenset((Constant, AddressOf, ParameterRead, FloatConstant, Allocated))
 """The kinds of expressions that have one value in the whole CTA."""
 
 
@@ -41,25 +60,24 @@ class SameInWarps:
         self._known.update(dict.fromkeys(seen, True))
         return True
 
-    def operands(self, value: int) -> list[int] | None:
+    def operands(self, value: int) -> Sequence[int] | None:
         """What has to be the same for *value* to be so; None if it distinguishes warps, or may."""
         values = self.model.values
         node = values.node(value)
-        kind = node[0]
-        if kind in _GIVEN or values.uniformity(value) is UniformityScope.CTA:
+        if type(node) in _GIVEN or values.uniformity(value) is UniformityScope.CTA:
             return []
         planes = values.bit_slices(value)
         if planes is not None:
             return [] if all(plane == _repeated(plane, values.threads) for plane in planes) else None
-        if kind == "special":
-            return None if SPECIAL_REGISTERS[node[1]].distinguishes_threads else []
-        if kind in _COMPUTED:
-            return values.parts(node)
-        if kind == "load":
-            return self.loaded(node[2], node[3])
-        if kind == "phi":
-            return self._merged(value, node[1])
-        return self._result(node[1]) if kind in ("unknown", "collective") and node[1] >= 0 else None
+        if type(node) is SpecialRead:
+            return None if SPECIAL_REGISTERS[node.name].distinguishes_threads else []
+        if type(node) in _COMPUTED:
+            return node.operands
+        if type(node) is Loaded:
+            return self.loaded(node.space, node.address)
+        if type(node) is Phi:
+            return self._merged(value, node.block)
+        return self._result(node.site) if isinstance(node, Unmodelled | CollectiveResult) else None
 
     def loaded(self, space: str, address: int) -> list[int] | None:
         """What has to be the same for a load from *space* to be so; None if that does not suffice.

@@ -9,6 +9,7 @@ from tclint.analyses.fact_set import FactSet
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction, Memory
 from tclint.isa.effects import Fence
+from tclint.values.nodes import AddressOf
 
 __all__ = ["RELEASED", "WRITTEN", "TensorMaps"]
 
@@ -50,7 +51,7 @@ class TensorMaps(FactSet[tuple[int, int]]):
     def _modifiable(self, address: int) -> bool:
         """Whether the map at *address* may be in global memory; a parameter or a constant never changes."""
         base = self.model.shared.split(address)[0]
-        return self.model.values.node(base)[0] != "symbol" or self.model.space(base) == ".global"
+        return type(self.model.values.node(base)) is not AddressOf or self.model.space(base) == ".global"
 
     def _writes(self) -> Iterable[tuple[int, int]]:
         """The instructions that write a map which some copy may use, each with the address of the map."""

@@ -12,6 +12,7 @@ from tclint.isa.effects import TCGEN05, TCGEN05_LD, TCGEN05_ST, TENSOR_MEMORY, B
 from tclint.isa.forms import Match
 from tclint.isa.target import tensor_columns
 from tclint.values.descriptors import INSTRUCTION, Form, shape
+from tclint.values.nodes import Allocated
 
 __all__ = ["LANES", "ColumnRange", "TensorMemory", "TmemLocation", "concerns"]
 
@@ -171,11 +172,11 @@ class TensorMemory:
         """*address* relative to its allocation; None if its base is unknown."""
         values = self.model.values
         terms, constant = values.linear(address)
-        bases = [t for t, f in terms if f == 1 and values.node(t)[0] == "allocated"]
+        bases = {t: node for t, f in terms if f == 1 and type(node := values.node(t)) is Allocated}
         if len(bases) > 1 or (terms and not bases):
             return None
         distance = values.total(tuple(term for term in terms if term[0] not in bases), constant)
-        word = values.representative(values.node(bases[0])[1]) if bases else None
+        word = next((values.representative(node.word) for node in bases.values()), None)
         size = self._all if word is None else self._sizes.get(word, self._all)
         start = self._columns(distance)
         column, bounds = values.known_bits(start)[1] & 0xFFFF, values.interval(start)

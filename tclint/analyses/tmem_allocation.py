@@ -14,6 +14,7 @@ from tclint.analyses.fact_set import FactSet
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import Resource
+from tclint.values.nodes import Allocated
 
 __all__ = ["HELD", "Ledger", "TensorAllocation", "paired"]
 
@@ -77,9 +78,9 @@ class TensorAllocation(FactSet[tuple[int, int]]):
         if len(terms) != 1 or terms[0][1] != 1:
             return None
         node = values.node(terms[0][0])
-        if node[0] != "allocated":
+        if type(node) is not Allocated:
             return None
-        word = values.representative(node[1])
+        word = values.representative(node.word)
         # In unreachable code, the word need not be that of an allocation.
         return (word, distance) if word in self.words else None
 

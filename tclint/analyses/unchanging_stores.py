@@ -10,6 +10,7 @@ from tclint.analyses.warp_memory import SharedByWarps
 from tclint.ir.nodes import Memory, Operand, Vector
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
+from tclint.values.nodes import Later, Loaded
 from tclint.values.shared_memory import Access
 
 __all__ = ["same_value", "written_back"]
@@ -27,12 +28,12 @@ def written_back(memory: SharedByWarps, read: Access, write: Access, route: Rout
     kept = every
     for place, item in enumerate(items):
         node = values.node(route.after(values.operand(item, write.site)))
-        if node[0] == "later":
-            node = values.node(node[1])
-        if node[:2] != ("load", read.site):
+        if type(node) is Later:
+            node = values.node(node.value)
+        if type(node) is not Loaded or node.site != read.site:
             return 0
         apart = values.add(write.address, values.times(read.address, -1))
-        planes = values.bit_slices(values.add(apart, values.constant((place - node[4]) * size)))
+        planes = values.bit_slices(values.add(apart, values.constant((place - node.index) * size)))
         if planes is None:
             return 0
         kept &= T.compare("eq", planes, T.constant(0, values.threads), values.threads)
@@ -67,11 +68,14 @@ def _source_of_copy(memory: SharedByWarps, store: Access) -> int | None:
     match = memory.model.instruction(store.site).match
     for place, item in enumerate(_stored(memory, store.site)):
         node = values.node(values.operand(item, store.site))
-        load = memory.model.instruction(node[1]).match if node[0] == "load" else None
+        if type(node) is not Loaded:
+            return None
+        load = memory.model.instruction(node.site).match
         if match is None or load is None or load.element != match.element or load.space == ".shared":
             return None
-        apart = values.add(node[3], values.times(store.address, -1))
-        distances.add(values.add(apart, values.constant((node[4] - place) * int(match.element[2:]) // 8)))
+        apart = values.add(node.address, values.times(store.address, -1))
+        distance_here = (node.index - place) * int(match.element[2:]) // 8
+        distances.add(values.add(apart, values.constant(distance_here)))
     distance = next(iter(distances)) if len(distances) == 1 else None
     if distance is None or values.varying_at(distance):
         return None

@@ -18,6 +18,7 @@ from tclint.ir.nodes import Variable
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES
+from tclint.values.nodes import Phi, SpecialRead
 from tclint.values.shared_memory import Access, Footprint, SharedMemory
 
 __all__ = ["SharedByBound", "SharedByWarps", "atomic", "plain"]
@@ -115,9 +116,9 @@ class SharedByWarps(SharedMemory):
         per_thread = self.split(address)[1]
         axes = set[int]()
         for term, _ in values.linear(per_thread)[0]:
-            kind, name, *_ = values.node(term)
-            if kind == "special" and name in AXES:
-                axes.add(AXES.index(name))
+            node = values.node(term)
+            if type(node) is SpecialRead and node.name in AXES:
+                axes.add(AXES.index(node.name))
             elif any(values.bit_slices(term) or ()):
                 return True
         offsets = self.offsets(per_thread, self.model.cta)
@@ -188,7 +189,7 @@ class SharedByWarps(SharedMemory):
         values, loops = self.values, self.model.cfg.loops
         nodes = ((values.node(t), t) for t, _ in values.linear(base)[0])
         return any(
-            n[0] == "phi" and n[1] not in loops and values.uniformity(t) > UniformityScope.CTA
+            type(n) is Phi and n.block not in loops and values.uniformity(t) > UniformityScope.CTA
             for n, t in nodes
         )
 

@@ -8,6 +8,7 @@ from tclint.analyses.model import KernelModel
 from tclint.isa.effects import TRANSACTIONS
 from tclint.isa.forms import Match
 from tclint.values import Values
+from tclint.values.nodes import Loaded, Packed, ParameterRead, Phi, Select
 
 __all__ = ["global_operands", "origins"]
 
@@ -42,8 +43,8 @@ def origins(model: KernelModel, site: int, verb: str) -> frozenset[int]:
         address, size = work.pop()
         for term, _ in values.linear(address)[0]:
             node = values.node(term)
-            if node[0] == "parameter" and node[2] == size:
-                found.add(node[1])
+            if type(node) is ParameterRead and node.size == size:
+                found.add(node.address)
             elif model.space(term).startswith((".global", ".param")):
                 found.add(term)
             elif term not in seen:
@@ -55,11 +56,11 @@ def origins(model: KernelModel, site: int, verb: str) -> frozenset[int]:
 def _derived_from(values: Values, term: int, size: int) -> Iterator[tuple[int, int]]:
     """The values that *term*, a pointer or a half of one of *size* bytes, derives from, each with its size."""
     node = values.node(term)
-    if node[0] == "phi":
+    if type(node) is Phi:
         yield from ((argument, size) for argument in values.arguments(term))
-    elif node[0] == "select":
-        yield from ((choice, size) for choice in node[2:4])
-    elif node[0] == "pack":
-        yield node[2], node[1] // 8
-    elif node[0] == "load" and node[2].startswith(".global"):
-        yield node[3], _POINTER
+    elif type(node) is Select:
+        yield from ((choice, size) for choice in node.arms)
+    elif type(node) is Packed:
+        yield node.operands[0], node.width // 8
+    elif type(node) is Loaded and node.space.startswith(".global"):
+        yield node.address, _POINTER

@@ -10,6 +10,7 @@ from tclint.analyses.mbarrier_addresses import SIZE, MbarrierAddresses, Mbarrier
 from tclint.analyses.model import KernelModel
 from tclint.checks import Mark, grouped
 from tclint.isa.effects import Resource
+from tclint.values.nodes import AddressOf
 
 __all__ = ["MbarrierObjects"]
 
@@ -148,4 +149,4 @@ class MbarrierObjects:
         """The mbarrier at *place* in words: its variable and offset, or its offset from an unnamed base."""
         node = self.model.values.node(place.base)
         offset = f"{place.offset:+d}" if place.offset else ""
-        return f"[{node[1]}{offset}]" if node[0] == "symbol" else f"at offset {place.offset}"
+        return f"[{node.name}{offset}]" if type(node) is AddressOf else f"at offset {place.offset}"

@@ -21,6 +21,7 @@ from tclint.findings.scales import Severity
 from tclint.isa.forms import Match
 from tclint.isa.target import Target
 from tclint.isa.widths import needed
+from tclint.values.nodes import AddressOf
 
 BK006 = RuleId("BK006")
 BK007 = RuleId("BK007")
@@ -143,8 +144,14 @@ def _own(model: KernelModel, address: int) -> str | None:
     values, found, low, high = model.values, None, 0, 0
     terms, constant = values.linear(address)
     for term, factor in terms:
-        if factor == 1 and found is None and model.space(term).startswith(".shared"):
-            found = str(values.node(term)[1])
+        node = values.node(term)
+        if (
+            type(node) is AddressOf
+            and factor == 1
+            and found is None
+            and model.space(term).startswith(".shared")
+        ):
+            found = node.name
             continue
         bounds = values.interval(term)
         if bounds is None:

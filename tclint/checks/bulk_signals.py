@@ -31,6 +31,7 @@ from tclint.ir.nodes import Instruction, Memory
 from tclint.isa.effects import BULK, Fence
 from tclint.isa.forms import Match
 from tclint.values import UniformityScope
+from tclint.values.nodes import Unmodelled
 
 BK004 = RuleId("BK004")
 
@@ -106,8 +107,8 @@ def _reserves(model: KernelModel, site: int) -> bool:
             continue
         bases = (values.operand(o.base, user) for o in instruction.operands if isinstance(o, Memory))
         if any(
-            values.node(v)[0] == "unknown" and values.node(v)[1] == site
-            for v in values.subexpressions(*bases)
+            type(node) is Unmodelled and node.site == site
+            for node in map(values.node, values.subexpressions(*bases))
         ):
             return True
     return False

@@ -11,9 +11,10 @@ from tclint.analyses.role_paths import calls, path_avoiding
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.dataflow import Path
 from tclint.ir.nodes import registers
-from tclint.isa.effects import Query
+from tclint.isa.effects import Barrier, Query
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
+from tclint.values.nodes import Elected, Loaded, Negation, Packed, PartOf, Unmodelled
 
 CL004 = RuleId("CL004")
 
@@ -98,8 +99,8 @@ def _loads(model: KernelModel, queries: list[int]) -> dict[int, int]:
     """The loads of the responses that *queries* decode, each with its address."""
     values = model.values
     decoded = (value for q in queries if (value := model.value(q, "source")) is not None)
-    whole = values.subexpressions(*decoded, until=lambda v: values.node(v)[0] not in ("pack", "part"))
-    return {node[1]: node[3] for node in map(values.node, whole) if node[0] == "load"}
+    whole = values.subexpressions(*decoded, until=lambda v: not isinstance(values.node(v), Packed | PartOf))
+    return {node.site: node.address for node in map(values.node, whole) if type(node) is Loaded}
 
 
 def _asked_again(model: KernelModel, requests: list[int], asks: list[int]) -> Hit | None:
@@ -153,7 +154,7 @@ def _unrelated(model: KernelModel, p: int) -> bool:
     """True if *p* depends on the thread index, an election or a phase, and therefore on no response."""
     values = model.values
     node = values.node(p)
-    if node[0] == "not":
-        node = values.node(node[1])
-    phase = node[0] == "unknown" and model.instruction(node[1]).event == "mbarrier-wait"
-    return phase or node[0] == "elect" or values.mask(p) is not None
+    if type(node) is Negation:
+        node = values.node(node.operand)
+    phase = type(node) is Unmodelled and model.instruction(node.site).effects.awaits is Barrier.MBARRIER
+    return phase or type(node) is Elected or values.mask(p) is not None

@@ -25,6 +25,7 @@ from tclint.ir.nodes import Instruction, specials
 from tclint.isa.effects import TRANSACTIONS, Barrier, Fence, Order
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
+from tclint.values.nodes import SpecialRead
 from tclint.values.shared_memory import Access
 
 BK010 = RuleId("BK010")
@@ -264,7 +265,7 @@ def _taken(model: KernelModel, site: int, path: Path) -> list[tuple[int, int | N
 def _differs(model: KernelModel, p: int | None) -> bool:
     """True if *p* depends on the position of the thread or its CTA."""
     nodes = () if p is None else (model.values.node(v) for v in model.values.subexpressions(p))
-    return any(node[0] == "special" and str(node[1]).startswith(_POSITIONS) for node in nodes)
+    return any(type(node) is SpecialRead and node.name.startswith(_POSITIONS) for node in nodes)
 
 
 def _alone_on(model: KernelModel, site: int, path: Path) -> bool:

@@ -28,9 +28,10 @@ from tclint.findings.scales import Confidence
 from tclint.ir.cfg import Edge
 from tclint.isa.effects import Resource
 from tclint.isa.forms import Match
-from tclint.values import Node, PathCondition, UniformityScope
+from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.divergence import decided_by_own_data, trip_counts_differ
+from tclint.values.nodes import Compare, Logic, Negation, Opaque
 
 CV001 = RuleId("CV001")
 CV002 = RuleId("CV002")
@@ -385,16 +386,16 @@ class _Judge:
         values, node = self.model.values, self._comparison(p)
         if node is None:
             return False
-        index, limit = sorted(node[2:4], key=self._varies, reverse=True)
+        index, limit = sorted(node.operands, key=self._varies, reverse=True)
         return self._varies(index) and values.uniformity(limit) <= UniformityScope.WARP
 
-    def _comparison(self, p: int) -> Node | None:
+    def _comparison(self, p: int) -> Compare | None:
         """The comparison that decides *p*; None if it is not one."""
         values = self.model.values
         node = values.node(p)
-        if node[0] == "not":
-            node = values.node(node[1])
-        return node if node[0] == "compare" else None
+        if type(node) is Negation:
+            node = values.node(node.operand)
+        return node if type(node) is Compare else None
 
     def _bound_inside_warp(self, p: int, threads: int) -> bool:
         """Whether *p* asks if an index is below a constant, which only some lanes of a warp, in *threads*, may reach.
@@ -403,10 +404,11 @@ class _Judge:
         allow: a launch that never reaches the bound would not need the comparison.
         """
         values, shared, node = self.model.values, self.model.shared, self._comparison(p)
-        if node is None or node[1] != "lt":
+        if node is None or node.relation != "lt":
             return False
-        limit = values.constant_of(node[3])
-        index, bound = (node[2], limit) if limit is not None else (node[3], values.constant_of(node[2]))
+        left, right = node.operands
+        limit = values.constant_of(right)
+        index, bound = (left, limit) if limit is not None else (right, values.constant_of(left))
         if bound is None:
             return False
         least = bound if limit is not None else bound + 1
@@ -424,9 +426,9 @@ class _Judge:
         if values.uniformity(value) is UniformityScope.DIVERGENT:
             return True
         node = values.node(value)
-        if node[:2] != ("op", "mad"):
+        if type(node) is not Opaque or node.name != "mad":
             return False
-        *factors, term = map(values.uniformity, values.parts(node))
+        *factors, term = map(values.uniformity, node.operands)
         return term is UniformityScope.DIVERGENT and max(factors) <= UniformityScope.WARP
 
     def _single_lane_part(self, p: int) -> str:
@@ -436,8 +438,8 @@ class _Judge:
         """
         values = self.model.values
         node = values.node(p)
-        if node[0] == "logic" and node[1] == "and":
-            for part in node[2:4]:
+        if type(node) is Logic and node.name == "and":
+            for part in node.operands:
                 mask = values.mask(part)
                 if mask is not None and T.at_most_one_lane(mask):
                     return T.describe(mask, values.threads)

@@ -17,6 +17,7 @@ from tclint.isa.effects import Barrier
 from tclint.isa.target import Version
 from tclint.values import Values
 from tclint.values import thread_masks as T
+from tclint.values.nodes import Arithmetic, ParameterRead, Phi, Select
 
 GD001 = RuleId("GD001")
 GD002 = RuleId("GD002")
@@ -129,10 +130,10 @@ def _starts(values: Values, parity: int) -> set[int]:
         return {constant & 1}
     node = values.node(parity)
     found: set[int] = set()
-    if node[0] == "phi":
+    if type(node) is Phi:
         found = {n for a in values.arguments(parity) if (n := values.constant_of(a)) is not None}
-    elif node[:2] == ("op", "xor"):
-        first, second = (_starts(values, part) for part in node[3:5])
+    elif type(node) is Arithmetic and node.name == "xor":
+        first, second = (_starts(values, part) for part in node.operands)
         found = {a ^ b for a in first for b in second}
     return found
 
@@ -164,14 +165,14 @@ def _given(model: KernelModel, site: int, name: str) -> frozenset[Given]:
         terms, constant = values.linear(value)
         for term, _ in terms:
             node = values.node(term)
-            if node[0] == "parameter" and node[2] == _POINTER:
+            if type(node) is ParameterRead and node.size == _POINTER:
                 found.add((term, 0))
             elif model.space(term).startswith(".param"):
                 found.add((term, constant))
             elif depth < MAX_PHI_DEPTH and term not in seen:
                 seen.add(term)
                 inner = (
-                    values.arguments(term) if node[0] == "phi" else node[2:4] if node[0] == "select" else ()
+                    values.arguments(term) if type(node) is Phi else node.arms if type(node) is Select else ()
                 )
                 work += [(a, depth + 1) for a in inner]
     return frozenset(found)

@@ -20,6 +20,7 @@ from tclint.ir.nodes import SINK, Instruction
 from tclint.isa.effects import Barrier, Query, Resource
 from tclint.sync.mbarriers import MAX_COUNT
 from tclint.values import PathCondition
+from tclint.values.nodes import Arithmetic, Constant, Phi, SpecialRead, Undefined, Unmodelled
 
 MB001 = RuleId("MB001")
 MB003 = RuleId("MB003")
@@ -135,7 +136,7 @@ class _Waits:
             )
             if p is not None:
                 made = map(values.node, values.subexpressions(p))
-                return any(node[0] == "phi" and node[1] in joins for node in made)
+                return any(type(node) is Phi and node.block in joins for node in made)
         return False
 
     def _of_the_stage(self, site: int) -> frozenset[int]:
@@ -194,9 +195,7 @@ class _Waits:
 
         def other(at: int) -> bool:
             """True if the register holds another value there, such as the result of another wait."""
-            made = values.subexpressions(
-                values.before(result, at), until=lambda v: values.node(v)[0] != "phi"
-            )
+            made = values.subexpressions(values.before(result, at), until=lambda v: not values.is_phi(v))
             return values.representative(answer) not in made
 
         made, work, branches = {result}, [result], set()
@@ -479,17 +478,19 @@ def _in_peer(model: KernelModel, site: int) -> bool:
     if any(plane & threads not in (0, threads) for plane in values.bit_slices(rank) or ()):
         return True  # threads of one CTA map to different CTAs
     terms, constant = values.linear(rank)
-    if not terms or (constant and [values.node(t) for t, _ in terms] == [("special", "%cluster_ctarank")]):
+    if not terms or (constant and len(terms) == 1 and values.is_special(terms[0][0], "%cluster_ctarank")):
         return True
     node = values.node(rank)
-    return node[:2] == ("op", "xor") and any(values.constant_of(a) for a in node[3:])
+    return (
+        type(node) is Arithmetic and node.name == "xor" and any(values.constant_of(a) for a in node.operands)
+    )
 
 
 def _depends_on_rank(model: KernelModel, site: int) -> bool:
     """True if *site* is control-dependent on the position of the CTA in the cluster or grid."""
     values = model.values
     made_of = map(values.node, values.subexpressions(*model.views.context_of(site).facts))
-    return any(node[0] == "special" and "cta" in str(node[1]) for node in made_of)
+    return any(type(node) is SpecialRead and "cta" in node.name for node in made_of)
 
 
 def _only_local(model: KernelModel, site: int) -> Hit:
@@ -521,11 +522,11 @@ def states(model: KernelModel) -> Iterator[Hit]:
         if value is None:
             continue
         node = model.values.node(value)
-        if node[0] == "const":
+        if type(node) is Constant:
             yield _bad_state(model, site, "is a constant, which no arrival has returned", ())
-        elif node[0] == "undefined":
+        elif type(node) is Undefined:
             yield _bad_state(model, site, "is in an uninitialised register", ())
-        elif node[0] == "unknown" and (hit := _from(model, site, node[1])):
+        elif type(node) is Unmodelled and (hit := _from(model, site, node.site)):
             yield hit
 
 

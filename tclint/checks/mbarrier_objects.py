@@ -35,6 +35,7 @@ from tclint.replay.scheduler import UninitialisedMbarrier
 from tclint.replay.verdict import Replay
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
+from tclint.values.nodes import AddressOf, Applied, Elected, Loaded, Masked, Opaque, ParameterRead, Unmodelled
 from tclint.values.shared_memory import Access, Footprint
 
 MB002 = RuleId("MB002")
@@ -127,11 +128,11 @@ def _in_shared_variable(model: KernelModel, use: int) -> bool:
         if factor == 1
     )
     variables = {**model.module.variables, **model.function.variables}
-    names = [node[1] for node in nodes if node[0] == "symbol"]
+    names = [node.name for node in nodes if type(node) is AddressOf]
     return any(name in variables and variables[name].space.startswith(".shared") for name in names)
 
 
-_LAUNCH_DEPENDENT = ("parameter", "load", "unknown")
+_LAUNCH_DEPENDENT = frozenset((ParameterRead, Loaded, Unmodelled))
 """Kinds of values that the launch or the contents of memory determine."""
 
 
@@ -190,7 +191,7 @@ def _named_in_replay(known: MbarrierObjects, unmade: UninitialisedMbarrier) -> M
     """The mbarrier that a replay found uninitialised, as a symbolic address; None if that depends on the launch."""
     model, values = known.model, known.model.values
     value = model.value(unmade.site, "mbarrier")
-    if value is None or any(values.node(v)[0] in _LAUNCH_DEPENDENT for v in values.subexpressions(value)):
+    if value is None or any(type(values.node(v)) in _LAUNCH_DEPENDENT for v in values.subexpressions(value)):
         return None
     begins: dict[int, set[int]] = defaultdict(set)
     for at, init in unmade.made.items():
@@ -218,9 +219,9 @@ def _within(known: MbarrierObjects, site: int, address: Address, offset: int) ->
         )
     # A remainder, or a counter from which a quotient is subtracted: bounded for any trip count.
     moving = [(values.node(t), factor) for t, factor in address.moves if values.varying_at(t)]
-    return (not address.pointer and all(node[:2] == ("op", "rem") for node, _ in moving)) or any(
-        node[0] == "op" and factor < 0 for node, factor in moving
-    )
+    return (
+        not address.pointer and all(type(node) is Opaque and node.name == "rem" for node, _ in moving)
+    ) or any(isinstance(node, Masked | Applied) and factor < 0 for node, factor in moving)
 
 
 def _self_contained(model: KernelModel) -> bool:
@@ -543,7 +544,8 @@ def _others(model: KernelModel, maker: ThreadContext) -> Iterator[tuple[ThreadCo
     elected, usual = _elected(model, maker), 0
     warp = T.one_warp(threads)
     if elected and warp:
-        mask = values.constant_of(values.node(elected[0])[1])
+        (members,) = values.node(elected[0]).operands
+        mask = values.constant_of(members)
         usual = warp & (mask & -mask) << ((warp & -warp).bit_length() - 1) if mask else 0
         yield ThreadContext(warp & ~usual, PathCondition({elected[0]: False})), True, ""
     else:
@@ -560,7 +562,7 @@ def _others(model: KernelModel, maker: ThreadContext) -> Iterator[tuple[ThreadCo
 def _elected(model: KernelModel, view: ThreadContext) -> list[int]:
     """The ``elect.sync`` predicates that hold for the whole life of the threads of *view*."""
     values = model.values
-    return [p for p, held in view.invariant(values).items() if held and values.node(p)[0] == "elect"]
+    return [p for p, held in view.invariant(values).items() if held and type(values.node(p)) is Elected]
 
 
 def _published(

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tclint.analyses.bulk_rings import WIDEST, Rooms, rows
 from tclint.analyses.issuers import by_several_threads, same_in_all_lanes
@@ -41,6 +41,7 @@ from tclint.ir.nodes import Immediate
 from tclint.isa.effects import Query
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
+from tclint.values.nodes import Logic, Negation, Node
 
 MB004 = RuleId("MB004")
 MB005 = RuleId("MB005")
@@ -93,9 +94,9 @@ def _condition(model: KernelModel, site: int) -> Condition:
     return model.fact(_Conditions).of(site)
 
 
-def _implies_operands(node: tuple[Any, ...], truth: bool) -> bool:
+def _implies_operands(node: Node, truth: bool) -> bool:
     """True if the value *truth* of a predicate determines the values of its operands."""
-    return node[0] == "not" or node[:2] == ("logic", "and" if truth else "or")
+    return type(node) is Negation or (type(node) is Logic and node.name == ("and" if truth else "or"))
 
 
 # ---------------------------------------------------------------- arrivals

@@ -16,6 +16,7 @@ from tclint.ir.nodes import Immediate
 from tclint.isa.effects import Exchange
 from tclint.replay.lane_exchange import shuffled
 from tclint.values import thread_masks as T
+from tclint.values.nodes import Loaded
 
 CV005 = RuleId("CV005")
 CV006 = RuleId("CV006")
@@ -178,7 +179,7 @@ class _Lanes:
             e for e in cfg.successors[block] for body in bodies if e.target not in body and e.predicate >= 0
         ]
         nodes = map(values.node, values.subexpressions(*(values.before(e.predicate, last) for e in leaving)))
-        loads = [node[1] for node in nodes if node[0] == "load"]
+        loads = [node.site for node in nodes if type(node) is Loaded]
         return any(
             (match := self.model.instruction(i).match) is not None
             and not _STRONG.isdisjoint(match.modifiers)

@@ -8,6 +8,7 @@ from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Special
+from tclint.values.nodes import Loaded
 
 MO004 = RuleId("MO004")
 
@@ -29,9 +30,9 @@ def poll_outside_loop(model: KernelModel) -> Iterator[Hit]:
         tested = [(cfg.blocks[e.source].end - 1, e.predicate) for e in ends]
         conditions = [values.before(register, at) for at, register in tested]
         loads = [
-            node[1]
-            for value in values.subexpressions(*conditions)
-            if (node := values.node(value))[0] == "load" and node[2].partition("::")[0] in _SHARED_BY_THREADS
+            node.site
+            for node in map(values.node, values.subexpressions(*conditions))
+            if type(node) is Loaded and node.space.partition("::")[0] in _SHARED_BY_THREADS
         ]
         if loads:
             yield _hit(model, loads[0], tested[0][0], cfg.blocks[header].start)

@@ -19,6 +19,7 @@ from tclint.analyses.role_paths import whole_program
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._race_rules import COMPLETION, READERS_ARRIVE
 from tclint.isa.effects import NO_ENGINE, TCGEN05, TRANSACTIONS, WGMMA, Engine
+from tclint.values.nodes import Compare, Negation
 from tclint.values.shared_memory import Access
 
 BK011 = RuleId("BK011")
@@ -68,13 +69,15 @@ def _fills_once(model: KernelModel, loop: AbstractSet[int], stages: int) -> bool
     exits = [e for b in loop for e in cfg.successors[b] if e.target not in loop and e.predicate >= 0]
     for edge in exits:
         node = values.node(values.before(edge.predicate, cfg.blocks[edge.source].end - 1))
-        while node[0] == "not":
-            node = values.node(node[1])
-        bound = values.constant_of(node[3]) if node[0] == "compare" else None
-        terms, constant = values.linear(node[2]) if bound is not None else ((), 0)
+        while type(node) is Negation:
+            node = values.node(node.operand)
+        bound = values.constant_of(node.right) if type(node) is Compare else None
+        if type(node) is not Compare or bound is None:
+            continue
+        terms, constant = values.linear(node.left)
         counter = values.induction(terms[0][0]) if len(terms) == 1 else None
         start = values.constant_of(counter[0]) if counter is not None and counter[2] is None else None
-        if bound is not None and counter is not None and start is not None and counter[1]:
+        if counter is not None and start is not None and counter[1]:
             return abs((bound - constant - start) // counter[1]) <= stages
     return False
 

@@ -32,6 +32,7 @@ from tclint.isa.effects import (
     Fence,
     Resource,
 )
+from tclint.values.nodes import Compare, Negation, Phi
 
 TC001 = RuleId("TC001")
 TC002 = RuleId("TC002")
@@ -352,7 +353,7 @@ def _of_one_iteration(model: KernelModel, site: int, signal: int) -> bool:
 
     def loops(value: int) -> set[object]:
         nodes = map(values.node, values.subexpressions(value))
-        return {node[1] for node in nodes if node[0] == "phi"}
+        return {node.block for node in nodes if type(node) is Phi}
 
     columns = model.value(site, "taddr")
     of_columns = loops(columns) if columns is not None else set()
@@ -361,11 +362,11 @@ def _of_one_iteration(model: KernelModel, site: int, signal: int) -> bool:
     everywhere = cfg.control_dependences(cfg.block_of[site])
     for edge in cfg.control_dependences(cfg.block_of[signal]):
         p, holds = model.reachability.edge_predicate(edge), edge.value
-        while p is not None and values.node(p)[0] == "not":
-            p, holds = int(values.node(p)[1]), not holds
-        if p is None or not holds or edge in everywhere:
+        if p is None or edge in everywhere:
             continue
-        if values.node(p)[:2] == ("compare", "eq") and of_columns & loops(p):
+        while type(node := values.node(p)) is Negation:
+            p, holds = node.operand, not holds
+        if holds and type(node) is Compare and node.relation == "eq" and of_columns & loops(p):
             return True
     return False
 

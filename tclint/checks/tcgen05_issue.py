@@ -13,6 +13,7 @@ from tclint.isa.effects import TRANSACTIONS
 from tclint.isa.forms import Match
 from tclint.values import Values
 from tclint.values import thread_masks as T
+from tclint.values.nodes import Compare, Elected, Logic
 
 CV009 = RuleId("CV009")
 TC010 = RuleId("TC010")
@@ -94,11 +95,13 @@ def _recognised(model: KernelModel, p: int) -> bool:
     """
     values = model.values
     node = values.node(p)
-    if node[0] == "logic" and node[1] == "and":
-        return any(values.node(q)[0] in ("elect", "logic") and _recognised(model, q) for q in node[2:4])
-    if node[0] == "compare" and node[1] == "eq":
+    if type(node) is Logic and node.name == "and":
+        return any(
+            isinstance(values.node(q), Elected | Logic) and _recognised(model, q) for q in node.operands
+        )
+    if type(node) is Compare and node.relation == "eq":
         indices = ["%laneid"]
         if model.function.threads is not None and values.one_dimensional:
             indices.append("%tid.x")
-        return any(values.node(x) == ("special", index) for x in node[2:4] for index in indices)
-    return bool(node[0] == "elect")
+        return any(values.is_special(x, index) for x in node.operands for index in indices)
+    return type(node) is Elected

@@ -13,6 +13,7 @@ from tclint.checks._wording import in_words
 from tclint.findings.scales import Confidence
 from tclint.isa.effects import Resource
 from tclint.values import UniformityScope
+from tclint.values.nodes import Constant, Phi, Select
 
 TM002 = RuleId("TM002")
 TM004 = RuleId("TM004")
@@ -68,12 +69,12 @@ def _alternatives(model: KernelModel, value: int) -> set[int]:
             continue
         seen.add(value)
         node = values.node(value)
-        if node[0] == "select":
-            work += node[2:4]
-        elif node[0] == "phi" and values.arguments(value):
+        if type(node) is Select:
+            work += node.arms
+        elif type(node) is Phi and values.arguments(value):
             work += values.arguments(value)
-        elif node[0] == "const":
-            found.add(node[1] & 0xFFFFFFFF)
+        elif type(node) is Constant:
+            found.add(node.number & 0xFFFFFFFF)
         else:
             return set()
     return found

@@ -16,6 +16,7 @@ from tclint.ir.nodes import registers
 from tclint.isa.effects import Resource
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
+from tclint.values.nodes import ParameterRead
 
 TM007 = RuleId("TM007")
 TM008 = RuleId("TM008")
@@ -192,4 +193,4 @@ def destination(model: KernelModel) -> Iterator[Hit]:
 
 def _is_pointer(model: KernelModel, value: int) -> bool:
     node = model.values.node(value)
-    return bool(node[0] == "parameter" and node[2] == 8)
+    return type(node) is ParameterRead and node.size == 8

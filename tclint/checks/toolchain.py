@@ -14,6 +14,7 @@ from tclint.ir.needs import needs
 from tclint.ir.nodes import Module, Vector, registers
 from tclint.isa.effects import WGMMA
 from tclint.isa.target import TOOLKITS, Version, dotted, toolkit_for
+from tclint.values.nodes import Constant, FloatConstant
 
 TL001 = RuleId("TL001")
 TL002 = RuleId("TL002")
@@ -115,8 +116,8 @@ def _only_writes(model: KernelModel, site: int) -> bool:
     """Whether ptxas compiles the wgmma at *site* to one that overwrites D: scale-d is false, or D is zero."""
     if ignores_accumulator(model, site):
         return True
-    accumulators = (model.values.before(r, site) for r in model.instruction(site).writes)
-    return all(model.values.node(value)[1:] == (0,) for value in accumulators)
+    nodes = (model.values.node(model.values.before(r, site)) for r in model.instruction(site).writes)
+    return all(isinstance(node, Constant | FloatConstant) and node.number == 0 for node in nodes)
 
 
 def _merged(model: KernelModel, start: int, earlier: int, site: int) -> bool:

@@ -13,6 +13,7 @@ from tclint.ir.nodes import Instruction, Vector, registers
 from tclint.isa.effects import WGMMA
 from tclint.values import UniformityScope, Values
 from tclint.values.divergence import divergent_bits
+from tclint.values.nodes import Loaded
 
 WG006 = RuleId("WG006")
 WG010 = RuleId("WG010")
@@ -139,10 +140,10 @@ def _differs(model: KernelModel, value: int, site: int) -> UniformityScope | Non
 def _loaded(values: Values, value: int) -> bool:
     """Whether the divergence of *value* comes from loaded words, which may be equal although their addresses differ."""
     node = values.node(value)
-    if node[0] == "load":
+    if type(node) is Loaded:
         return True
     return any(
-        values.uniformity(p) is UniformityScope.DIVERGENT and _loaded(values, p) for p in values.parts(node)
+        values.uniformity(p) is UniformityScope.DIVERGENT and _loaded(values, p) for p in node.operands
     )
 
 

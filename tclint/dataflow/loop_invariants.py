@@ -18,6 +18,7 @@ from typing import NamedTuple
 from tclint.dataflow.reachability import Reachability
 from tclint.ir.cfg import CFG, Edge
 from tclint.isa.widths import width_of
+from tclint.values.nodes import Phi
 
 __all__ = ["refuted_comparisons"]
 
@@ -72,7 +73,7 @@ def _candidates(reachability: Reachability, root: int) -> list[_Candidate]:
         p = reachability.edge_predicate(edges[0]) if len(edges) > 1 else None
         for base in values.differences(p) if p is not None else ():
             x, y = (term for term, _ in values.linear(base)[0])
-            heads = [values.node(v)[1] for v in (x, y) if values.node(v)[0] == "phi"]
+            heads = [node.block for node in map(values.node, (x, y)) if type(node) is Phi]
             if len(heads) == 2 and all(h in loop and h in cfg.loops for h in heads):
                 inner, outer = sorted(heads, key=lambda h: len(cfg.loops[h]))
                 if inner in cfg.loops[outer]:
@@ -82,12 +83,12 @@ def _candidates(reachability: Reachability, root: int) -> list[_Candidate]:
     numbers = {0}
     for source in cfg.sources[root]:
         for both in pairs if source not in loop else ():
-            x, y = (values.after_block(values.node(v)[2], source) for v in both)
+            x, y = (values.after_block(values.phi(v).register, source) for v in both)
             difference = values.constant_of(values.add(x, values.times(y, -1)))
             numbers |= {difference, -difference} if difference is not None else set()
     found = []
-    for x, y in sorted(pairs, key=lambda pair: [values.node(v)[1:] for v in pair]):
-        width = width_of(values.function.registers[values.node(x)[2]].type) or 32
+    for x, y in sorted(pairs, key=lambda pair: [(values.phi(v).block, values.phi(v).register) for v in pair]):
+        width = width_of(values.function.registers[values.phi(x).register].type) or 32
         for more, less in ((x, y), (y, x)):
             for number in sorted(numbers):
                 least = values.add(less, values.constant(number))

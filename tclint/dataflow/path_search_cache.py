@@ -16,6 +16,7 @@ from tclint.dataflow.reachability import Reachability
 from tclint.dataflow.views import ThreadContext, Views
 from tclint.ir.cfg import CFG, Edge
 from tclint.values import PathCondition, PathSubstitution, Values
+from tclint.values.nodes import Compare, Logic, Negation, Phi
 
 __all__ = ["Branch", "EntryPrefix", "Flag", "PathSearchCache", "Retention", "assume_on_path"]
 
@@ -241,7 +242,7 @@ class PathSearchCache:
                 if (
                     before is not None
                     or (b in cyclic and not self.values.varying_at(leaf))
-                    or self.values.node(leaf)[0] == "phi"
+                    or self.values.is_phi(leaf)
                 ):
                     repeated.add(leaf)
         return repeated, last
@@ -268,7 +269,7 @@ class PathSearchCache:
                 number = values.constant_of(value)
                 if number is not None:
                     numbers.add(number)
-                elif values.node(value)[0] == "phi" and value not in phis:
+                elif values.is_phi(value) and value not in phis:
                     phis.add(value)
                     work += values.arguments(value)
             few = 0 < len(numbers) <= MAX_FLAG_CONSTANTS
@@ -299,18 +300,18 @@ class Retention:
         self.chosen: dict[int, dict[int, frozenset[int]]] = {}
         """Block -> the flags at its entry -> the constants that each may have."""
         for leaf in list(self.latest):
-            kind, *where = self.values.node(leaf)
-            if kind != "phi":
+            node = self.values.node(leaf)
+            if type(node) is not Phi:
                 continue
-            if cache.cfg.function.registers[where[1]].type == ".pred":
+            if cache.cfg.function.registers[node.register].type == ".pred":
                 self.predicates_until = min(self.predicates_until, self.latest[leaf])
                 if leaf in self.watched:
-                    self.joined.setdefault(where[0], []).append(leaf)
+                    self.joined.setdefault(node.block, []).append(leaf)
             else:
                 flag = cache.flag(leaf)
                 for phi in flag.phis:
                     self.latest[phi] = min(self.latest.get(phi, _NO_COMPONENT), self.latest[leaf])
-                    self.chosen.setdefault(self.values.node(phi)[1], {})[phi] = flag.numbers
+                    self.chosen.setdefault(self.values.phi(phi).block, {})[phi] = flag.numbers
 
     def decisive(self, p: int) -> bool:
         """Whether a leaf of *p* decides more than once."""
@@ -379,13 +380,13 @@ class Retention:
         arrived: list[tuple[int, bool | None]] = []
         if edge.target in self.chosen:
             for phi, numbers in self.chosen[edge.target].items():
-                incoming = values.after_block(values.node(phi)[2], edge.source)
+                incoming = values.after_block(values.phi(phi).register, edge.source)
                 number = values.choice_among(incoming, numbers, condition)
                 if number is not None:
                     arrived.append((values.equals_constant(phi, number), True))
         if edge.target in self.joined:
             for leaf in self.joined[edge.target]:
-                incoming = values.after_block(values.node(leaf)[2], edge.source)
+                incoming = values.after_block(values.phi(leaf).register, edge.source)
                 arrived.append((leaf, values.entails(incoming, condition)))
         if condition:
             condition, restated = values.crossing(condition, edge)
@@ -406,11 +407,11 @@ def _leaves(values: Values, p: int) -> list[int]:
     while work:
         q = values.representative(work.pop())
         node = values.nodes[q]
-        if node[0] == "not":
-            work.append(node[1])
-        elif node[0] == "logic":
-            work += [node[2], node[3]]
-        elif node[0] == "compare":
+        if type(node) is Negation:
+            work.append(node.operand)
+        elif type(node) is Logic:
+            work += node.operands
+        elif type(node) is Compare:
             found += values.compared(q)
         else:
             found.append(q)

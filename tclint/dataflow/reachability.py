@@ -11,6 +11,10 @@ from functools import cached_property
 from tclint.ir.cfg import CFG, Edge
 from tclint.values import PathCondition, Values
 from tclint.values import thread_masks as T
+from tclint.values.nodes import Arithmetic, Compare, Loaded, Masked, Opaque, Packed, PartOf, Sum
+
+_OF_A_NUMBER = frozenset((PartOf, Packed, Sum, Masked, Arithmetic, Opaque))
+"""What a loaded number of a role may be computed by."""
 
 __all__ = ["Reachability"]
 
@@ -46,7 +50,7 @@ class Reachability:
     def incoming(self, phi: int) -> tuple[int, ...]:
         """The arguments of *phi* on edges that some thread may take: not that of the back edge of a loop that is never
         entered. Empty if the arguments were not followed."""
-        block, arguments = self.values.node(phi)[1], self.values.arguments(phi)
+        block, arguments = self.values.phi(phi).block, self.values.arguments(phi)
         entered = {
             edge.source
             for edge in self.cfg.predecessors[block]
@@ -85,7 +89,7 @@ class Reachability:
         values, p = self.values, self.edge_predicate(edge)
         threads = T.full(values.threads) if p is None else values.feasible_threads(p, edge.value)
         # What decides a comparison without a path condition decides it for all threads.
-        if p is not None and threads and values.node(p)[0] == "compare":
+        if p is not None and threads and type(values.node(p)) is Compare:
             threads = 0 if values.entails(p, PathCondition()) is (not edge.value) else threads
         if edge.case >= 0:
             threads &= values.threads_where_equal(self._selected(edge.source), edge.case)
@@ -109,12 +113,9 @@ class Reachability:
             last = self.cfg.function.instructions[self.cfg.blocks[b].end - 1]
             if last.flow == "branch-table":
                 node = self.values.node(self._selected(b))
-                while node[0] in ("part", "pack", "sum", "op") and len(node) > 1:
-                    inner = self.values.parts(node)
-                    if not inner:
-                        break
-                    node = self.values.node(inner[0])
-                if node[0] == "load" and self._from_shared(node[1]):
+                while type(node) in _OF_A_NUMBER and node.operands:
+                    node = self.values.node(node.operands[0])
+                if type(node) is Loaded and self._from_shared(node.site):
                     found.add(b)
         return frozenset(found)
 

@@ -27,6 +27,7 @@ from tclint.ir.nodes import Function, Module
 from tclint.isa.effects import TCGEN05_LD, WGMMA, Engine, Order
 from tclint.isa.forms import Match
 from tclint.syntax.source import Source
+from tclint.values.nodes import AddressOf
 
 __all__ = ["Op", "Skeleton", "skeleton"]
 
@@ -265,7 +266,7 @@ class _Reader:
     def _base(self, value: int) -> Hashable:
         """The name of the variable that contains the mbarriers; for any other base, its value number."""
         node = self._model.values.node(value)
-        return str(node[1]) if node[0] == "symbol" else value
+        return node.name if type(node) is AddressOf else value
 
     @cached_property
     def _inits(self) -> dict[int, list[Mbarrier]]:

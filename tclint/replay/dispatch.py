@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from functools import cached_property
 
 from tclint.analyses.model import KernelModel
 from tclint.replay.hypotheses import GRID, LaunchWord
 from tclint.replay.launch_inputs import LaunchInputs
+from tclint.values.nodes import Compare, Loaded, Node, ParameterRead, Select, SpecialRead
 from tclint.values.thread_predicates import UniformityScope
 
 __all__ = ["Dispatch"]
 
-_THREAD_INDICES = (("%tid.x",), ("%tid.y",), ("%tid.z",), ("%warpid",))
-_FROM_LAUNCH = ("parameter", "load")
+_THREAD_INDICES = ("%tid.x", "%tid.y", "%tid.z", "%warpid")
+_FROM_LAUNCH = frozenset((ParameterRead, Loaded))
 """The kinds of values without which none is computed from the launch (``LaunchInputs.decide``): a load from shared memory
 may read such a value.
 """
@@ -71,7 +72,7 @@ class Dispatch:
             terms, _ = values.linear(counter)
             value = terms[0][0] if len(terms) == 1 and terms[0][1] == 1 else counter
             start, stride, modulus = values.induction(value) or (counter, 0, None)
-            body = cfg.loops.get(values.node(value)[1], ()) if stride and modulus is None else ()
+            body = cfg.loops.get(values.phi(value).block, ()) if stride and modulus is None else ()
             ends = block in body and any(edge.target not in body for edge in cfg.successors[block])
             mine = values.uniformity(start) <= UniformityScope.WARP and not self.inputs.decide(start)
             if ends and mine and not self._from_thread_index(bound):
@@ -116,18 +117,20 @@ class Dispatch:
         """
         values = self.model.values
         parts = list(values.subexpressions(predicate))
-        loads = [node[1] for v in parts if (node := values.node(v))[0] == "load"]
+        loads = [node.site for node in map(values.node, parts) if type(node) is Loaded]
         stored = (values.node(v) for load in loads for v in self.inputs.shared_stores.values(load))
-        flags = [s[1] for s in stored if s[0] == "select" and None not in map(values.constant_of, s[2:4])]
+        flags = [
+            s.condition for s in stored if type(s) is Select and None not in map(values.constant_of, s.arms)
+        ]
         if flags:
             parts = list(values.subexpressions(predicate, *flags))
         nodes = [values.node(v) for v in parts]
-        if not (any(map(_is_thread_index, nodes)) and any(node[0] in _FROM_LAUNCH for node in nodes)):
+        if not (any(map(_is_thread_index, nodes)) and any(type(node) in _FROM_LAUNCH for node in nodes)):
             return []  # what a pair is computed from is among them
         return [
-            node[2:4]
+            node.operands
             for node in nodes
-            if node[0] == "compare" and self._involves_launch_and_thread(*node[2:4])
+            if type(node) is Compare and self._involves_launch_and_thread(*node.operands)
         ]
 
     def _involves_launch_and_thread(self, one: int, two: int) -> bool:
@@ -144,5 +147,5 @@ class Dispatch:
         return any(_is_thread_index(values.node(v)) for v in values.subexpressions(*made))
 
 
-def _is_thread_index(node: Sequence[object]) -> bool:
-    return node[1:2] in _THREAD_INDICES
+def _is_thread_index(node: Node) -> bool:
+    return type(node) is SpecialRead and node.name in _THREAD_INDICES

@@ -9,10 +9,11 @@ from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Memory
 from tclint.replay.hypotheses import GRID, MEMORY, LaunchWord
 from tclint.replay.shared_stores import SharedStores
+from tclint.values.nodes import AddressOf, Compare, Loaded, Logic, Negation, ParameterRead, Phi, SpecialRead
 
 __all__ = ["LaunchInputs"]
 
-_CONDITIONS = ("compare", "not", "logic")
+_CONDITIONS = frozenset((Compare, Negation, Logic))
 
 
 class LaunchInputs:
@@ -33,16 +34,17 @@ class LaunchInputs:
         """
         values, seen, left = self.model.values, set[int](), list(made)
         while left:
-            nodes = map(
-                values.node, values.subexpressions(*left, until=lambda v: values.node(v)[0] in _CONDITIONS)
-            )
+            parts = values.subexpressions(*left, until=lambda v: type(values.node(v)) in _CONDITIONS)
             left = []
-            for kind, *rest in nodes:
-                if kind == "parameter" or (kind == "load" and not rest[1].startswith(".shared")):
+            for node in map(values.node, parts):
+                if type(node) is ParameterRead:
                     return True
-                if kind == "load" and rest[0] not in seen:
-                    seen.add(rest[0])
-                    left += self.shared_stores.values(rest[0])
+                if type(node) is Loaded:
+                    if not node.space.startswith(".shared"):
+                        return True
+                    if node.site not in seen:
+                        seen.add(node.site)
+                        left += self.shared_stores.values(node.site)
         return False
 
     def words(self, *made: int) -> frozenset[LaunchWord]:
@@ -81,23 +83,25 @@ class LaunchInputs:
         launch that it is.
         """
         values = self.model.values
-        kind, *rest = node = values.node(value)
-        if kind == "load" and rest[1].startswith(".shared"):
-            return (*values.parts(node), *self.shared_stores.values(rest[0])), ()
+        node = values.node(value)
         words: tuple[LaunchWord, ...] = ()
-        if kind == "special" and rest[0].startswith(("%nctaid", "%nclusterid")):
-            words = (GRID,)
-        elif kind == "load":
+        if type(node) is Phi:
+            joined = values.arguments(value)
+            flag = all(values.constant_of(v) is not None for v in joined)
+            return self._conditions(node.block) if flag else joined, words
+        if type(node) is Loaded:
+            if node.space.startswith(".shared"):
+                return (*node.operands, *self.shared_stores.values(node.site)), words
             words = (MEMORY,)
-        elif kind == "parameter":
-            base, offset = values.linear(rest[0])
+        elif type(node) is SpecialRead and node.name.startswith(("%nctaid", "%nclusterid")):
+            words = (GRID,)
+        elif type(node) is ParameterRead:
+            base, offset = values.linear(node.address)
             words = (
                 LaunchWord(base, offset >> 2),
-                *((LaunchWord(base, (offset >> 2) + 1, high=True),) if rest[1] == 8 else ()),
+                *((LaunchWord(base, (offset >> 2) + 1, high=True),) if node.size == 8 else ()),
             )
-        more = values.arguments(value) if kind == "phi" else values.parts(node)
-        flag = kind == "phi" and all(values.constant_of(v) is not None for v in more)
-        return self._conditions(rest[0]) if flag else more, words
+        return node.operands, words
 
     def _conditions(self, block: int) -> Iterable[int]:
         """The conditions that decide by which edge a block is entered."""
@@ -135,9 +139,9 @@ class LaunchInputs:
             ):
                 continue
             base, offset = values.linear(values.operand(operand, site))
-            node = values.node(base[0][0]) if len(base) == 1 and base[0][1] == 1 else ("", "")
-            if node[0] == "symbol" and node[1] in names and offset >= 0:
-                data = recorded.values[names[node[1]]]
+            node = values.node(base[0][0]) if len(base) == 1 and base[0][1] == 1 else None
+            if type(node) is AddressOf and node.name in names and offset >= 0:
+                data = recorded.values[names[node.name]]
                 for at in range(offset & -4, min(offset + 64, len(data)), 4):  # no load is longer
                     words[LaunchWord(base, at >> 2)] = int.from_bytes(data[at : at + 4], "little")
         return words
@@ -148,6 +152,6 @@ class LaunchInputs:
             values = self.model.values
             operand = next(o for o in self.model.instruction(site).operands if isinstance(o, Memory))
             terms, _ = values.linear(values.operand(operand, site))
-            pointers = frozenset(t for t, _ in terms if values.node(t)[0] == "parameter")
+            pointers = frozenset(t for t, _ in terms if type(values.node(t)) is ParameterRead)
             self._buffers[site] = self._pointers.setdefault(pointers, len(self._pointers))
         return self._buffers[site]

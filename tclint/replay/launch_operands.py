@@ -10,6 +10,7 @@ from tclint.isa.effects import TRANSACTIONS, Barrier, Resource
 from tclint.replay.hypotheses import LaunchWord
 from tclint.replay.launch_inputs import LaunchInputs
 from tclint.replay.loops import Loops
+from tclint.values.nodes import Select
 
 __all__ = ["LaunchOperands"]
 
@@ -66,8 +67,8 @@ class LaunchOperands:
         while work:
             for term in {values.representative(t) for t, _ in values.linear(work.pop())[0]} - seen:
                 seen.add(term)
-                kind, *rest = values.node(term)
-                chosen = values.arguments(term) if kind == "phi" else rest[1:] if kind == "select" else ()
+                node = values.node(term)
+                chosen: tuple[int, ...] = node.arms if type(node) is Select else values.arguments(term)
                 if chosen and term not in known:
                     work += chosen
                 else:

@@ -23,18 +23,21 @@ from tclint.replay.program import Program
 from tclint.replay.races import Race
 from tclint.replay.sync import Mbarrier, PhaseOverlap, ReleasedWaiter
 from tclint.replay.thread_groups import Stuck
+from tclint.values.nodes import Masked, Node, Opaque, ParameterRead, SpecialRead
 
 __all__ = ["LaunchResults", "ReplayRun", "next_hypothesis"]
 
 
-_CTA_INDICES = (("special", "%ctaid.x"), ("special", "%clusterid.x"))
+def _is_cta_index(node: Node) -> bool:
+    return type(node) is SpecialRead and node.name in ("%ctaid.x", "%clusterid.x")
 
 
-def _reaching(node: tuple[str, ...]) -> tuple[LaunchHypothesis, ...]:
+def _reaching(node: Node) -> tuple[LaunchHypothesis, ...]:
     """The launches that may decide a branch differently whose condition is computed from *node*."""
-    if node in _CTA_INDICES:
+    if _is_cta_index(node):
         return (*hypotheses.LAST_CTAS.value, *hypotheses.MIDDLE_CTAS.value)
-    return hypotheses.ODD_SIZES.value if node in (("op", "mask"), ("op", "rem")) else ()
+    is_remainder = type(node) is Masked or (type(node) is Opaque and node.name == "rem")
+    return hypotheses.ODD_SIZES.value if is_remainder else ()
 
 
 def _repeating(words: frozenset[LaunchWord]) -> Iterator[LaunchHypothesis]:
@@ -278,8 +281,8 @@ class LaunchResults:
         found = set[LaunchHypothesis]()
         for predicate in deciding:
             if predicate is not None:
-                of = [values.node(v)[:2] for v in values.subexpressions(predicate)]
-                if any(node[0] == "parameter" or node in _CTA_INDICES for node in of):
+                of = list(map(values.node, values.subexpressions(predicate)))
+                if any(type(node) is ParameterRead or _is_cta_index(node) for node in of):
                     found.update(chain.from_iterable(map(_reaching, of)))
         once = {program.loops.bounds[h] for h in program.loops.waiting if h in entered and h not in repeated}
         if self._distinguishes_iterations:

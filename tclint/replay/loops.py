@@ -13,6 +13,7 @@ from tclint.isa.forms import floating
 from tclint.replay.hypotheses import GRID, LaunchWord
 from tclint.replay.launch_inputs import LaunchInputs
 from tclint.replay.steps import of_shared
+from tclint.values.nodes import Loaded, SpecialRead
 
 __all__ = ["Comparison", "Loops"]
 
@@ -66,9 +67,9 @@ class Loops:
         guards = [(guard, end) for end in ends if (guard := model.instruction(end).guard) >= 0]
         for value in values.subexpressions(*(values.before(guard, end) for guard, end in guards)):
             start, stride, _ = values.induction(value) or (None, 0, None)
-            kind, *rest = values.node(start) if start is not None else ("",)
-            if kind == "special" and rest[0] in ("%ctaid.x", "%clusterid.x") and stride > 1:
-                found.setdefault(rest[0], set()).add(stride)
+            node = values.node(start) if start is not None else None
+            if type(node) is SpecialRead and node.name in ("%ctaid.x", "%clusterid.x") and stride > 1:
+                found.setdefault(node.name, set()).add(stride)
         return {name: min(by) for name, by in found.items() if len(by) == 1}
 
     @cached_property
@@ -147,7 +148,8 @@ class Loops:
                 leaving = [edge for edge in cfg.successors[block] if edge.target not in body]
                 predicate = model.reachability.edge_predicate(leaving[0]) if len(leaving) == 1 else None
                 if predicate is not None and any(
-                    model.values.node(v)[:2] == ("load", load) for v in model.values.subexpressions(predicate)
+                    type(node) is Loaded and node.site == load
+                    for node in map(model.values.node, model.values.subexpressions(predicate))
                 ):
                     found[block] = leaving[0].target
         return found

@@ -39,6 +39,7 @@ from tclint.replay.replayed import BARRIERS
 from tclint.replay.shared_accesses import SharedAccesses
 from tclint.replay.shared_stores import SharedStores
 from tclint.replay.steps import Step, bits_of, defining_step, of_shared, registers_needed
+from tclint.values.nodes import Allocated
 
 __all__ = ["Program", "relaxes"]
 
@@ -182,7 +183,7 @@ class Program:
         values = self.model.values
         return any(
             bits_of(self.model, register) != RESPONSE * 8
-            and values.node(values.representative(values.after(register, step.site)))[0] != "allocated"
+            and type(values.node(values.after(register, step.site))) is not Allocated
             for register in step.instruction.writes
         )
 

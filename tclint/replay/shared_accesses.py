@@ -8,6 +8,7 @@ from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Variable
 from tclint.replay.dispatch import Dispatch
 from tclint.replay.loops import Loops
+from tclint.values.nodes import AddressOf, Loaded, ParameterRead, Unmodelled
 
 __all__ = ["SharedAccesses"]
 
@@ -37,7 +38,9 @@ class SharedAccesses:
             if (size := model.value(site, "bytes")) is not None:
                 where.append(size)
             made = map(values.node, values.subexpressions(*where))
-            self._independent[site] = not any(node[0] in ("parameter", "load", "unknown") for node in made)
+            self._independent[site] = not any(
+                isinstance(node, ParameterRead | Loaded | Unmodelled) for node in made
+            )
         return self._independent[site]
 
     def indexed_by_memory(self, site: int) -> bool:
@@ -45,7 +48,8 @@ class SharedAccesses:
         values = self.model.values
         made = values.subexpressions(*(access.address for access in self.model.shared.accesses(site)))
         return any(
-            n[0] == "load" and not n[2].startswith((".shared", ".param")) for n in map(values.node, made)
+            type(n) is Loaded and not n.space.startswith((".shared", ".param"))
+            for n in map(values.node, made)
         )
 
     def threads_known(self, site: int) -> bool:
@@ -107,12 +111,15 @@ class SharedAccesses:
             return None
         address = accesses[0].address
         symbols = [
-            t for t, factor in values.linear(address)[0] if factor == 1 and values.node(t)[0] == "symbol"
+            (t, node.name)
+            for t, factor in values.linear(address)[0]
+            if factor == 1 and type(node := values.node(t)) is AddressOf
         ]
-        if len(symbols) != 1 or any(values.node(v)[0] == "phi" for v in values.subexpressions(address)):
+        if len(symbols) != 1 or any(values.is_phi(v) for v in values.subexpressions(address)):
             return None
-        size = self.model.size(symbols[0])
-        return (values.node(symbols[0])[1], size) if size else None
+        ((symbol, name),) = symbols
+        size = self.model.size(symbol)
+        return (name, size) if size else None
 
     def variable(self, site: int) -> Variable | None:
         """The only variable of shared memory that the address of an access is an offset of; None if there is none."""
@@ -133,6 +140,6 @@ class SharedAccesses:
         if site not in self._leaving:
             values, cfg = self.model.values, self.model.cfg
             terms = {t for a in self.model.shared.accesses(site) for t, _ in values.linear(a.address)[0]}
-            heads = {values.node(t)[1] for t in terms if values.steps(t)}
+            heads = {values.phi(t).block for t in terms if values.steps(t)}
             self._leaving[site] = any(self._loops.bounds.get(head) for head in heads if head in cfg.loops)
         return self._leaving[site]

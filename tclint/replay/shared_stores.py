@@ -9,6 +9,7 @@ from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Vector
 from tclint.isa.effects import TRANSACTIONS, Query, Resource
+from tclint.values.nodes import AddressOf, Loaded, ParameterRead
 from tclint.values.shared_memory import Access
 
 __all__ = ["SharedStores"]
@@ -113,7 +114,7 @@ class SharedStores:
         if address not in self._variables:
             shared, values = self.model.shared, self.model.values
             found = shared.origins(shared.split(address)[0])
-            self._variables[address] = frozenset(v for v in found if values.node(v)[0] == "symbol")
+            self._variables[address] = frozenset(v for v in found if type(values.node(v)) is AddressOf)
         return self._variables[address]
 
     def _outside_shared(self, access: Access) -> bool:
@@ -122,7 +123,10 @@ class SharedStores:
         if match is None or match.space:
             return False
         made = map(values.node, values.subexpressions(access.address))
-        return any(n[0] == "parameter" or (n[0] == "load" and not n[2].startswith(".shared")) for n in made)
+        return any(
+            type(n) is ParameterRead or (type(n) is Loaded and not n.space.startswith(".shared"))
+            for n in made
+        )
 
     def _size_known(self, site: int) -> bool:
         """Whether the number of bytes is known; of a tensor copy only a lower bound is."""

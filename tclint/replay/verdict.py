@@ -30,6 +30,7 @@ from tclint.replay.replayed import replayed
 from tclint.replay.scheduler import UninitialisedMbarrier
 from tclint.replay.sync import Mbarrier
 from tclint.replay.thread_groups import Stuck
+from tclint.values.nodes import Loaded
 
 __all__ = ["QUESTION", "Replay"]
 
@@ -197,16 +198,17 @@ class Replay(ReplayAnswers):
             for edge in model.cfg.successors[block]:
                 predicate = model.reachability.edge_predicate(edge)
                 for difference in () if predicate is None else values.differences(predicate):
-                    loads = [(t, values.node(t)) for t, _ in values.linear(difference)[0]]
-                    if any(node[0] != "load" or not node[2].startswith(".global") for _, node in loads):
+                    first, second = (values.node(t) for t, _ in values.linear(difference)[0])
+                    if type(first) is not Loaded or type(second) is not Loaded:
                         continue
-                    (_, first), (_, second) = loads
-                    if values.linear(first[3])[0] != values.linear(second[3])[0]:
+                    if not all(load.space.startswith(".global") for load in (first, second)):
                         continue
-                    sites = (first[1], second[1])
+                    if values.linear(first.address)[0] != values.linear(second.address)[0]:
+                        continue
+                    sites = (first.site, second.site)
                     names = tuple(
-                        model.function.registers[model.instruction(node[1]).writes[node[4]]].name
-                        for node in (first, second)
+                        model.function.registers[model.instruction(load.site).writes[load.index]].name
+                        for load in (first, second)
                     )
                     looped = any(
                         block in loop and not {model.cfg.block_of[i] for i in sites} & loop

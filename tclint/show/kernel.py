@@ -36,6 +36,7 @@ from tclint.show.flight import in_flight_facts
 from tclint.show.layout import HEIGHT, WIDTH, layout
 from tclint.syntax.source import Source
 from tclint.values import thread_masks as T
+from tclint.values.nodes import Elected
 
 __all__ = ["SCHEMA", "kernel"]
 
@@ -254,7 +255,7 @@ class _Kernel:
         """Whether only a lane that ``elect.sync`` elected executes an instruction (9.7.13.14)."""
         values = self.model.values
         facts = self.model.views.context_of(site).facts
-        return any(held and values.node(p)[0] == "elect" for p, held in facts.items())
+        return any(held and type(values.node(p)) is Elected for p, held in facts.items())
 
     def _guards(self, who: Sequence[str], parts: dict[int, int]) -> dict[str, int]:
         """Guarded event -> the threads that execute it, if not all that reach its block do."""

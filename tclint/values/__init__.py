@@ -4,7 +4,7 @@ A value is a number: an index into a hash-consed table of expressions, so equal 
 evaluated only when a question about it is asked. :class:`Values` is the interface: all questions about one function,
 with the part that answers each. A part is given those before it in this list, and no part knows of a later one:
 
-    value_table        expressions, sums and predicates, simplified on construction
+    value_table        expressions, sums and predicates (nodes), simplified on construction
     thread_predicates  their values in every thread of a CTA
     columns            predicates about %tid.x in CTAs of unknown shape
     ssa                the expression that a register holds at an instruction
@@ -46,9 +46,9 @@ from tclint.values.ssa import Registers
 from tclint.values.substitution import Lifetimes, PathSubstitution
 from tclint.values.thread_predicates import ThreadSets, UniformityScope
 from tclint.values.uniformity import Uniformity
-from tclint.values.value_table import Node, ValueTable
+from tclint.values.value_table import ValueTable
 
-__all__ = ["Bits", "Node", "PathCondition", "PathSubstitution", "UniformityScope", "Values"]
+__all__ = ["Bits", "PathCondition", "PathSubstitution", "UniformityScope", "Values"]
 
 
 class Values:
@@ -56,9 +56,9 @@ class Values:
 
     Every answer holds in all executions, and there are three kinds of questions by what "unknown" means:
 
-    - A value is always known as an expression. What is not modelled is an *opaque* one (``unknown``, ``load``,
-      ``collective``): equal to itself and comparable with nothing. The same happens where a budget is exhausted: a
-      chain of more than ``MAX_DEFINITION_DEPTH`` definitions, a sum of more than ``MAX_TERMS_PER_SUM`` terms.
+    - A value is always known as an expression (:mod:`~tclint.values.nodes`). What is not modelled (``Unmodelled``,
+      ``Loaded``, ``CollectiveResult``) is equal to itself and comparable with nothing. The same happens where a budget is
+      exhausted: a chain of more than ``MAX_DEFINITION_DEPTH`` definitions, a sum of more than ``MAX_TERMS_PER_SUM`` terms.
     - Questions with a truth or a number for an answer return None if it does not follow: ``constant_of``,
       ``bit_slices``, ``mask``, ``interval``, ``trip_count``, ``induction``, ``disjoint``, ``entails``. The reasons are
       an opaque operand, a form that is not recognised, a depth limit (``MAX_INTERVAL_DEPTH``,
@@ -116,11 +116,14 @@ class Values:
         self.nodes = table.nodes
         """Representative value -> its expression."""
         self.node = table.node
-        """The expression of a value: a kind and its operands."""
+        """The expression of a value."""
         self.representative = table.representative
         """The value that stands for all that turned out to equal a value."""
-        self.parts = table.parts
-        """The operands of an expression that are values."""
+
+        self.phi, self.is_phi = table.phi, table.is_phi
+        """The phi that a value is known to be, and whether it is one."""
+        self.is_special = table.is_special
+        """Whether a value is that of a special register with this name."""
         self.arguments = table.arguments
         """The incoming values of a phi, by source of its block; empty if they were not followed."""
         self.subexpressions = table.subexpressions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tclint.values.divisions import Divisions
+from tclint.values.nodes import Compare, Masked
 from tclint.values.path_condition import PathCondition
 from tclint.values.value_table import ValueTable
 
@@ -47,11 +48,13 @@ class BitTests:
         if p not in self._found:
             found, table = None, self._table
             node = table.nodes[p]
-            number = table.constant_of(node[3]) if node[:2] == ("compare", "eq") else None
-            masked = table.node(node[2]) if number is not None else ()
-            if number is not None and masked[:2] == ("op", "mask"):
-                value, mask = table.representative(masked[2]), masked[3] & (1 << node[5]) - 1
-                bits = number & (1 << node[5]) - 1
+            if type(node) is not Compare or node.relation != "eq":
+                self._found[p] = None
+                return None
+            number, masked = table.constant_of(node.right), table.node(node.left)
+            if number is not None and type(masked) is Masked:
+                every = (1 << node.width) - 1
+                value, mask, bits = table.representative(masked.value), masked.mask & every, number & every
                 division = self._divisions.of(value)
                 if division is not None and division.floor and mask * division.by < 1 << division.width:
                     value, mask, bits = (

@@ -8,9 +8,9 @@ to be whole warps, as a kernel assumes that broadcasts such a number: a proof do
 from __future__ import annotations
 
 from tclint.values import thread_masks as T
+from tclint.values.nodes import Elected, SpecialRead
 from tclint.values.path_condition import PathCondition
 from tclint.values.thread_predicates import ThreadSets
-from tclint.values.value_table import Node
 
 __all__ = ["Columns"]
 
@@ -19,13 +19,13 @@ class Columns(ThreadSets):
     """Expressions evaluated for each value that %tid.x may have. All other positions of a thread are unknown."""
 
     def _compute_planes(self, value: int) -> T.BitSlices | None:
-        node: Node = self.table.nodes[value]
-        if node[0] == "special":
-            return T.digit(self.threads, 1, self.threads) if node[1] == "%tid.x" else None
+        node = self.table.nodes[value]
+        if type(node) is SpecialRead:
+            return T.digit(self.threads, 1, self.threads) if node.name == "%tid.x" else None
         return super()._compute_planes(value)
 
     def _compute_mask(self, p: int) -> int | None:
-        return None if self.table.nodes[p][0] == "elect" else super()._compute_mask(p)
+        return None if type(self.table.nodes[p]) is Elected else super()._compute_mask(p)
 
     def decide(self, p: int, facts: PathCondition) -> bool | None:
         """Whether *p* holds under *facts* for each value of %tid.x that these admit; None if neither answer follows."""

@@ -10,8 +10,9 @@ from tclint.isa.widths import width_of
 from tclint.values.columns import Columns
 from tclint.values.contradictions import Contradictions
 from tclint.values.entailment import ConditionalIntervals
+from tclint.values.nodes import Compare, Constant, Logic, Negation, Phi, Select
 from tclint.values.path_condition import PathCondition
-from tclint.values.value_table import Comparisons, Node
+from tclint.values.value_table import Comparisons
 
 __all__ = ["Conditions"]
 
@@ -51,67 +52,71 @@ class Conditions:
 
     def _entails(self, p: int, facts: PathCondition) -> bool | None:
         node = self.table.nodes[p]
-        kind = node[0]
-        if kind == "const":
-            return bool(node[1])
-        if kind == "not":
-            inner = self.entails(node[1], facts)
+        if type(node) is Constant:
+            return bool(node.number)
+        if type(node) is Negation:
+            inner = self.entails(node.operand, facts)
             return None if inner is None else not inner
-        if kind == "logic":
-            left = self.entails(node[2], facts)
-            right = self.entails(node[3], facts)
-            if node[1] in ("and", "or"):
-                absorbing: bool = node[1] == "or"
-                if absorbing in (left, right):
-                    return absorbing
-                if left is None and right is None and facts and self._share_a_term(p, node):
-                    # The right operand, in the case in which the left one does not determine the result.
-                    left = self.entails(node[3], self.refine(node[2], not absorbing, facts))
-                    return absorbing if left is absorbing else None
-                return None if left is None or right is None else node[1] == "and"
-            return None if left is None or right is None else left != right
-        if kind == "compare" and (alone := self.ranges.bounds.compared(p)) is not None:
-            return alone
-        if kind == "compare" and (facts or self.ranges.needs_no_facts(p)):
-            if self.table.constant_of(node[3]) == 1 and node[1] == "lt" and not node[4]:
-                # The only unsigned number below 1 is 0.
-                return self.entails(
-                    self.table.compare("eq", node[2], self.table.constant(0), True, node[5]), facts
-                )
-            known = self._entailed_by_constants(node, facts)
-            if known is None and (rewritten := self.table.difference(p)) is not None:
-                known = self._entailed_by_constants(rewritten[0], facts)
-                if known is None:
-                    known = self.ranges.entails(p, rewritten[0], facts)
-                known = None if known is None else known is not rewritten[1]
-            if known is None:
-                known = self.ranges.entails(p, node, facts)
-            if known is None and node[1] == "eq":
-                known = self.ranges.bits(p, facts)
-            if known is None:
-                known = self.ranges.equated(p, facts)
-            return self._entailed_by_choice(node, facts) if known is None else known
-        if kind == "phi":
-            return self._entails_phi(p, facts)
-        return None
+        if type(node) is Logic:
+            return self._entails_logic(p, node, facts)
+        if type(node) is Compare:
+            if (alone := self.ranges.bounds.compared(p)) is not None:
+                return alone
+            return (
+                self._entails_comparison(p, node, facts) if facts or self.ranges.needs_no_facts(p) else None
+            )
+        return self._entails_phi(p, facts) if type(node) is Phi else None
 
-    def _share_a_term(self, p: int, node: Node) -> bool:
+    def _entails_logic(self, p: int, node: Logic, facts: PathCondition) -> bool | None:
+        """:meth:`entails` for two predicates together."""
+        left = self.entails(node.left, facts)
+        right = self.entails(node.right, facts)
+        if node.name != "xor":
+            absorbing = node.name == "or"
+            if absorbing in (left, right):
+                return absorbing
+            if left is None and right is None and facts and self._share_a_term(p, node):
+                # The right operand, in the case in which the left one does not determine the result.
+                left = self.entails(node.right, self.refine(node.left, not absorbing, facts))
+                return absorbing if left is absorbing else None
+            return None if left is None or right is None else not absorbing
+        return None if left is None or right is None else left != right
+
+    def _entails_comparison(self, p: int, node: Compare, facts: PathCondition) -> bool | None:
+        """:meth:`entails` for a comparison that its sides alone do not decide."""
+        if self.table.constant_of(node.right) == 1 and node.relation == "lt" and not node.signed:
+            # The only unsigned number below 1 is 0.
+            zero = self.table.compare("eq", node.left, self.table.constant(0), True, node.width)
+            return self.entails(zero, facts)
+        known = self._entailed_by_constants(node, facts)
+        if known is None and (rewritten := self.table.difference(p)) is not None:
+            known = self._entailed_by_constants(rewritten[0], facts)
+            if known is None:
+                known = self.ranges.entails(p, rewritten[0], facts)
+            known = None if known is None else known is not rewritten[1]
+        if known is None:
+            known = self.ranges.entails(p, node, facts)
+        if known is None and node.relation == "eq":
+            known = self.ranges.bits(p, facts)
+        if known is None:
+            known = self.ranges.equated(p, facts)
+        return self._entailed_by_choice(node, facts) if known is None else known
+
+    def _share_a_term(self, p: int, node: Logic) -> bool:
         """Whether both operands of the logic operation *p* compare sums that have a term in common."""
         found = self._shared_terms.get(p)
         if found is None:
-            found = self._shared_terms[p] = not self._terms_of(node[2]).isdisjoint(self._terms_of(node[3]))
+            left, right = map(self._terms_of, node.operands)
+            found = self._shared_terms[p] = not left.isdisjoint(right)
         return found
 
     def _terms_of(self, p: int) -> frozenset[int]:
         """The terms of both sides of a comparison, negated or not; empty for any other predicate."""
         node = self.table.node(p)
-        while node[0] == "not":
-            node = self.table.node(node[1])
-        return (
-            frozenset(t for side in node[2:4] for t, _ in self.table.linear(side)[0])
-            if node[0] == "compare"
-            else frozenset()
-        )
+        while type(node) is Negation:
+            node = self.table.node(node.operand)
+        sides = node.operands if type(node) is Compare else ()
+        return frozenset(t for side in sides for t, _ in self.table.linear(side)[0])
 
     def _entails_phi(self, phi: int, facts: PathCondition) -> bool | None:
         """The truth that all values joined by *phi* have.
@@ -128,9 +133,9 @@ class Conditions:
             seen.add(value)
             truth = facts.get(value)
             node = self.table.nodes[value]
-            if truth is None and node[0] == "const":
-                truth = bool(node[1])
-            if truth is None and node[0] == "phi" and (arguments := self.table.arguments(value)):
+            if truth is None and type(node) is Constant:
+                truth = bool(node.number)
+            if truth is None and type(node) is Phi and (arguments := self.table.arguments(value)):
                 work += arguments
                 continue
             if truth is None or found is (not truth) or self.lifetimes.loop_varying_at(value):
@@ -138,9 +143,9 @@ class Conditions:
             found = truth
         return found
 
-    def _entailed_by_constants(self, node: Node, facts: PathCondition) -> bool | None:
+    def _entailed_by_constants(self, node: Compare, facts: PathCondition) -> bool | None:
         """Whether a comparison with a constant follows from comparisons of the same value with other constants."""
-        if self.table.constant_of(node[3]) is None:
+        if self.table.constant_of(node.right) is None:
             return None
         if facts.bounds is None:
             facts.bounds = {}
@@ -151,28 +156,29 @@ class Conditions:
     def _add_bound(self, fact: int, truth: bool, bounds: Comparisons) -> None:
         """Add to *bounds* a fact that compares with a constant, as it is and as a comparison of a difference."""
         node = self.table.nodes[fact]
-        if node[0] != "compare":
+        if type(node) is not Compare:
             return
-        if self.table.constant_of(node[3]) is not None:
-            bounds[node[2]] = (*bounds.get(node[2], ()), (node, truth))
+        if self.table.constant_of(node.right) is not None:
+            bounds[node.left] = (*bounds.get(node.left, ()), (node, truth))
         if (rewritten := self.table.difference(fact)) is not None:
             node, negated = rewritten
-            bounds[node[2]] = (*bounds.get(node[2], ()), (node, truth is not negated))
+            bounds[node.left] = (*bounds.get(node.left, ()), (node, truth is not negated))
 
-    def _entailed_by_choice(self, node: Node, facts: PathCondition) -> bool | None:
+    def _entailed_by_choice(self, node: Compare, facts: PathCondition) -> bool | None:
         """Whether a comparison follows once the selects that it compares are replaced by the arms that *facts*
         choose."""
-        left, right = (self._chosen(side, facts) for side in node[2:4])
-        if (left, right) == node[2:4]:
+        left, right = (self._chosen(side, facts) for side in node.operands)
+        if (left, right) == node.operands:
             return None
-        return self.entails(self.table.compare(node[1], left, right, node[4], node[5]), facts)
+        return self.entails(self.table.compare(node.relation, left, right, node.signed, node.width), facts)
 
     def _chosen(self, value: int, facts: PathCondition) -> int:
         """The arm of the select *value* that *facts* choose; *value* itself if it is not a select or they choose
         none."""
         node = self.table.node(value)
-        truth = self.entails(node[1], facts) if node[0] == "select" else None
-        return value if truth is None else int(node[2] if truth else node[3])
+        if type(node) is not Select or (truth := self.entails(node.condition, facts)) is None:
+            return value
+        return node.yes if truth else node.no
 
     def differences(self, p: int) -> Iterator[int]:
         """The differences x - y, without their constants, on which the comparisons in *p* depend."""
@@ -180,9 +186,9 @@ class Conditions:
         while work:
             value = self.table.representative(work.pop())
             node = self.table.nodes[value]
-            if node[0] in ("not", "logic"):
-                work += self.table.parts(node)
-            for base in self.compared(value) if node[0] == "compare" else ():
+            if type(node) is Negation or type(node) is Logic:
+                work += node.operands
+            for base in self.compared(value) if type(node) is Compare else ():
                 if sorted(factor for _, factor in self.table.linear(base)[0]) == [-1, 1]:
                     yield base
 
@@ -212,9 +218,9 @@ class Conditions:
 
     def compared(self, p: int) -> frozenset[int]:
         """The values by which other predicates can decide the comparison *p*: sides, their difference, their parts."""
-        sides: tuple[int, ...] = self.table.nodes[p][2:4]
+        sides = self.table.nodes[p].operands
         if (rewritten := self.table.difference(p)) is not None:
-            sides += rewritten[0][2:3]
+            sides += (rewritten[0].left,)
         bases = (self.ranges.bases(side) for side in sides if self.table.constant_of(side) is None)
         point = self.ranges.point(p)
         return frozenset((sides[0], *sides[2:], *(point or ())[:1])).union(*bases)
@@ -223,7 +229,9 @@ class Conditions:
         """The predicate "the integer joined by *phi* equals the constant *number*"."""
         found = self._equalities.get((phi, number))
         if found is None:
-            width = width_of(self.registers.function.registers[self.table.nodes[phi][2]].type)
+            node = self.table.nodes[phi]
+            assert type(node) is Phi
+            width = width_of(self.registers.function.registers[node.register].type)
             found = self.table.compare("eq", phi, self.table.constant(number), True, width or 32)
             self._equalities[phi, number] = found
         return found
@@ -234,7 +242,7 @@ class Conditions:
         Only the constants *numbers* are considered for a phi.
         """
         known = self.table.constant_of(value)
-        if known is not None or self.table.node(value)[0] != "phi":
+        if known is not None or type(self.table.node(value)) is not Phi:
             return known
         return next(
             (n for n in numbers if facts.get(self.table.representative(self.equals_constant(value, n)))), None
@@ -258,10 +266,10 @@ class Conditions:
         while work:
             q, value = work.pop()
             node = self.table.nodes[q]
-            if node[0] == "not":
-                work.append((self.table.representative(node[1]), not value))
+            if type(node) is Negation:
+                work.append((self.table.representative(node.operand), not value))
                 continue
-            if node[0] == "const":
+            if type(node) is Constant:
                 continue
             if q in facts:
                 bounds = ranges = None
@@ -272,17 +280,14 @@ class Conditions:
             facts[q] = value
             work += self._left_by(q, value, before)
             self.lifetimes.loop_varying_at(q)  # registers where the fact is invalidated
-            if node[0] == "logic" and ((node[1] == "and" and value) or (node[1] == "or" and not value)):
-                work += [
-                    (self.table.representative(node[2]), value),
-                    (self.table.representative(node[3]), value),
-                ]
-            elif node[0] == "logic" and node[1] != "xor":
+            if type(node) is Logic and node.name == ("and" if value else "or"):
+                work += [(self.table.representative(operand), value) for operand in node.operands]
+            elif type(node) is Logic and node.name != "xor":
                 # If one operand does not determine the result, the other one does.
-                for one, other in (node[2:], node[:1:-1]):
+                for one, other in (node.operands, node.operands[::-1]):
                     if self.entails(one, before) is (not value):
                         work.append((self.table.representative(other), value))
-            elif node[0] == "compare":
+            elif type(node) is Compare:
                 work += self._implied_by_select(node, value)
                 above = self._nonzero_side(node, value)
                 if above is not None:
@@ -294,44 +299,43 @@ class Conditions:
         """What follows from known conjunctions and disjunctions of which *p* is an operand that does not determine them."""
         for fact, value in facts.items():
             node = self.table.nodes[fact]
-            if node[0] == "logic" and node[1] == ("or" if value else "and"):
-                operands = [self._plain(operand, value) for operand in node[2:4]]
+            if type(node) is Logic and node.name == ("or" if value else "and"):
+                operands = [self._plain(operand, value) for operand in node.operands]
                 if (p, not truth) in operands:
                     yield from (each for each in operands if each != (p, not truth))
 
     def _plain(self, p: int, truth: bool) -> tuple[int, bool]:
         """The predicate and truth that *p* being *truth* means, without a negation."""
         p = self.table.representative(p)
-        while self.table.nodes[p][0] == "not":
-            p, truth = self.table.representative(self.table.nodes[p][1]), not truth
+        while type(node := self.table.nodes[p]) is Negation:
+            p, truth = self.table.representative(node.operand), not truth
         return p, truth
 
-    def _nonzero_side(self, node: Node, truth: bool) -> int | None:
+    def _nonzero_side(self, node: Compare, truth: bool) -> int | None:
         """The predicate ``x == 0`` if an unsigned comparison places x above another number; otherwise None."""
-        _, relation, left, right, signed, width = node
-        number = self.table.constant_of(left if truth else right)
-        if relation != "lt" or signed or (number is None and not truth) or (not truth and number == 0):
+        below, above = (node.left, node.right) if truth else (node.right, node.left)
+        number = self.table.constant_of(below)
+        if node.relation != "lt" or node.signed or (not truth and (number is None or number == 0)):
             return None
-        above = self.table.representative(
-            self.table.compare("eq", right if truth else left, self.table.constant(0), True, width)
+        zero = self.table.representative(
+            self.table.compare("eq", above, self.table.constant(0), True, node.width)
         )
-        return None if self.table.node(above)[0] == "const" else above
+        return None if type(self.table.node(zero)) is Constant else zero
 
-    def _implied_by_select(self, node: Node, truth: bool) -> list[tuple[int, bool]]:
+    def _implied_by_select(self, node: Compare, truth: bool) -> list[tuple[int, bool]]:
         """What follows if a constant arm of the compared select would give the opposite result: the other arm was
         selected.
         """
-        _, relation, left, right, signed, width = node
-        select = self.table.node(left)
-        if select[0] != "select" or self.table.constant_of(right) is None:
+        select = self.table.node(node.left)
+        if type(select) is not Select or self.table.constant_of(node.right) is None:
             return []
-        for arm, other, condition in ((select[2], select[3], False), (select[3], select[2], True)):
+        for arm, other, condition in ((select.yes, select.no, False), (select.no, select.yes, True)):
             if self.table.constant_of(arm) is not None and self.table.constant_of(
-                self.table.compare(relation, arm, right, signed, width)
+                self.table.compare(node.relation, arm, node.right, node.signed, node.width)
             ) == (not truth):
-                rest = self.table.compare(relation, other, right, signed, width)
+                rest = self.table.compare(node.relation, other, node.right, node.signed, node.width)
                 return [
-                    (self.table.representative(select[1]), condition),
+                    (self.table.representative(select.condition), condition),
                     (self.table.representative(rest), truth),
                 ]
         return []
@@ -389,11 +393,12 @@ class Conditions:
     def _carried(self, value: int, source: int, head: int) -> bool:
         """Whether *value* does not change on the edge from *source* to *head*: each phi of *head* in it is carried."""
         table = self.table
-        for part in table.subexpressions(value, until=lambda v: table.node(v)[0] == "phi"):
+        for part in table.subexpressions(value, until=table.is_phi):
             node = table.node(part)
             if (
-                node[:2] == ("phi", head)
-                and table.representative(self.registers.after_block(node[2], source)) != part
+                type(node) is Phi
+                and node.block == head
+                and table.representative(self.registers.after_block(node.register, source)) != part
             ):
                 return False
         return True
@@ -401,10 +406,10 @@ class Conditions:
     def _translate(self, p: int, source: int, head: int) -> int:
         """A comparison in terms of the next iteration's values; -1 if it is not one, or a varying term has none."""
         node = self.table.nodes[p]
-        if node[0] != "compare":
+        if type(node) is not Compare:
             return -1
         sides = list[int]()
-        for side in node[2:4]:
+        for side in node.operands:
             terms, number = self.table.linear(side)
             total = self.table.constant(number)
             for term, factor in terms:
@@ -413,7 +418,10 @@ class Conditions:
                     return -1
                 total = self.table.add(total, self.table.times(following, factor))
             sides.append(total)
-        return self.table.representative(self.table.compare(node[1], sides[0], sides[1], node[4], node[5]))
+        left, right = sides
+        return self.table.representative(
+            self.table.compare(node.relation, left, right, node.signed, node.width)
+        )
 
     def _following(self, term: int, source: int, head: int) -> int:
         """What *term* is after the back edge from *source* to *head*, in terms of the next iteration's values.
@@ -424,9 +432,10 @@ class Conditions:
         table = self.table
         if self._carried(term, source, head):
             return term
-        for part in table.subexpressions(term, until=lambda value: table.node(value)[0] == "phi"):
-            if table.node(part)[:2] == ("phi", head):
-                terms, step = table.linear(self.registers.after_block(table.node(part)[2], source))
+        for part in table.subexpressions(term, until=table.is_phi):
+            node = table.node(part)
+            if type(node) is Phi and node.block == head:
+                terms, step = table.linear(self.registers.after_block(node.register, source))
                 if terms == ((term, 1),):
                     return table.add(part, table.constant(-step))
         return -1

@@ -14,14 +14,12 @@ from typing import NamedTuple
 
 from tclint.values.entailment import ConditionalIntervals, KnownRanges
 from tclint.values.integers import Range
+from tclint.values.nodes import Sum, Terms, is_choice
 from tclint.values.path_condition import PathCondition
 from tclint.values.ranges import MAX_FINITE_BOUND, UNBOUNDED, may_be_congruent
-from tclint.values.value_table import MAX_TERMS_PER_SUM, extremum_type
+from tclint.values.value_table import MAX_TERMS_PER_SUM
 
 __all__ = ["Contradictions"]
-
-Terms = tuple[tuple[int, int], ...]
-"""The terms of a sum, with their factors."""
 
 
 class _Sum(NamedTuple):
@@ -88,10 +86,10 @@ class Contradictions:
             fresh = facts.items() - before.items()
         for fact, truth in fresh:
             comparison = None if truth else loops.comparison(fact)
-            if comparison is None or comparison[0][1] != "eq":
+            if comparison is None or comparison[0].relation != "eq":
                 continue
-            excluded = self.table.constant_of(comparison[0][3])
-            for whole in {comparison[0][2], loops.canonical(comparison[0][2])}:
+            left, excluded = comparison[0].left, self.table.constant_of(comparison[0].right)
+            for whole in {left, loops.canonical(left)}:
                 for base, value in values.items():
                     for factor, (rest, shift, negative) in self._without(whole, base):
                         more = values.get(rest)
@@ -144,8 +142,8 @@ class Contradictions:
             yield from ((min(one, two), max(one, two)) for two in additive.get(one, ()) if two in known)
         nodes = self.table.nodes
         for base in chain(known, self.ranges.read_as_unsigned):
-            if nodes[base][0] == "sum":
-                for one, two in self._additive_sums.get(nodes[base][1], ()):
+            if type(node := nodes[base]) is Sum:
+                for one, two in self._additive_sums.get(node.terms, ()):
                     if one in known and two in known:
                         yield one, two
 
@@ -183,8 +181,7 @@ class Contradictions:
 
     def _is_special(self, term: int) -> bool:
         """Whether a sum with *term* may have another range than that of its terms."""
-        node = self.table.node(term)
-        return node[:2] == ("op", "mask") or bool(extremum_type(node)) or self.loops.counter(term) is not None
+        return is_choice(self.table.node(term)) or self.loops.counter(term) is not None
 
     def _note_additive(self, one: int, two: int, sums: Iterable[Terms]) -> None:
         """Record that the pair is additive, and the terms of its sum and difference."""
@@ -216,7 +213,8 @@ class Contradictions:
             ):
                 return True
         if len(additive) == 2 and two not in self._additive.get(one, ()):
-            self._note_additive(one, two, (self.table.node(base)[1] for base in additive))
+            sums_of = map(self.table.node, additive)
+            self._note_additive(one, two, [node.terms for node in sums_of if type(node) is Sum])
         return False
 
     def _contradicts(self, total: _Sum, least: int, most: int, known: KnownRanges) -> bool:
@@ -236,7 +234,10 @@ class Contradictions:
         terms = {(t, f * sign) for t, f in table.linear(one)[0]}
         terms |= {(t, f * factor * sign) for t, f in table.linear(two)[0]}
         bounded = bool(self.loops.bounds(base)) or self.ranges.range_of(base, {}) != UNBOUNDED
-        same = constant == 0 and table.node(base)[:3] == ("sum", tuple(sorted(terms)), 0)
+        node = table.node(base)
+        same = (
+            constant == 0 and type(node) is Sum and not node.constant and node.terms == tuple(sorted(terms))
+        )
         return _Sum(base, constant, negative, bounded, same)
 
     def _agrees(self, base: int, ends: Range, known: KnownRanges) -> bool:

@@ -8,8 +8,19 @@ then the whole value differs where that part does. No result means that nothing 
 from __future__ import annotations
 
 from tclint._dataclass import dataclass
-from tclint.values import Node, UniformityScope, Values
+from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
+from tclint.values.nodes import (
+    Applied,
+    Compare,
+    Loaded,
+    Masked,
+    Negation,
+    Node,
+    Opaque,
+    Select,
+    Sum,
+)
 
 __all__ = ["DivergentBits", "decided_by_own_data", "divergent_bits", "trip_counts_differ"]
 
@@ -43,9 +54,11 @@ def divergent_bits(values: Values, value: int) -> DivergentBits | None:
     if planes is not None:
         return DivergentBits(planes)
     node = values.node(value)
-    if node[0] == "sum":
+    if type(node) is Sum:
         return _of_sum(values, node)
-    return _of_operation(values, node) if node[0] == "op" else None
+    if type(node) is Masked:
+        return _masked(divergent_bits(values, node.value), node.mask)
+    return _of_operation(values, node) if isinstance(node, Applied) else None
 
 
 def decided_by_own_data(values: Values, p: int) -> bool:
@@ -59,12 +72,10 @@ def decided_by_own_data(values: Values, p: int) -> bool:
 
 
 def _compares_own_data(values: Values, p: int, seen: set[int]) -> bool:
-    node = values.node(p)
-    while node[0] == "not":
-        node = values.node(node[1])
-    if node[0] != "compare":
+    node = _without_not(values, p)
+    if type(node) is not Compare:
         return False
-    for value, limit in (node[2:4], node[3:1:-1]):
+    for value, limit in (node.operands, node.operands[::-1]):
         if values.constant_of(limit) is not None:
             return _is_own_data(values, value, seen)
         if values.uniformity(limit) <= UniformityScope.WARP and _is_own_load(values, value):
@@ -83,18 +94,30 @@ def _is_own_data(values: Values, value: int, seen: set[int]) -> bool:
         node = values.node(value)
         if _is_own_load(values, value):
             return True
-        if node[0] == "select":
-            if _compares_own_data(values, node[1], seen):
+        if type(node) is Select:
+            if _compares_own_data(values, node.condition, seen):
                 return True
-            work += node[2:4]
-        work += values.arguments(value) if node[0] == "phi" else ()
+            work += node.arms
+        work += values.arguments(value) if values.is_phi(value) else ()
     return False
 
 
 def _is_own_load(values: Values, value: int) -> bool:
     """Whether each thread loads *value* from its own address."""
     node = values.node(value)
-    return node[0] == "load" and not str(node[2]).startswith(".local") and _differs_in_warp(values, node[3])
+    return (
+        type(node) is Loaded
+        and not node.space.startswith(".local")
+        and _differs_in_warp(values, node.address)
+    )
+
+
+def _without_not(values: Values, p: int) -> Node:
+    """The predicate that *p* is, or negates."""
+    node = values.node(p)
+    while type(node) is Negation:
+        node = values.node(node.operand)
+    return node
 
 
 def trip_counts_differ(values: Values, p: int, threads: int) -> bool:
@@ -102,13 +125,12 @@ def trip_counts_differ(values: Values, p: int, threads: int) -> bool:
 
     The start and the bound of its counter must depend on the thread index alone.
     """
-    node = values.node(p)
-    while node[0] == "not":
-        node = values.node(node[1])
-    if node[:2] != ("compare", "lt"):
+    node = _without_not(values, p)
+    if type(node) is not Compare or node.relation != "lt":
         return False
-    below = _counter(values, node[2])
-    counter, limit = (below, node[3]) if below is not None else (_counter(values, node[3]), node[2])
+    left, right = node.operands
+    below = _counter(values, left)
+    counter, limit = (below, right) if below is not None else (_counter(values, right), left)
     bounds = values.bit_slices(limit)
     if counter is None or bounds is None or counter[1] <= 0:
         return False
@@ -145,17 +167,17 @@ def _differs_in_warp(values: Values, value: int) -> bool:
     if values.uniformity(value) is UniformityScope.DIVERGENT:
         return True
     node = values.node(value)
-    parts = [term for term, _ in node[1]] if node[0] == "sum" else []
-    if node[:2] == ("op", "mad"):
-        *factors, term = values.parts(node)
-        parts = [term] if all(values.uniformity(f) <= UniformityScope.WARP for f in factors) else []
+    parts = node.operands if type(node) is Sum else ()
+    if type(node) is Opaque and node.name == "mad":
+        *factors, term = node.operands
+        parts = (term,) if all(values.uniformity(f) <= UniformityScope.WARP for f in factors) else ()
     varying = [part for part in parts if values.uniformity(part) > UniformityScope.WARP]
     return len(varying) == 1 and _differs_in_warp(values, varying[0])
 
 
-def _of_sum(values: Values, node: Node) -> DivergentBits | None:
+def _of_sum(values: Values, node: Sum) -> DivergentBits | None:
     varying = [
-        (term, factor) for term, factor in node[1] if values.uniformity(term) > UniformityScope.WARPGROUP
+        (term, factor) for term, factor in node.terms if values.uniformity(term) > UniformityScope.WARPGROUP
     ]
     if len(varying) != 1:
         return None
@@ -167,12 +189,9 @@ def _of_sum(values: Values, node: Node) -> DivergentBits | None:
     return DivergentBits(planes, min(inner.width + factor.bit_length() - 1, 32))
 
 
-def _of_operation(values: Values, node: Node) -> DivergentBits | None:
-    name = str(node[1]).partition(".")[0]
-    if name == "mask":
-        return _masked(divergent_bits(values, node[2]), node[3])
-    operands = node[3:]
-    if name == "shr" and str(node[2])[1] != "s":
+def _of_operation(values: Values, node: Applied) -> DivergentBits | None:
+    name, operands = node.name.partition(".")[0], node.operands
+    if name == "shr" and node.type[1] != "s":
         return _shifted(divergent_bits(values, operands[0]), values.constant_of(operands[1]))
     if name == "bfe":
         by, length = (values.constant_of(operand) for operand in operands[1:3])

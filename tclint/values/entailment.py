@@ -35,6 +35,19 @@ from tclint.values.divisions import Divisions
 from tclint.values.integers import Range, type_width
 from tclint.values.intervals import Bounds
 from tclint.values.loop_facts import LoopFacts
+from tclint.values.nodes import (
+    Applied,
+    Arithmetic,
+    Compare,
+    Constant,
+    Masked,
+    Node,
+    Phi,
+    Sum,
+    Terms,
+    extremum_type,
+    is_choice,
+)
 from tclint.values.path_condition import PathCondition
 from tclint.values.ranges import (
     INFINITY,
@@ -44,7 +57,6 @@ from tclint.values.ranges import (
     may_be_congruent,
     ordered_as_unsigned,
 )
-from tclint.values.value_table import Node, extremum_type
 
 __all__ = ["ConditionalIntervals", "KnownRanges"]
 
@@ -59,7 +71,7 @@ MAX_VALUES_ENUMERATED = 8
 """The largest distance between the ends of a range whose values are tried one by one."""
 MAX_PROPAGATION_DEPTH = 3
 """Nesting of operations to whose operands the range of a result is propagated."""
-_BOUNDED_OPERATIONS = ("max", "min", "mask", "shr", "div")
+_BOUNDED_OPERATIONS = ("max", "min", "shr", "div")
 """Operations that lose information, so the range of the result does not give that of the operand."""
 
 
@@ -79,7 +91,7 @@ class ConditionalIntervals:
         self._points: dict[int, tuple[int, int] | None] = {}
         self._unconditional: dict[tuple[int, int], Range] = {}
         """``(value, depth)`` -> range. The depth is part of the question: what is found near the limit is less precise."""
-        self._remainder_form_cache: dict[int, list[tuple[tuple[tuple[int, int], ...], int]]] = {}
+        self._remainder_form_cache: dict[int, list[tuple[Terms, int]]] = {}
         self._divisors: dict[int, int] = {}
         """Base -> the power of two of which it is a multiple, wherever it wraps; 0 for a constant."""
         self._needs_no_facts: dict[int, bool] = {}
@@ -93,7 +105,7 @@ class ConditionalIntervals:
         self.read_as_unsigned: dict[int, dict[int, int]] = {}
         """Number -> width -> the value under which the known ranges hold its unsigned reading."""
 
-    def entails(self, p: int, node: Node, facts: PathCondition) -> bool | None:
+    def entails(self, p: int, node: Compare, facts: PathCondition) -> bool | None:
         """Whether *p* holds under *facts*; None when neither answer follows.
 
         *node* is the comparison itself, or *p* rewritten as a comparison of a difference. Signed numbers are assumed
@@ -105,13 +117,13 @@ class ConditionalIntervals:
             self._entailed[key] = self._entails(p, node, known)
         return self._entailed[key]
 
-    def _entails(self, p: int, node: Node, known: KnownRanges) -> bool | None:
-        _, relation, left, right, signed, width = node
+    def _entails(self, p: int, node: Compare, known: KnownRanges) -> bool | None:
+        left, right, signed, width = node.left, node.right, node.signed, node.width
         if not self.needs_no_facts(p) and not any(
             self.mentions(known, side) or self.loops.is_carried(side) for side in (left, right)
         ):
             return None
-        if relation == "eq":
+        if node.relation == "eq":
             return self._equality(p, node, known)
         known = self._with_lockstep_ranges(known, left, right)
         one, two = self._canonical_range_of(left, known), self.range_of(right, known, 0)
@@ -130,10 +142,10 @@ class ConditionalIntervals:
         # The caller asks about *p* in its own form as well, which is enough for this search.
         return self._by_contradiction(p, known) if node is self.table.nodes[p] else None
 
-    def _equality(self, p: int, node: Node, known: KnownRanges) -> bool | None:
+    def _equality(self, p: int, node: Compare, known: KnownRanges) -> bool | None:
         """Whether two numbers are equal: by their ranges, or by that of their difference."""
-        width, moved = node[5], self.loops.comparison(p)
-        for left, right in (node[2:4], *(() if moved is None else (moved[0][2:4],))):
+        width, moved = node.width, self.loops.comparison(p)
+        for left, right in (node.operands, *(() if moved is None else (moved[0].operands,))):
             here = self._with_lockstep_ranges(known, left, right)
             one, two = self._canonical_range_of(left, here), self.range_of(right, here, 0)
             if one[1] < two[0] or two[1] < one[0]:
@@ -149,8 +161,8 @@ class ConditionalIntervals:
         """
         found = self._needs_no_facts.get(p)
         if found is None:
-            node = self.table.nodes[p]
-            base = self.loops.base(self.table.add(node[2], self.table.times(node[3], -1)))[0]
+            left, right = self.table.nodes[p].operands
+            base = self.loops.base(self.table.add(left, self.table.times(right, -1)))[0]
             found = bool(self._alternatives(base) or self.loops.bounds(base))
             self._needs_no_facts[p] = found
         return found
@@ -164,10 +176,11 @@ class ConditionalIntervals:
             node = table.node(difference)
             kind = extremum_type(node)
             least = (
-                kind.startswith(".u")
+                type(node) is Arithmetic
+                and node.name == "min"
+                and kind.startswith(".u")
                 and type_width(kind) <= width
-                and node[1] == "min"
-                and table.representative(more) in map(table.representative, node[3:])
+                and table.representative(more) in map(table.representative, node.operands)
             )
             if high == 0 or least or high <= self._unsigned_range_of(more, width, known, 0)[0]:
                 if less == right or high == 0:
@@ -181,9 +194,9 @@ class ConditionalIntervals:
 
         This relates a loop unrolled by two to the odd iteration that runs before it.
         """
-        chosen = [b for b in known if self._is_choice(b)]
+        chosen = [b for b in known if is_choice(self.table.node(b))]
         comparison = self.loops.comparison(p) if chosen else None
-        compared = comparison[0][2] if comparison else -1
+        compared = comparison[0].left if comparison else -1
         bases = self.bases(compared) if comparison else frozenset()
         near = [b for b in chosen if not bases.isdisjoint(self._parts(b)) or self._is_of_term(b, compared)]
         for truth in (True, False) if near else ():
@@ -210,21 +223,16 @@ class ConditionalIntervals:
         comparison = self.loops.comparison(p)
         if comparison is None:
             return None
-        _, _, left, right, *_ = comparison[0]
+        left, limit = comparison[0].left, self.table.constant_of(comparison[0].right)
+        assert limit is not None
         by = self.loops.stride_to_end(p, left)
         low, high = self._canonical_range_of(left, known)
-        limit: int = self.table.nodes[right][1]
         return True if (by > 0 and low >= limit) or (by < 0 and high <= limit) else None
-
-    def _is_choice(self, base: int) -> bool:
-        """Whether *base* is a maximum or minimum, or some bits of a value."""
-        node = self.table.node(base)
-        return node[:2] == ("op", "mask") or bool(extremum_type(node))
 
     def _is_of_term(self, bits: int, value: int) -> bool:
         """Whether *bits* are those of a term of *value*."""
-        table = self.table
-        number = table.representative(table.node(bits)[2]) if table.node(bits)[:2] == ("op", "mask") else -1
+        table, node = self.table, self.table.node(bits)
+        number = table.representative(node.value) if type(node) is Masked else -1
         return any(term == number for term, _ in table.linear(value)[0])
 
     def _bits_of(self, value: int, known: KnownRanges) -> Range:
@@ -234,26 +242,22 @@ class ConditionalIntervals:
         """
         table = self.table
         node = table.node(value)
-        if node[:2] != ("op", "mask") or not 0 < node[3] < 1 << 31:
+        if type(node) is not Masked or not 0 < node.mask < 1 << 31:
             return UNBOUNDED
-        number, found = table.representative(node[2]), UNBOUNDED
+        number, found = table.representative(node.value), UNBOUNDED
         for base in known:
             factor = dict(table.linear(base)[0]).get(number)
             low, high = self.range_of(base, known, 0) if factor in (1, -1) and base != number else UNBOUNDED
             if low == high and factor is not None:
                 others = table.times(table.add(base, table.times(number, -factor)), -1)
-                bits = table.masked(table.times(table.add(others, table.constant(low)), factor), node[3], 32)
+                distant = table.times(table.add(others, table.constant(low)), factor)
+                bits = table.masked(distant, node.mask, 32)
                 found = intersect(found, self.range_of(bits, known, 0))
         return found
 
     def _width(self, chosen: int) -> int:
         """The width of a maximum or minimum; 32 for anything else, where it does not matter."""
         return type_width(extremum_type(self.table.node(chosen)) or ".b32")
-
-    def _has_few_values(self, bits: int, known: KnownRanges) -> bool:
-        """Whether the operand of the mask *bits* has so few values that one more fact can leave a single one."""
-        low, high = self.range_of(self.table.node(bits)[2], known, 0)
-        return high - low <= MAX_VALUES_ENUMERATED
 
     def known(self, facts: PathCondition) -> KnownRanges:
         """The ranges that *facts* imply."""
@@ -274,9 +278,10 @@ class ConditionalIntervals:
         comparison = self.loops.comparison(fact)
         if comparison is None:
             return known
-        (_, relation, left, right, signed, width), positive = comparison
-        truth = truth is positive
-        limit: int = self.table.nodes[right][1]
+        node, positive = comparison
+        relation, left, width, truth = node.relation, node.left, node.width, truth is positive
+        limit = self.table.constant_of(node.right)
+        assert limit is not None
         if relation == "eq" and truth:
             bounds: Range = (limit, limit)
         elif relation == "eq" and (by := self.loops.stride_to_end(fact, left)):
@@ -286,7 +291,7 @@ class ConditionalIntervals:
             if limit not in (low, high):
                 return self._exclude_end(left, width, limit, known)
             bounds = (low + (low == limit), high - (high == limit))
-        elif signed:
+        elif node.signed:
             bounds = (-INFINITY, limit - 1) if truth else (limit, INFINITY)
         elif truth and 0 < limit <= 1 << (width - 1):
             bounds = (0, limit - 1)
@@ -374,15 +379,8 @@ class ConditionalIntervals:
         """
         table, (low, high) = self.table, bounds
         node = table.node(base)
-        if node[:2] == ("op", "mask") and (node[3] < 0 or node[3] >> 31 == 1):
-            rest = ~node[3] if node[3] < 0 else ~node[3] & 0xFFFFFFFF
-            if not rest & rest + 1:
-                self._add_range(node[2], (low, high + rest), known, depth)
-        elif node[:2] == ("op", "mask") and self._has_few_values(base, known):
-            least, most = self.range_of(node[2], known, 0)
-            numbers = [x for x in range(least, most + 1) if low <= x & node[3] <= high]
-            if numbers:
-                self._add_range(node[2], (numbers[0], numbers[-1]), known, depth)
+        if type(node) is Masked:
+            self._add_range_under_mask(node, bounds, known, depth)
         elif (division := self._divisions.of(base)) is not None:
             number, _, width, signed, _ = division
             least, most = division.numbers((low if signed else max(low, 0), high))
@@ -402,15 +400,30 @@ class ConditionalIntervals:
             for both in [b for b in known if b in sums] if sums else ():
                 self._add_part_ranges(both, known[both], known, depth + 1)
 
+    def _add_range_under_mask(self, node: Masked, bounds: Range, known: KnownRanges, depth: int) -> None:
+        """Record what *bounds* of some bits imply for the value whose bits they are."""
+        mask, (low, high) = node.mask, bounds
+        if mask < 0 or mask >> 31 == 1:
+            rest = ~mask if mask < 0 else ~mask & 0xFFFFFFFF
+            if not rest & rest + 1:
+                self._add_range(node.value, (low, high + rest), known, depth)
+            return
+        least, most = self.range_of(node.value, known, 0)
+        if most - least <= MAX_VALUES_ENUMERATED:
+            numbers = [x for x in range(least, most + 1) if low <= x & mask <= high]
+            if numbers:
+                self._add_range(node.value, (numbers[0], numbers[-1]), known, depth)
+
     def _choices(self, base: int, known: KnownRanges, depth: int) -> Iterator[tuple[bool, int, int]]:
         """``(is the maximum, one, two)``: for each maximum or minimum in *base*, the sums of which *base* is that.
 
         An unsigned maximum or minimum counts only where both operands are known to have the same sign.
         """
         for term, greatest, one, two in self._alternatives(base):
-            _, _, kind, *operands = self.table.node(term)
+            node = self.table.node(term)
+            kind = extremum_type(node)
             if kind[1] == "s" or ordered_as_unsigned(
-                [self.range_of(operand, known, depth) for operand in operands], type_width(kind)
+                [self.range_of(operand, known, depth) for operand in node.operands], type_width(kind)
             ):
                 yield greatest, one, two
 
@@ -419,13 +432,16 @@ class ConditionalIntervals:
         if base not in self._alternative_cache:
             table = self.table
             terms, _ = table.linear(base)
-            operations = [(t, f) for t, f in terms if extremum_type(table.node(t))]
+            operations = [
+                (t, f, node)
+                for t, f in terms
+                if type(node := table.node(t)) is Arithmetic and extremum_type(node)
+            ]
             found = []
-            for term, factor in operations if len(operations) <= MAX_CHOICES_PER_SUM else ():
-                _, name, _, *operands = table.node(term)
+            for term, factor, node in operations if len(operations) <= MAX_CHOICES_PER_SUM else ():
                 rest = table.total(tuple(t for t in terms if t[0] != term), 0)
-                one, two = (table.add(rest, table.times(operand, factor)) for operand in operands)
-                found.append((term, (name == "max") is (factor > 0), one, two))
+                one, two = (table.add(rest, table.times(operand, factor)) for operand in node.operands)
+                found.append((term, (node.name == "max") is (factor > 0), one, two))
             self._alternative_cache[base] = tuple(found)
         return self._alternative_cache[base]
 
@@ -456,25 +472,28 @@ class ConditionalIntervals:
     def _end_range(self, value: int, known: KnownRanges) -> Range:
         """The range of *value* if it is known or *value* is a choice; unbounded otherwise."""
         base = self.loops.base(value)[0]
-        return self.range_of(value, known, 0) if base in known or self._is_choice(base) else UNBOUNDED
+        if base not in known and not is_choice(self.table.node(base)):
+            return UNBOUNDED
+        return self.range_of(value, known, 0)
 
     def _collect(self, value: int, roots: set[int], depth: int) -> bool:
         """Add the parts of *value* to *roots*, and return whether there is a bounded operation among them."""
         node = self.table.node(value)
-        if node[0] == "const":
+        if type(node) is Constant:
             return False
         roots.add(self.loops.base(value)[0])
-        bounded = node[0] == "op" and node[1] in _BOUNDED_OPERATIONS
+        is_sum = type(node) is Sum
+        bounded = type(node) is Masked or (isinstance(node, Applied) and node.name in _BOUNDED_OPERATIONS)
         if (division := self._divisions.of(value)) is not None and not division.signed:
             roots.add(self.table.plain(division.number, division.width))
         kind = extremum_type(node)
         if kind.startswith(".u"):
-            roots.update(self.table.plain(part, type_width(kind)) for part in node[3:])
+            roots.update(self.table.plain(part, type_width(kind)) for part in node.operands)
         found = bounded
-        if depth < MAX_EXPRESSION_DEPTH and (bounded or node[0] == "sum"):
-            for part in self.table.parts(node):
+        if depth < MAX_EXPRESSION_DEPTH and (bounded or is_sum):
+            for part in node.operands:
                 found |= self._collect(part, roots, depth + 1)
-            for _, _, *arms in self._alternatives(self.loops.base(value)[0]) if node[0] == "sum" else ():
+            for _, _, *arms in self._alternatives(self.loops.base(value)[0]) if is_sum else ():
                 for arm in arms:
                     self._collect(arm, roots, depth + 2)
         return found
@@ -495,8 +514,8 @@ class ConditionalIntervals:
     def range_of(self, value: int, known: KnownRanges, depth: int = 0) -> Range:
         """The range of *value* under *known*; with *depth* operations around it, less deep ones in it are followed."""
         node = self.table.node(value)
-        if node[0] == "const":
-            return node[1], node[1]
+        if type(node) is Constant:
+            return node.number, node.number
         if known.keys().isdisjoint(self._parts(value)):
             found = self._unconditional.get((value, depth))
             if found is None:
@@ -528,9 +547,9 @@ class ConditionalIntervals:
         """The range of *value* that follows from the ranges of its operands."""
         if depth > MAX_EXPRESSION_DEPTH:
             return UNBOUNDED
-        if node[0] == "sum":
-            low = high = node[2]
-            terms = node[1]
+        if type(node) is Sum:
+            low = high = node.constant
+            terms = node.terms
             for rest, number in self._remainder_forms(value):
                 if number < 0 or self.range_of(number, known, depth + 1)[0] >= 0:
                     terms = rest
@@ -540,20 +559,21 @@ class ConditionalIntervals:
                 low, high = low + min(ends), high + max(ends)
             found = max(low, -INFINITY), min(high, INFINITY)
             return self._narrowed(
-                value, self._since_origin(value, node[1], found, known, depth), known, depth + 2
+                value, self._since_origin(value, node.terms, found, known, depth), known, depth + 2
             )
-        if kind := extremum_type(node):
+        if type(node) is Arithmetic and (kind := extremum_type(node)):
             found = UNBOUNDED
             if kind.startswith(".u"):
-                width, choose = type_width(kind), min if node[1] == "min" else max
+                width, choose = type_width(kind), min if node.name == "min" else max
                 low, high = map(
-                    choose, *(self._unsigned_range_of(part, width, known, depth + 1) for part in node[3:])
+                    choose,
+                    *(self._unsigned_range_of(part, width, known, depth + 1) for part in node.operands),
                 )
                 found = (low, high) if high < 1 << width - 1 else UNBOUNDED
             return self._narrowed(value, found, known, depth + 1)
-        if node[0] == "op" and node[1] == "mask":
-            low, high = self.range_of(node[2], known, depth + 1)
-            mask = node[3]
+        if type(node) is Masked:
+            low, high = self.range_of(node.value, known, depth + 1)
+            mask = node.mask
             if low == high:
                 return low & mask, low & mask
             if low >= 0 and high <= mask and not mask & (mask + 1):
@@ -567,9 +587,7 @@ class ConditionalIntervals:
         found = self.bounds.interval(value) or UNBOUNDED
         return self._since_origin(value, ((value, 1),), found, known, depth)
 
-    def _since_origin(
-        self, value: int, terms: tuple[tuple[int, int], ...], found: Range, known: KnownRanges, depth: int
-    ) -> Range:
+    def _since_origin(self, value: int, terms: Terms, found: Range, known: KnownRanges, depth: int) -> Range:
         """*found* narrowed by the range that *value* has with a term in it replaced by the origins of that term.
 
         Of a sum, only a difference is narrowed: i - n is not positive if i starts at n and only shrinks.
@@ -589,7 +607,7 @@ class ConditionalIntervals:
             )
         return found
 
-    def _remainder_forms(self, value: int) -> list[tuple[tuple[tuple[int, int], ...], int]]:
+    def _remainder_forms(self, value: int) -> list[tuple[Terms, int]]:
         """The terms of a sum with ``x & 7`` in place of ``x - (x & ~7)``, for each width that the mask may have.
 
         With each, the value x if it must not be negative, because the mask clears its sign as well; otherwise -1.
@@ -601,11 +619,11 @@ class ConditionalIntervals:
             factors = dict(table.linear(value)[0])
             for term, factor in factors.items():
                 node = table.node(term)
-                number = table.representative(node[2]) if node[:2] == ("op", "mask") else -1
-                if factors.get(number) != -factor:
+                number = table.representative(node.value) if type(node) is Masked else -1
+                if type(node) is not Masked or factors.get(number) != -factor:
                     continue
                 for width in (0, 31, 32, 63, 64):
-                    bits = ((1 << width) - 1 if width else -1) - node[3]
+                    bits = ((1 << width) - 1 if width else -1) - node.mask
                     if bits > 0 and not bits & bits + 1:
                         rest = table.times(table.masked(number, bits, 64), -factor)
                         others = tuple((t, f) for t, f in factors.items() if t not in (term, number))
@@ -632,19 +650,20 @@ class ConditionalIntervals:
 
     def _with_lockstep_ranges(self, known: KnownRanges, *sides: int) -> KnownRanges:
         """*known* with the ranges of counters in *sides* that follow from those of counters in lockstep with them."""
-        node = self.table.node
         found = known
         for value in {term for side in sides for term, _ in self.table.linear(side)[0]}.difference(known):
-            counter = self.loops.counter(value)
-            if counter is None or not counter.in_every_iteration:
+            counter, phi = self.loops.counter(value), self.table.node(value)
+            if counter is None or not counter.in_every_iteration or type(phi) is not Phi:
                 continue
             for other in known:
-                partner = self.loops.counter(other) if node(other)[:2] == node(value)[:2] else None
+                there = self.table.node(other)
+                beside = type(there) is Phi and there.block == phi.block
+                partner = self.loops.counter(other) if beside else None
                 if partner is not None and partner.advances == counter.advances:
                     iterations = partner.iterations_to(known[other], self.range_of(partner.start, known, 0))
                     low, high = counter.after(iterations, self.range_of(counter.start, known, 0))
                     # Signed numbers do not wrap, so an end that the register cannot hold bounds nothing.
-                    width = width_of(self.loops.registers.function.registers[node(value)[2]].type) or 32
+                    width = width_of(self.loops.registers.function.registers[phi.register].type) or 32
                     half = 1 << width - 1
                     low, high = low if low >= -half else -INFINITY, high if high < half else INFINITY
                     found = found | {value: (low, high)}
@@ -665,14 +684,14 @@ class ConditionalIntervals:
     def equated(self, p: int, facts: PathCondition) -> bool | None:
         """Whether the comparison *p* follows from facts about the equality of the same two values; None if not."""
         table = self.table
-        _, relation, left, right, *_ = table.nodes[p]
+        node = table.nodes[p]
         equal = self._equal(p, facts)
-        if relation == "eq" or equal is None:
+        if type(node) is not Compare or node.relation == "eq" or equal is None:
             return equal
         if equal:
             return False
         # With steps of one, the two are equal before one exceeds the other.
-        difference = table.add(left, table.times(right, -1))
+        difference = table.add(node.left, table.times(node.right, -1))
         by = self.loops.stride_until(p, difference, False)
         return True if abs(by) == 1 and self._starts_before_end(difference, by, facts) else None
 
@@ -694,7 +713,8 @@ class ConditionalIntervals:
         if facts.points is None:
             facts.points = {}
             for fact, truth in facts.items():
-                if self.table.nodes[fact][:2] == ("compare", "eq") and (other := self.point(fact)):
+                node = self.table.nodes[fact]
+                if type(node) is Compare and node.relation == "eq" and (other := self.point(fact)):
                     facts.points.setdefault(other[0], {})[other[1]] = truth
         base, number = point
         known = facts.points.get(base)
@@ -715,13 +735,13 @@ class ConditionalIntervals:
 
     def _point(self, node: Node) -> tuple[int, int] | None:
         table = self.table
-        if node[0] != "compare" or node[5] not in (32, 64):
+        if type(node) is not Compare or node.width not in (32, 64):
             return None
-        difference = table.add(node[2], table.times(node[3], -1))
+        difference = table.add(node.left, table.times(node.right, -1))
         terms, constant = table.linear(self.loops.canonical(difference))
         counters = filter(None, (self.loops.counter(term) for term, _ in terms))
         if not terms or (
-            table.constant_of(node[3]) is not None
+            table.constant_of(node.right) is not None
             and len(terms) == 1
             and not any(c.in_every_iteration for c in counters)
         ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tclint.values.integers import SHORT
+from tclint.values.nodes import Arithmetic, Compare, Masked, Opaque, PartOf, Phi, Select, Terms
 from tclint.values.value_table import ValueTable
 
 __all__ = ["Induction"]
@@ -21,8 +22,7 @@ class Induction:
         ? 0 : next``.
         """
         value = self.table.representative(value)
-        node = self.table.nodes[value]
-        if node[0] != "phi":
+        if type(self.table.nodes[value]) is not Phi:
             return None
         start: int | None = None
         stride: int | None = None
@@ -30,16 +30,16 @@ class Induction:
         for argument in self.table.arguments(value):
             step, wraps = argument, None
             inner = self.table.nodes[argument]
-            if inner[0] == "select":
-                condition = self.table.nodes[self.table.representative(inner[1])]
-                tested = (
-                    condition[0] == "compare"
-                    and condition[1] == "eq"
-                    and self.table.representative(condition[2]) == value
-                )
-                if tested and self.table.constant_of(inner[2]) == 0:
-                    step = self.table.representative(inner[3])
-                    bound = self.table.constant_of(condition[3])
+            if type(inner) is Select:
+                condition = self.table.nodes[self.table.representative(inner.condition)]
+                if (
+                    type(condition) is Compare
+                    and condition.relation == "eq"
+                    and self.table.representative(condition.left) == value
+                    and self.table.constant_of(inner.yes) == 0
+                ):
+                    step = self.table.representative(inner.no)
+                    bound = self.table.constant_of(condition.right)
                     terms, constant = self.table.linear(step)
                     wraps = bound + constant if bound is not None and terms == ((value, 1),) else None
             terms, constant = self.table.linear(step)
@@ -57,9 +57,8 @@ class Induction:
 
     def steps(self, value: int) -> set[int]:
         """The non-zero constants that iterations of a loop add to *value*; empty if no loop carries it."""
-        ends = map(
-            self.table.linear, self.table.arguments(value) if self.table.node(value)[0] == "phi" else ()
-        )
+        is_phi = type(self.table.node(value)) is Phi
+        ends = map(self.table.linear, self.table.arguments(value) if is_phi else ())
         return {by for terms, by in ends if by and terms == ((value, 1),)}
 
     def quotient(self, value: int) -> tuple[int, int] | None:
@@ -71,14 +70,16 @@ class Induction:
         shifted.
         """
         node, by = self.table.node(value), 0
-        if node[:2] == ("op", "div") and ".u32" in node[2]:
-            n = self.table.constant_of(node[4])
-            return (self.table.representative(node[3]), n) if n else None
-        if node[:2] == ("op", "shr") and node[2][1] in "ub":
-            number = self.table.constant_of(node[4])
+        if type(node) is Opaque and node.name == "div" and node.type == ".u32":
+            dividend, divisor = node.operands
+            n = self.table.constant_of(divisor)
+            return (self.table.representative(dividend), n) if n else None
+        if type(node) is Arithmetic and node.name == "shr" and node.type[1] in "ub":
+            shifted, bits = node.operands
+            number = self.table.constant_of(bits)
             if number is None:
                 return None
-            inner = self.table.representative(node[3])
+            inner = self.table.representative(shifted)
             long = self._long_reciprocal(inner)
             if long is not None:
                 return self._divided(long[0], (1 << 32) + long[1], number + 33)
@@ -97,17 +98,16 @@ class Induction:
     def _upper_half(self, value: int) -> tuple[int, int] | None:
         """``(x, factor)`` if *value* is the upper half of x times a 32-bit constant, else None."""
         node = self.table.node(value)
-        if node[:2] == ("op", "mul") and ".hi" in node[2]:
-            numbers = [self.table.constant_of(x) for x in node[3:5]]
+        if type(node) is Opaque and node.name == "mul" and ".hi" in node.modifiers:
+            numbers = [self.table.constant_of(x) for x in node.operands]
             if (numbers[0] is None) is (numbers[1] is None):
                 return None
             factor = next(n for n in numbers if n is not None) & SHORT
-            return node[3 if numbers[0] is None else 4], factor
-        if (node[:2] == ("op", "shr") and self.table.constant_of(node[4]) == 32) or (
-            node[0] == "part" and node[1:3] == (1, 32)
-        ):
-            product = node[3]
-        else:
+            return node.operands[0 if numbers[0] is None else 1], factor
+        product = self._shifted_right(value, 32)
+        if product is None and type(node) is PartOf and (node.index, node.width) == (1, 32):
+            product = node.whole
+        if product is None:
             return None
         terms, constant = self.table.linear(product)
         factors = {factor for _, factor in terms}
@@ -116,7 +116,15 @@ class Induction:
             return None
         x = self.table.total(tuple((t, 1) for t, _ in terms), constant // factor)
         node = self.table.node(x)
-        return node[2] if self.table.is_widened(node) else x, factor
+        return node.value if type(node) is Masked and node.is_widened else x, factor
+
+    def _shifted_right(self, value: int, by: int) -> int | None:
+        """What *value* is shifted right by *by* bits; None if it is not."""
+        node = self.table.node(value)
+        if type(node) is not Arithmetic or node.name != "shr":
+            return None
+        shifted, bits = node.operands
+        return shifted if self.table.constant_of(bits) == by else None
 
     def _long_reciprocal(self, value: int) -> tuple[int, int] | None:
         """``(x, factor)`` if *value* is ``(x - t) / 2 + t``, t the upper half of x times a constant; else None."""
@@ -124,16 +132,16 @@ class Induction:
         if len(terms) != 2 or constant or any(factor != 1 for _, factor in terms):
             return None
         for (t, _), (half, _) in (terms, terms[::-1]):
-            node, upper = self.table.node(half), self._upper_half(t)
-            if upper is not None and node[:2] == ("op", "shr") and self.table.constant_of(node[4]) == 1:
-                x = self.table.add(node[3], t)
+            upper, rest = self._upper_half(t), self._shifted_right(half, 1)
+            if upper is not None and rest is not None:
+                x = self.table.add(rest, t)
                 if self.table.representative(x) == self.table.representative(upper[0]) or self.table.linear(
                     x
                 ) == self.table.linear(upper[0]):
                     return upper
         return None
 
-    def remainder(self, terms: tuple[tuple[int, int], ...]) -> tuple[int, int, int] | None:
+    def remainder(self, terms: Terms) -> tuple[int, int, int] | None:
         """``(f, low, n)`` if a sum is low + f * (x % n) for a constant n, in the form that compilers emit; else None.
 
         That is ``f * x - f * n * (x / n)``, and for a signed x and a power of two ``f * x - f * (x + s & -n)``, where s
@@ -148,9 +156,9 @@ class Induction:
             if divided is not None and factor % divided[1] == 0:
                 x, n = divided
                 each = -factor // n
-            elif node[:2] == ("op", "mask") and (n := node[3] & -node[3]) > 1:
-                x, each = node[2], -factor
-                if (node[3] + n) * each & SHORT:
+            elif type(node) is Masked and (n := node.mask & -node.mask) > 1:
+                x, each = node.value, -factor
+                if (node.mask + n) * each & SHORT:
                     continue  # the mask clears bits of the quotient that the factor does not shift out of 32 bits
             else:
                 continue
@@ -158,6 +166,11 @@ class Induction:
                 self.table.add(whole, self.table.times(term, -factor)), self.table.times(x, -each)
             )
             signs, low = self.table.linear(rest)
-            if all(self.table.node(t)[:2] == ("op", "shr") and self.table.node(t) != node for t, _ in signs):
+            if all(self._is_shift(t) and self.table.node(t) is not node for t, _ in signs):
                 return each, low, n
         return None
+
+    def _is_shift(self, value: int) -> bool:
+        """Whether *value* is shifted right."""
+        node = self.table.node(value)
+        return type(node) is Arithmetic and node.name == "shr"

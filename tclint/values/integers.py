@@ -35,12 +35,11 @@ def trailing_zeros(number: int) -> int:
     return min((number & -number).bit_length() - 1, 64) if number else 64
 
 
-def applied(name: str, modifiers: str | Sequence[str], numbers: Sequence[int]) -> int | None:
+def applied(name: str, modifiers: Sequence[str], numbers: Sequence[int]) -> int | None:
     """What the integer instruction *name* computes from *numbers*; None if the ISA leaves that open, or for any other.
 
     A result of less than 32 bits is extended as its type is (9.4.1), any other is read as a signed number.
     """
-    modifiers = (modifiers,) if isinstance(modifiers, str) else modifiers
     compute = COMPUTE.get(name)
     if compute is None or floating(modifiers):
         return None

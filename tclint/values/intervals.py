@@ -11,9 +11,27 @@ from tclint.ir.cfg import Edge
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values.induction import Induction
 from tclint.values.integers import EVERY, SHORT, trailing_zeros, type_width
+from tclint.values.nodes import (
+    COMPUTED,
+    PREDICATES,
+    AddressOf,
+    Arithmetic,
+    Broadcast,
+    Compare,
+    Constant,
+    Masked,
+    Negation,
+    Node,
+    Opaque,
+    Packed,
+    PartOf,
+    Phi,
+    Select,
+    SpecialRead,
+    Sum,
+)
 from tclint.values.ssa import MAX_DEFINITION_DEPTH, Registers
 from tclint.values.substitution import Lifetimes
-from tclint.values.value_table import Node
 
 __all__ = ["Bits", "Bounds", "Interval"]
 
@@ -21,7 +39,9 @@ Bits = tuple[int, int]
 """The bits known to be 0, and those known to be 1. Bits that are in both are those of a phi not evaluated yet."""
 Interval = tuple[int, int]
 """The least and the greatest value, as signed numbers."""
-_BITWISE = frozenset(("op", "sum", "select", "pack", "part", "broadcast"))
+_BITWISE = COMPUTED - PREDICATES | {Broadcast}
+"""Nodes whose bits follow from those of their operands."""
+_OPERATIONS = frozenset((Masked, Arithmetic, Opaque))
 MAX_INTERVAL_DEPTH = 16
 """Nesting of expressions through which an interval is computed."""
 MAX_PHIS_PER_INTERVAL = 24
@@ -59,72 +79,81 @@ class Bounds:
 
     def _interval_of(self, value: int, depth: int) -> Interval | None:
         node = self.table.nodes[value]
-        kind = node[0]
-        if kind == "const":
-            return node[1], node[1]
-        if kind == "special":
-            register = SPECIAL_REGISTERS[node[1]]
+        if type(node) is Constant:
+            return node.number, node.number
+        if type(node) is Sum:
+            return self._sum_interval(node, depth)
+        if type(node) is Phi:
+            return self._phi_interval(value)
+        if type(node) is SpecialRead:
+            register = SPECIAL_REGISTERS[node.name]
             bounds = register.bounds
             if register.vector == "%tid" and bounds is not None:
                 return 0, min(bounds[1], self.thread_sets.threads - 1)
             return bounds
-        if kind == "op" and node[1] == "mask":
-            inner = self.interval(node[2], depth + 1) if node[3] == SHORT else None
+        if type(node) is Masked:
+            inner = self.interval(node.value, depth + 1) if node.is_widened else None
             if inner is not None and 0 <= inner[0] <= inner[1] <= SHORT:
                 return inner
-            return (0, node[3]) if node[3] < 1 << 31 else None
-        if kind == "op" and node[1] == "shr":
-            inner, by = self.interval(node[3], depth + 1), self.table.constant_of(node[4])
-            if inner is None or by is None or inner[0] < 0 or not _fits(inner[1], str(node[2])):
-                return None
-            by = min(by & 0xFFFFFFFF, 64)
-            return inner[0] >> by, inner[1] >> by
-        if kind == "op" and node[1] == "rem":
-            return self._remainder_interval(node, depth)
-        if kind == "op" and node[1] in ("or", "xor"):
-            terms = [t for part in node[3:] for t, _ in self.table.linear(part)[0]]
-            zeros, ones = self.known_bits(value)
-            # For a value that a loop carries, these bounds may be wider than its interval.
-            exact = ~zeros & EVERY < 1 << 31 and all(self.table.node(t)[:2] == ("op", "mask") for t in terms)
-            return (ones, ~zeros & EVERY) if exact else None
-        if kind == "broadcast":
-            return self.interval(node[1], depth + 1)
-        if kind == "select":
+            return (0, node.mask) if node.mask < 1 << 31 else None
+        if type(node) is Arithmetic:
+            return self._arithmetic_interval(value, node, depth)
+        if type(node) is Opaque:
+            return self._remainder_interval(node, depth) if node.name == "rem" else None
+        if type(node) is Broadcast:
+            return self.interval(node.source, depth + 1)
+        if type(node) is Select:
             chosen = [self._arm(node, truth, depth) for truth in (True, False)]
             if None in chosen:
                 return None
             return min(b[0] for b in chosen if b), max(b[1] for b in chosen if b)
-        if kind == "phi":
-            return self._phi_interval(value)
-        if kind == "sum":
-            rest = self.counters.remainder(node[1]) if len(node[1]) > 1 else None
-            if rest is not None:
-                each, least, n = rest
-                return node[2] + least, node[2] + least + each * (n - 1)
-            low = high = node[2]
-            for term, factor in node[1]:
-                bounds_of = self.interval(term, depth + 1)
-                if bounds_of is None:
-                    return None
-                ends = (bounds_of[0] * factor, bounds_of[1] * factor)
-                low, high = low + min(ends), high + max(ends)
-            return low, high
+        return None
+
+    def _sum_interval(self, node: Sum, depth: int) -> Interval | None:
+        rest = self.counters.remainder(node.terms) if len(node.terms) > 1 else None
+        if rest is not None:
+            each, least, n = rest
+            return node.constant + least, node.constant + least + each * (n - 1)
+        low = high = node.constant
+        for term, factor in node.terms:
+            bounds = self.interval(term, depth + 1)
+            if bounds is None:
+                return None
+            ends = (bounds[0] * factor, bounds[1] * factor)
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    def _arithmetic_interval(self, value: int, node: Arithmetic, depth: int) -> Interval | None:
+        if node.name == "shr":
+            shifted, bits = node.operands
+            inner, by = self.interval(shifted, depth + 1), self.table.constant_of(bits)
+            if inner is None or by is None or inner[0] < 0 or not _fits(inner[1], node.type):
+                return None
+            by = min(by & 0xFFFFFFFF, 64)
+            return inner[0] >> by, inner[1] >> by
+        if node.name in ("or", "xor"):
+            terms = [t for part in node.operands for t, _ in self.table.linear(part)[0]]
+            zeros, ones = self.known_bits(value)
+            # For a value that a loop carries, these bounds may be wider than its interval.
+            exact = ~zeros & EVERY < 1 << 31 and all(type(self.table.node(t)) is Masked for t in terms)
+            return (ones, ~zeros & EVERY) if exact else None
         return None
 
     def compared(self, p: int) -> bool | None:
         """Whether the comparison *p* holds wherever its operands have values; None if their intervals and bits leave it open."""
         if p not in self._compared:
-            self._compared[p] = self._compare(*self.table.nodes[p][1:])
+            node = self.table.nodes[p]
+            self._compared[p] = self._compare(node) if type(node) is Compare else None
         return self._compared[p]
 
-    def _compare(self, relation: str, left: int, right: int, signed: bool, width: int) -> bool | None:
-        number = self.table.constant_of(right)
+    def _compare(self, node: Compare) -> bool | None:
+        relation, width, number = node.relation, node.width, self.table.constant_of(node.right)
         if relation == "eq" and number is not None:
-            zeros, ones = self.known_bits(left)
+            zeros, ones = self.known_bits(node.left)
             if (zeros & number | ones & ~number) & (1 << width) - 1:
                 return False
-        one, two = self.interval(left), self.interval(right)
-        least, most = (-1 << width - 1, (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
+        one, two = self.interval(node.left), self.interval(node.right)
+        least, most = (-1 << width - 1, (1 << width - 1) - 1) if node.signed else (0, (1 << width) - 1)
         if one is None or two is None or not all(least <= end <= most for end in (*one, *two)):
             return None
         if one[1] < two[0]:
@@ -133,20 +162,21 @@ class Bounds:
             return False
         return True if relation == "eq" and one == two and one[0] == one[1] else None
 
-    def _remainder_interval(self, node: Node, depth: int) -> Interval | None:
+    def _remainder_interval(self, node: Opaque, depth: int) -> Interval | None:
         """The interval of the remainder of a division by a constant, which has the sign of the dividend (9.7.1.9)."""
-        by = self.table.constant_of(node[4])
+        dividend, divisor = node.operands
+        by = self.table.constant_of(divisor)
         if by is None or not 0 < by <= 1 << 31:
             return None
-        if node[2] in ((".s32",), (".s64",)):
-            inner = self.interval(node[3], depth + 1)
-            positive = inner is not None and inner[0] >= 0 and _fits(inner[1], node[2][0])
+        if node.type in (".s32", ".s64"):
+            inner = self.interval(dividend, depth + 1)
+            positive = inner is not None and inner[0] >= 0 and _fits(inner[1], node.type)
             return 0 if positive else 1 - by, by - 1
-        return (0, by - 1) if node[2] in ((".u32",), (".u64",)) else None
+        return (0, by - 1) if node.type in (".u32", ".u64") else None
 
-    def _arm(self, node: Node, truth: bool, depth: int) -> Interval | None:
+    def _arm(self, node: Select, truth: bool, depth: int) -> Interval | None:
         """The interval of a select where its condition is *truth*; None if unknown."""
-        arm = node[2] if truth else node[3]
+        arm = node.yes if truth else node.no
         tested = self._bounded(node, truth)
         bounds = self.interval(tested[0], depth + 1) if tested is not None else None
         if tested is None or bounds is None:
@@ -160,23 +190,23 @@ class Bounds:
         ends = [x * factor + offset for x in ((low, high) if low <= high else bounds)]
         return min(ends), max(ends)
 
-    def _bounded(self, node: Node, truth: bool) -> tuple[int, str, int, int, int] | None:
+    def _bounded(self, node: Select, truth: bool) -> tuple[int, str, int, int, int] | None:
         """``(x, relation, limit, factor, offset)`` if an arm of a select is x * factor + offset and the select tests x.
 
         In that arm, the relation to the limit holds: ``eq``, x differs from it; ``lt``, x is less. None for any other
         select.
         """
-        test, arm = self.table.node(node[1]), node[2] if truth else node[3]
-        number = self.table.constant_of(test[3]) if test[0] == "compare" else None
-        if number is None or (test[1] == "eq") is truth:
+        test, arm = self.table.node(node.condition), node.yes if truth else node.no
+        number = self.table.constant_of(test.right) if type(test) is Compare else None
+        if type(test) is not Compare or number is None or (test.relation == "eq") is truth:
             return None
-        (tested, shift), (terms, offset) = self.table.linear(test[2]), self.table.linear(arm)
+        (tested, shift), (terms, offset) = self.table.linear(test.left), self.table.linear(arm)
         if not tested or tested[0][1] != 1:
             return None
         factor = terms[0][1] if terms else 0
         if terms != tuple((t, f * factor) for t, f in tested):
             return None
-        return self.table.total(tested, 0), test[1], number - shift, factor, offset
+        return self.table.total(tested, 0), test.relation, number - shift, factor, offset
 
     def _phi_interval(self, value: int) -> Interval | None:
         """The interval of a phi: that of a counter, or an inductive one that constants and tests suggest."""
@@ -212,21 +242,18 @@ class Bounds:
         if edge.predicate < 0:
             return None
         test, truth = (
-            self.table.representative(
-                self.registers.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)
-            ),
+            self.table.node(self.registers.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)),
             edge.value,
         )
-        while self.table.nodes[test][0] == "not":
-            test, truth = self.table.representative(self.table.nodes[test][1]), not truth
-        if self.table.nodes[test][0] != "compare":
+        while type(test) is Negation:
+            test, truth = self.table.node(test.operand), not truth
+        if type(test) is not Compare:
             return None
-        relation, *sides = self.table.nodes[test][1:4]
-        below = self.table.constant_of(sides[0]) is None
-        tested, limit = sides if below else sides[::-1]
+        relation, below = test.relation, self.table.constant_of(test.left) is None
+        tested, limit = (test.left, test.right) if below else (test.right, test.left)
         end, (terms, ahead) = self.table.constant_of(limit), self.table.linear(tested)
         counter = terms[0][0] if len(terms) == 1 and terms[0][1] == 1 else -1
-        if end is None or counter < 0 or self.table.nodes[counter][:2] != ("phi", head):
+        if end is None or counter < 0 or not self._is_carried_by(counter, head):
             return None
         start, stride, modulus = self.counters.induction(counter) or (-1, 0, None)
         first = self.table.constant_of(start) if start >= 0 else None
@@ -240,14 +267,20 @@ class Bounds:
         # Up to and including the limit, or only below it.
         return distance // stride + 1 if not truth else -(-distance // stride)
 
+    def _is_carried_by(self, value: int, head: int) -> bool:
+        """Whether *value* is a phi of the loop with header *head*."""
+        node = self.table.nodes[value]
+        return type(node) is Phi and node.block == head
+
     def _counter_interval(self, value: int) -> Interval | None:
         """The interval of a counter that starts at a constant in a loop with a known trip count; else None."""
         start, stride, modulus = self.counters.induction(value) or (-1, 0, None)
         first = self.table.constant_of(start) if start >= 0 else None
-        trip_count = (
-            self.trip_count(self.table.nodes[value][1]) if first is not None and modulus is None else None
-        )
-        if first is None or trip_count is None:
+        node = self.table.nodes[value]
+        if first is None or modulus is not None or type(node) is not Phi:
+            return None
+        trip_count = self.trip_count(node.block)
+        if trip_count is None:
             return None
         last = first + stride * (trip_count - 1)
         return min(first, last), max(first, last)
@@ -264,15 +297,15 @@ class Bounds:
             v = work.pop()
             node = self.table.nodes[v]
             inner: tuple[int, ...] = ()
-            if node[0] == "const":
-                numbers.add(node[1])
-            elif node[0] == "phi":
+            if type(node) is Constant:
+                numbers.add(node.number)
+            elif type(node) is Phi:
                 phis.add(v)
                 inner = self.table.arguments(v)
                 if not inner or len(phis) > MAX_PHIS_PER_INTERVAL:
                     return set(), set()
-            elif node[0] == "select":
-                for truth, arm in ((True, node[2]), (False, node[3])):
+            elif type(node) is Select:
+                for truth, arm in ((True, node.yes), (False, node.no)):
                     tested = self._bounded(node, truth)
                     if tested is None or len(self.table.linear(tested[0])[0]) == 1:
                         inner += (arm,)
@@ -281,12 +314,13 @@ class Bounds:
                         # The last number before the limit, on the side from which it is reached.
                         side = -1 if relation == "lt" else (offset < 0) - (offset > 0)
                         numbers.add(limit + offset + side)
-            elif node[0] == "sum":
-                inner = tuple(t for t, _ in node[1]) if len(node[1]) == 1 else ()
-                rest = self.counters.remainder(node[1]) if len(node[1]) > 1 else None
+            elif type(node) is Sum:
+                inner = node.operands if len(node.terms) == 1 else ()
+                rest = self.counters.remainder(node.terms) if len(node.terms) > 1 else None
                 if rest is not None:
-                    numbers.update((node[2] + rest[1], node[2] + rest[1] + rest[0] * (rest[2] - 1)))
-            elif node[0] == "op":
+                    least = node.constant + rest[1]
+                    numbers.update((least, least + rest[0] * (rest[2] - 1)))
+            elif type(node) in _OPERATIONS:
                 numbers.update(self.interval(v, 1) or ())
             for x in map(self.table.representative, inner):
                 if x not in seen:
@@ -326,9 +360,9 @@ class Bounds:
         node = self.table.nodes[value]
         inner = [
             self._bits_of(p, memo, assumed, widen, depth + 1)
-            for p in (self.table.parts(node) if node[0] in _BITWISE else ())
+            for p in (node.operands if type(node) in _BITWISE else ())
         ]
-        if node[0] == "phi":
+        if type(node) is Phi:
             # Optimistic start: every bit of a phi is assumed to be known, as 0 and as 1.
             memo[value] = assumed.setdefault(value, (EVERY, EVERY))
             zeros, ones = self._phi_bits(value, memo, assumed, widen, depth)
@@ -358,53 +392,58 @@ class Bounds:
         return zeros, ones
 
     def _computed_bits(self, value: int, node: Node, inner: list[Bits]) -> Bits:
-        kind = node[0]
-        if kind == "const":
-            return _narrow(~node[1] & EVERY, node[1] & EVERY, self.table.is_wide(value))
-        if kind == "special":
-            bounds = SPECIAL_REGISTERS[node[1]].bounds
+        if type(node) is Constant:
+            return _narrow(~node.number & EVERY, node.number & EVERY, self.table.is_wide(value))
+        if type(node) is Sum:
+            return self._sum_bits(value, node, inner)
+        if type(node) is Masked:
+            ((zeros, ones),) = inner
+            return _narrow(zeros | (EVERY & ~node.mask), ones & node.mask, self.table.is_wide(value))
+        if type(node) is Arithmetic:
+            return self._arithmetic_bits(node, inner)
+        if type(node) is Opaque and node.name == "mapa":
+            zeros, ones = inner[0]
+            return zeros & _CLUSTER_INVARIANT_BITS, ones & _CLUSTER_INVARIANT_BITS
+        if type(node) is SpecialRead:
+            bounds = SPECIAL_REGISTERS[node.name].bounds
             return (EVERY & -1 << bounds[1].bit_length(), 0) if bounds else (0, 0)
-        if kind == "symbol":
+        if type(node) is AddressOf:
             return max(self.table.alignment(value) - 1, 0), 0
-        if kind == "broadcast":
+        if type(node) is Broadcast:
             return inner[0]
-        if kind == "select":
+        if type(node) is Select:
             (z, o), (y, u) = inner[1:]
             return z & y, o & u
-        if kind == "pack":
-            low = (1 << node[1]) - 1
+        if type(node) is Packed:
+            low = (1 << node.width) - 1
             zeros, ones = (
-                sum((bits[k] & low) << i * node[1] for i, bits in enumerate(inner)) for k in (0, 1)
+                sum((bits[k] & low) << i * node.width for i, bits in enumerate(inner)) for k in (0, 1)
             )
-            above = -1 << node[1] * len(inner)
+            above = -1 << node.width * len(inner)
             return _narrow((zeros | above) & EVERY, ones & EVERY, self.table.is_wide(value))
-        if kind == "part":
-            low = (1 << node[2]) - 1
-            zeros, ones = (bits >> node[1] * node[2] & low for bits in inner[0])
+        if type(node) is PartOf:
+            low = (1 << node.width) - 1
+            zeros, ones = (bits >> node.index * node.width & low for bits in inner[0])
             return _narrow((zeros | ~low) & EVERY, ones, False)
-        if kind == "sum":
-            return self._sum_bits(value, node, inner)
-        if kind != "op" or node[1] not in ("mask", "mapa", "shr", "and", "or", "xor"):
-            return 0, 0
-        zeros, ones = inner[0]
-        if node[1] == "mapa":
-            return zeros & _CLUSTER_INVARIANT_BITS, ones & _CLUSTER_INVARIANT_BITS
-        if node[1] == "mask":
-            return _narrow(zeros | (EVERY & ~node[3]), ones & node[3], self.table.is_wide(value))
-        if node[1] == "shr":
-            by = self.table.constant_of(node[4])
-            return (0, 0) if by is None else _shifted_bits(zeros, ones, by & 0xFFFFFFFF, str(node[2]))
-        y, u = inner[1]
-        if node[1] == "and":
-            return zeros | y, ones & u
-        return (zeros & y, ones | u) if node[1] == "or" else (zeros & y | ones & u, zeros & u | ones & y)
+        return 0, 0
 
-    def _sum_bits(self, value: int, node: Node, inner: list[Bits]) -> Bits:
+    def _arithmetic_bits(self, node: Arithmetic, inner: list[Bits]) -> Bits:
+        (zeros, ones), (y, u) = inner
+        if node.name == "shr":
+            by = self.table.constant_of(node.operands[1])
+            return (0, 0) if by is None else _shifted_bits(zeros, ones, by & 0xFFFFFFFF, node.type)
+        if node.name == "and":
+            return zeros | y, ones & u
+        if node.name == "or":
+            return zeros & y, ones | u
+        return (zeros & y | ones & u, zeros & u | ones & y) if node.name == "xor" else (0, 0)
+
+    def _sum_bits(self, value: int, node: Sum, inner: list[Bits]) -> Bits:
         if any(z & o for z, o in inner):
             return EVERY, EVERY
-        zeros, ones, most = ~node[2] & EVERY, node[2] & EVERY, node[2]
-        exact = node[2] >= 0
-        for (_, factor), (z, o) in zip(node[1], inner, strict=True):
+        zeros, ones, most = ~node.constant & EVERY, node.constant & EVERY, node.constant
+        exact = node.constant >= 0
+        for (_, factor), (z, o) in zip(node.terms, inner, strict=True):
             by, largest = trailing_zeros(factor), ~z & EVERY
             exact &= factor > 0
             most += largest * factor

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from tclint.values.induction import Induction
 from tclint.values.integers import Range
+from tclint.values.nodes import Compare, Masked, Negation, Phi, Select
 from tclint.values.ranges import INFINITY
 from tclint.values.ssa import Registers
 from tclint.values.substitution import Lifetimes
-from tclint.values.value_table import Node
 
 __all__ = ["Counter", "LoopFacts"]
 
@@ -82,7 +82,7 @@ class LoopFacts:
         self._mates: dict[tuple[object, ...], int] = {}
         """A representative of each class of values in lockstep, by the key of their pace."""
         self._canonical_cache: dict[int, int] = {}
-        self._comparison_cache: dict[int, tuple[Node, bool] | None] = {}
+        self._comparison_cache: dict[int, tuple[Compare, bool] | None] = {}
         self._bounds: dict[int, tuple[tuple[int, int, int], ...]] = {}
 
     def base(self, value: int) -> tuple[int, int, bool]:
@@ -96,28 +96,28 @@ class LoopFacts:
             found = self._bases[value] = self.table.total(terms, 0), constant, negative
         return found
 
-    def comparison(self, fact: int) -> tuple[Node, bool] | None:
+    def comparison(self, fact: int) -> tuple[Compare, bool] | None:
         """*fact* as ``(comparison with a constant, whether it is not negated)``; None if it is not one."""
         if fact not in self._comparison_cache:
             self._comparison_cache[fact] = self._compute_comparison(fact)
         return self._comparison_cache[fact]
 
-    def _compute_comparison(self, fact: int) -> tuple[Node, bool] | None:
+    def _compute_comparison(self, fact: int) -> tuple[Compare, bool] | None:
         """See :meth:`comparison`."""
         table = self.table
         node, positive = table.nodes[fact], True
-        if node[0] != "compare":
+        if type(node) is not Compare:
             return None
         moved = table.difference(fact)
         if moved is not None:
             node, positive = moved[0], not moved[1]
-        elif node[1] == "eq" and table.constant_of(node[3]) is None:
-            difference = table.add(node[2], table.times(node[3], -1))
+        elif node.relation == "eq" and table.constant_of(node.right) is None:
+            difference = table.add(node.left, table.times(node.right, -1))
             terms, constant = table.linear(difference)
-            node = ("compare", "eq", table.total(terms, 0), table.constant(-constant), *node[4:])
+            node = Compare("eq", table.total(terms, 0), table.constant(-constant), node.signed, node.width)
         return (
             (node, positive)
-            if table.constant_of(node[3]) is not None and node[5] in _COMPARED_WIDTHS
+            if table.constant_of(node.right) is not None and node.width in _COMPARED_WIDTHS
             else None
         )
 
@@ -154,7 +154,8 @@ class LoopFacts:
         if trend is not None:
             return trend
         node = self.table.node(value)
-        joined = self.table.arguments(value) if node[0] == "phi" and node[1] not in self.cfg.loops else ()
+        joins = type(node) is Phi and node.block not in self.cfg.loops
+        joined = self.table.arguments(value) if joins else ()
         return (joined, 0) if joined else None
 
     def trend(self, value: int) -> tuple[tuple[int, ...], int] | None:
@@ -172,12 +173,12 @@ class LoopFacts:
         """``(starts, some step)`` if every path around the loop adds constants of one sign to *value*, or nothing."""
         table = self.table
         node, arguments = table.node(value), table.arguments(value)
-        if node[0] != "phi" or not arguments:
+        if type(node) is not Phi or not arguments:
             return None
-        loop = self.cfg.loops.get(node[1])
+        loop = self.cfg.loops.get(node.block)
         if loop is None:
             return self._joined_trend(value)
-        incoming = list(zip(self.cfg.sources[node[1]], arguments, strict=True))
+        incoming = list(zip(self.cfg.sources[node.block], arguments, strict=True))
         starts = {argument for source, argument in incoming if source not in loop}
         work = [argument for source, argument in incoming if source in loop]
         steps, seen = set[int](), {value}
@@ -207,10 +208,11 @@ class LoopFacts:
                 term = terms[0][0] if len(terms) == 1 and terms[0][1] == 1 else -1
                 if term < 0 or abs(step) > MAX_COUNTER_STEP:
                     return None
-                if table.node(term)[0] != "phi" or not table.arguments(term):
+                node = table.node(term)
+                if type(node) is not Phi or not table.arguments(term):
                     return None
                 steps.add(step)
-                if table.node(term)[1] in self.cfg.loops:
+                if node.block in self.cfg.loops:
                     heads.add(term)
                 elif term not in seen:
                     seen.add(term)
@@ -221,9 +223,9 @@ class LoopFacts:
     def _joined(self, value: int, loop: AbstractSet[int]) -> tuple[int, ...]:
         """The values one of which *value* is because of a branch in *loop* or a select; empty for any other value."""
         node = self.table.node(value)
-        if node[0] == "select":
-            return node[2:4]
-        return self.table.arguments(value) if node[0] == "phi" and node[1] in loop else ()
+        if type(node) is Select:
+            return node.arms
+        return self.table.arguments(value) if type(node) is Phi and node.block in loop else ()
 
     def _pace(self, value: int) -> _Pace | None:
         """How a loop changes *value* in every iteration; None if it is not known to add something in each of them."""
@@ -235,16 +237,16 @@ class LoopFacts:
         """See :meth:`_pace`."""
         table = self.table
         node, arguments = table.node(value), table.arguments(value)
-        loop = self.cfg.loops.get(node[1]) if node[0] == "phi" else None
-        if loop is None or not arguments:
+        loop = self.cfg.loops.get(node.block) if type(node) is Phi else None
+        if type(node) is not Phi or loop is None or not arguments:
             return None
         counter = self.counter(value)
         if counter is not None:
             step = counter.step
-            key = node[1], abs(step), counter.advances
+            key = node.block, abs(step), counter.advances
             return _Pace(key, 1 if step > 0 else -1, counter.start) if counter.in_every_iteration else None
         starts, added = set[int](), list[int]()
-        for source, argument in zip(self.cfg.sources[node[1]], arguments, strict=True):
+        for source, argument in zip(self.cfg.sources[node.block], arguments, strict=True):
             if source not in loop:
                 starts.add(argument)
                 continue
@@ -252,7 +254,7 @@ class LoopFacts:
             if any(term == value for term, _ in table.linear(by)[0]):
                 return None
             added.append(by)
-        return _Pace((node[1], *added), 1, starts.pop()) if len(starts) == 1 else None
+        return _Pace((node.block, *added), 1, starts.pop()) if len(starts) == 1 else None
 
     def canonical(self, value: int) -> int:
         """The canonical form of *value*: constants hoisted out of minima and maxima, values in lockstep merged."""
@@ -291,8 +293,8 @@ class LoopFacts:
                         self.registers.before(edge.predicate, cfg.blocks[edge.source].end - 1)
                     )
                     found[p] = edge.value
-                    if table.node(p)[0] == "not":
-                        found[table.representative(table.node(p)[1])] = not edge.value
+                    if type(node := table.node(p)) is Negation:
+                        found[table.representative(node.operand)] = not edge.value
             self._exit_condition_cache[head] = found
         return self._exit_condition_cache[head]
 
@@ -321,8 +323,8 @@ class LoopFacts:
         if counted is None:
             return 0
         term, factor, counter = counted
-        head = self.table.node(term)[1]
-        by: int = factor * counter.step
+        head = self.table.phi(term).block
+        by = factor * counter.step
         if self.exit_conditions(head).get(fact) is not truth or self._varies_otherwise(head, value):
             return 0
         return by if abs(by) == 1 or (abs(factor) == 1 and self._has_single_exit(head)) else 0
@@ -335,7 +337,7 @@ class LoopFacts:
         """
         by = self.stride_until(fact, value)
         counted = self._only_counter(value) if by and self.strict else None
-        return 0 if counted and not self._has_single_exit(self.table.node(counted[0])[1]) else by
+        return 0 if counted and not self._has_single_exit(self.table.phi(counted[0]).block) else by
 
     def started(self, value: int) -> int | None:
         """*value* on entry to the loop whose counter it contains; None unless it contains exactly one."""
@@ -360,11 +362,11 @@ class LoopFacts:
             return False
         for fact in ends:
             comparison = self.comparison(fact)
-            for term, _ in table.linear(comparison[0][2])[0] if comparison is not None else ():
+            for term, _ in table.linear(comparison[0].left)[0] if comparison is not None else ():
                 counter = self.counter(term)
                 for start, _ in table.linear(counter.start)[0] if counter is not None else ():
                     node = table.node(start)
-                    if node[:2] == ("op", "mask") and node[3] > 0 and not node[3] & node[3] + 1:
+                    if type(node) is Masked and node.mask > 0 and not node.mask & node.mask + 1:
                         return True
         return False
 
@@ -373,7 +375,7 @@ class LoopFacts:
         found = self._bounds.get(base)
         if found is None:
             table = self.table
-            heads = {table.node(t)[1] for t, _ in table.linear(base)[0] if self.counter(t) is not None}
+            heads = {table.phi(t).block for t, _ in table.linear(base)[0] if self.counter(t) is not None}
             ends = ((head, *end) for head in heads for end in self.exit_conditions(head).items())
             each = (self._bound(head, fact, truth, base) for head, fact, truth in ends)
             found = self._bounds[base] = tuple(bound for bound in each if bound is not None)
@@ -401,14 +403,15 @@ class LoopFacts:
         that is one step further than one within the bound.
         """
         comparison = self.comparison(fact)
-        limit = None if comparison is None else self.table.constant_of(comparison[0][3])
+        limit = None if comparison is None else self.table.constant_of(comparison[0].right)
         if comparison is None or limit is None or not self._has_single_exit(head):
             return None
-        (_, relation, left, _, signed, _), positive = comparison
+        node, positive = comparison
+        left = node.left
         by = self.stride_until(fact, left, truth)
-        if relation == "eq":
+        if node.relation == "eq":
             return (left, limit, by) if by and truth else None
-        if self.strict or not signed:
+        if self.strict or not node.signed:
             return None
         if by > 0 and truth is not positive:  # it continues while left < limit
             return left, limit - 1 + by, by

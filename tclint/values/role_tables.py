@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from tclint.ir.nodes import Immediate, Instruction, Memory, Operand, Vector
 from tclint.isa.widths import width_of
 from tclint.values import thread_masks as T
+from tclint.values.nodes import AddressOf, Loaded, Masked
 from tclint.values.ssa import Registers
 from tclint.values.thread_predicates import ThreadSets
 from tclint.values.value_table import ValueTable
@@ -46,18 +47,18 @@ class RoleTables:
         """
         value = self.table.representative(value)
         node = self.table.nodes[value]
-        if node[:2] == ("op", "mask") and node[3] & 255 == 255:
-            value = self.table.representative(node[2])
+        if type(node) is Masked and node.mask & 255 == 255:
+            value = self.table.representative(node.value)
         if value not in self._looked_up:
             self._looked_up[value] = list(self._look_up(value))
         return self._looked_up[value]
 
     def _look_up(self, value: int) -> Iterator[tuple[int, int]]:
         node = self.table.nodes[value]
-        if node[0] != "load" or not node[2].startswith(".shared"):
+        if type(node) is not Loaded or not node.space.startswith(".shared"):
             return
-        match = self.function.instructions[node[1]].match
-        rest, offset = self._shared_offset(node[3])
+        match = self.function.instructions[node.site].match
+        rest, offset = self._shared_offset(node.address)
         if match is None or match.element not in _BYTE or rest is None:
             return
         offsets, every = self.thread_sets.bit_slices(rest), T.full(self.thread_sets.threads)
@@ -75,10 +76,13 @@ class RoleTables:
         The variable part is None if the address does not begin there.
         """
         terms, offset = self.table.linear(address)
-        begin = next(
-            (t for t, factor in terms if factor == 1 and self.table.nodes[t][:2] == ("symbol", _SHARED)), -1
-        )
+        begin = next((t for t, factor in terms if factor == 1 and self._is_shared(t)), -1)
         return None if begin < 0 else self.table.total(tuple(t for t in terms if t[0] != begin), 0), offset
+
+    def _is_shared(self, term: int) -> bool:
+        """Whether *term* is the beginning of all shared memory of a Triton kernel."""
+        node = self.table.nodes[term]
+        return type(node) is AddressOf and node.name == _SHARED
 
     def _contents(self) -> Table:
         """The bytes that may be stored at each constant offset.

@@ -19,6 +19,7 @@ from tclint.isa.forms import Match
 from tclint.isa.special_registers import WARP
 from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
+from tclint.values.nodes import Applied, Constant, Masked, Packed, Sum
 
 __all__ = ["Access", "Footprint", "SharedMemory", "numbers"]
 
@@ -177,45 +178,41 @@ class SharedMemory:
         """The start address of a matrix descriptor (9.7.15.5.1.2.2, 9.7.16.4.1): 16 times its low 14 bits."""
         values = self.values
         node = values.node(descriptor)
-        kind = node[0]
-        if kind == "const":
-            return values.constant((node[1] & _START_MASK) * 16)
-        if kind == "pack":
-            return self.start(node[2])
-        if kind == "sum":
-            total = values.constant((node[2] & _START_MASK) * 16)
-            for term, factor in node[1]:
+        if type(node) is Constant:
+            return values.constant((node.number & _START_MASK) * 16)
+        if type(node) is Packed:
+            return self.start(node.operands[0])
+        if type(node) is Sum:
+            total = values.constant((node.constant & _START_MASK) * 16)
+            for term, factor in node.terms:
                 total = values.add(total, values.times(self.start(term), factor))
             return total
-        if kind == "op":
-            name = node[1]
-            if name == "mask":
-                if node[3] & _START_MASK == 0:
-                    return values.constant(0)
-                cleared = _START_MASK & ~node[3]  # possibly bits that are zero anyway
-                kept = not cleared & ~values.known_bits(node[2])[0]
-                return self.start(node[2]) if kept else values.times(descriptor, 16)
-            if name == "shr" and values.constant_of(node[4]) == 4:
-                return self._without_window_mask(node[3])
-            if (
-                name == "bfe"
-                and values.constant_of(node[4]) == 4
-                and (values.constant_of(node[5]) or 0) >= 14
-            ):
-                return self._without_window_mask(node[3])
-            if name == "bfi" and (values.constant_of(node[5]) or 0) >= 14:
-                return self.start(node[4])
-            if (
-                name == "bfi"
-                and values.constant_of(node[5]) == 0
-                and (values.constant_of(node[6]) or 0) >= 14
-            ):
-                return self.start(node[3])
-            if name == "or":
-                clear = [values.known_bits(x)[0] & _START_MASK == _START_MASK for x in node[3:5]]
-                if any(clear):
-                    return self.start(node[4] if clear[0] else node[3])
-        return values.times(descriptor, 16)
+        if type(node) is Masked:
+            if node.mask & _START_MASK == 0:
+                return values.constant(0)
+            cleared = _START_MASK & ~node.mask  # possibly bits that are zero anyway
+            kept = not cleared & ~values.known_bits(node.value)[0]
+            return self.start(node.value) if kept else values.times(descriptor, 16)
+        start = self._start_of_operation(node) if isinstance(node, Applied) else None
+        return values.times(descriptor, 16) if start is None else start
+
+    def _start_of_operation(self, node: Applied) -> int | None:
+        """:meth:`start` of the result of an instruction; None if it is not recognised."""
+        values, name, operands = self.values, node.name, node.operands
+        numbers = [values.constant_of(x) for x in operands]
+        if name == "shr" and numbers[1] == 4:
+            return self._without_window_mask(operands[0])
+        if name == "bfe" and numbers[1] == 4 and (numbers[2] or 0) >= 14:
+            return self._without_window_mask(operands[0])
+        if name == "bfi" and (numbers[2] or 0) >= 14:
+            return self.start(operands[1])
+        if name == "bfi" and numbers[2] == 0 and (numbers[3] or 0) >= 14:
+            return self.start(operands[0])
+        if name == "or":
+            clear = [values.known_bits(x)[0] & _START_MASK == _START_MASK for x in operands]
+            if any(clear):
+                return self.start(operands[1] if clear[0] else operands[0])
+        return None
 
     def _without_window_mask(self, address: int) -> int:
         """An address without the mask that confines it to the address range of shared memory.
@@ -223,8 +220,8 @@ class SharedMemory:
         A compiler that knows the alignment of the address leaves the bits that are zero anyway out of the mask.
         """
         node = self.values.node(address)
-        if node[0] == "op" and node[1] == "mask" and self._is_window_mask(node[2], node[3]):
-            return self._without_window_mask(node[2])
+        if type(node) is Masked and self._is_window_mask(node.value, node.mask):
+            return self._without_window_mask(node.value)
         return self.values.representative(address)
 
     def _is_window_mask(self, address: int, mask: int) -> bool:
@@ -281,7 +278,7 @@ class SharedMemory:
                     seen.add(term)
                     if not values.varying_at(term):
                         found.add(term)
-                    elif values.node(term)[0] == "phi":
+                    elif values.is_phi(term):
                         work += values.arguments(term)
         return found
 

@@ -5,7 +5,7 @@ Definitions are found from the use backwards, as in Braun et al., *Simple and Ef
 where definitions meet (Cytron et al., *Efficiently Computing Static Single Assignment Form*, 1991), and one whose
 arguments are a single value, or itself, is replaced by that value.
 
-The graph is cyclic, so a definition in a loop may be asked for while it is being computed. An ``unknown`` node, the
+The graph is cyclic, so a definition in a loop may be asked for while it is being computed. An unmodelled value, the
 *stand-in*, then represents it. If only copies and phis have used the stand-in, it becomes an alias of the value;
 otherwise it stays opaque. To keep this independent of the order of questions, the phis that a definition in a loop
 depends on are created first.
@@ -36,6 +36,25 @@ from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import fixed
 from tclint.values.integers import EVERY, SHORT, as_signed, type_width
+from tclint.values.nodes import (
+    COMPUTED,
+    AddressOf,
+    Allocated,
+    Arithmetic,
+    Broadcast,
+    CollectiveResult,
+    Constant,
+    Elected,
+    FloatConstant,
+    Loaded,
+    Masked,
+    Opaque,
+    ParameterRead,
+    Phi,
+    Undefined,
+    Unmodelled,
+    VectorOf,
+)
 from tclint.values.thread_predicates import ThreadSets, UniformityScope
 from tclint.values.value_table import ValueTable
 
@@ -43,8 +62,8 @@ __all__ = ["MAX_DEFINITION_DEPTH", "Registers"]
 
 MAX_DEFINITION_DEPTH = 120
 """Definition chains longer than this stay opaque; real addresses are far shorter."""
-_COMPUTED = frozenset(("sum", "op", "select", "pack", "part", "compare", "logic", "not"))
-"""Nodes that a thread computes from its own values."""
+_SHARED = frozenset((Constant, AddressOf, ParameterRead, Allocated))
+"""Nodes that are the same in all threads of a CTA."""
 _TRANSPARENT = frozenset(("cvta", "mov"))
 _RELATIONS = {
     # relation -> (canonical relation, swap operands, negate)
@@ -102,27 +121,24 @@ class Registers:
             return (
                 self.table.constant(operand.value)
                 if isinstance(operand.value, int)
-                else self.table.intern("float", operand.value)
+                else self.table.intern(FloatConstant, operand.value)
             )
         if isinstance(operand, Symbol):
-            base = self.table.intern("symbol", operand.name)
+            base = self.table.intern(AddressOf, operand.name)
             return self.table.total(((base, 1),), operand.offset) if operand.offset else base
         if isinstance(operand, Special):
             number = fixed(operand.name, self.thread_sets.shape, bool(self.function.threads))
             if number is not None:
                 return self.table.constant(number)
-            return (
-                self.table.intern("unknown", at, -1)
-                if SPECIAL_REGISTERS[operand.name].varies
-                else self.table.intern("special", operand.name)
-            )
+            varies = SPECIAL_REGISTERS[operand.name].varies
+            return self.table.intern(Unmodelled, at, -1) if varies else self.table.special(operand.name)
         if isinstance(operand, Not):
             return self.table.negate(self.before(operand.register, at))
         if isinstance(operand, Memory):
             return self.table.add(self.operand(operand.base, at), self.table.constant(operand.offset))
         if isinstance(operand, Vector):
-            return self.table.intern("vector", *(self.operand(item, at) for item in operand.items))
-        return self.table.intern("unknown", at, -1)
+            return self.table.intern(VectorOf, tuple([self.operand(item, at) for item in operand.items]))
+        return self.table.intern(Unmodelled, at, -1)
 
     def before(self, register: int, at: int) -> int:
         """The value of *register* just before the instruction at *at*."""
@@ -131,7 +147,7 @@ class Registers:
             return only
         defs = self.defs.get(register)
         if not defs:
-            return self.table.intern("undefined", register)
+            return self.table.intern(Undefined, register)
         return self._read(register, self.cfg.block_of[at], at)
 
     def after(self, register: int, at: int) -> int:
@@ -143,7 +159,7 @@ class Registers:
     def after_block(self, register: int, block: int) -> int:
         """The value of *register* at the end of *block*."""
         if register not in self.defs:
-            return self.table.intern("undefined", register)
+            return self.table.intern(Undefined, register)
         return self._read(register, block, self.cfg.blocks[block].end)
 
     def _read(self, register: int, block: int, at: int) -> int:
@@ -170,7 +186,7 @@ class Registers:
                 break
             sources = entered[block]
             if not sources or block == 0:
-                value = self.table.intern("undefined", register)
+                value = self.table.intern(Undefined, register)
                 break
             if len(sources) > 1 and block in self._joins_of(register):
                 value = self._phi(register, block, sources)
@@ -192,7 +208,7 @@ class Registers:
         return found
 
     def _phi(self, register: int, block: int, sources: tuple[int, ...]) -> int:
-        phi = self.table.intern("phi", block, register)
+        phi = self.table.intern(Phi, block, register)
         if self._depth > MAX_DEFINITION_DEPTH:
             return phi
         self._entry[register, block] = phi
@@ -217,10 +233,10 @@ class Registers:
             arguments = self.table.arguments(phi)
             distinct = set(arguments) - {phi}
             if len(distinct) > 1:
-                _, block, register = nodes[phi]
-                kind = self.function.registers[register].type
+                node = self.table.phi(phi)
+                kind = self.function.registers[node.register].type
                 equal_phi = self.table.representative(
-                    self._equal_phis.setdefault((block, kind, arguments), phi)
+                    self._equal_phis.setdefault((node.block, kind, arguments), phi)
                 )
                 distinct = {equal_phi} if equal_phi != phi else distinct
             if len(distinct) == 1:
@@ -228,7 +244,7 @@ class Registers:
                 phis += self._waiting.pop(phi, ())
             else:
                 for argument in distinct:
-                    if nodes[argument][0] == "phi" or argument in self._in_progress:
+                    if type(nodes[argument]) is Phi or argument in self._in_progress:
                         self._waiting.setdefault(argument, []).append(phi)
 
     def _defined(self, register: int, at: int) -> int:
@@ -237,7 +253,7 @@ class Registers:
         found = self._after.get(key)
         if found is not None:
             return self.table.representative(found)
-        stand_in = self.table.intern("unknown", at, register)
+        stand_in = self.table.intern(Unmodelled, at, register)
         if self._depth > MAX_DEFINITION_DEPTH:
             self.opaque.add(stand_in)
             return stand_in
@@ -302,7 +318,7 @@ class Registers:
     def _computed(self, instruction: Instruction, at: int, register: int) -> int:
         match = instruction.match
         if match is None or match.problem:
-            return self.table.intern("unknown", at, register)
+            return self.table.intern(Unmodelled, at, register)
         form, operands = match.form, instruction.operands
         name = form.compute
         if form.event:
@@ -314,7 +330,7 @@ class Registers:
         if form.name == "isspacep":
             return self._is_in_space(match, self.operand(operands[1], at))
         if not name:
-            return self.table.intern("unknown", at, register)
+            return self.table.intern(Unmodelled, at, register)
         if Vector in map(type, operands):
             return self._packed(instruction, at, register)
         type_name = _first_type(match.modifiers)
@@ -328,15 +344,16 @@ class Registers:
         if value is None:
             value = self._apply(name, type_name, match.modifiers, arguments)
         if value is None:
-            value = self.table.intern("op", name, match.modifiers, *arguments)
+            value = self.table.intern(Opaque, name, match.modifiers, tuple(arguments))
         if isinstance(destination, Pair) and destination.first != register:
-            unknown = ("unknown", at, register)
             if name != "setp":
-                return self.table.intern(*unknown)
+                return self.table.intern(Unmodelled, at, register)
             # The second result negates the comparison, not what it is combined with (9.7.6.2).
             compared = self._compared(match.modifiers, type_name, arguments[:2])
             if "f" in type_name or compared is None:
-                return self.table.intern(*unknown) if arguments[2:] else self.table.negate(value)
+                if arguments[2:]:
+                    return self.table.intern(Unmodelled, at, register)
+                return self.table.negate(value)
             negated = self.table.negate(compared)
             return self._combined(match.modifiers, negated, arguments[2]) if arguments[2:] else negated
         return value
@@ -356,18 +373,17 @@ class Registers:
             variable = self.table.variable(term)
             if variable is not None and factor == 1:
                 return self.table.constant(int(variable.space.partition("::")[0] == space))
-        return self.table.intern("op", "isspacep", match.modifiers, address)
+        return self.table.intern(Opaque, "isspacep", match.modifiers, (address,))
 
     def _collective(self, instruction: Instruction, match: Match, at: int, register: int) -> int | None:
         """The result of an instruction that threads execute together; None for any other instruction."""
         form, operands = match.form, instruction.operands
-        unknown = ("unknown", at, register)
         if form.effects.exchange is Exchange.ELECT:
             destination = operands[0]
             if isinstance(destination, Pair) and destination.second == register:
                 # Elections of one warp with one mask elect the same lane (9.7.13.14).
-                return self.table.intern("elect", self.operand(operands[1], at))
-            return self.table.intern(*unknown)
+                return self.table.intern(Elected, self.operand(operands[1], at))
+            return self.table.intern(Unmodelled, at, register)
         if form.effects.exchange is Exchange.SHUFFLE and ".idx" in match.modifiers and form.scope == "lanes":
             chosen, bounds = (
                 self.operand(operands[2], at),
@@ -380,17 +396,17 @@ class Registers:
                 if self._is_warp_uniform(source):
                     return source
                 if lane is None:
-                    return self.table.intern("collective", at, register, chosen)
-                return self.table.intern("broadcast", source, lane & 31)
-            return self.table.intern(*unknown)
-        if form.scope == "active":
-            return self.table.intern(*unknown)  # threads that execute it apart may have different results
+                    return self.table.intern(CollectiveResult, at, register, (chosen,))
+                return self.table.intern(Broadcast, source, lane & 31)
+            return self.table.intern(Unmodelled, at, register)
+        if form.scope == "active":  # threads that execute it apart may have different results
+            return self.table.intern(Unmodelled, at, register)
         if (
             form.effects.exchange is Exchange.VOTE
             or form.effects.exchange is Exchange.REDUCTION
             or (form.effects.exchange is Exchange.MATCH and ".all" in match.modifiers)
         ):
-            return self.table.intern("collective", at, register)
+            return self.table.intern(CollectiveResult, at, register, ())
         return None
 
     def _loaded(self, instruction: Instruction, at: int, register: int) -> int:
@@ -406,20 +422,20 @@ class Registers:
         if space.startswith(".const") or (space.startswith(".param") and self._is_kernel_parameter(address)):
             # The same bytes are the same value whatever the load's type, unless the load extends them.
             return self.table.intern(
-                "parameter",
+                ParameterRead,
                 self.table.add(value, self.table.constant(which * size)),
                 size,
                 kind if size < 4 else "",
             )
         if space.startswith(".param"):  # from the caller, or returned by a call
-            return self.table.intern("unknown", at, register)
+            return self.table.intern(Unmodelled, at, register)
         if space.startswith(".shared"):
             word = self.table.add(value, self.table.constant(which * size))
             if self._is_allocation(word, at):
-                return self.table.intern("allocated", word)
+                return self.table.intern(Allocated, word)
         if "read" in match.form.memory[0][0] and "write" in " ".join(m for m, _ in match.form.memory):
-            return self.table.intern("unknown", at, register)
-        return self.table.intern("load", at, space, value, which)
+            return self.table.intern(Unmodelled, at, register)
+        return self.table.intern(Loaded, at, space, value, which)
 
     def _is_kernel_parameter(self, address: Operand | None) -> bool:
         """Whether *address* is that of a kernel parameter, whose value is constant and the same in all threads."""
@@ -500,10 +516,10 @@ class Registers:
     def _is_warp_uniform(self, value: int) -> bool:
         """Whether *value* is warp-uniform by its expression alone, without following control flow."""
         parts = self.table.subexpressions(value, until=self._is_warp_uniform_leaf)
-        return all(self._is_warp_uniform_leaf(v) or self.table.nodes[v][0] in _COMPUTED for v in parts)
+        return all(self._is_warp_uniform_leaf(v) or type(self.table.nodes[v]) in COMPUTED for v in parts)
 
     def _is_warp_uniform_leaf(self, value: int) -> bool:
-        if self.table.node(value)[0] in ("const", "symbol", "parameter", "allocated"):
+        if type(self.table.node(value)) in _SHARED:
             return True
         planes = self.thread_sets.exact_slices(value)
         return planes is not None and self.thread_sets.plane_level(planes) <= UniformityScope.WARP
@@ -517,16 +533,15 @@ class Registers:
             if register in items:
                 whole = self.operand(operands[1], at)
                 node, index = self.table.node(whole), items.index(register)
-                if node[0] == "parameter" and node[2] % len(items) == 0 and node[2] // len(items) >= 4:
-                    size = node[2] // len(items)
-                    return self.table.intern(
-                        "parameter", self.table.add(node[1], self.table.constant(index * size)), size, ""
-                    )
+                size, rest = divmod(node.size, len(items)) if type(node) is ParameterRead else (0, 0)
+                if type(node) is ParameterRead and size >= 4 and not rest:
+                    address = self.table.add(node.address, self.table.constant(index * size))
+                    return self.table.intern(ParameterRead, address, size, "")
                 return self.table.part(index, width // len(items), whole)
         if len(operands) == 2 and isinstance(operands[1], Vector):
             parts = [self.operand(item, at) for item in operands[1].items]
             return self.table.pack(width // len(parts), parts)
-        return self.table.intern("unknown", at, register)
+        return self.table.intern(Unmodelled, at, register)
 
     def _apply(self, name: str, type_name: str, modifiers: tuple[str, ...], a: list[int]) -> int | None:
         """*name* applied to argument values, simplified; None if it stays an opaque operation."""
@@ -534,80 +549,103 @@ class Registers:
             return None
         if type_name.endswith("x2"):  # two lanes, between which nothing is carried: no number of 32 bits
             return None
-        table, width = self.table, type_width(type_name)
-        root = name.partition(".")[0]
+        table, root = self.table, name.partition(".")[0]
         if root in _TRANSPARENT and a:
             return a[0]
         if root == "cvt" and a:
-            types = [m for m in modifiers if m[1:2] in "busf" and m[2:].isdigit()]
-            if len(types) != 2 or any(t[1] == "f" for t in types):
-                return None
-            # Widening and narrowing preserve an address and a small index.
-            if min(to := type_width(types[0]), source := type_width(types[1])) < 32:
-                return None
-            if to > source:
-                return self._extended(a[0], types[1], types[0])
-            node = table.node(a[0])
-            narrowed = to < source and node[:2] == ("op", "mask") and node[3] & SHORT == SHORT
-            kept = node[2] if narrowed else a[0]
-            return table.truncated(kept) if to < source else kept
-        if root == "add" and len(a) == 2:
-            return table.add(a[0], a[1], width)
-        if root == "sub" and len(a) == 2:
-            return table.add(a[0], table.times(a[1], -1, width), width)
-        if root == "neg" and len(a) == 1:
-            return table.times(a[0], -1, width)
+            return self._converted(a[0], modifiers)
         if root in ("mul", "mad") and len(a) >= 2:
-            if ".hi" in modifiers:
-                return None
-            x, y = a[:2]
-            if ".wide" in modifiers:
-                width *= 2
-                x, y = (self._extended(factor, type_name, f"{type_name[:2]}{width}") for factor in (x, y))
-            product = table.multiply(x, y, width)
-            return product if product is None or root != "mad" else table.add(product, a[2], width)
-        if root == "shl" and len(a) == 2:
-            by = table.constant_of(a[1])
+            return self._product(type_name, modifiers, *a[: 3 if root == "mad" else 2])
+        if root in ("and", "or", "xor", "not") and ".pred" in modifiers:
+            return table.negate(a[0]) if root == "not" else table.logic(root, a[0], a[1])
+        if root == "setp":
+            return self._compared(modifiers, type_name, a)
+        if root == "selp" and len(a) == 3:
+            return table.select(a[2], a[0], a[1])
+        if root == "neg" and len(a) == 1:
+            return table.times(a[0], -1, type_width(type_name))
+        if root == "bfe" and len(a) == 3 and type_name[1] == "u":
+            return self._field(type_name, a[0], *map(table.constant_of, a[1:]))
+        if len(a) == 2 and ".relu" not in modifiers:
+            return self._apply_to_both(root, type_name, *a)
+        return None
+
+    def _apply_to_both(self, root: str, type_name: str, left: int, right: int) -> int | None:
+        """:meth:`_apply` for an instruction with two operands and a type that alone of its modifiers matters."""
+        table, width = self.table, type_width(type_name)
+        if root == "add":
+            return table.add(left, right, width)
+        if root == "sub":
+            return table.add(left, table.times(right, -1, width), width)
+        if root == "shl":
+            by = table.constant_of(right)
             if by is None:
                 return None
             by &= 0xFFFFFFFF
-            return table.times(a[0], 1 << by, width) if by < width else table.constant(0)
-        if root in ("and", "or", "xor", "not") and ".pred" in modifiers:
-            if root == "not":
-                return table.negate(a[0])
-            return table.logic(root, a[0], a[1])
-        if root == "setp":
-            return self._compared(modifiers, type_name, a)
-        if root == "mapa" and len(a) == 2 and table.node(a[1]) == ("special", "%cluster_ctarank"):
-            return a[0]  # mapped to the executing CTA itself
-        if root == "selp" and len(a) == 3:
-            return table.select(a[2], a[0], a[1])
-        numbers = [table.constant_of(x) for x in a]
-        if root == "and" and len(a) == 2:
-            for value, mask in ((a[0], numbers[1]), (a[1], numbers[0])):
-                if mask is not None:
-                    return table.masked(value, mask, width)
-        if root in ("or", "xor") and len(a) == 2:
-            for value, mask in ((a[0], numbers[1]), (a[1], numbers[0])):
-                if mask == 0:
-                    return value
-        if root == "xor" and len(a) == 2:
-            for value, other in (a, a[::-1]):
-                bits = table.max_bit_length(other)
-                rest = table.without_aligned(value, bits) if bits else value
-                if rest != value:  # a swizzle of an aligned address changes only the offset added to it
-                    swizzled = table.intern("op", root, type_name, *sorted((rest, other)))
-                    return table.add(swizzled, table.add(value, table.times(rest, -1, width), width), width)
-        if root in ("or", "xor", "and", "min", "max") and len(a) == 2 and ".relu" not in modifiers:
-            return table.intern("op", root, type_name, *sorted(a))
-        if root == "shr" and len(a) == 2:
-            return table.shifted(a[0], numbers[1], a[1], type_name)
-        if root == "bfe" and len(a) == 3 and type_name[1] == "u":
-            start, length = numbers[1:]
-            if start is not None and length is not None and (start & 255) + (length & 255) <= width:
-                shifted = table.shifted(a[0], start & 255, table.constant(start & 255), type_name)
-                return table.masked(shifted, (1 << (length & 255)) - 1, width)
+            return table.times(left, 1 << by, width) if by < width else table.constant(0)
+        if root == "shr":
+            return table.shifted(left, table.constant_of(right), right, type_name)
+        if root == "mapa":  # mapped to the executing CTA itself
+            return left if table.is_special(right, "%cluster_ctarank") else None
+        if root in ("and", "or", "xor"):
+            return self._bitwise(root, type_name, left, right)
+        if root in ("min", "max"):
+            return table.intern(Arithmetic, root, type_name, tuple(sorted((left, right))))
         return None
+
+    def _converted(self, value: int, modifiers: tuple[str, ...]) -> int | None:
+        """An integer converted to another type; None unless both have 32 bits at least, and nothing is rounded."""
+        types = [m for m in modifiers if m[1:2] in "busf" and m[2:].isdigit()]
+        if len(types) != 2 or any(t[1] == "f" for t in types):
+            return None
+        # Widening and narrowing preserve an address and a small index.
+        if min(to := type_width(types[0]), source := type_width(types[1])) < 32:
+            return None
+        if to > source:
+            return self._extended(value, types[1], types[0])
+        if to == source:
+            return value
+        node = self.table.node(value)
+        low = type(node) is Masked and node.mask & SHORT == SHORT
+        return self.table.truncated(node.value if type(node) is Masked and low else value)
+
+    def _product(
+        self, type_name: str, modifiers: tuple[str, ...], x: int, y: int, addend: int | None = None
+    ) -> int | None:
+        """The product of two integers, all of it or its lower half, plus an addend; None if neither is a constant."""
+        width, part = type_width(type_name), next((m for m in modifiers if m in (".hi", ".wide")), ".lo")
+        if part == ".hi":
+            return None
+        if part == ".wide":
+            width *= 2
+            x, y = (self._extended(factor, type_name, f"{type_name[:2]}{width}") for factor in (x, y))
+        product = self.table.multiply(x, y, width)
+        return product if product is None or addend is None else self.table.add(product, addend, width)
+
+    def _bitwise(self, root: str, type_name: str, left: int, right: int) -> int:
+        """``and``, ``or`` or ``xor`` of two numbers."""
+        table, width = self.table, type_width(type_name)
+        for value, other in ((left, right), (right, left)):
+            mask = table.constant_of(other)
+            if mask is not None and root == "and":
+                return table.masked(value, mask, width)
+            if mask == 0 and root != "and":
+                return value
+        for value, other in ((left, right), (right, left)) if root == "xor" else ():
+            bits = table.max_bit_length(other)
+            rest = table.without_aligned(value, bits) if bits else value
+            if rest != value:  # a swizzle of an aligned address changes only the offset added to it
+                swizzled = table.intern(Arithmetic, root, type_name, tuple(sorted((rest, other))))
+                return table.add(swizzled, table.add(value, table.times(rest, -1, width), width), width)
+        return table.intern(Arithmetic, root, type_name, tuple(sorted((left, right))))
+
+    def _field(self, type_name: str, value: int, start: int | None, length: int | None) -> int | None:
+        """The bits of an unsigned number that ``bfe`` extracts; None unless it is a constant which."""
+        table, width = self.table, type_width(type_name)
+        if start is None or length is None or (start & 255) + (length & 255) > width:
+            return None
+        shifted = table.shifted(value, start & 255, table.constant(start & 255), type_name)
+        return table.masked(shifted, (1 << (length & 255)) - 1, width)
 
     def _extended(self, value: int, source: str, to: str) -> int:
         """*value* of the type *source* extended to the type *to*, as *source* is signed."""
@@ -627,7 +665,7 @@ class Registers:
             same = not (table.is_wide(value) or table.may_wrap(value) or table.max_bit_length(value))
         else:
             return table.widened(value)
-        return value if same else table.intern("op", "cvt", (to, source), value)
+        return value if same else table.intern(Opaque, "cvt", (to, source), (value,))
 
     def _compared(self, modifiers: tuple[str, ...], type_name: str, a: list[int]) -> int | None:
         relation = next((m for m in modifiers if m in _RELATIONS), None)

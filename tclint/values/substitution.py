@@ -7,13 +7,36 @@ from collections.abc import Callable, Container, Sequence
 
 from tclint.ir.cfg import CFG, Edge
 from tclint.values.integers import applied
-from tclint.values.value_table import Node, ValueTable
+from tclint.values.nodes import (
+    COMPUTED,
+    Applied,
+    Arithmetic,
+    CollectiveResult,
+    Compare,
+    Later,
+    Loaded,
+    Logic,
+    Masked,
+    Negation,
+    Packed,
+    PartOf,
+    Phi,
+    Select,
+    Sum,
+    Unmodelled,
+    VectorOf,
+)
+from tclint.values.value_table import ValueTable
 
 __all__ = ["AtSize", "Lifetimes", "PathSubstitution"]
 
 MAX_EXPRESSIONS_PER_QUESTION = 4000
 """Expressions that one question about a path may substitute, in addition to those that earlier questions did."""
 _NOWHERE: frozenset[tuple[str, int]] = frozenset()
+_AT_SIZE = COMPUTED - {Packed}
+"""What the size of a CTA may decide if it decides the operands."""
+_SUBSTITUTED = COMPUTED - {Sum} | {VectorOf}
+"""What is computed again from operands after a path."""
 
 
 class _BudgetExhausted(Exception):
@@ -104,15 +127,7 @@ class AtSize(PathSubstitution):
         value = table.representative(value)
         if (value, end) not in memo:
             memo[value, end] = value
-            if len(memo) < MAX_EXPRESSIONS_PER_QUESTION and table.node(value)[0] in (
-                "sum",
-                "op",
-                "select",
-                "compare",
-                "logic",
-                "not",
-                "part",
-            ):
+            if len(memo) < MAX_EXPRESSIONS_PER_QUESTION and type(table.node(value)) in _AT_SIZE:
                 memo[value, end] = self._lifetimes.substituted(value, self, end)
         return memo[value, end]
 
@@ -143,17 +158,16 @@ class Lifetimes:
             return found
         self._volatile[value] = _NOWHERE
         node = self.table.nodes[value]
-        kind = node[0]
         result: frozenset[tuple[str, int]]
-        if kind == "phi":
-            result = frozenset((("block", node[1]),))
-        elif kind in ("unknown", "collective"):
-            result = frozenset((("site", node[1]),))
-        elif kind == "load":
-            result = frozenset((("site", node[1]),)) | self.varying_at(node[3])
+        if type(node) is Phi:
+            result = frozenset((("block", node.block),))
+        elif type(node) is Unmodelled or type(node) is CollectiveResult:
+            result = frozenset((("site", node.site),))
+        elif type(node) is Loaded:
+            result = frozenset((("site", node.site),)) | self.varying_at(node.address)
         else:
             result = _NOWHERE
-            for part in self.table.parts(node):
+            for part in node.operands:
                 varying = self.varying_at(part)
                 if not varying <= result:
                     result = result | varying if result else varying
@@ -186,53 +200,57 @@ class Lifetimes:
 
     def substituted(self, value: int, path: PathSubstitution, end: int) -> int:
         """One step of :meth:`along`: *value* after the first *end* edges of *path*."""
-        edges, walk = path.edges, path.walk
-        node = self.table.nodes[value]
-        kind = node[0]
-        if kind == "phi":
-            block, arguments = node[1], self.table.arguments(value)
-            for at in range(end - 1, -1, -1):
-                if edges[at].target == block:
-                    sources = self.cfg.sources[block]
-                    if len(arguments) != len(sources):
-                        return self.table.intern("later", value, at)
-                    return walk(arguments[sources.index(edges[at].source)], at)
-            return value
-        if kind in ("unknown", "collective", "load"):
-            return self.table.intern("later", value, end) if node[1] in path.passed else value
-        if kind == "sum":
-            total = self.table.constant(node[2])
-            for term, factor in node[1]:
-                total = self.table.add(total, self.table.times(walk(term, end), factor))
+        table, node = self.table, self.table.nodes[value]
+        if type(node) is Phi:
+            return self._at_phi(value, node.block, path, end)
+        if type(node) is Unmodelled or type(node) is CollectiveResult or type(node) is Loaded:
+            return table.intern(Later, value, end) if node.site in path.passed else value
+        if type(node) is Sum:
+            total = table.constant(node.constant)
+            for term, factor in node.terms:
+                total = table.add(total, table.times(path.walk(term, end), factor))
             return total
-        if kind == "select":
-            return self.table.select(*(walk(x, end) for x in node[1:4]))
-        if kind == "not":
-            return self.table.negate(walk(node[1], end))
-        if kind == "logic":
-            return self.table.logic(node[1], walk(node[2], end), walk(node[3], end))
-        if kind == "compare":
-            return self.table.compare(node[1], walk(node[2], end), walk(node[3], end), node[4], node[5])
-        if kind == "op" and node[1] == "mask":
-            inner = walk(node[2], end)
-            number = self.table.constant_of(inner)
-            return (
-                self.table.masked(inner, node[3], 64)
-                if number is None
-                else self.table.constant(number & node[3])
-            )
-        if kind == "op":
-            return self._reapplied(node, [walk(x, end) for x in node[3:]])
-        if kind == "part":
-            return self.table.part(node[1], node[2], walk(node[3], end))
-        if kind == "pack":
-            return self.table.pack(node[1], [walk(x, end) for x in node[2:]])
-        if kind == "vector":
-            return self.table.intern(kind, *(walk(x, end) for x in node[1:]))
-        return self.table.intern("later", value, end)
+        if type(node) not in _SUBSTITUTED:
+            return table.intern(Later, value, end)
+        inner = [path.walk(x, end) for x in node.operands]
+        if type(node) is Select:
+            return table.select(*inner)
+        if type(node) is Negation:
+            return table.negate(*inner)
+        if type(node) is Logic:
+            return table.logic(node.name, *inner)
+        if type(node) is Compare:
+            left, right = inner
+            return table.compare(node.relation, left, right, node.signed, node.width)
+        if type(node) is Masked:
+            number = table.constant_of(inner[0])
+            if number is not None:
+                return table.constant(number & node.mask)
+            return table.masked(inner[0], node.mask, 64)
+        if isinstance(node, Applied):
+            return self._reapplied(node, inner)
+        if type(node) is PartOf:
+            return table.part(node.index, node.width, *inner)
+        if type(node) is Packed:
+            return table.pack(node.width, inner)
+        return table.intern(VectorOf, tuple(inner))
 
-    def _reapplied(self, node: Node, arguments: list[int]) -> int:
+    def _at_phi(self, phi: int, block: int, path: PathSubstitution, end: int) -> int:
+        """The argument of a phi that the last edge into its block chooses; the phi if there is no such edge."""
+        edges, arguments = path.edges, self.table.arguments(phi)
+        for at in range(end - 1, -1, -1):
+            if edges[at].target == block:
+                sources = self.cfg.sources[block]
+                if len(arguments) != len(sources):
+                    return self.table.intern(Later, phi, at)
+                return path.walk(arguments[sources.index(edges[at].source)], at)
+        return phi
+
+    def _reapplied(self, node: Applied, arguments: list[int]) -> int:
         """The operation of *node* on other arguments, folded if these are constants."""
         numbers = [n for n in map(self.table.constant_of, arguments) if n is not None]
-        number = applied(node[1], node[2], numbers) if len(numbers) == len(arguments) else None
-        return self.table.intern(*node[:3], *arguments) if number is None else self.table.constant(number)
+        number = applied(node.name, node.modifiers, numbers) if len(numbers) == len(arguments) else None
+        if number is not None:
+            return self.table.constant(number)
+        modifiers = node.type if type(node) is Arithmetic else node.modifiers
+        return self.table.intern(type(node), node.name, modifiers, tuple(arguments))

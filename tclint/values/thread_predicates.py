@@ -23,7 +23,20 @@ from tclint.values.cta_shape import (
     thread_count,
 )
 from tclint.values.integers import SHORT, applied, type_width
-from tclint.values.value_table import Node, ValueTable
+from tclint.values.nodes import (
+    Applied,
+    Broadcast,
+    Compare,
+    Constant,
+    Elected,
+    Logic,
+    Masked,
+    Negation,
+    Select,
+    SpecialRead,
+    Sum,
+)
+from tclint.values.value_table import ValueTable
 
 __all__ = ["ThreadSets", "UniformityScope"]
 
@@ -103,42 +116,41 @@ class ThreadSets:
 
     def _compute_planes(self, value: int) -> T.BitSlices | None:
         node, n = self.table.nodes[value], self.threads
-        kind = node[0]
-        if kind == "const":
-            return T.constant(node[1], n)
-        if kind == "special":
-            return None if self.shape is None else position(node[1], self.shape, n)
-        if kind == "sum":
-            total = T.constant(node[2], n)
-            for term, factor in node[1]:
+        if type(node) is Constant:
+            return T.constant(node.number, n)
+        if type(node) is SpecialRead:
+            return None if self.shape is None else position(node.name, self.shape, n)
+        if type(node) is Sum:
+            total = T.constant(node.constant, n)
+            for term, factor in node.terms:
                 planes = self.exact_slices(term)
                 if planes is None:
                     return None
                 total = T.add(total, T.scale(planes, factor, n))
             return total
-        if kind == "broadcast":
-            planes = self.exact_slices(node[1])
-            return None if planes is None else T.broadcast(planes, node[2], n)
-        if kind == "select":
-            mask = self.mask(node[1])
-            left, right = self.exact_slices(node[2]), self.exact_slices(node[3])
+        if type(node) is Masked:
+            bits = self.exact_slices(self.table.constant(node.mask))
+            planes = self.exact_slices(node.value)
+            return None if planes is None or bits is None else T.bitwise(operator.and_, planes, bits)
+        if type(node) is Broadcast:
+            planes = self.exact_slices(node.source)
+            return None if planes is None else T.broadcast(planes, node.lane, n)
+        if type(node) is Select:
+            mask = self.mask(node.condition)
+            left, right = map(self.exact_slices, node.arms)
             return None if mask is None or left is None or right is None else T.choose(mask, left, right)
-        return self._operation_planes(node) if kind == "op" else None
+        return self._operation_planes(node) if isinstance(node, Applied) else None
 
-    def _operation_planes(self, node: Node) -> T.BitSlices | None:
+    def _operation_planes(self, node: Applied) -> T.BitSlices | None:
         """The planes of an operation whose operands have planes.
 
         A number of 32 bits or more is read as a signed one, as that of :func:`~tclint.values.integers.applied` is: ``-1 ^ 1``
         is -2 for ``xor.b32`` and ``xor.s32`` alike.
         """
-        name = node[1]
-        operands = [node[2], self.table.constant(node[3])] if name == "mask" else node[3:]
+        name, operands, modifiers = node.name, node.operands, node.modifiers
         planes = [p for p in map(self.exact_slices, operands) if p is not None]
         if len(planes) < len(operands):
             return None
-        if name == "mask":
-            return T.bitwise(operator.and_, *planes)
-        modifiers: tuple[str, ...] = (node[2],) if isinstance(node[2], str) else node[2]
         if len(modifiers) != (2 if name == "cvt" else 1) or any(
             _INTEGER.fullmatch(m) is None for m in modifiers
         ):
@@ -173,7 +185,7 @@ class ThreadSets:
                 return T.divide(left, by, n)[name == "rem"]
         return None
 
-    def _by_thread(self, node: Node, planes: Sequence[T.BitSlices]) -> T.BitSlices | None:
+    def _by_thread(self, node: Applied, planes: Sequence[T.BitSlices]) -> T.BitSlices | None:
         """The planes of an operation, computed for the operands *planes* of one thread after the other."""
         combinations: list[tuple[tuple[int, ...], int]] = [((), T.full(self.threads))]
         for operand in planes:
@@ -182,7 +194,9 @@ class ThreadSets:
                 for numbers, threads in combinations
                 for number, those in T.numbers(operand, threads)
             ]
-        results = [(applied(node[1], node[2], numbers), threads) for numbers, threads in combinations]
+        results = [
+            (applied(node.name, node.modifiers, numbers), threads) for numbers, threads in combinations
+        ]
         known = [(number, threads) for number, threads in results if number is not None]
         return T.gathered(known) if len(known) == len(results) else None
 
@@ -199,30 +213,30 @@ class ThreadSets:
 
     def _compute_mask(self, p: int) -> int | None:
         node, n = self.table.nodes[p], self.threads
-        kind = node[0]
         every = T.full(n)
-        if kind == "const":
-            return every if node[1] else 0
-        if kind == "elect":
+        if type(node) is Constant:
+            return every if node.number else 0
+        if type(node) is Elected:
             # Any lane of the mask in each warp; in practice the lowest.
-            members = (self.table.constant_of(node[1]) or 0) & 0xFFFFFFFF or 1
+            members = (self.table.constant_of(node.members) or 0) & 0xFFFFFFFF or 1
             return T.lane_zero(n) << (members & -members).bit_length() - 1
-        if kind == "not":
-            inner = self.mask(node[1])
+        if type(node) is Negation:
+            inner = self.mask(node.operand)
             return None if inner is None else every ^ inner
-        if kind == "logic":
-            left, right = self.mask(node[2]), self.mask(node[3])
+        if type(node) is Logic:
+            left, right = self.mask(node.left), self.mask(node.right)
             if left is None or right is None:
                 return None
-            return left & right if node[1] == "and" else left | right if node[1] == "or" else left ^ right
-        if kind == "compare":
-            a, b = self.exact_slices(node[2]), self.exact_slices(node[3])
+            name = node.name
+            return left & right if name == "and" else left | right if name == "or" else left ^ right
+        if type(node) is Compare:
+            a, b = self.exact_slices(node.left), self.exact_slices(node.right)
             if a is None or b is None:
                 return None
-            a, b = (T.narrow(x, int(node[5]), bool(node[4])) for x in (a, b))
-            return T.compare(str(node[1]), a, b, n)
-        if kind == "select":
-            condition, left, right = (self.mask(x) for x in node[1:4])
+            a, b = (T.narrow(x, node.width, node.signed) for x in (a, b))
+            return T.compare(node.relation, a, b, n)
+        if type(node) is Select:
+            condition, left, right = map(self.mask, node.operands)
             if condition is None or left is None or right is None:
                 return None
             return (condition & left) | (every ^ condition) & right

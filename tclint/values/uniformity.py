@@ -13,11 +13,36 @@ from collections.abc import Callable
 from tclint.isa.special_registers import SPECIAL_REGISTERS, Scope
 from tclint.values import thread_masks as T
 from tclint.values.integers import as_signed
+from tclint.values.nodes import (
+    COMPUTED,
+    PREDICATES,
+    AddressOf,
+    Allocated,
+    Arithmetic,
+    Broadcast,
+    CollectiveResult,
+    Compare,
+    Constant,
+    Elected,
+    FloatConstant,
+    Loaded,
+    Logic,
+    Masked,
+    Negation,
+    Node,
+    Opaque,
+    ParameterRead,
+    Phi,
+    Select,
+    SpecialRead,
+    Sum,
+    Unmodelled,
+    VectorOf,
+)
 from tclint.values.role_tables import RoleTables
 from tclint.values.ssa import MAX_DEFINITION_DEPTH, Registers
 from tclint.values.substitution import AtSize, Lifetimes
 from tclint.values.thread_predicates import UniformityScope
-from tclint.values.value_table import Node
 
 __all__ = ["Uniformity"]
 
@@ -29,6 +54,15 @@ _LEVELS = {
     Scope.WARP: UniformityScope.WARP,
 }
 """Uniformity of the special registers that are not CTA-uniform."""
+_SHARED = frozenset((Constant, AddressOf, ParameterRead, FloatConstant, Allocated))
+"""Nodes that are the same in all threads of a CTA."""
+_COMPUTED = COMPUTED | {VectorOf}
+"""Nodes that a thread computes from its own values."""
+_OPERATIONS = frozenset((Masked, Arithmetic, Opaque))
+_OF_POSITIONS = COMPUTED | {Constant}
+"""What a predicate about positions in a CTA is made of, besides these."""
+_BY_THREAD = _COMPUTED - PREDICATES | {SpecialRead, Broadcast}
+"""Nodes that may be numbers which depend on the index of the thread alone."""
 _LARGE_CTA_SIZES = (256, 512, 1024)
 """Sizes of a CTA with many warps. A kernel need not be correct for every number of threads."""
 MAX_BRANCHES_BEFORE_JOIN = 4
@@ -53,17 +87,21 @@ class Uniformity:
         if exact is not None:
             return exact if truth else every ^ exact
         node = self.table.nodes[p]
-        if node[0] == "not":
-            return self.feasible_threads(node[1], not truth)
-        if node[0] == "logic" and node[1] in ("and", "or"):
-            left, right = self.feasible_threads(node[2], truth), self.feasible_threads(node[3], truth)
-            return left & right if (node[1] == "and") == truth else left | right
-        limit = self.table.constant_of(node[3]) if node[0] == "compare" else None
+        if type(node) is Negation:
+            return self.feasible_threads(node.operand, not truth)
+        if type(node) is Logic and node.name != "xor":
+            left, right = (self.feasible_threads(q, truth) for q in node.operands)
+            return left & right if (node.name == "and") == truth else left | right
+        if type(node) is Phi:
+            return self._may_join(p, truth, p)
+        if type(node) is not Compare:
+            return every
+        limit = self.table.constant_of(node.right)
         # A byte zero- or sign-extended compares alike with a limit that is not negative.
-        if limit is not None and limit >= 0 and self.roles.looked_up(node[2]):
-            relation = operator.eq if node[1] == "eq" else operator.lt
-            return self._may_look_up(node[2], lambda number: relation(number, limit) is truth)
-        return self._may_join(p, truth) if node[0] in ("phi", "compare") else every
+        if limit is not None and limit >= 0 and self.roles.looked_up(node.left):
+            relation = operator.eq if node.relation == "eq" else operator.lt
+            return self._may_look_up(node.left, lambda number: relation(number, limit) is truth)
+        return self._may_join(p, truth, self.table.representative(node.left))
 
     def threads_where_equal(self, value: int, number: int) -> int:
         """The threads in which *value* may equal *number*."""
@@ -81,36 +119,36 @@ class Uniformity:
             threads |= those if wanted(number) else 0
         return threads | T.full(self.thread_sets.threads) & ~known
 
-    def _may_join(self, p: int, truth: bool) -> int:
-        """The threads in which a phi of predicates may be *truth*: by argument, those that may arrive by its edge.
+    def _may_join(self, p: int, truth: bool, phi: int) -> int:
+        """The threads in which *phi* of predicates may be *truth*: by argument, those that may arrive by its edge.
 
-        Also for a comparison of a phi with a constant.
+        Also for the comparison *p* of *phi* with a constant.
         """
         key = p, truth
         if key not in self._phi_threads:
             every = T.full(self.thread_sets.threads)
             self._phi_threads[key] = every  # the answer to a recursive question around a loop
-            phi = p if self.table.nodes[p][0] == "phi" else self.table.representative(self.table.nodes[p][2])
-            arguments = self.table.arguments(phi) if self.table.nodes[phi][0] == "phi" else ()
-            block = self.table.nodes[phi][1] if arguments else 0
-            threads = 0 if arguments else every
-            for argument, source in zip(arguments, self.cfg.sources[block], strict=False):
-                chosen = argument if p == phi else self._same_comparison(p, argument)
-                arriving = self._may_enter(source, block)
+            node = self.table.nodes[phi]
+            arguments = self.table.arguments(phi) if type(node) is Phi else ()
+            if type(node) is not Phi or not arguments:
+                return every
+            threads, compared = 0, self.table.nodes[p]
+            for argument, source in zip(arguments, self.cfg.sources[node.block], strict=False):
+                chosen = self._same_comparison(compared, argument) if type(compared) is Compare else argument
+                arriving = self._may_enter(source, node.block)
                 threads |= arriving if chosen is None else self.feasible_threads(chosen, truth) & arriving
             self._phi_threads[key] = threads
         return self._phi_threads[key]
 
-    def _same_comparison(self, p: int, value: int) -> int | None:
-        """Comparison *p* applied to *value* instead, if each thread has a known number or one of two; else None."""
-        _, relation, _, right, signed, width = self.table.nodes[p]
-        node = self.table.nodes[value]
-        numbers = node[2:4] if node[0] == "select" else (value,)
+    def _same_comparison(self, compared: Compare, value: int) -> int | None:
+        """A comparison applied to *value* instead, if each thread has a known number or one of two; else None."""
+        right, node = compared.right, self.table.nodes[value]
+        numbers = node.arms if type(node) is Select else (value,)
         if None in map(self.table.constant_of, (right, *numbers)) and (
             self.thread_sets.bit_slices(value) is None or self.table.constant_of(right) is None
         ):
             return None
-        return self.table.compare(relation, value, right, signed, width)
+        return self.table.compare(compared.relation, value, right, compared.signed, compared.width)
 
     def _may_enter(self, source: int, block: int) -> int:
         """The threads that may take the edge from *source* to *block*, narrowed by the branches before it."""
@@ -136,13 +174,13 @@ class Uniformity:
         computed = False
         for value in self.table.subexpressions(p):
             node = self.table.nodes[value]
-            if node[0] == "special":
-                register = SPECIAL_REGISTERS[node[1]]
+            if type(node) is SpecialRead:
+                register = SPECIAL_REGISTERS[node.name]
                 if not register.distinguishes_threads and (register.vector or register.name) not in _SIZES:
                     return False
-            elif node[0] not in ("const", "compare", "logic", "not", "sum", "op", "select", "part", "pack"):
+            elif type(node) not in _OF_POSITIONS:
                 return False
-            computed |= node[0] == "op"
+            computed |= type(node) in _OPERATIONS
         return computed
 
     def holds_in_large_ctas(self, p: int, truth: bool) -> bool:
@@ -181,13 +219,13 @@ class Uniformity:
         if depth > MAX_DEFINITION_DEPTH:
             return UniformityScope.UNKNOWN
         node = self.table.nodes[value]
-        kind = node[0]
-        if kind == "phi":
+        is_phi = type(node) is Phi
+        if is_phi:
             if value in assumed and value in memo:
                 return memo[value]
             memo[value] = assumed.setdefault(value, UniformityScope.CTA)
         result = self._level_of(value, node, memo, assumed, depth + 1)
-        if kind == "phi" and result > assumed[value]:
+        if is_phi and result > assumed[value]:
             assumed[value] = result
         memo[value] = result
         return result
@@ -200,71 +238,80 @@ class Uniformity:
         assumed: dict[int, UniformityScope],
         depth: int,
     ) -> UniformityScope:
-        kind = node[0]
-        if kind in ("const", "symbol", "parameter", "float", "allocated"):
-            return UniformityScope.CTA
-        if kind == "special":
-            planes = self.thread_sets.bit_slices(value)
-            if planes is not None:
-                return self.thread_sets.plane_level(planes)
-            return _LEVELS.get(SPECIAL_REGISTERS[node[1]].scope, UniformityScope.CTA)
-        if kind == "elect":
-            return UniformityScope.DIVERGENT
-        if kind == "broadcast":
-            planes = self.thread_sets.bit_slices(value)
-            if planes is not None:
-                return self.thread_sets.plane_level(planes)
-            return min(UniformityScope.WARP, self._level(node[1], memo, assumed, depth))
-        if kind == "collective":
-            by = max((self._level(a, memo, assumed, depth) for a in node[3:]), default=UniformityScope.WARP)
-            return UniformityScope.WARP if by <= UniformityScope.WARP else UniformityScope.UNKNOWN
-        if kind in ("compare", "logic", "not", "select", "sum", "op", "part", "pack", "vector"):
-            if kind in ("compare", "logic", "not"):
-                mask = self.thread_sets.mask(value)
-                if mask is not None:
-                    return self.thread_sets.plane_level((mask,))
-            else:
-                planes = self.thread_sets.bit_slices(value)
-                if planes is not None:
-                    return self.thread_sets.plane_level(planes)
-            arguments = self.table.parts(node)
-            levels = [self._level(a, memo, assumed, depth) for a in arguments]
-            worst = max(levels, default=UniformityScope.CTA)
-            if worst < UniformityScope.DIVERGENT:
-                return worst
-            # A sum of one divergent term and uniform ones is divergent; other operations may mask a difference out.
-            if kind in ("sum", "not") or self.table.is_widened(node):
-                return (
-                    UniformityScope.DIVERGENT
-                    if sorted(levels)[:-1] == [] or max(sorted(levels)[:-1]) <= UniformityScope.WARP
-                    else UniformityScope.UNKNOWN
-                )
-            return UniformityScope.UNKNOWN
-        if kind == "load":
-            inner = self._level(node[3], memo, assumed, depth)
-            return max(inner, UniformityScope.UNKNOWN) if self._is_private(node) else inner
-        if kind == "phi":
-            block, chosen = node[1], self.table.phi_arguments.get(value, ())
-            if not chosen:
-                return UniformityScope.UNKNOWN
-            worst = max(self._level(a, memo, assumed, depth) for a in chosen)
-            # Which argument is selected depends on the branches that control the incoming edges.
-            controlling = self._controlling_predicates(block)
-            for register, at in controlling:
-                control = self._level(self.registers.before(register, at), memo, assumed, depth)
-                if control > UniformityScope.CTA:
-                    worst = max(worst, min(control, UniformityScope.UNKNOWN))
-            return UniformityScope.UNKNOWN if worst == UniformityScope.DIVERGENT else worst
+        level, scopes, kind = self._level, UniformityScope, type(node)
+        planes: T.BitSlices | None
+        if kind in PREDICATES:
+            mask = self.thread_sets.mask(value)
+            planes = None if mask is None else (mask,)
+        else:
+            planes = self.thread_sets.bit_slices(value) if kind in _BY_THREAD else None
+        if planes is not None:
+            return self.thread_sets.plane_level(planes)
+        if kind in _COMPUTED:
+            return self._level_joined(node, memo, assumed, depth)
+        if kind in _SHARED:
+            return scopes.CTA
+        if type(node) is SpecialRead:
+            return _LEVELS.get(SPECIAL_REGISTERS[node.name].scope, scopes.CTA)
+        if kind is Elected:
+            return scopes.DIVERGENT
+        if type(node) is Broadcast:
+            return min(scopes.WARP, level(node.source, memo, assumed, depth))
+        if type(node) is CollectiveResult:
+            by = max((level(a, memo, assumed, depth) for a in node.by), default=scopes.WARP)
+            return scopes.WARP if by <= scopes.WARP else scopes.UNKNOWN
+        if type(node) is Loaded:
+            inner = level(node.address, memo, assumed, depth)
+            return max(inner, scopes.UNKNOWN) if self._is_private(node) else inner
+        if type(node) is Phi:
+            return self._level_of_phi(value, node.block, memo, assumed, depth)
         if (
-            kind == "unknown"
-            and node[2] >= 0
+            type(node) is Unmodelled
+            and node.register >= 0
             and value not in self.registers.opaque
             and depth < MAX_DEFINITION_DEPTH // 8
         ):
             # Its operands may not have been evaluated yet, which needs stack depth of its own.
-            memo[value] = UniformityScope.UNKNOWN  # in case it is computed from itself
-            return self._level_computed(node[1], memo, assumed, depth)
-        return UniformityScope.UNKNOWN
+            memo[value] = scopes.UNKNOWN  # in case it is computed from itself
+            return self._level_computed(node.site, memo, assumed, depth)
+        return scopes.UNKNOWN
+
+    def _level_joined(
+        self,
+        node: Node,
+        memo: dict[int, UniformityScope],
+        assumed: dict[int, UniformityScope],
+        depth: int,
+    ) -> UniformityScope:
+        """The scope in which what each thread computes from its own operands is uniform."""
+        levels = sorted([self._level(a, memo, assumed, depth) for a in node.operands])
+        worst = levels[-1] if levels else UniformityScope.CTA
+        if worst < UniformityScope.DIVERGENT:
+            return worst
+        # A sum of one divergent term and uniform ones is divergent; other operations may mask a difference out.
+        kept = type(node) is Sum or type(node) is Negation or (type(node) is Masked and node.is_widened)
+        alone = len(levels) == 1 or levels[-2] <= UniformityScope.WARP
+        return UniformityScope.DIVERGENT if kept and alone else UniformityScope.UNKNOWN
+
+    def _level_of_phi(
+        self,
+        phi: int,
+        block: int,
+        memo: dict[int, UniformityScope],
+        assumed: dict[int, UniformityScope],
+        depth: int,
+    ) -> UniformityScope:
+        """The scope in which a phi of *block* is uniform."""
+        chosen = self.table.phi_arguments.get(phi, ())
+        if not chosen:
+            return UniformityScope.UNKNOWN
+        worst = max(self._level(a, memo, assumed, depth) for a in chosen)
+        # Which argument is selected depends on the branches that control the incoming edges.
+        for register, at in self._controlling_predicates(block):
+            control = self._level(self.registers.before(register, at), memo, assumed, depth)
+            if control > UniformityScope.CTA:
+                worst = max(worst, min(control, UniformityScope.UNKNOWN))
+        return UniformityScope.UNKNOWN if worst == UniformityScope.DIVERGENT else worst
 
     def _level_computed(
         self, at: int, memo: dict[int, UniformityScope], assumed: dict[int, UniformityScope], depth: int
@@ -281,12 +328,11 @@ class Uniformity:
                 return UniformityScope.UNKNOWN
         return worst
 
-    def _is_private(self, load: Node) -> bool:
+    def _is_private(self, load: Loaded) -> bool:
         """Whether each thread loads from its own memory; nvcc -G takes generic addresses of its stack."""
-        _, _, space, address, _ = load
-        if space:
-            return bool(space.startswith(".local"))
-        variables = (self.table.variable(term) for term, _ in self.table.linear(address)[0])
+        if load.space:
+            return load.space.startswith(".local")
+        variables = (self.table.variable(term) for term, _ in self.table.linear(load.address)[0])
         return any(v is not None and v.space == ".local" for v in variables)
 
     def _controlling_predicates(self, block: int) -> list[tuple[int, int]]:

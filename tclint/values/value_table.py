@@ -8,20 +8,41 @@ negative. Predicates are comparisons (``eq`` and ``lt`` alone), logic and negati
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from math import gcd
-from typing import Any
 
 from tclint.ir.nodes import Function, Variable
 from tclint.values.integers import SHORT, as_signed
+from tclint.values.nodes import (
+    AddressOf,
+    Applied,
+    Arithmetic,
+    Broadcast,
+    Compare,
+    Constant,
+    Loaded,
+    Logic,
+    Masked,
+    Negation,
+    Node,
+    Opaque,
+    Packed,
+    ParameterRead,
+    PartOf,
+    Phi,
+    Select,
+    SpecialRead,
+    Sum,
+    Terms,
+    UnsignedReading,
+    extremum_type,
+)
 
-__all__ = ["Comparisons", "Node", "ValueTable", "extremum_type"]
+__all__ = ["Comparisons", "ValueTable"]
 
-Node = tuple[Any, ...]
-"""A kind and its operands: values (int), constants, and names, as the kind requires."""
-Comparisons = dict[int, tuple[tuple[Node, bool], ...]]
+Comparisons = dict[int, tuple[tuple[Compare, bool], ...]]
 """Compared value -> its comparisons with constants, each with its truth."""
-_MIN_MAX = (("op", "max"), ("op", "min"))
 _UNSIGNED_PARTS = ("u8", "b8", "u16", "b16")
 """Types that are zero-extended to 32 bits."""
 MAX_TERMS_PER_SUM = 12
@@ -35,36 +56,29 @@ _WRAPPING_CONSTANT = 1 << 30
 """A 32-bit sum with a constant of this magnitude overflows even for small terms."""
 
 
-def extremum_type(node: Node) -> str:
-    """The type of the maximum or minimum of two integers that *node* is; empty for any other value.
-
-    That with ``.relu``, that of two lanes and that of floating-point numbers have all their modifiers instead of a type.
-    """
-    kind = node[2] if node[:2] in _MIN_MAX else ""
-    return kind if isinstance(kind, str) else ""
-
-
 class ValueTable:
     """The expressions of one function. A value is an index into :attr:`nodes`."""
 
     def __init__(self, function: Function, variables: Mapping[str, Variable]) -> None:
-        self._differences: dict[int, tuple[Node, bool] | None] = {}
+        self._differences: dict[int, tuple[Compare, bool] | None] = {}
         self.function = function
         self.variables = variables
         """The variables of the module."""
         self.nodes: list[Node] = []
-        self._ids: dict[Node, int] = {}
+        self._ids: defaultdict[type[Node], dict[tuple[object, ...], int]] = defaultdict(dict)
+        """Class of nodes -> its attributes -> the value."""
         self.alias: dict[int, int] = {}
         """Value -> the one that it turned out to equal."""
         self.phi_arguments: dict[int, tuple[int, ...]] = {}
         """Phi -> its incoming values."""
 
-    def intern(self, *parts: object) -> int:
-        """The value of the expression *parts*: a kind and its operands, as they are."""
-        found = self._ids.get(parts)
+    def intern(self, kind: type[Node], *attributes: object) -> int:
+        """The value of the expression of a class with these attributes, as they are."""
+        ids = self._ids[kind]
+        found = ids.get(attributes)
         if found is None:
-            found = self._ids[parts] = len(self.nodes)
-            self.nodes.append(parts)
+            found = ids[attributes] = len(self.nodes)
+            self.nodes.append(kind(*attributes))
         return found
 
     def representative(self, value: int) -> int:
@@ -75,7 +89,7 @@ class ValueTable:
         return value
 
     def node(self, value: int) -> Node:
-        """The expression of *value*: a kind and its operands."""
+        """The expression of *value*."""
         alias = self.alias
         while value in alias:
             value = alias[value]
@@ -83,11 +97,26 @@ class ValueTable:
 
     def special(self, name: str) -> int:
         """The value of a special register that does not change."""
-        return self.intern("special", name)
+        return self.intern(SpecialRead, name)
+
+    def is_special(self, value: int, name: str) -> bool:
+        """Whether *value* is that of the special register *name*."""
+        node = self.node(value)
+        return type(node) is SpecialRead and node.name == name
+
+    def phi(self, value: int) -> Phi:
+        """The phi that *value* is known to be."""
+        node = self.node(value)
+        assert type(node) is Phi
+        return node
+
+    def is_phi(self, value: int) -> bool:
+        """Whether *value* is a phi."""
+        return type(self.node(value)) is Phi
 
     def constant(self, number: int) -> int:
         """The value of an integer constant."""
-        return self.intern("const", number)
+        return self.intern(Constant, number)
 
     def constant_of(self, value: int) -> int | None:
         """The integer that *value* is; None if it is not a constant."""
@@ -95,45 +124,11 @@ class ValueTable:
         while value in alias:
             value = alias[value]
         node = self.nodes[value]
-        if node[0] != "const":
-            return None
-        number: int = node[1]
-        return number
+        return node.number if type(node) is Constant else None
 
     def arguments(self, phi: int) -> tuple[int, ...]:
         """The incoming values of a phi, in the order of the block's sources; empty if they were not followed."""
         return tuple(self.representative(a) for a in self.phi_arguments.get(phi, ()))
-
-    def parts(self, node: Node) -> list[int]:
-        """The operands of an expression that are values."""
-        kind = node[0]
-        if kind == "sum":
-            return [t for t, _ in node[1]]
-        if kind == "op":
-            if node[1] == "mask":
-                return [node[2]]
-            return [x for x in node[3:] if isinstance(x, int)]
-        if kind == "compare":
-            return [node[2], node[3]]
-        if kind == "logic":
-            return [node[2], node[3]]
-        if kind == "not":
-            return [node[1]]
-        if kind == "part":
-            return [node[3]]
-        if kind in ("broadcast", "plain"):
-            return [node[1]]
-        if kind == "elect":
-            return [node[1]]
-        if kind == "parameter":
-            return [node[1]]
-        if kind == "load":
-            return [node[3]]
-        if kind == "pack":
-            return list(node[2:])
-        if kind in ("select", "vector"):
-            return [x for x in node[1:] if isinstance(x, int)]
-        return []
 
     def subexpressions(
         self, *values: int, until: Callable[[int], bool] = lambda value: False
@@ -151,26 +146,26 @@ class ValueTable:
             yield value
             if not until(value):
                 node = self.nodes[value]
-                work += self.arguments(value) if node[0] == "phi" else self.parts(node)
+                work += self.arguments(value) if type(node) is Phi else node.operands
 
     # ------------------------------------------------------------ sums
 
-    def difference(self, p: int) -> tuple[Node, bool] | None:
+    def difference(self, p: int) -> tuple[Compare, bool] | None:
         """The comparison *p* as ``difference < constant``, and whether that is negated.
 
         ``i + 7 < n`` and ``i + 8 >= n`` are both about ``n - i``. None if *p* has that form already, or is not a signed
         ``lt``: signed arithmetic is assumed not to wrap, as compilers assume.
         """
         if p not in self._differences:
-            self._differences[p] = self._compute_difference(self.nodes[p])
+            node = self.nodes[p]
+            self._differences[p] = self._compute_difference(node) if type(node) is Compare else None
         return self._differences[p]
 
-    def _compute_difference(self, node: Node) -> tuple[Node, bool] | None:
+    def _compute_difference(self, node: Compare) -> tuple[Compare, bool] | None:
         """See :meth:`difference`. The sign is chosen so that the first factor is positive."""
-        _, relation, a, b, signed, width = node
-        if relation != "lt" or not signed:
+        if node.relation != "lt" or not node.signed:
             return None
-        (ours, constant), (theirs, limit) = self._terms(a), self._terms(b)
+        (ours, constant), (theirs, limit) = self._terms(node.left), self._terms(node.right)
         if not theirs and not constant:
             return None
         total = dict(ours)
@@ -183,37 +178,35 @@ class ValueTable:
         if terms[0][1] < 0:
             # -d < limit is d > -limit, and so not d < 1 - limit.
             negative = tuple((t, -f) for t, f in terms)
-            return ("compare", "lt", self.total(negative, 0), self.constant(1 - limit), True, width), True
-        return ("compare", "lt", self.total(terms, 0), self.constant(limit), True, width), False
+            return Compare("lt", self.total(negative, 0), self.constant(1 - limit), True, node.width), True
+        return Compare("lt", self.total(terms, 0), self.constant(limit), True, node.width), False
 
-    def _terms(self, value: int) -> tuple[tuple[tuple[int, int], ...], int]:
+    def _terms(self, value: int) -> tuple[Terms, int]:
         """See :meth:`linear`."""
         alias = self.alias
         while value in alias:
             value = alias[value]
         node = self.nodes[value]
-        if node[0] == "const":
-            return (), node[1]
-        if node[0] == "sum":
-            terms: tuple[tuple[int, int], ...] = node[1]
+        if type(node) is Sum:
+            terms = node.terms
             for changed, _ in terms:
                 if changed in alias:
                     total: dict[int, int] = {}
                     for term, factor in terms:
                         total[self.representative(term)] = total.get(self.representative(term), 0) + factor
-                    return tuple(sorted((t, f) for t, f in total.items() if f)), node[2]
-            return terms, node[2]
-        return ((value, 1),), 0
+                    return tuple(sorted((t, f) for t, f in total.items() if f)), node.constant
+            return terms, node.constant
+        return ((), node.number) if type(node) is Constant else (((value, 1),), 0)
 
-    def total(self, terms: tuple[tuple[int, int], ...], constant: int) -> int:
+    def total(self, terms: Terms, constant: int) -> int:
         """The sum of *terms* (values with their factors) and a constant."""
         if not terms:
             return self.constant(constant)
         if constant == 0 and len(terms) == 1 and terms[0][1] == 1:
             return terms[0][0]
-        return self.intern("sum", terms, constant)
+        return self.intern(Sum, terms, constant)
 
-    def linear(self, value: int) -> tuple[tuple[tuple[int, int], ...], int]:
+    def linear(self, value: int) -> tuple[Terms, int]:
         """*value* as ``(terms with their factors, constant)``. Values with equal terms are a known distance apart."""
         return self._terms(self.representative(value))
 
@@ -234,7 +227,7 @@ class ValueTable:
         for term, factor in tb:
             total[term] = total.get(term, 0) + factor
         if len(total) > MAX_TERMS_PER_SUM:
-            return self.intern("op", "add", ".s64", *sorted((a, b)))
+            return self.intern(Arithmetic, "add", ".s64", tuple(sorted((a, b))))
         terms = tuple(sorted((t, f) for t, f in total.items() if f))
         return self.total(terms, as_signed(ca + cb, width))
 
@@ -256,12 +249,16 @@ class ValueTable:
         ``min(n - 1, 3)`` is ``min(n, 4) - 1``. Assumes no overflow, as compilers do.
         """
         node = self.node(value)
-        if not extremum_type(node) or (limit := self.constant_of(node[4])) is None:
+        if type(node) is not Arithmetic or not extremum_type(node):
             return None
-        terms, by = self.linear(node[3])
+        left, right = node.operands
+        if (limit := self.constant_of(right)) is None:
+            return None
+        terms, by = self.linear(left)
         if not by or not terms:
             return None
-        return self.intern(*node[:3], self.total(terms, 0), self.constant(limit - by)), by
+        moved = self.total(terms, 0), self.constant(limit - by)
+        return self.intern(Arithmetic, node.name, node.type, moved), by
 
     def multiply(self, a: int, b: int, width: int) -> int | None:
         """a * b if one of them is a constant, else None."""
@@ -282,31 +279,38 @@ class ValueTable:
         if mask == every:
             return value
         node = self.node(value)
-        if node[0] == "op" and node[1] == "mask":
-            return self.masked(node[2], mask & node[3], width)
-        if node[0] == "sum":
-            common = gcd(node[2], *(factor for _, factor in node[1]))
+        if type(node) is Masked:
+            return self.masked(node.value, mask & node.mask, width)
+        if type(node) is Sum:
+            common = gcd(node.constant, *(factor for _, factor in node.terms))
             low = common & -common  # a common power of two leaves zeros below
             if low > 1:
-                terms = tuple((t, factor // low) for t, factor in node[1])
-                return self.times(self.masked(self.total(terms, node[2] // low), mask // low, width), low)
-        if node[0] == "op" and node[1] == "shr" and (by := self.constant_of(node[4])) is not None:
-            if 0 <= by <= width - mask.bit_length():
-                value = self.shifted(
-                    self.without_aligned(node[3], mask.bit_length() + by), by, node[4], node[2]
+                terms = tuple((t, factor // low) for t, factor in node.terms)
+                return self.times(
+                    self.masked(self.total(terms, node.constant // low), mask // low, width), low
                 )
-        elif node[:2] == ("op", "or"):
-            parts = [self.masked(part, mask, width) for part in node[3:5]]
+        if (
+            type(node) is Arithmetic
+            and node.name == "shr"
+            and (by := self.constant_of(node.operands[1])) is not None
+        ):
+            if 0 <= by <= width - mask.bit_length():
+                shifted, number = node.operands
+                value = self.shifted(
+                    self.without_aligned(shifted, mask.bit_length() + by), by, number, node.type
+                )
+        elif type(node) is Arithmetic and node.name == "or":
+            parts = [self.masked(part, mask, width) for part in node.operands]
             if 0 in map(self.constant_of, parts):
                 return parts[0] if self.constant_of(parts[1]) == 0 else parts[1]
         else:
             value = self.without_aligned(value, mask.bit_length())
-            if (number := self.constant_of(value)) is not None:
-                return self.constant(number & mask)
-        return self.intern("op", "mask", self.representative(value), mask)
+            if (known := self.constant_of(value)) is not None:
+                return self.constant(known & mask)
+        return self.intern(Masked, self.representative(value), mask)
 
     def shifted(self, value: int, number: int | None, by: int, type_name: str) -> int:
-        return value if number == 0 else self.intern("op", "shr", type_name, value, by)
+        return value if number == 0 else self.intern(Arithmetic, "shr", type_name, (value, by))
 
     def without_aligned(self, value: int, bits: int) -> int:
         """*value* without the terms on which its low *bits* do not depend: multiples, and addresses aligned so well."""
@@ -317,9 +321,7 @@ class ValueTable:
     def multiple(self, value: int) -> int:
         """A power of two of which *value* is a multiple: of an aligned address, or of bits without the lowest ones."""
         node = self.node(value)
-        if node[:2] == ("op", "mask"):
-            return int(node[3] & -node[3])
-        return self.alignment(value) or 1
+        return node.mask & -node.mask if type(node) is Masked else self.alignment(value) or 1
 
     def alignment(self, value: int) -> int:
         """The alignment of the variable whose address *value* is; 0 if it is not the address of a variable."""
@@ -329,9 +331,9 @@ class ValueTable:
     def variable(self, value: int) -> Variable | None:
         """The variable whose address *value* is, or None."""
         node = self.node(value)
-        if node[0] != "symbol":
+        if type(node) is not AddressOf:
             return None
-        return self.function.variables.get(node[1]) or self.variables.get(node[1])
+        return self.function.variables.get(node.name) or self.variables.get(node.name)
 
     def separate(self, a: int, b: int) -> bool:
         """Whether *a* and *b* are the addresses of different variables that do not overlap.
@@ -341,25 +343,25 @@ class ValueTable:
         variables = self.variable(a), self.variable(b)
         return (
             a != b
-            and {self.nodes[v][0] for v in (a, b)} == {"symbol"}
+            and {type(self.nodes[v]) for v in (a, b)} == {AddressOf}
             and any(v and v.size for v in variables)
         )
 
     def max_bit_length(self, value: int) -> int:
         """The number of low bits that *value* can have set; 0 if that is not evident from its node alone."""
         node = self.node(value)
-        if node[:2] == ("op", "mask"):
-            return int(node[3]).bit_length()
-        return int(node[1]).bit_length() if node[0] == "const" and node[1] > 0 else 0
+        if type(node) is Masked:
+            return node.mask.bit_length()
+        return node.number.bit_length() if type(node) is Constant and node.number > 0 else 0
 
     def part(self, index: int, width: int, whole: int) -> int:
         """The *width* bits of *whole* from bit *index* * *width* on."""
-        node, number = self.node(whole), self.constant_of(whole)
-        if number is not None:
-            return self.constant(as_signed(number >> index * width, width))
-        if node[0] == "pack" and node[1] == width:
-            return self.representative(node[2 + index])
-        return self.intern("part", index, width, self.representative(whole))
+        node = self.node(whole)
+        if type(node) is Constant:
+            return self.constant(as_signed(node.number >> index * width, width))
+        if type(node) is Packed and node.width == width:
+            return self.representative(node.operands[index])
+        return self.intern(PartOf, index, width, self.representative(whole))
 
     def pack(self, width: int, parts: list[int]) -> int:
         """The concatenation of *parts* of *width* bits each, the first one lowest."""
@@ -372,10 +374,13 @@ class ValueTable:
             return (
                 self.widened(parts[0]) if width == 32 else self.masked(parts[0], (1 << width) - 1, 2 * width)
             )
-        nodes = [self.node(part) for part in parts]
-        if all(n[:3] == ("part", i, width) and n[3] == nodes[0][3] for i, n in enumerate(nodes)):
-            return self.representative(nodes[0][3])  # unpacked and packed again
-        return self.intern("pack", width, *map(self.representative, parts))
+        wholes = {
+            node.whole if type(node) is PartOf and (node.index, node.width) == (i, width) else -1
+            for i, node in enumerate(map(self.node, parts))
+        }
+        if len(wholes) == 1 and -1 not in wholes:
+            return self.representative(wholes.pop())  # unpacked and packed again
+        return self.intern(Packed, width, tuple(map(self.representative, parts)))
 
     def widened(self, value: int) -> int:
         """*value* zero-extended from 32 bits."""
@@ -387,34 +392,34 @@ class ValueTable:
         A sum of such numbers is, since it is taken not to wrap.
         """
         node = self.node(value)
-        kind = node[0]
-        if kind in ("special", "symbol"):
+        if type(node) is SpecialRead or type(node) is AddressOf:
             return True
-        if kind == "const":
-            return bool(0 <= node[1] <= SHORT)
+        if type(node) is Constant:
+            return 0 <= node.number <= SHORT
         if depth > MAX_TERMS_PER_SUM:
             return False
-        if kind == "sum":
-            terms: tuple[tuple[int, int], ...] = node[1]
-            if [f for t, f in terms if self.node(t)[0] == "symbol"] == [1]:
+        if type(node) is Sum:
+            terms = node.terms
+            if [f for t, f in terms if type(self.node(t)) is AddressOf] == [1]:
                 return True
-            return bool(node[2] >= 0) and all(f > 0 and self.is_unsigned(t, depth + 1) for t, f in terms)
-        if kind == "select":
-            return all(self.is_unsigned(x, depth + 1) for x in node[2:4])
-        if kind == "broadcast":
-            return self.is_unsigned(node[1], depth + 1)
-        if kind in ("load", "parameter"):
-            match = self.function.instructions[node[1]].match if kind == "load" else None
-            return (match.element if match is not None else str(node[-1]))[1:] in _UNSIGNED_PARTS
-        return kind == "op" and self._is_unsigned_result(node, depth + 1)
+            return node.constant >= 0 and all(f > 0 and self.is_unsigned(t, depth + 1) for t, f in terms)
+        if type(node) is Select:
+            return all(self.is_unsigned(x, depth + 1) for x in node.arms)
+        if type(node) is Broadcast:
+            return self.is_unsigned(node.source, depth + 1)
+        if type(node) is ParameterRead:
+            return node.extended[1:] in _UNSIGNED_PARTS
+        if type(node) is Loaded:
+            match = self.function.instructions[node.site].match
+            return match is not None and match.element[1:] in _UNSIGNED_PARTS
+        if type(node) is Masked:
+            return node.mask <= SHORT
+        return isinstance(node, Applied) and self._is_unsigned_result(node, depth + 1)
 
-    def _is_unsigned_result(self, node: Node, depth: int) -> bool:
+    def _is_unsigned_result(self, node: Applied, depth: int) -> bool:
         """See :meth:`is_unsigned`, for an operation."""
-        name = node[1]
-        if name == "mask":
-            return bool(node[3] <= SHORT)
-        number = self.constant_of(node[-1])
-        kind = str(node[2] if isinstance(node[2], str) else node[2][-1])
+        name, kind = node.name, node.type
+        number = self.constant_of(node.operands[-1])
         if name == "cvt":
             return kind[1:] in _UNSIGNED_PARTS
         if name in ("shr", "div", "rem") and kind in (".u32", ".b32"):
@@ -423,7 +428,7 @@ class ValueTable:
                 and (0 if name == "shr" else 1 if name == "div" else 0) < number <= -_INT32_MIN
             )
         if name in ("min", "max") and kind == ".s32":
-            operands = [self.is_unsigned(x, depth) for x in node[3:5]]
+            operands = [self.is_unsigned(x, depth) for x in node.operands]
             return all(operands) if name == "min" else any(operands)
         return False
 
@@ -436,47 +441,39 @@ class ValueTable:
     def is_wide(self, value: int, depth: int = 0) -> bool:
         """Whether *value* is certain to have been computed in 64 bits."""
         node = self.node(value)
-        kind = node[0]
-        if kind == "const":
-            return not -1 << 31 <= node[1] < 1 << 32
-        if kind == "sum":
-            return not -1 << 31 <= node[2] < 1 << 32 or (
-                depth < 4 and any(self.is_wide(t, depth + 1) for t, _ in node[1])
+        if type(node) is Constant:
+            return not -1 << 31 <= node.number < 1 << 32
+        if type(node) is Sum:
+            return not -1 << 31 <= node.constant < 1 << 32 or (
+                depth < 4 and any(self.is_wide(t, depth + 1) for t, _ in node.terms)
             )
-        if kind == "op":
-            if node[1] == "mask":
-                return bool(node[3] >= SHORT)
-            types = node[2] if isinstance(node[2], tuple) else (node[2],)
-            return any(t in (".b64", ".u64", ".s64", ".wide") for t in types)
-        if kind == "pack":
-            return bool(node[1] * (len(node) - 2) >= 64)
-        return bool(kind == "parameter" and node[2] == 8)
+        if type(node) is Masked:
+            return node.mask >= SHORT
+        if isinstance(node, Applied):
+            return any(m in (".b64", ".u64", ".s64", ".wide") for m in node.modifiers)
+        if type(node) is Packed:
+            return node.width * len(node.operands) >= 64
+        return type(node) is ParameterRead and node.size == 8
 
     def may_wrap(self, value: int) -> bool:
         """Whether *value* is a 32-bit sum with so large a constant that small terms make it wrap, unlike an address."""
         node = self.node(value)
-        return node[0] == "sum" and not -_WRAPPING_CONSTANT <= node[2] < _WRAPPING_CONSTANT
+        return type(node) is Sum and not -_WRAPPING_CONSTANT <= node.constant < _WRAPPING_CONSTANT
 
     def plain(self, value: int, width: int) -> int:
         """*value* with its low *width* bits read as an unsigned number, as a value of its own."""
-        return self.intern("plain", self.representative(value), width)
-
-    def is_widened(self, node: Node) -> bool:
-        """Whether *node* is just a zero-extended 32-bit number."""
-        return node[:2] == ("op", "mask") and node[3] == SHORT
+        return self.intern(UnsignedReading, self.representative(value), width)
 
     # ------------------------------------------------------------ predicates
 
     def negate(self, p: int) -> int:
         """not *p*."""
         node = self.node(p)
-        if node[0] == "not":
-            inner: int = node[1]
-            return inner
-        number = self.constant_of(p)
-        if number is not None:
-            return self.constant(int(not number))
-        return self.intern("not", self.representative(p))
+        if type(node) is Negation:
+            return node.operand
+        if type(node) is Constant:
+            return self.constant(int(not node.number))
+        return self.intern(Negation, self.representative(p))
 
     def logic(self, root: str, p: int, q: int) -> int:
         """*p* ``and``, ``or`` or ``xor`` *q*, simplified."""
@@ -499,7 +496,7 @@ class ValueTable:
             follows = self._implied_by(y, x, root == "and")
             if follows is not None:
                 return x if follows is (root == "and") else self.constant(follows)
-        return self.intern("logic", root, *sorted((p, q)))
+        return self.intern(Logic, root, *sorted((p, q)))
 
     def _implied_by(self, q: int, p: int, truth: bool) -> bool | None:
         """Whether comparison *q* holds where *p*, a comparison of the same value with a constant, is *truth*.
@@ -507,10 +504,10 @@ class ValueTable:
         None if neither answer follows.
         """
         (one, first), (two, second) = self._without_not(p), self._without_not(q)
-        if one[0] != "compare" or two[0] != "compare" or one[2] != two[2]:
+        if type(one) is not Compare or type(two) is not Compare or one.left != two.left:
             return None
         known: Comparisons = (
-            {one[2]: ((one, truth is first),)} if self.constant_of(one[3]) is not None else {}
+            {one.left: ((one, truth is first),)} if self.constant_of(one.right) is not None else {}
         )
         found = self.implied_comparison(two, known)
         return None if found is None else found is second
@@ -518,7 +515,7 @@ class ValueTable:
     def _without_not(self, p: int) -> tuple[Node, bool]:
         """A predicate without its negation, and whether it had none."""
         node = self.node(p)
-        return (self.node(node[1]), False) if node[0] == "not" else (node, True)
+        return (self.node(node.operand), False) if type(node) is Negation else (node, True)
 
     def select(self, p: int, a: int, b: int) -> int:
         """*a* where *p* holds, else *b*."""
@@ -529,9 +526,9 @@ class ValueTable:
         if a == b:
             return a
         node = self.node(p)
-        if node[0] == "not":
-            return self.select(node[1], b, a)
-        return self.intern("select", p, a, b)
+        if type(node) is Negation:
+            return self.select(node.operand, b, a)
+        return self.intern(Select, p, a, b)
 
     def compare(self, relation: str, a: int, b: int, signed: bool, width: int = 32) -> int:
         """``a eq b`` or ``a lt b`` as a predicate. Constants are folded, or moved to the right."""
@@ -553,87 +550,91 @@ class ValueTable:
             return self.constant(0)
         if self._indexes(a, b) or self._indexes(b, a):
             return self.constant(int(relation == "lt" and self._indexes(a, b)))
-        if y is not None and 0 <= y <= SHORT and self.is_widened(self.node(a)):
-            return self.compare(relation, self.node(a)[2], b, signed and width == 32, 32)
+        if y is not None and 0 <= y <= SHORT and type(node := self.node(a)) is Masked and node.is_widened:
+            return self.compare(relation, node.value, b, signed and width == 32, 32)
         if relation == "eq":
             if x is not None:
                 a, b, x, y = b, a, y, x
             # Recovers a predicate that was materialised as an integer: setp.ne (p ? 1 : 0), 0.
             node = self.node(a)
-            if y is not None and node[0] == "select":
-                p: int = node[1]
-                u, v = self.constant_of(node[2]), self.constant_of(node[3])
+            if y is not None and type(node) is Select:
+                u, v = self.constant_of(node.yes), self.constant_of(node.no)
                 if u is not None and v is not None:
                     first, second = (as_signed(n, width) == y for n in (u, v))
                     if first is not second:
-                        return p if first else self.negate(p)
+                        return node.condition if first else self.negate(node.condition)
                     return self.constant(int(first))
             if y == 0 and (divided := self._signed_remainder(node, width)) is not None:
                 number, by = divided  # its sign does not matter
                 return self.compare("eq", self.masked(number, by - 1, width), b, signed, width)
-            if y == 0 and node[:2] == ("op", "or"):
-                return self.logic("and", *(self.compare("eq", part, b, signed, width) for part in node[3:5]))
-            if y is not None and node[0] == "sum" and node[2]:
+            if y == 0 and type(node) is Arithmetic and node.name == "or":
+                return self.logic(
+                    "and", *(self.compare("eq", part, b, signed, width) for part in node.operands)
+                )
+            if y is not None and type(node) is Sum and node.constant:
                 # Equality is preserved when the constant moves across; order is not (wrap-around).
-                return self.compare("eq", self.total(node[1], 0), self.constant(y - node[2]), signed, width)
+                rest = self.total(node.terms, 0), self.constant(y - node.constant)
+                return self.compare("eq", *rest, signed, width)
             if y is None:
                 a, b = sorted((a, b))
-            return self.intern("compare", "eq", a, b, True, width)
+            return self.intern(Compare, "eq", a, b, True, width)
         if x is not None and x < (every >> 1 if signed else every):
             # c < b is not b < c+1: one canonical form for r > 0 and r < 1.
             return self.negate(self.compare("lt", b, self.constant(x + 1), signed, width))
-        return self.intern("compare", "lt", a, b, signed, width)
+        return self.intern(Compare, "lt", a, b, signed, width)
 
     def _indexes(self, index: int, size: int) -> bool:
         """Whether *size* is the number of threads or CTAs along an axis, and *index* the position there: it is less."""
         one, two = self.node(index), self.node(size)
-        return one[0] == two[0] == "special" and (one[1], two[1]) in _POSITIONS
+        return type(one) is SpecialRead and type(two) is SpecialRead and (one.name, two.name) in _POSITIONS
 
     def _signed_remainder(self, node: Node, width: int) -> tuple[int, int] | None:
         """The dividend and the divisor, a power of two, if a value is what a signed division leaves; None if it is not.
 
         Compilers subtract the multiple that is next towards zero: ``x - (x + (x >> 31 >>> 32 - k) & -2**k)``.
         """
-        if node[:2] == ("op", "rem"):
-            by = self.constant_of(node[4])
-            return (node[3], by) if by is not None and by > 1 and not by & by - 1 else None
-        if node[0] != "sum" or node[2] or sorted(factor for _, factor in node[1]) != [-1, 1]:
+        if type(node) is Opaque and node.name == "rem":
+            number, divisor = node.operands
+            by = self.constant_of(divisor)
+            return (number, by) if by is not None and by > 1 and not by & by - 1 else None
+        if type(node) is not Sum or node.constant or sorted(factor for _, factor in node.terms) != [-1, 1]:
             return None
-        (number, _), (multiple, _) = sorted(node[1], key=lambda term: -term[1])
+        (number, _), (multiple, _) = sorted(node.terms, key=lambda term: -term[1])
         masked = self.node(multiple)
-        by = (1 << width) - masked[3] if masked[:2] == ("op", "mask") else 0
-        if by < 2 or by & by - 1:
+        by = (1 << width) - masked.mask if type(masked) is Masked else 0
+        if type(masked) is not Masked or by < 2 or by & by - 1:
             return None
-        sign = self.intern("op", "shr", f".s{width}", number, self.constant(width - 1))
-        bias = self.intern("op", "shr", f".u{width}", sign, self.constant(width - by.bit_length() + 1))
-        return (number, by) if self.representative(masked[2]) == self.add(number, bias, width) else None
+        sign = self.intern(Arithmetic, "shr", f".s{width}", (number, self.constant(width - 1)))
+        last = self.constant(width - by.bit_length() + 1)
+        bias = self.intern(Arithmetic, "shr", f".u{width}", (sign, last))
+        return (number, by) if self.representative(masked.value) == self.add(number, bias, width) else None
 
-    def implied_comparison(self, node: Node, others: Comparisons) -> bool | None:
+    def implied_comparison(self, node: Compare, others: Comparisons) -> bool | None:
         """Whether a comparison with a constant follows from comparisons of the same value in *others*.
 
         None if neither answer follows.
         """
-        _, relation, value, right, signed, width = node
-        bound = self.constant_of(right)
+        relation, width = node.relation, node.width
+        bound = self.constant_of(node.right)
         if bound is None:
             return None
         every = (1 << width) - 1
         # The remaining range of the value, read as a signed (True) and as an unsigned (False) number.
         left = {True: (-1 - (every >> 1), every >> 1), False: (0, every)}
         gaps = list[int]()
-        for other, truth in others.get(value, ()):
-            limit = self.constant_of(other[3])
+        for other, truth in others.get(node.left, ()):
+            limit = self.constant_of(other.right)
             assert limit is not None
-            if other[5] != width:
+            if other.width != width:
                 continue
-            if other[1] == "eq":
+            if other.relation == "eq":
                 if truth:
                     left = {True: (limit, limit), False: (limit & every, limit & every)}
                 else:
                     gaps.append(limit)
                 continue
-            low, high = left[other[4]]
-            left[other[4]] = (low, min(high, limit - 1)) if truth else (max(low, limit), high)
+            low, high = left[other.signed]
+            left[other.signed] = (low, min(high, limit - 1)) if truth else (max(low, limit), high)
         for sign, excluded in ((True, gaps), (False, [gap & every for gap in gaps])):
             low, high = left[sign]
             while low in excluded:
@@ -642,7 +643,7 @@ class ValueTable:
                 high -= 1
             left[sign] = low, high
         if relation == "lt":
-            low, high = left[signed]
+            low, high = left[node.signed]
             return True if high < bound else False if low >= bound else None
         for (low, high), number in ((left[True], bound), (left[False], bound & every)):
             if not low <= number <= high:

@@ -15,6 +15,16 @@ from tclint.analyses.attained import steps
 from tclint.analyses.model import KernelModel
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.values import thread_masks as T
+from tclint.values.nodes import (
+    COMPUTED,
+    AddressOf,
+    Broadcast,
+    Constant,
+    Opaque,
+    ParameterRead,
+    Phi,
+    SpecialRead,
+)
 from tclint.verdicts.apart import Bytes
 from tclint.verdicts.convergence import index_alone
 from tclint.verdicts.epochs import Access, View
@@ -24,7 +34,7 @@ from tclint.verdicts.uniform import MOVED
 
 __all__ = ["AcrossThreads"]
 
-_PURE = frozenset("const symbol parameter sum op compare logic not select part pack broadcast".split())
+_PURE = COMPUTED | {Constant, AddressOf, ParameterRead, Broadcast}
 """The kinds of expressions that are the same in all threads if their operands are."""
 _OF_ANOTHER_CTA = ("mapa", "isspacep")
 """Operations whose result is not decided by their operands alone."""
@@ -158,17 +168,17 @@ class AcrossThreads:
     def _is_shared(self, value: int, view: View) -> bool:
         """Whether a value is the same in two threads of one epoch, at whatever accesses the two are."""
         values = self.values
-        for part in values.subexpressions(value, until=lambda v: values.node(v)[0] == "phi"):
+        for part in values.subexpressions(value, until=values.is_phi):
             node = values.node(part)
-            if node[0] == "special":
-                register = SPECIAL_REGISTERS.get(node[1])
+            if type(node) is SpecialRead:
+                register = SPECIAL_REGISTERS.get(node.name)
                 known = register is not None and not register.varies and register.name not in MOVED
                 if register is None or not known or register.scope not in _SHARED_SCOPES:
                     return False
-            elif node[0] == "phi":
-                if not (view.uniform(node[1], node[2]) and view.same(node[1])):
+            elif type(node) is Phi:
+                if not (view.uniform(node.block, node.register) and view.same(node.block)):
                     return False
-            elif node[0] not in _PURE or (node[0] == "op" and node[1] in _OF_ANOTHER_CTA):
+            elif type(node) not in _PURE or (type(node) is Opaque and node.name in _OF_ANOTHER_CTA):
                 return False
         return True
 
@@ -199,8 +209,8 @@ class AcrossThreads:
             for address, _ in self.bytes.of(site) or ():
                 for part in values.subexpressions(address):
                     node = values.node(part)
-                    if node[0] == "phi":
-                        found.setdefault(node[1], set()).add(node[2])
+                    if type(node) is Phi:
+                        found.setdefault(node.block, set()).add(node.register)
         return found
 
     # ------------------------------------------------------------ bytes

@@ -18,6 +18,7 @@ from tclint.isa.effects import BULK
 from tclint.isa.forms import Match
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
+from tclint.values.nodes import CollectiveResult, Loaded, Phi, Unmodelled
 from tclint.values.shared_memory import Footprint
 from tclint.verdicts.matrices import Matrices, Range, exact_ranges
 from tclint.verdicts.rings import Numbers, Rings, State
@@ -31,6 +32,8 @@ __all__ = [
     "symbolically_apart",
 ]
 
+_FROM_OTHERS = frozenset((Loaded, Unmodelled, CollectiveResult))
+"""Nodes that what other threads do may decide."""
 Passes = Callable[[str, int], bool]
 """Whether ``("block", b)`` may be entered, or ``("site", i)`` executed, while the operation is pending."""
 MAX_CHOICES = 64
@@ -197,8 +200,8 @@ class Bytes:
         """The only phi in the address of a range, and the ranges that it chooses from; none if it is not the only unknown."""
         values = self.values
         terms, constant = values.linear(of[0])
-        phis = [(values.representative(t), factor) for t, factor in terms if values.node(t)[0] == "phi"]
-        rest = [term for term in terms if values.node(term[0])[0] != "phi"]
+        phis = [(values.representative(t), factor) for t, factor in terms if values.is_phi(t)]
+        rest = [term for term in terms if type(values.node(term[0])) is not Phi]
         if self._reach(of) is not None or len(phis) != 1 or any(values.varying_at(t) for t, _ in rest):
             return -1, []
         ((phi, factor),) = phis
@@ -217,7 +220,7 @@ class Bytes:
         Values take a load from one address as uniform, but other threads may store between two threads' loads.
         """
         parts = self.values.subexpressions(*(term for term, _ in self.values.linear(address)[0]))
-        return next((v for v in parts if self.values.node(v)[0] in ("load", "unknown", "collective")), None)
+        return next((v for v in parts if type(self.values.node(v)) in _FROM_OTHERS), None)
 
     def _stages_apart(self, copy: int, access: int, a: Range, b: Range, passes: Passes) -> bool:
         """Whether two ranges are disjoint in all states of the loop that selects their stages."""

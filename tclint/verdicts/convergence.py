@@ -22,6 +22,7 @@ from tclint.ir.inline import reached
 from tclint.isa.special_registers import WARP
 from tclint.values import Values
 from tclint.values import thread_masks as T
+from tclint.values.nodes import COMPUTED, Broadcast, Constant, SpecialRead
 from tclint.verdicts.checker import Graph, Refused
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.parties import Certificate, Parties, check_parties
@@ -31,7 +32,7 @@ __all__ = ["Convergence", "index_alone"]
 
 _BY_INDEX = frozenset((Assumption.NO_OVERFLOW, Assumption.THREADS))
 """What the values of predicates of the thread index take for granted; and the shape of the CTA, unless it is stated."""
-_INDEX_NODES = frozenset("const special sum op select compare logic not part pack broadcast".split())
+_INDEX_NODES = COMPUTED | {Constant, SpecialRead, Broadcast}
 """The kinds of expressions that depend on the index of a thread alone; an elected lane and a table are not among them."""
 _WHAT = {
     Level.CLUSTER: "all threads of the cluster execute it together",
@@ -53,7 +54,7 @@ _HELP = {
 def index_alone(values: Values, value: int) -> bool:
     """Whether *value* is an expression of the index of its thread alone, or a constant."""
     nodes = [values.node(v) for v in values.subexpressions(value)]
-    return all(n[0] in _INDEX_NODES and not (n[0] == "special" and n[1] in MOVED) for n in nodes)
+    return all(type(n) in _INDEX_NODES and not (type(n) is SpecialRead and n.name in MOVED) for n in nodes)
 
 
 class Convergence:

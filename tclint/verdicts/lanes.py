@@ -16,6 +16,7 @@ from tclint.ir.nodes import Immediate, Instruction, Vector, registers, specials
 from tclint.isa.effects import Exchange
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.values import thread_masks as T
+from tclint.values.nodes import CollectiveResult, Unmodelled
 from tclint.verdicts.convergence import index_alone
 from tclint.verdicts.uniform import MOVED, MOVES
 
@@ -148,9 +149,9 @@ class Lanes:
             return 0
         for own, other in (instruction.reads, instruction.reads[::-1]):
             node = self.values.node(self.values.before(other, at))
-            if node[0] not in ("collective", "unknown") or node[1] < 0:
+            if type(node) is not CollectiveResult and type(node) is not Unmodelled:
                 continue
-            site = node[1]
+            site = node.site
             shuffle = self.instructions[site]
             source, step = (
                 shuffle.named("a"),
@@ -166,7 +167,7 @@ class Lanes:
             )
             if (
                 whole
-                and node[2] == shuffle.writes[0]
+                and node.register == shuffle.writes[0]
                 and self.values.before(source, site) == self.values.before(own, at)
             ):
                 return self._all([own], at, known) | step

@@ -20,6 +20,7 @@ from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction, Memory
 from tclint.isa.effects import TCGEN05
+from tclint.values.nodes import Logic
 from tclint.values.path_condition import PathCondition
 from tclint.verdicts.apart import Bytes, column_ranges_apart
 from tclint.verdicts.checker import Graph, Need, Refused, Transfer, writes_shared
@@ -199,11 +200,11 @@ class Multiplications:
         """What decides a predicate in *thread*: an operand of it, if the index of the thread decides the other one."""
         p = self.values.representative(p)
         node = self.values.node(p)
-        if node[0] != "logic" or node[1] not in ("and", "or"):
+        if type(node) is not Logic or node.name == "xor":
             return p
-        for one, other in ((node[2], node[3]), (node[3], node[2])):
+        for one, other in (node.operands, node.operands[::-1]):
             mask = self.values.mask(one)
-            if mask is not None and bool(mask >> thread & 1) is (node[1] == "and"):
+            if mask is not None and bool(mask >> thread & 1) is (node.name == "and"):
                 return self._of_thread(other, thread)
         return p
 
@@ -226,8 +227,8 @@ class Multiplications:
         writing = (i for i in self.reachable if writes_shared(self.instructions[i]))
         found: dict[int, list[tuple[int, int]]] = {}
         for phi in sorted(self._addressing(*self.operations, *writing)):
-            _, block, register = self.values.node(phi)
-            found.setdefault(block, []).append((phi, register))
+            node = self.values.phi(phi)
+            found.setdefault(node.block, []).append((phi, node.register))
         return found
 
     def _addressing(self, *sites: int) -> frozenset[int]:

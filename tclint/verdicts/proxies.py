@@ -18,6 +18,17 @@ from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
 from tclint.values import thread_masks as T
+from tclint.values.nodes import (
+    AddressOf,
+    Allocated,
+    CollectiveResult,
+    Loaded,
+    ParameterRead,
+    Phi,
+    Select,
+    Sum,
+    Unmodelled,
+)
 from tclint.verdicts.apart import outside, symbolically_apart
 from tclint.verdicts.checker import Graph, Refused
 from tclint.verdicts.matrices import exact_ranges, largest_expected
@@ -270,19 +281,19 @@ class Proxies:
         address = self._address(site, access.operand) if role is None else role
         found = set[str]()
         for node in map(self.values.node, self.values.subexpressions(address)):
-            if node[0] == "parameter":
-                names = self._named(node[1])
+            if type(node) is ParameterRead:
+                names = self._named(node.address)
                 if not names:
                     return None
                 found |= names
-            elif node[0] == "sum" and any(factor < 0 and self._is_pointer(term) for term, factor in node[1]):
+            elif type(node) is Sum and any(f < 0 and self._is_pointer(term) for term, f in node.terms):
                 return None
         return found | self._parameters(site, access)
 
     def _is_pointer(self, term: int) -> bool:
         """Whether a term may be a pointer that is a parameter."""
         node = self.values.node(term)
-        return node[0] == "parameter" and bool(node[2] == _POINTER)
+        return type(node) is ParameterRead and node.size == _POINTER
 
     def _parameters(self, site: int, access: Access) -> set[str]:
         """The parameters from which an address may derive; empty if it may derive from anything else."""
@@ -297,7 +308,9 @@ class Proxies:
         for term, factor in self.values.linear(described)[0]:
             if factor != 1 or not self.model.space(term).startswith(".param"):
                 return set()
-            names.add(str(self.values.node(term)[1]))
+            node = self.values.node(term)
+            assert type(node) is AddressOf
+            names.add(node.name)
         return names
 
     def _derived(self, address: int) -> set[str]:
@@ -309,11 +322,11 @@ class Proxies:
         found, pointers = set[str](), 0
         for term in (self.values.representative(t) for t, factor in terms if factor == 1):
             node = self.values.node(term)
-            if self._is_pointer(term):
-                found |= self._named(node[1])
+            if type(node) is ParameterRead and node.size == _POINTER:
+                found |= self._named(node.address)
                 pointers += 1
-            elif node[0] in ("phi", "select") and term not in within and len(within) < _MAX_DEPTH:
-                parts = node[2:4] if node[0] == "select" else self.values.arguments(term)
+            elif isinstance(node, Phi | Select) and term not in within and len(within) < _MAX_DEPTH:
+                parts = node.arms if type(node) is Select else self.values.arguments(term)
                 inner = [self._origins(part, within | {term}) for part in parts]
                 if all(inner):
                     found = found.union(*inner)
@@ -321,7 +334,7 @@ class Proxies:
             elif term in within:
                 found.add("")
                 pointers += 1
-            elif node[0] in ("load", "unknown", "collective", "allocated", "symbol"):
+            elif isinstance(node, Loaded | Unmodelled | CollectiveResult | Allocated | AddressOf):
                 return set()  # it may be a pointer
         return found if pointers == 1 else set()
 

@@ -16,6 +16,7 @@ from math import lcm
 from typing import NamedTuple
 
 from tclint.analyses.model import KernelModel
+from tclint.values.nodes import Compare, Constant, Masked, Negation, Select, Sum
 from tclint.verdicts.checker import OPEN, Pending, Transfer, touches_shared
 
 __all__ = ["Rings"]
@@ -83,7 +84,7 @@ class Rings:
         None if the addresses have counters of several loops or of none, or the loop has too many states.
         """
         phis = {c for address in addresses for c in self.counters(address)}
-        heads = {self.values.node(c)[1] for c in phis}
+        heads = {self.values.phi(c).block for c in phis}
         if len(heads) != 1 or (head := min(heads)) not in self.cfg.loops:
             return None
         carried = {c: found for c in phis if (found := self._carried(c, head)) is not None}
@@ -93,7 +94,7 @@ class Rings:
         known = {c: found for c, found in repeating.items() if found is not None}
         if not self._long.isdisjoint(counters - known.keys()):
             self.limits[copy, access] = f"its loop has more than {MAX_STATES} states"
-        if len(known) < len(counters) or not known or any(self.values.node(c)[1] != head for c in known):
+        if len(known) < len(counters) or not known or any(self.values.phi(c).block != head for c in known):
             return None
         shape = _joint(list(known.values()))
         if shape is None:
@@ -123,7 +124,7 @@ class Rings:
         """
         loop, arguments = self.cfg.loops[head], self.values.arguments(phi)
         sources = self.cfg.sources[head]
-        if self.values.node(phi)[1] != head or len(arguments) != len(sources):
+        if self.values.phi(phi).block != head or len(arguments) != len(sources):
             return None
         first = {
             self.values.representative(a) for a, b in zip(arguments, sources, strict=True) if b not in loop
@@ -152,46 +153,42 @@ class Rings:
     def _evaluated(self, value: int, numbers: Numbers, depth: int) -> int | None:
         if value in numbers:
             return numbers[value]
-        kind, *parts = self.values.node(value)
-        if kind == "const":
-            return int(parts[0])
+        node = self.values.node(value)
+        if type(node) is Constant:
+            return node.number
         if depth > _MAX_DEPTH:
             return None
-        if kind == "sum":
-            terms = [(self.evaluated(t, numbers, depth + 1), f) for t, f in parts[0]]
+        if type(node) is Sum:
+            terms = [(self.evaluated(t, numbers, depth + 1), f) for t, f in node.terms]
             if any(n is None for n, _ in terms):
                 return None
-            total: int = parts[1] + sum(n * f for n, f in terms if n is not None)
-            return total
-        if kind == "select":
-            chosen = self.evaluated(parts[0], numbers, depth + 1)
-            return None if chosen is None else self.evaluated(parts[1 if chosen else 2], numbers, depth + 1)
-        if kind == "not":
-            inner = self.evaluated(parts[0], numbers, depth + 1)
+            return node.constant + sum(n * f for n, f in terms if n is not None)
+        if type(node) is Select:
+            holds = self.evaluated(node.condition, numbers, depth + 1)
+            return (
+                None if holds is None else self.evaluated(node.yes if holds else node.no, numbers, depth + 1)
+            )
+        if type(node) is Negation:
+            inner = self.evaluated(node.operand, numbers, depth + 1)
             return None if inner is None else int(not inner)
-        if kind == "compare":
-            a, b = (self.evaluated(p, numbers, depth + 1) for p in parts[1:3])
+        if type(node) is Compare:
+            a, b = (self.evaluated(side, numbers, depth + 1) for side in node.operands)
             if a is None or b is None:
                 return None
-            if not parts[3] and parts[0] == "lt":
-                a, b = (n & (1 << parts[4]) - 1 for n in (a, b))
-            return int(a == b if parts[0] == "eq" else a < b)
-        if kind == "op" and parts[0] == "mask":
-            inner = self.evaluated(parts[1], numbers, depth + 1)
-            mask: int = parts[2]
-            return None if inner is None else inner & mask
+            if not node.signed and node.relation == "lt":
+                a, b = (n & (1 << node.width) - 1 for n in (a, b))
+            return int(a == b if node.relation == "eq" else a < b)
+        if type(node) is Masked:
+            inner = self.evaluated(node.value, numbers, depth + 1)
+            return None if inner is None else inner & node.mask
         return None
 
     def counters(self, value: int) -> set[int]:
         """The phis on which *value* depends."""
         if value not in self._phis:
-            self._phis[value] = set(
-                filter(self._is_phi, self.values.subexpressions(value, until=self._is_phi))
-            )
+            is_phi = self.values.is_phi
+            self._phis[value] = set(filter(is_phi, self.values.subexpressions(value, until=is_phi)))
         return self._phis[value]
-
-    def _is_phi(self, value: int) -> bool:
-        return bool(self.values.node(value)[0] == "phi")
 
     def _bits(self, values: Sequence[int], counter: int) -> int | None:
         """How many low bits of a *counter* decide *values*; None if all may."""
@@ -206,15 +203,15 @@ class Rings:
             return width
         if counter not in self.counters(value):
             return 0
-        kind, *parts = self.values.node(value)
+        node = self.values.node(value)
         if depth > _MAX_DEPTH:
             return None
-        if kind == "op" and parts[0] == "mask" and isinstance(parts[2], int) and parts[2] >= 0:
-            kept = parts[2].bit_length()
-            return self._decisive(parts[1], counter, kept if width is None else min(kept, width), depth + 1)
-        if kind != "sum":
+        if type(node) is Masked and node.mask >= 0:
+            kept = node.mask.bit_length()
+            return self._decisive(node.value, counter, kept if width is None else min(kept, width), depth + 1)
+        if type(node) is not Sum:
             return None
-        bits = [self._decisive(t, counter, self._below(f, width), depth + 1) for t, f in parts[0]]
+        bits = [self._decisive(t, counter, self._below(f, width), depth + 1) for t, f in node.terms]
         known = [each for each in bits if each is not None]
         return max(known) if len(known) == len(bits) else None
 
@@ -231,7 +228,7 @@ class Rings:
         return self._known[phi, bits]
 
     def _run(self, phi: int, bits: int | None) -> _Counter | None:
-        values, block = self.values, self.values.node(phi)[1]
+        values, block = self.values, self.values.phi(phi).block
         loop, arguments = self.cfg.loops.get(block), values.arguments(phi)
         sources = self.cfg.sources[block]
         if loop is None or len(arguments) != len(sources):

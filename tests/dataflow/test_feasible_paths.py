@@ -796,7 +796,7 @@ def test_a_value_chosen_among_many_is_not_a_flag() -> None:
     (phi,) = {
         v
         for v in m.search_cache.leaves.of_branch(m.cfg.block_of[label(m.function, "over")] - 2)
-        if m.values.node(v)[0] == "phi"
+        if m.values.is_phi(v)
     }
     assert not m.search_cache.flag(phi).phis
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tclint.values import Values
+from tclint.values.nodes import Compare, Constant, Phi, Sum
 from tests.tools.support import label, model, register
 
 _RELATIONS = {
@@ -138,14 +139,15 @@ def _written(program: list[Any]) -> str:
 def _value(values: Values, value: int, at: dict[int, dict[int, int]]) -> int:
     """An expression, where the registers were so when a thread came to each block last."""
     node = values.node(value)
-    if node[0] == "const":
-        return int(node[1])
-    if node[0] == "phi":
-        return at[node[1]][node[2]]
-    if node[0] == "sum":
-        return node[2] + sum(_value(values, t, at) * f for t, f in node[1])
-    left, right = (_value(values, side, at) for side in node[2:4])
-    return int(left < right if node[1] == "lt" else left == right)
+    if type(node) is Constant:
+        return node.number
+    if type(node) is Phi:
+        return at[node.block][node.register]
+    if type(node) is Sum:
+        return node.constant + sum(_value(values, t, at) * f for t, f in node.terms)
+    assert type(node) is Compare
+    left, right = (_value(values, side, at) for side in node.operands)
+    return int(left < right if node.relation == "lt" else left == right)
 
 
 @settings(max_examples=80, deadline=None)

@@ -14,6 +14,7 @@ from tclint.analyses.model import KernelModel
 from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.integers import as_signed
+from tclint.values.nodes import Allocated, Constant, Logic, Phi, Select, Sum, Undefined, Unmodelled
 from tclint.values.ssa import MAX_DEFINITION_DEPTH
 from tests.tools.support import label, model, value
 from tests.tools.support import register as number_of
@@ -684,7 +685,7 @@ def test_one_of_two_tests_of_a_value_may_imply_the_other(logic: str, result: str
     elif result:
         assert m.values.constant_of(found) == int(result)
     else:
-        assert m.values.node(found)[0] == "logic"
+        assert type(m.values.node(found)) is Logic
 
 
 ORDERS = {
@@ -859,7 +860,7 @@ def test_two_calls_return_two_values() -> None:
 )
 def test_an_instruction_with_too_few_operands_has_no_value(wrong: str) -> None:
     m = of(f"{wrong}\nsetp.eq.s32 %p3, %r1, 0;\nand.pred %p4, %p1, %p3;")
-    assert m.values.node(value(m, "%p4"))[0] in ("logic", "unknown")
+    assert type(m.values.node(value(m, "%p4"))) in (Logic, Unmodelled)
 
 
 def test_two_loads_are_two_values() -> None:
@@ -875,11 +876,12 @@ def test_what_a_value_is_made_of() -> None:
     product, load = value(m, "%r3"), value(m, "%r1")
     found = list(m.values.subexpressions(product))
     assert found[0] == product
-    assert {load, m.values.representative(m.values.node(load)[3])} <= set(found)
+    (address,) = m.values.node(load).operands
+    assert {load, m.values.representative(address)} <= set(found)
     assert len(found) == len(set(found))
     inside = list(m.values.subexpressions(product, until=lambda v: v == load))
     assert load in inside
-    assert m.values.node(load)[3] not in inside
+    assert address not in inside
 
 
 def test_facts_end_where_a_loop_makes_their_values_anew() -> None:
@@ -901,7 +903,7 @@ load: ld.global.u32 %r1, [%rd1];
         facts = values.refine(p, True, facts)
     head, load = (label(m.function, name) for name in ("head", "load"))
     entry, back = sorted(m.cfg.predecessors[m.cfg.block_of[head]])
-    counter = values.node(counted)[2]
+    counter, _ = values.node(counted).operands
     incremented = values.compare("eq", counter, values.constant(1), True, 32)
     for edge, restated in ((entry, []), (back, [(incremented, True)])):
         survivors, comparisons = values.crossing(facts, edge)
@@ -1103,7 +1105,7 @@ def test_trip_counts_from_a_constant(first: int, step: int, limit: int, setp: st
     m = of(f"mov.u32 %r1, {first};\nloop:\nadd.s32 %r2, %r1, {step};\n" +
            setp.format(limit).replace("\n", "\nmov.u32 %r3, %r1;\nmov.u32 %r1, %r2;\n") + " bra loop;")  # fmt: skip
     phi = value(m, "%r1", "loop")
-    rounds, numbers = m.values.trip_count(m.values.node(phi)[1]), counted(first, step, test.format(limit))
+    rounds, numbers = m.values.trip_count(m.values.phi(phi).block), counted(first, step, test.format(limit))
     if rounds is not None:
         assert rounds == len(numbers)
         assert m.values.interval(phi) == (numbers[0], numbers[-1])
@@ -1129,7 +1131,7 @@ def test_trip_counts_from_a_constant(first: int, step: int, limit: int, setp: st
 )
 def test_trip_counts_tested_on_every_back_edge(body: str, rounds: int | None) -> None:
     m = of(f"mov.u32 %r1, 0;\nloop:\n{body}\n@%p1 bra loop;")
-    assert m.values.trip_count(m.values.node(value(m, "%r1", "loop"))[1]) == rounds
+    assert m.values.trip_count(m.values.phi(value(m, "%r1", "loop")).block) == rounds
 
 
 def test_a_stage_that_another_counter_resets_has_no_modulus() -> None:
@@ -1203,7 +1205,7 @@ past:
     @%p4 bra outer;
     """
     )
-    assert m.values.node(value(m, "%r1", asked))[0] == "select"
+    assert type(m.values.node(value(m, "%r1", asked))) is Select
     assert value(m, "%r1", "inner") == value(m, "%r1", "outer") == value(m, "%r1", "past")
 
 
@@ -1261,7 +1263,7 @@ ALLOC = """
 def test_the_word_of_an_allocation_is_one_value(place: str) -> None:
     m = of(ALLOC.format(place=place))
     assert value(m, "%r1") == value(m, "%r2")
-    assert m.values.node(value(m, "%r1"))[0] == "allocated"
+    assert type(m.values.node(value(m, "%r1"))) is Allocated
     assert m.values.uniformity(value(m, "%r1")) is UniformityScope.CTA
     assert value(m, "%r3") != value(m, "%r4")
 
@@ -1296,7 +1298,7 @@ def test_which_loads_find_what_was_allocated(code: str, allocated: bool) -> None
     m = of(f".shared .align 4 .b32 slot;\n{tests}{code}", parameters=".param .u32 n")
     (load,) = (i for i, one in enumerate(m.function.instructions) if one.opcode.startswith("ld.shared"))
     found = m.values.after(m.function.instructions[load].writes[0], load)
-    assert (m.values.node(found)[0] == "allocated") is allocated
+    assert (type(m.values.node(found)) is Allocated) is allocated
 
 
 @pytest.mark.parametrize(
@@ -2032,10 +2034,10 @@ def test_what_a_loop_computes_is_the_same_wherever_one_begins_to_ask(first: int)
     def picture(m: KernelModel, value: int) -> object:
         """What a value is made of, whatever the numbers of its parts are."""
         node = m.values.node(value)
-        if node[0] in ("phi", "const", "undefined"):
-            return node
-        parts = sorted(repr(picture(m, part)) for part in m.values.parts(node))
-        return node[0], parts, node[2] if node[0] == "sum" else ""
+        if type(node) in (Phi, Constant, Undefined):
+            return repr(node)
+        parts = sorted(repr(picture(m, part)) for part in node.operands)
+        return type(node), parts, node.constant if type(node) is Sum else ""
 
     def asked(*order: int) -> list[object]:
         m = of(ROUND)
@@ -2046,7 +2048,7 @@ def test_what_a_loop_computes_is_the_same_wherever_one_begins_to_ask(first: int)
         return [picture(m, v) for value in found for v in (value, *m.values.arguments(value))]
 
     assert asked(first) == asked()
-    assert "unknown" not in repr(asked(first))
+    assert "Unmodelled" not in repr(asked(first))
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

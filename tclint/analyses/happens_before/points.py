@@ -223,11 +223,11 @@ class SynchronisationPoints:
         joined = self.model.value(site, "id")
         if joined is None:
             return frozenset()
-        for value in values.subexpressions(joined, until=lambda v: values.node(v)[0] != "phi"):
+        for value in values.subexpressions(joined, until=lambda v: not values.is_phi(v)):
             constant = values.constant_of(value)
             if constant is not None:
                 found.add(constant)
-            elif values.node(value)[0] != "phi" or not values.arguments(value):
+            elif not values.is_phi(value) or not values.arguments(value):
                 return frozenset()
         return frozenset(found)
 

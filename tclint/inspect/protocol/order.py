@@ -10,6 +10,7 @@ from tclint.analyses.mbarriers import Ring
 from tclint.inspect.protocol.parts import Next, merged
 from tclint.inspect.protocol.rings import Rings
 from tclint.inspect.protocol.sites import Sites
+from tclint.values.nodes import Masked
 
 __all__ = ["Successions"]
 
@@ -127,10 +128,10 @@ class Successions:
             return values.representative(value)
         ((term, factor),) = terms
         node = values.node(term)
-        if node[:2] != ("op", "mask"):
+        if type(node) is not Masked:
             return values.representative(value)
-        inner, rest = values.linear(node[2])
-        mask = node[3]
+        inner, rest = values.linear(node.value)
+        mask = node.mask
         while mask & 1 == 0 and rest % 2 == 0 and all(f % 2 == 0 for _, f in inner):
             inner, rest = tuple((t, f // 2) for t, f in inner), rest // 2
             mask, factor = mask >> 1, factor * 2

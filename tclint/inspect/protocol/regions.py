@@ -12,6 +12,7 @@ from tclint.inspect.protocol.parts import Region, RegionUse, UseOrdering, merged
 from tclint.inspect.protocol.sites import Sites
 from tclint.inspect.region_order import region_ordering
 from tclint.values import thread_masks as T
+from tclint.values.nodes import Loaded, Masked
 from tclint.values.shared_memory import Access
 
 __all__ = ["Regions"]
@@ -106,7 +107,7 @@ class Regions:
         """The shared variable from which an address is computed; None if there is not exactly one."""
         values = self.model.values
         parts = values.subexpressions(
-            address, until=lambda v: values.node(v)[0] == "load" or self._is_shared(v)
+            address, until=lambda v: type(values.node(v)) is Loaded or self._is_shared(v)
         )
         followed = list(islice(parts, _MAX_ADDRESS_VALUES + 1))
         found = [v for v in followed if self._is_shared(v)]
@@ -116,8 +117,8 @@ class Regions:
         """Whether *value* is the address of a shared variable, possibly aligned."""
         values = self.model.values
         node = values.node(value)
-        if node[:2] == ("op", "mask"):
-            return any(self._is_shared(t) for t, factor in values.linear(node[2])[0] if factor == 1)
+        if type(node) is Masked:
+            return any(self._is_shared(t) for t, factor in values.linear(node.value)[0] if factor == 1)
         return self.model.space(value).startswith(".shared")
 
     @cached_property

@@ -9,6 +9,7 @@ from itertools import pairwise
 from tclint.analyses.mbarriers import Mbarrier, Mbarriers, Ring
 from tclint.inspect.protocol.parts import Arrive, Bytes, Delivered, Init, MbarrierRing, Wait, merged
 from tclint.inspect.protocol.sites import Sites
+from tclint.values.nodes import CollectiveResult, Loaded, Phi, Undefined, Unmodelled
 
 __all__ = ["Rings"]
 
@@ -142,15 +143,15 @@ class Rings:
                 continue
             seen.add(v)
             node = values.node(v)
-            if node[0] in ("unknown", "undefined", "load", "collective"):
+            if isinstance(node, Unmodelled | Undefined | Loaded | CollectiveResult):
                 return False
-            if node[0] != "phi":
-                work += values.parts(node)
+            if type(node) is not Phi:
+                work += node.operands
                 continue
-            body = cfg.loops.get(node[1], ())
-            incoming = list(zip(cfg.sources[node[1]], values.arguments(v), strict=False))
+            body = cfg.loops.get(node.block, ())
+            incoming = list(zip(cfg.sources[node.block], values.arguments(v), strict=False))
             initial = {x for b, x in incoming if b not in body}
-            if here not in body or len(initial) != 1 or not cfg.in_every_iteration(here, node[1]):
+            if here not in body or len(initial) != 1 or not cfg.in_every_iteration(here, node.block):
                 return False
             work += initial
         return True
