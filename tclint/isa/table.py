@@ -30,8 +30,8 @@ EVENTS = frozenset(
 )
 """The meanings that an instruction can have to the analyses (key ``event``)."""
 
-GROUPS = frozenset("wgmma cp.async bulk fabric mbarrier tcgen05 tcgen05.ld tcgen05.st cluster none".split())
-"""The mechanisms that complete an asynchronous operation (key ``group``)."""
+GROUPS = frozenset((*ENGINES, "cluster"))
+"""What an event is about (key ``group``): the engine of an asynchronous operation, or the barrier of the cluster."""
 
 LOWERINGS = frozenset("trap synchronous emulation".split())
 """What ``ptxas`` makes of an instruction that a target accepts but does not implement (key ``lowered``)."""
