@@ -22,7 +22,7 @@ from tclint.dataflow import EXIT, Infeasible, Path
 from tclint.findings.edits import Repair, without_word
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Instruction, specials
-from tclint.isa.effects import TRANSACTIONS, Barrier, Fence, Order
+from tclint.isa.effects import TRANSACTIONS, Barrier, Effects, Fence, Order
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 from tclint.values.nodes import SpecialRead
@@ -309,23 +309,25 @@ def _other(model: KernelModel, site: int, wait: int) -> bool:
 
 def _tail(model: KernelModel) -> bool:
     """True if some thread exits right after an mbarrier wait, which may be for the last arrival of the other CTA."""
-    operations = [e.site for e in model.events if e.kind in _OPERATIONS and e.group != "cluster"]
+    operations = model.where(_is_operation)
     every = T.full(model.values.threads)
     waits = last(model, model.awaits(Barrier.MBARRIER), operations)
     # Only an exhaustive search proves that there is no such path.
     return any(not isinstance(path_avoiding(model, w, every, (), operations), Infeasible) for w in waits)
 
 
-_OPERATIONS = frozenset(("issue", "commit", "mbarrier-arrive", "mbarrier-expect"))
-"""Events that an mbarrier wait usually precedes, if it is not the last one before the exit."""
+def _is_operation(effects: Effects) -> bool:
+    """Whether an mbarrier wait usually precedes it, if that is not the last one before the exit."""
+    begins = effects.begins is not None or effects.commits is not None
+    return begins or effects.expects or effects.arrives is Barrier.MBARRIER
 
 
 def _operation(model: KernelModel, site: int) -> str:
     """What the instruction at *site* does to another CTA, as the beginning of a message."""
-    event = model.instruction(site).event
-    if event in ("mbarrier-arrive", "commit"):
+    effects = model.instruction(site).effects
+    if effects.arrival is Barrier.MBARRIER:
         return "arrives at an mbarrier of"
-    return "copies into" if event == "issue" else "accesses shared memory of"
+    return "copies into" if effects.begins is not None else "accesses shared memory of"
 
 
 def _role(model: KernelModel, site: int) -> str:

@@ -17,7 +17,7 @@ from tclint.dataflow.views import ThreadContext
 from tclint.findings.edits import Repair, inverted
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import SINK, Instruction
-from tclint.isa.effects import Barrier, Query, Resource
+from tclint.isa.effects import Barrier, Effects, Query, Resource
 from tclint.sync.mbarriers import MAX_COUNT
 from tclint.values import PathCondition
 from tclint.values.nodes import Arithmetic, Constant, Phi, SpecialRead, Undefined, Unmodelled
@@ -70,7 +70,7 @@ class _Waits:
             if match is None or match.form.effects.awaits is Barrier.MBARRIER:
                 continue
             memory = match.form.memory and not match.space.startswith(_PRIVATE)
-            if memory or match.form.event in _PROTECTED:
+            if memory or _is_protected(match.form.effects):
                 for i in use.sites:
                     if self._feeds_waits_only(i):
                         continue
@@ -558,7 +558,13 @@ def _bad_state(model: KernelModel, site: int, why: str, steps: tuple[Mark, ...])
     )
 
 
-_PROTECTED = frozenset(
-    "issue commit mbarrier-arrive mbarrier-expect barrier-sync barrier-arrive tmem-alloc tmem-dealloc clc-query".split()
-)
-"""Events that a wait may protect."""
+def _is_protected(effects: Effects) -> bool:
+    """Whether a wait may protect an instruction, apart from its accesses."""
+    return (
+        effects.begins is not None
+        or effects.commits is not None
+        or effects.expects
+        or effects.arrives_for_threads
+        or effects.resource in (Resource.TMEM_ALLOC, Resource.TMEM_DEALLOC)
+        or effects.query is Query.CANCELLED
+    )

@@ -107,13 +107,13 @@ def _rest_of_lifetime(known: MbarrierObjects) -> bool:
     signal and wait. A fence that publishes initialisations, or an mbarrier.inval, implies that there was an init.
     """
     model = known.model
-    events = {model.instruction(i).event for i in known.uses}
+    used = [model.instruction(i).effects for i in known.uses]
     published = (".mbarrier_init" in _modifiers(model, i) for i in model.sites(Fence.MEMORY))
     return (
         model.function.entry
         and (bool(known.invals) or any(published))
-        and "mbarrier-wait" in events
-        and not events.isdisjoint(("mbarrier-arrive", "commit", "issue"))
+        and any(e.awaits is Barrier.MBARRIER for e in used)
+        and any(e.begins is not None or e.arrival is Barrier.MBARRIER for e in used)
         and all(_in_shared_variable(model, i) for i in known.uses)
     )
 

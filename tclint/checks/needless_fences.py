@@ -13,7 +13,7 @@ from tclint.checks._global_memory import origins
 from tclint.checks._needless import decidable, own_sites
 from tclint.findings.edits import Repair, opcode, without
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import BULK, Barrier, Fence
+from tclint.isa.effects import BULK, Barrier, Effects, Exchange, Fence, Resource
 from tclint.isa.forms import Match
 
 CO003 = RuleId("CO003")
@@ -23,8 +23,6 @@ CO005 = RuleId("CO005")
 _WIDER = {".cluster": ".cta", ".gpu": ".cta", ".sys": ".cta", ".gl": ".cta"}
 """Scopes that are wider than the CTA, each with the one that serves there."""
 _PRIVATE = (".local", ".param", ".const")
-_SILENT = frozenset(("issue", "commit", "wait", "register-fence", "proxy-fence", "elect", "setmaxnreg"))
-"""The events after which no other thread is ordered; the completion of an operation may be one, and follows its commit."""
 
 
 def _proxy_fences(model: KernelModel) -> dict[int, Done]:
@@ -169,8 +167,17 @@ def _observes_other_ctas(model: KernelModel) -> bool:
     return False
 
 
+def _orders_others(effects: Effects) -> bool:
+    """Whether another thread may be ordered after it; the completion of an operation may be, and follows its commit."""
+    of_own = (
+        effects.begins or effects.commits or effects.waits or effects.exchange is Exchange.ELECT
+        or effects.fence in (Fence.REGISTERS, Fence.PROXY) or effects.resource is Resource.REGISTERS
+    )  # fmt: skip
+    return not of_own
+
+
 def _may_precede(model: KernelModel, access: int, fence: int) -> bool:
     """Whether a thread may execute *access* before the same thread, or one that is ordered after it, executes *fence*."""
     return model.reaches(access, fence) or any(
-        model.reaches(access, event.site) for event in model.events if event.kind not in _SILENT
+        model.reaches(access, site) for site in model.where(_orders_others)
     )

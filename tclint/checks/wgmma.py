@@ -28,7 +28,7 @@ from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.findings.edits import Repair, before, without
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Immediate, Instruction
-from tclint.isa.effects import WGMMA, Barrier
+from tclint.isa.effects import WGMMA, Barrier, Effects, Fence
 
 WG001 = RuleId("WG001")
 WG002 = RuleId("WG002")
@@ -370,10 +370,11 @@ def _witness(
     return None if path is None else (site, path)
 
 
-_ORDERING = frozenset(
-    "barrier-sync barrier-arrive barrier-wait commit mbarrier-arrive mbarrier-wait memory-fence proxy-fence wait".split()
-)
-"""The events by which a thread orders or completes something, which often precede a wgmma.fence."""
+def _orders(effects: Effects) -> bool:
+    """Whether a thread orders or completes something, which often precedes a wgmma.fence."""
+    completes = effects.commits is not None or effects.waits is not None
+    fences = effects.fence in (Fence.MEMORY, Fence.PROXY)
+    return completes or fences or effects.arrives_for_threads or effects.awaits_threads
 
 
 def _last_ordering(model: KernelModel, path: Path) -> Iterator[Mark]:
@@ -384,7 +385,7 @@ def _last_ordering(model: KernelModel, path: Path) -> Iterator[Mark]:
     last, polling = -1, False
     for i in path.sites(model.cfg, -1):
         instruction = model.instruction(i)
-        if instruction.event in _ORDERING or (polling and instruction.flow):
+        if _orders(instruction.effects) or (polling and instruction.flow):
             last, polling = i, instruction.effects.awaits is Barrier.MBARRIER
     if last >= 0:
         yield Mark(last, "no wgmma.fence follows on the path")

@@ -16,7 +16,7 @@ from tclint.findings.scales import Confidence, Severity
 from tclint.findings.spans import Span
 from tclint.inline.asm import Asm, AsmOperand, Ptx, unused
 from tclint.ir.nodes import Function, Instruction, Memory, specials
-from tclint.isa.effects import BULK, CP_ASYNC
+from tclint.isa.effects import BULK, CP_ASYNC, Barrier, Effects, Fence, Order, Query
 
 __all__ = ["Defect", "defects"]
 
@@ -91,9 +91,6 @@ class _Statement:
 
 # ---------------------------------------------------------------- qualifiers and clobbers
 
-_PURE = frozenset(("clc-query", "elect", "vote", "shuffle", "match", "redux", "mbarrier-pending"))
-"""The events of instructions that change nothing but registers."""
-_OBSERVING = frozenset((".volatile", ".relaxed", ".acquire", ".mmio"))
 _CHANGING = re.compile(r"%(?:clock|globaltimer|pm\d)")
 """Special registers that change while a thread runs."""
 _UNCHANGED = frozenset(("ld.nc", "ld.readonly", "ldu"))
@@ -104,6 +101,11 @@ _READS = "reads shared memory"
 """The effect of a load that is right wherever it is executed if no thread writes that memory any more."""
 
 
+def _is_pure(effects: Effects) -> bool:
+    """Whether an instruction changes nothing but registers."""
+    return effects.exchange is not None or effects.query in (Query.CANCELLED, Query.PENDING_COUNT)
+
+
 def _effect(ins: Instruction) -> str:
     """What an instruction does besides computing registers from registers, in words; empty if nothing."""
     match = ins.match
@@ -111,9 +113,9 @@ def _effect(ins: Instruction) -> str:
     form = match.form
     if any(access == "write" for access, _ in form.memory):
         return "writes memory"
-    if (form.event and form.event not in _PURE) or form.flow == "trap":
+    if (form.event and not _is_pure(form.effects)) or form.flow == "trap":
         return "has side effects"
-    if form.memory and not _OBSERVING.isdisjoint(match.modifiers):
+    if form.memory and match.order in (Order.VOLATILE, Order.RELAXED, Order.ACQUIRE):
         return "reads what other threads may write"
     if any(_CHANGING.match(special.name) for special in specials(ins.operands)):
         return "reads a register that changes"
@@ -122,21 +124,18 @@ def _effect(ins: Instruction) -> str:
     return ""
 
 
-_ORDERING = frozenset(
-    "memory-fence proxy-fence barrier-sync barrier-arrive barrier-wait mbarrier-arrive mbarrier-wait pdl-wait".split()
-)
-_ORDERED = frozenset((".acquire", ".release", ".acq_rel"))
-
-
 def _orders(ins: Instruction) -> bool:
     """Whether an instruction orders accesses to memory that precede or follow it in the program."""
-    match = ins.match
-    assert match is not None
-    if not _ORDERED.isdisjoint(match.modifiers):
-        return True
-    if ".relaxed" in match.modifiers:
+    order, effects = ins.order, ins.effects
+    if order is Order.RELAXED:
         return False
-    return ins.event in _ORDERING
+    return (
+        order.acquires
+        or order.releases
+        or effects.arrives_for_threads
+        or effects.fence is Fence.PROXY
+        or effects.awaits is Barrier.GRIDS
+    )
 
 
 _COPIES = frozenset((CP_ASYNC, BULK))

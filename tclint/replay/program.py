@@ -25,6 +25,7 @@ from tclint.isa.effects import (
     TRANSACTIONS,
     WGMMA,
     Barrier,
+    Fence,
     Order,
     Query,
     Resource,
@@ -201,7 +202,7 @@ class Program:
             fences = instruction.fence_order(shared=True) is not Order.WEAK
             if event.kind == "memory-fence" and not (self.relaxed and fences):
                 continue  # it orders nothing that is not ordered anyway
-            if event.kind in ("tcgen05-fence-before", "tcgen05-fence-after") and self.relaxed:
+            if instruction.effects.fence in (Fence.TCGEN05_BEFORE, Fence.TCGEN05_AFTER) and self.relaxed:
                 # With a relaxed arrival and wait it orders tensor memory (9.7.16.6.4.4). Here it is taken to order
                 # shared memory too, which hides a race rather than reporting one that there is not.
                 yield Step(event.site, "memory-fence", instruction)

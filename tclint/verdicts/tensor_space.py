@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from tclint.ir.nodes import Instruction
 from tclint.isa.callees import SYSTEM_CALLS
-from tclint.isa.effects import TCGEN05_ST
+from tclint.isa.effects import TCGEN05_ST, Fence, Resource
 from tclint.verdicts.checker import TENSOR
 from tclint.verdicts.epochs import Access, Space
 
@@ -23,10 +23,7 @@ __all__ = ["TENSOR_MEMORY", "WARPGROUP", "misses"]
 
 WARPGROUP = 128
 """Threads of a warpgroup. Each of its warps loads and stores lanes that no other one of it can access (9.7.16.8.1)."""
-_HARMLESS = frozenset("wait commit tmem-relinquish tcgen05-fence-before tcgen05-fence-after".split())
-"""Events of tcgen05 instructions that access no tensor memory."""
-_ALLOCATIONS = ("tmem-alloc", "tmem-dealloc")
-_BEFORE, _AFTER = "tcgen05-fence-before", "tcgen05-fence-after"
+_ALLOCATIONS = (Resource.TMEM_ALLOC, Resource.TMEM_DEALLOC)
 
 
 def _foreign(instruction: Instruction) -> str:
@@ -37,17 +34,19 @@ def _foreign(instruction: Instruction) -> str:
         return f"{instruction.opcode} is not an instruction that is known"
     if not instruction.opcode.startswith("tcgen05."):
         return ""
-    event, group = match.form.event, match.form.group
-    if event == "issue" and group not in TENSOR:
+    effects = match.form.effects
+    if effects.begins is not None and effects.begins not in TENSOR:
         return "an mbarrier signals its completion, and CTA barriers alone do not order accesses then"
     if match.of_pair:
         return "it may access tensor memory of the peer CTA"
-    known = event in _HARMLESS or event in _ALLOCATIONS or event == "issue"
+    known = (
+        effects.begins or effects.commits or effects.waits or effects.fence or effects.manages_tensor_memory
+    )
     return "" if known else "what it accesses in tensor memory is not known"
 
 
 def _access(site: int, instruction: Instruction) -> Access | None:
-    if instruction.event in _ALLOCATIONS:
+    if instruction.effects.resource in _ALLOCATIONS:
         return Access(site, True)
     if instruction.effects.begins is not None and instruction.group in TENSOR:
         return Access(site, instruction.group == TCGEN05_ST, later=True)
@@ -60,17 +59,17 @@ def _separates(instructions: Sequence[Instruction], block: range, barrier: int) 
 
 def misses(instructions: Sequence[Instruction], block: range, barrier: int) -> str:
     """The fence that is missing beside a *barrier* in its block; "" if there are both."""
-    if not _fenced(instructions, range(barrier - 1, block.start - 1, -1), _BEFORE):
+    if not _fenced(instructions, range(barrier - 1, block.start - 1, -1), Fence.TCGEN05_BEFORE):
         return "no tcgen05.fence::before_thread_sync precedes it"
-    if not _fenced(instructions, range(barrier + 1, block.stop), _AFTER):
+    if not _fenced(instructions, range(barrier + 1, block.stop), Fence.TCGEN05_AFTER):
         return "no tcgen05.fence::after_thread_sync follows it"
     return ""
 
 
-def _fenced(instructions: Sequence[Instruction], sites: Iterable[int], fence: str) -> bool:
+def _fenced(instructions: Sequence[Instruction], sites: Iterable[int], fence: Fence) -> bool:
     """Whether a *fence* without a guard is among *sites*, before any load, store or wait for one of tensor memory."""
     for i in sites:
-        if instructions[i].event == fence and instructions[i].guard < 0:
+        if instructions[i].effects.fence is fence and instructions[i].guard < 0:
             return True
         if instructions[i].group in TENSOR:
             return False
