@@ -11,10 +11,10 @@ from math import prod
 from operator import or_
 
 from tclint.analyses.execution import ExecutionGuarantee
-from tclint.analyses.happens_before import strong
 from tclint.analyses.mbarrier_addresses import may_leave
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Variable
+from tclint.isa.effects import Order
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES
@@ -222,7 +222,7 @@ def plain(model: KernelModel, site: int) -> bool:
     Without ``mapa`` and a multicast, an address in the ``shared::cluster`` window is one of this CTA (5.1.6).
     """
     match = model.shared.sites[site]
-    if strong(match) or ".multicast::cluster" in match.modifiers or not match.space.startswith(".shared"):
+    if match.strong or match.multicast or not match.space.startswith(".shared"):
         return False
     return match.own_shared or not any(
         may_leave(model.values, access.address) for access in model.shared.accesses(site)
@@ -235,4 +235,4 @@ def atomic(model: KernelModel, site: int) -> bool:
     read, written = (
         {name for verb, name in match.form.memory if verb == which} for which in ("read", "write")
     )
-    return bool(read & written) and strong(match) == {".relaxed"} and match.own_shared
+    return bool(read & written) and match.order is Order.RELAXED and match.own_shared

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from tclint.analyses.bulk import BulkWrites
 from tclint.analyses.groups import OPEN
-from tclint.analyses.happens_before import strong
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import (
     NO_DOUBT,
@@ -35,7 +34,6 @@ from tclint.values.nodes import Unmodelled
 
 BK004 = RuleId("BK004")
 
-_RELEASE = frozenset((".release", ".acq_rel"))
 _SAME_CONDITION = "the launch determines whether the thread waits for the result, and may also determine whether it sets this flag"
 """The doubt about a path that skips a wait for the result."""
 
@@ -85,9 +83,9 @@ def _flags(model: KernelModel) -> Iterator[int]:
         match = use.match
         if match is None or match.form.event or match.space not in ("", ".global"):
             continue
-        if _writes(match) and strong(match) and match.order_scope != "cta":
+        if _writes(match) and match.strong and match.order_scope != "cta":
             reached = (i for i in use.sites if model.cfg.block_of[i] in model.cfg.rank)
-            releases = not _RELEASE.isdisjoint(match.modifiers)
+            releases = match.order.releases
             yield from (i for i in reached if releases or not _reserves(model, i))
 
 
@@ -134,7 +132,7 @@ def _signalled(
             return False
         match = model.instruction(at).match
         assert match is not None
-        return state.fenced or not _RELEASE.isdisjoint(match.modifiers)
+        return state.fenced or match.order.releases
 
     def skips_full_wait(start: int, path: Path) -> Doubt:
         doubt = skips_for_launch(model, path, older, _SAME_CONDITION, scope=UniformityScope.WARP)

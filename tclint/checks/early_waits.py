@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses.happens_before.points import strong
 from tclint.analyses.in_flight import InFlight
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
@@ -145,6 +144,6 @@ def _loads(instruction: Instruction) -> bool:
     match = instruction.match
     if match is None or match.problem or match.form.event:
         return False
-    if strong(match) or match.form.family != "memory":
+    if match.strong or match.form.family != "memory":
         return False
     return all(verb == "read" for verb, _ in match.form.memory) and bool(match.form.memory)

@@ -13,7 +13,7 @@ from tclint.checks._repairs import arrive_together
 from tclint.findings.edits import Repair, operand
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate
-from tclint.isa.effects import Exchange
+from tclint.isa.effects import Exchange, Order
 from tclint.replay.lane_exchange import shuffled
 from tclint.values import thread_masks as T
 from tclint.values.nodes import Loaded
@@ -24,8 +24,8 @@ CV006 = RuleId("CV006")
 _EVERY_LANE = 0xFFFFFFFF
 _TOGETHER = frozenset(("lanes", "warp", "warpgroup", "cta", "cluster"))
 """The scopes of instructions that some other thread must execute too."""
-_STRONG = frozenset((".volatile", ".relaxed", ".acquire"))
-"""The modifiers of loads that can observe a word which another thread writes."""
+_STRONG = (Order.VOLATILE, Order.RELAXED, Order.ACQUIRE)
+"""The orders of loads that can observe a word which another thread writes."""
 
 
 @check(CV005, CV006)
@@ -182,7 +182,7 @@ class _Lanes:
         loads = [node.site for node in nodes if type(node) is Loaded]
         return any(
             (match := self.model.instruction(i).match) is not None
-            and not _STRONG.isdisjoint(match.modifiers)
+            and match.order in _STRONG
             and any(cfg.block_of[i] in body for body in bodies)
             for i in loads
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses.happens_before.points import strong
 from tclint.analyses.model import KernelModel
 from tclint.analyses.outside_shared import OutsideAfter, OutsideBefore, leaves_the_cta
 from tclint.analyses.repeated import Done, Repeated, what
@@ -162,7 +161,7 @@ def _observes_other_ctas(model: KernelModel) -> bool:
             return True
         if each.event.startswith("barrier") and each.group == "cluster":
             return True
-        if match.form.memory and strong(match) and _outside(match):
+        if match.form.memory and match.strong and _outside(match):
             return True
     return False
 

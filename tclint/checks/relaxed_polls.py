@@ -12,20 +12,18 @@ from collections.abc import Callable, Iterator
 from functools import cache, cached_property, partial
 
 from tclint.analyses import role_paths
-from tclint.analyses.happens_before import HappensBefore, Scope, strong
+from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._global_memory import global_operands, origins
 from tclint.checks._repairs import with_opcode
 from tclint.dataflow import Path
-from tclint.isa.effects import CP_ASYNC, Barrier, Order
+from tclint.isa.effects import CP_ASYNC, Barrier, Fence, Order
 from tclint.isa.forms import Match
 
 MO003 = RuleId("MO003")
 MO005 = RuleId("MO005")
 
-_ACQUIRE = frozenset((".acquire", ".acq_rel"))
-_RELEASE = frozenset((".release", ".acq_rel"))
 _WIDE = frozenset((".gpu", ".sys"))
 _NEXT_ITERATION = "the read is in the next iteration of a loop around the poll, and may be of other data"
 _PREVIOUS_ITERATION = (
@@ -141,9 +139,8 @@ class _Polls:
     def acquires(self) -> frozenset[int]:
         """What may order later reads after a flag, or ends what is known: fences, acquires, calls."""
         model = self.model
-        fences = self._matching(lambda match: match.fence_order().acquires)
         ordered = self._matching(_acquires)
-        return frozenset((*fences, *ordered, *model.awaits(Barrier.GRIDS), *role_paths.calls(model)))
+        return frozenset((*ordered, *model.awaits(Barrier.GRIDS), *role_paths.calls(model)))
 
     def _matching(self, wanted: Callable[[Match], bool]) -> Iterator[int]:
         """The reachable instructions whose match is *wanted*."""
@@ -182,7 +179,7 @@ class _Polls:
         spins = self.model.fact(HappensBefore).points.spin_loads
         for signal in (i for i in self._strong_writes if i not in spins) if polls else ():
             match = self.model.instruction(signal).match
-            if match is None or not _RELEASE.isdisjoint(strong(match)) or ".relaxed" not in strong(match):
+            if match is None or match.order is not Order.RELAXED:
                 continue
             flag = self._origins(signal, "write")
             polled = next((i for i, read in polls if not flag.isdisjoint(read)), None)
@@ -215,9 +212,8 @@ class _Polls:
     def _releases(self) -> frozenset[int]:
         """What may order earlier writes before a flag, or ends what is known: fences, releases, calls."""
         model = self.model
-        fences = self._matching(lambda match: match.fence_order().releases)
-        released = self._matching(lambda match: not _RELEASE.isdisjoint(strong(match)))
-        return frozenset((*fences, *released, *role_paths.calls(model)))
+        released = self._matching(lambda match: _ordering(match).releases)
+        return frozenset((*released, *role_paths.calls(model)))
 
     def data(self, poll: int) -> tuple[frozenset[int], frozenset[int]]:
         """The reads of what the flag may announce, and those of what the kernel writes through no pointer of theirs.
@@ -295,14 +291,22 @@ def _is_relaxed_load(match: Match) -> bool:
     )
 
 
+def _ordering(match: Match) -> Order:
+    """The memory order of an access or a fence: a barrier orders the threads that meet there, and not those of a flag."""
+    effects = match.form.effects
+    if effects.arrives is not None or effects.awaits is not None:
+        return Order.WEAK
+    return match.fence_order() if effects.fence is Fence.MEMORY else match.order
+
+
 def _acquires(match: Match) -> bool:
-    return not _ACQUIRE.isdisjoint(strong(match))
+    return _ordering(match).acquires
 
 
 def _may_set(match: Match) -> bool:
     """Whether an instruction is a strong write of one integer to global memory."""
     return (
-        bool(strong(match))
+        match.strong
         and bool(global_operands(match, "write"))
         and match.element[:2] in (".b", ".u", ".s")
         and match.form.event == ""
@@ -314,5 +318,5 @@ def _is_weak_read(match: Match) -> bool:
     form = match.form
     if form.memory:
         read = any(verb == "read" for verb, _ in form.memory)
-        return read and match.space == ".global" and not strong(match) and form.name != "ld.nc"
+        return read and match.space == ".global" and not match.strong and form.name != "ld.nc"
     return form.effects.begins == CP_ASYNC

@@ -239,6 +239,11 @@ class Match:
             "cluster" if Barrier.CLUSTER in (self.form.effects.arrives, self.form.effects.awaits) else "cta"
         )
 
+    @property
+    def strong(self) -> bool:
+        """Whether it is an access by which threads may synchronise (8.6)."""
+        return self.order is not Order.WEAK
+
     @cached_property
     def wide(self) -> bool:
         """Whether the scope of its memory order includes threads of other CTAs."""

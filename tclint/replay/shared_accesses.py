@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tclint.analyses.execution import ExecutionGuarantee
-from tclint.analyses.happens_before import strong
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Variable
 from tclint.replay.dispatch import Dispatch
@@ -28,7 +27,7 @@ class SharedAccesses:
     def is_strong(self, site: int) -> bool:
         """Whether an access is strong, so that threads may synchronise by it (8.6)."""
         match = self.model.instruction(site).match
-        return match is not None and bool(strong(match))
+        return match is not None and match.strong
 
     def launch_independent(self, site: int) -> bool:
         """Whether neither the launch nor memory decides the shared memory that an access covers."""

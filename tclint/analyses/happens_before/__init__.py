@@ -39,7 +39,6 @@ from tclint.analyses.happens_before.points import (
     CLUSTER,
     CtaBarrier,
     SynchronisationPoints,
-    strong,
 )
 from tclint.analyses.happens_before.proxy_fences import fences_between, returns_at_once
 from tclint.analyses.model import KernelModel
@@ -60,7 +59,6 @@ __all__ = [
     "Unknown",
     "Unordered",
     "Unsynchronised",
-    "strong",
 ]
 
 PHASES = "each wait is for the phase, and each barrier for the generation, that the event belongs to"

@@ -8,7 +8,7 @@ not resolved, such as a call.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,14 +16,14 @@ from tclint.analyses.happens_before.answers import Scope
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls
-from tclint.isa.effects import TRANSACTIONS, Barrier
-from tclint.isa.forms import Match
+from tclint.isa.effects import TRANSACTIONS, Barrier, Order
 from tclint.values import thread_masks as T
 
-__all__ = ["ANY", "CLUSTER", "CtaBarrier", "SynchronisationPoints", "strong"]
+__all__ = ["ANY", "CLUSTER", "CtaBarrier", "SynchronisationPoints"]
 
-_RELEASE = frozenset((".release", ".acq_rel", ".volatile"))
-_STRONG = _RELEASE | {".relaxed", ".acquire"}
+_RELEASING = (Order.RELEASE, Order.BOTH, Order.VOLATILE)
+"""The orders of a write that others may observe without a fence; a volatile one is taken for a release."""
+_STRONG = (*_RELEASING, Order.RELAXED, Order.ACQUIRE)
 
 
 class CtaBarrier(NamedTuple):
@@ -36,16 +36,6 @@ CLUSTER = "cluster"
 """The channel of the cluster barrier."""
 ANY = "any"
 """The channel of what cannot be resolved: a call, an access that releases or acquires, an address from memory."""
-
-
-def strong(match: Match) -> frozenset[str]:
-    """The memory orders of an access by which threads may synchronise (8.6); empty for a weak access.
-
-    An atomic operation that states none is ``.relaxed`` (9.7.13.5).
-    """
-    stated = _STRONG.intersection(match.modifiers)
-    atomic = len({verb for verb, _ in match.form.memory}) > 1
-    return stated or frozenset((".relaxed",) if atomic else ())
 
 
 class SynchronisationPoints:
@@ -98,7 +88,7 @@ class SynchronisationPoints:
 
         If some thread polls, every strong write is one, since a fence may precede it.
         """
-        found = [*calls(self.model), *self._strong("write", _STRONG if self.spin_loads else _RELEASE)]
+        found = [*calls(self.model), *self._strong("write", _STRONG if self.spin_loads else _RELEASING)]
         found += (i for i in self.model.where(lambda e: e.signals) if self._scope(i) >= Scope.WARPS)
         # A commit without an mbarrier closes a group of the thread itself and signals nothing.
         found += (i for i in self.model.commits() if self.model.instruction(i).role("mbarrier") is not None)
@@ -169,13 +159,13 @@ class SynchronisationPoints:
             return Scope.LANES
         return Scope.WARPS if form.effects.arrives is Barrier.CTA else Scope.CTAS
 
-    def _strong(self, verb: str, orders: frozenset[str]) -> Iterator[int]:
+    def _strong(self, verb: str, orders: Collection[Order]) -> Iterator[int]:
         """The accesses that *verb*, ``read`` or ``write``, memory in one of the memory *orders*."""
         for use in self.model.function.uses:
             match = use.match
             if match is None or match.form.event not in ("", "issue"):
                 continue
-            if any(v == verb for v, _ in match.form.memory) and not orders.isdisjoint(strong(match)):
+            if any(v == verb for v, _ in match.form.memory) and match.order in orders:
                 yield from use.sites
 
     @cached_property

@@ -29,6 +29,7 @@ from tclint.executor.sync import Clocks
 from tclint.executor.tensor_maps import reduce
 from tclint.ir.nodes import Instruction, Operand, Symbol
 from tclint.ir.nodes import Memory as Address
+from tclint.isa.effects import Order
 
 __all__ = [
     "OPERATIONS",
@@ -308,13 +309,9 @@ def _width(i: Instruction) -> int:
     return int("".join(c for c in i.match.element if c.isdigit())) // 8
 
 
-_SYNCHRONISING = (".acquire", ".release", ".relaxed", ".volatile", ".mmio", ".acq_rel")
-
-
 def _plain(i: Instruction) -> bool:
-    """Whether an access is weak, so that it can race: it has no qualifier of a strong access."""
-    assert i.match is not None
-    return not any(m in _SYNCHRONISING for m in i.match.modifiers)
+    """Whether an access is weak, so that it can race."""
+    return i.order is Order.WEAK
 
 
 @executes("ld", "ld.volatile", "ld.sync", "ld.mmio", "ld.nc", "ld.readonly", "ldu")
