@@ -64,4 +64,4 @@ class OutsideAfter(OutsideBefore):
 
 
 def _fences(instruction: Instruction) -> bool:
-    return instruction.wide and instruction.fence_order(shared=True) is not Order.WEAK
+    return instruction.fence_order(shared=True) is not Order.WEAK and instruction.wide

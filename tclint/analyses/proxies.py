@@ -68,10 +68,9 @@ def fences(instruction: Instruction, space: str = ".shared") -> bool:
 
 def is_wide(instruction: Instruction) -> bool:
     """Whether *instruction* is a memory fence, or an arrival that orders memory, of a wider scope than the CTA."""
-    match, effects = instruction.match, instruction.effects
-    if match is None or match.order is Order.RELAXED or match.order_scope in ("", "cta"):
-        return False
-    return effects.fence is Fence.MEMORY or effects.arrives in (Barrier.MBARRIER, Barrier.CLUSTER)
+    effects = instruction.effects
+    orders = effects.fence is Fence.MEMORY or effects.arrives in (Barrier.MBARRIER, Barrier.CLUSTER)
+    return orders and instruction.wide and instruction.order is not Order.RELAXED
 
 
 def through_async(model: KernelModel, access: Access) -> bool:
