@@ -37,7 +37,8 @@ def lint(
     from tclint.inline.hosts import is_host
 
     if not is_host(source.path, source.member):
-        from tclint.linting.check import Request, check_source
+        from tclint.findings.selection import Request
+        from tclint.linting.check import check_source
 
         request = Request(config.selected, config.toolkit, config.assuming, _recorded(config.launch))
         return check_source(source, request, clock=clock, past=past, observer=observer)

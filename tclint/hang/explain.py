@@ -8,7 +8,7 @@ from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.scales import Severity
-from tclint.findings.selection import Selected
+from tclint.findings.selection import Request, Selected
 from tclint.hang.causes import Cause, causes
 from tclint.hang.cycle import Chain, End, chain
 from tclint.hang.launched import Executed
@@ -24,7 +24,7 @@ from tclint.inspect.protocol.rings import Rings
 from tclint.inspect.protocol.sites import Sites
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
-from tclint.linting.check import Request, check_source
+from tclint.linting.check import check_source
 from tclint.syntax.source import Problem, Source
 
 __all__ = ["Explanation", "Hang", "chosen", "explain"]

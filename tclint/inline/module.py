@@ -421,8 +421,9 @@ _ANY = "sm_90a"
 
 def _whole(source: Source, selected: Selected, toolkit: Version | None, asm: Asm) -> FileReport | None:
     """The report of a string that is a whole module; None if a piece of it is unknown."""
+    from tclint.findings.selection import Request
     from tclint.inline.text import UNKNOWN
-    from tclint.linting.check import Request, check_source
+    from tclint.linting.check import check_source
 
     text = asm.template
     if UNKNOWN in text.data:

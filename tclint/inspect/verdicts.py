@@ -16,12 +16,12 @@ from tclint.driver.one import Input
 from tclint.findings.finding import FileReport
 from tclint.findings.places import displayed_name, region
 from tclint.findings.requirements import ALL_ASSUMPTIONS
-from tclint.findings.selection import Selected
+from tclint.findings.selection import Request, Selected
 from tclint.findings.spans import Span
 from tclint.findings.verdicts import Assumption, HazardClass, Obligation, Status, Verdict
 from tclint.inspect.inputs import shown
 from tclint.inspect.tables import few, printable_line, short_name
-from tclint.linting.check import Request, check_source
+from tclint.linting.check import check_source
 from tclint.report.formats._style import BLUE, BOLD, RED, YELLOW, Style
 from tclint.report.formats._verdicts import by_kernel, details, reason_fields, reason_words
 from tclint.syntax.source import Problem, Source

@@ -31,7 +31,7 @@ EVENTS = frozenset(
 """The meanings that an instruction can have to the analyses (key ``event``)."""
 
 GROUPS = frozenset((*ENGINES, "cluster"))
-"""What an event is about (key ``group``): the engine of an asynchronous operation, or the barrier of the cluster."""
+"""What an event is about (key ``group``): the engine of an asynchronous operation, or the cluster barrier."""
 
 LOWERINGS = frozenset("trap synchronous emulation".split())
 """What ``ptxas`` makes of an instruction that a target accepts but does not implement (key ``lowered``)."""

@@ -12,11 +12,12 @@ from tclint.analyses.model import KernelModel
 from tclint.cache.results import Results, opened
 from tclint.config.config import Config
 from tclint.findings.finding import FileReport
+from tclint.findings.selection import Request
 from tclint.inline.hosts import is_host
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
 from tclint.linting.cache import IncrementalCache
-from tclint.linting.check import Request, check_source
+from tclint.linting.check import check_source
 from tclint.lsp.text import Text
 from tclint.report import baseline
 from tclint.report.summary import present

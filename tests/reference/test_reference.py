@@ -10,6 +10,7 @@ import pytest
 
 import tclint.replay.verdict  # noqa: F401  registers what a replay executes
 from tclint.findings.requirements import ALL_ASSUMPTIONS
+from tclint.findings.selection import Request
 from tclint.findings.verdicts import Status
 from tclint.linting.check import check_source
 from tclint.replay.launch import Launch, LaunchValues
@@ -169,7 +170,7 @@ def in_proofs(made: Kernel, engine: str) -> bool:
     """Whether nothing is proved of a kernel with one of the looks that comes too early."""
     for look in too_early(made):
         source = Source.from_bytes(text(made, look).encode(), "k.ptx")
-        verdicts = check_source(source, assume=ALL_ASSUMPTIONS).verdicts
+        verdicts = check_source(source, Request(assume=ALL_ASSUMPTIONS)).verdicts
         if any(v.hazard.value == ENGINES[engine].hazard and v.status is Status.PROVED for v in verdicts):
             return False
     return True
