@@ -54,7 +54,7 @@ def test_marks_keep_the_lines_and_name_the_waits(name: str) -> None:
     model = KernelModel(parsed.bodies[0], parsed)
     locations = Locations(source, parsed, parsed.bodies[0])
     sites = range(len(parsed.bodies[0].instructions))
-    waits = {locations.line(site) for site in sites if kind_of(model, site) != RUNNING}
+    waits = {locations.line(site) for site in sites if kind_of(model.instruction(site)) != RUNNING}
     assert {n for n, line in enumerate(after, 1) if f"[%mark], {n};" in line} == waits
     assert len(after) == len(text.splitlines())
     assert [line for line in after if str(hangs.EXITED) in line]
