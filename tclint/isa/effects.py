@@ -199,9 +199,13 @@ class Effects:
     completes: bool = False
     """It lowers them, by itself."""
     fence: Fence | None = None
+    """It is a fence, and orders this."""
     resource: Resource | None = None
+    """It makes, ends, takes or gives up this."""
     exchange: Exchange | None = None
+    """Lanes compute this together."""
     query: Query | None = None
+    """It asks for this."""
 
     @property
     def arrival(self) -> Barrier | None:
