@@ -39,6 +39,7 @@ def text(body: str, directives: str) -> str:
             "",
         ),
         ("barrier.cluster.arrive; bar.warp.sync -1;", ".reqntid 32", ""),
+        ("bar.warp.sync -1; bar.arrive 1, 256; bar.warp.sync -1;", ".reqntid 128", "expects 256 threads"),
     ],
 )
 def test_operands_of_a_barrier(body: str, directives: str, says: str) -> None:

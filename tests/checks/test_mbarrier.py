@@ -1196,11 +1196,15 @@ def test_a_store_that_only_the_arrival_of_copies_publishes(
     [
         ("", "[%r3+-128]", Severity.INFO),
         ("fence.proxy.async.shared::cta;", "[%r3+-128]", Severity.INFO),
+        ("fence.mbarrier_init.release.cluster;", "[%r3+-128]", Severity.INFO),
         ("fence.acq_rel.cta;", "[%r3+-128]", None),
         ("", "[%r3+3968]", None),
     ],
 )
-def test_a_store_that_only_complete_tx_publishes(fence: str, reads: str, severity: Severity | None) -> None:
+@pytest.mark.parametrize("order", ["", ".relaxed.cta"])
+def test_a_store_that_only_complete_tx_publishes(
+    order: str, fence: str, reads: str, severity: Severity | None
+) -> None:
     """CUTLASS publishes a stored tile index so on sm_120."""
     body = f"""
     @!%p0 mbarrier.init.shared::cta.b64 [full], 1;
@@ -1212,7 +1216,7 @@ def test_a_store_that_only_complete_tx_publishes(fence: str, reads: str, severit
     @!%p5 bra reads;
     st.shared.u32 [%r3], %r0;
     {fence}
-    mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [full], 4;
+    mbarrier.complete_tx{order}.shared::cta.b64 [full], 4;
     bra done;
     reads: {WAIT}
     ld.shared.u32 %r4, {reads};
