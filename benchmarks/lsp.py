@@ -30,8 +30,9 @@ from lsprotocol import types
 from benchmarks.edits import edits
 from tclint.config.config import Config
 from tclint.findings.finding import FileReport
+from tclint.findings.selection import Request
 from tclint.findings.spans import Span
-from tclint.linting.check import Request, check_source
+from tclint.linting.check import check_source
 from tclint.lsp.completion import complete, signatures
 from tclint.lsp.configuration import Configuration
 from tclint.lsp.diagnostics import diagnostics

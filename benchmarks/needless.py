@@ -33,10 +33,10 @@ from tclint.findings.edits import joined
 from tclint.findings.finding import Edit, FileReport
 from tclint.findings.moved import subjects
 from tclint.findings.scales import Severity
-from tclint.findings.selection import Selected
+from tclint.findings.selection import Request, Selected
 from tclint.findings.spans import Span
 from tclint.ir.cfg import CFG
-from tclint.linting.check import Request, check_source
+from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 
 __all__ = ["ABOUT", "COMMAND", "PLANTS", "SLICE", "TITLE", "figure", "main", "measure", "tables"]

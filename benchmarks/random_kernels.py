@@ -34,9 +34,10 @@ from unittest.mock import patch
 
 from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.scales import Confidence
+from tclint.findings.selection import Request
 from tclint.findings.verdicts import Assumption, HazardClass, Status
 from tclint.ir.nodes import Memory
-from tclint.linting.check import Request, check_source
+from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 from tclint.values.nodes import Allocated, Applied
 

@@ -18,11 +18,12 @@ from benchmarks import results
 from benchmarks.journal import Journal, key, sources
 from tclint.analyses.model import KernelModel
 from tclint.findings.requirements import ALL_ASSUMPTIONS
+from tclint.findings.selection import Request
 from tclint.findings.verdicts import HazardClass, Status, Verdict
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
-from tclint.linting.check import Request, check_source
+from tclint.linting.check import check_source
 from tclint.syntax.source import Source, SourceError
 from tclint.verdicts import verdicts
 

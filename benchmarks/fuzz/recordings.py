@@ -94,7 +94,8 @@ def read(data: bytes, folder: Path) -> str:
 
     from tclint.commands._common import source_of
     from tclint.commands._run import Options, RunError, render_json, render_text, run
-    from tclint.linting.check import Request, check_source
+    from tclint.findings.selection import Request
+    from tclint.linting.check import check_source
     from tclint.recording import read_recording
     from tclint.syntax.source import Source, SourceError
 

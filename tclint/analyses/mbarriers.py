@@ -35,7 +35,7 @@ from tclint.sync.mbarriers import MAX_COUNT
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
-__all__ = ["RESPONSE", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "first_waits_for", "transaction_unit", "transferred"]  # fmt: skip
+__all__ = ["RESPONSE", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "first_waits_for", "largest_expected", "transaction_unit", "transferred"]  # fmt: skip
 
 RESPONSE = 16
 """Bytes of the response to a request to cancel a launch; the request completes them on an mbarrier (9.7.13.17)."""
@@ -665,6 +665,18 @@ class Mbarriers:
     def _before_any_wait(self) -> WaitFreeRegions:
         """The regions bounded by barriers and all mbarrier waits: after either, a phase may have completed."""
         return WaitFreeRegions(self.model.cfg, (*self.sites.get("mbarrier-wait", ()), *self._barriers))
+
+
+def largest_expected(model: KernelModel) -> int | None:
+    """The largest number of bytes that one operation on an mbarrier expects; None if it is unknown, or none expects any."""
+    most = 0
+    for site in model.where(lambda e: e.expects or e.arrives is Barrier.MBARRIER):
+        if model.instruction(site).role("tx") is not None:
+            size = model.constant_of(site, "tx")
+            if size is None:
+                return None
+            most = max(most, size)
+    return most or None
 
 
 def transaction_unit(match: Match) -> int:

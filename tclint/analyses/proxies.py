@@ -23,7 +23,7 @@ from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.fact_set import FactSet
 from tclint.analyses.groups import GroupsState as GroupState
 from tclint.analyses.happens_before import HappensBefore, Scope
-from tclint.analyses.mbarriers import Mbarriers, Ring
+from tclint.analyses.mbarriers import Mbarriers, Ring, largest_expected
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import dominated_by
 from tclint.ir.nodes import Instruction
@@ -209,17 +209,8 @@ class Overwritten:
 
     @cached_property
     def _max_expected(self) -> int | None:
-        """The maximum bytes that one load may write, as many as some phase expects; None if one is unknown."""
-        model, most = self.model, 0
-        for event in ("mbarrier-expect", "mbarrier-arrive"):
-            for site in model.sites(event):
-                operand = model.instruction(site).role("tx")
-                if operand is not None:
-                    expected = model.constant_of(site, "tx")
-                    if expected is None:
-                        return None
-                    most = max(most, expected)
-        return most
+        """The maximum bytes that one load may write, as many as some phase expects; None if that is unknown."""
+        return largest_expected(self.model)
 
     def may(self, address: int) -> bool:
         """Whether a bulk copy may write the bytes at *address*."""

@@ -83,7 +83,7 @@ def _flags(model: KernelModel) -> Iterator[int]:
         match = use.match
         if match is None or match.form.event or match.space not in ("", ".global"):
             continue
-        if _writes(match) and match.strong and match.order_scope != "cta":
+        if _writes(match) and match.wide:
             reached = (i for i in use.sites if model.cfg.block_of[i] in model.cfg.rank)
             releases = match.order.releases
             yield from (i for i in reached if releases or not _reserves(model, i))

@@ -141,6 +141,6 @@ def _arming(model: KernelModel, copy: int) -> list[int]:
     return [
         i
         for ring in mbarriers.rings_at(copy)
-        for i in sorted(mbarriers.expects(ring), key=lambda i: not model.instruction(i).effects.expects)
+        for i in mbarriers.expects(ring)
         if model.views.context_of(i).threads & threads
     ]

@@ -310,7 +310,7 @@ def effects_of(event: str, group: str, scope: str) -> Effects:
         case "submit":
             return Effects(submits=engine)
         case "commit":
-            return Effects(commits=engine, tracks=engine if engine is TCGEN05 else None)
+            return Effects(commits=engine)
         case "wait":
             return Effects(waits=engine)
         case "mbarrier-arrive":

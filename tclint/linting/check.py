@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tclint.findings.verdicts import Executed
     from tclint.linting.verdicts import Judge
 
-__all__ = ["Observer", "Request", "as_findings", "check_source"]
+__all__ = ["Observer", "as_findings", "check_source"]
 
 
 class Observer(Protocol):

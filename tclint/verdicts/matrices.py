@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from tclint.analyses.bulk_rings import SWIZZLE_SPANS
+from tclint.analyses.mbarriers import largest_expected
 from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption
 from tclint.ir.nodes import Immediate, Instruction
@@ -21,7 +22,7 @@ from tclint.isa.effects import CP_ASYNC, TRANSACTIONS, WGMMA, Resource
 from tclint.isa.forms import Match
 from tclint.values.descriptors import INSTRUCTION, SHARED, Form, shape
 
-__all__ = ["Matrices", "Range", "exact_ranges", "largest_expected"]
+__all__ = ["Matrices", "Range", "exact_ranges"]
 
 Range = tuple[int, int]
 """The value of an address, and the number of bytes or columns from there on."""
@@ -41,19 +42,6 @@ _COPIED = {".128x256b": (128, 32), ".4x256b": (4, 32), ".128x128b": (128, 16), "
 """The rows that a copy reads, and the bytes of each."""
 _SIZES = {"mbarrier-init": 8, "tmem-alloc": 4}
 """The bytes that events write (9.7.13.15.1, 9.7.16.7.1)."""
-
-
-def largest_expected(model: KernelModel) -> int | None:
-    """The largest number of bytes that one operation on an mbarrier expects; None if it is unknown, or none expects any."""
-    most = 0
-    for event in ("mbarrier-expect", "mbarrier-arrive"):
-        for site in model.sites(event):
-            if model.instruction(site).role("tx") is not None:
-                size = model.constant_of(site, "tx")
-                if size is None:
-                    return None
-                most = max(most, size)
-    return most or None
 
 
 def exact_ranges(model: KernelModel, site: int) -> list[Range] | None:

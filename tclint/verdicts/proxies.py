@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 
 from tclint.analyses.extents import Extents
+from tclint.analyses.mbarriers import largest_expected
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Infeasible, PathQuery, find_paths, next_answer, solve
 from tclint.findings.spans import span
@@ -31,7 +32,7 @@ from tclint.values.nodes import (
 )
 from tclint.verdicts.apart import outside, symbolically_apart
 from tclint.verdicts.checker import Graph, Refused
-from tclint.verdicts.matrices import exact_ranges, largest_expected
+from tclint.verdicts.matrices import exact_ranges
 from tclint.verdicts.may import May
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.paths import RelevantSites, path_assumptions

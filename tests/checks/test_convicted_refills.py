@@ -8,8 +8,9 @@ import pytest
 
 from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.scales import Confidence, Severity
+from tclint.findings.selection import Request
 from tclint.findings.verdicts import HazardClass, Status
-from tclint.linting.check import Request, check_source
+from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
 from tests.tools.support import lint

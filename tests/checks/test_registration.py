@@ -30,7 +30,7 @@ from tclint.findings.edits import resolve
 from tclint.findings.moved import subjects
 from tclint.findings.rules import all_rules, default_rules
 from tclint.findings.scales import Method
-from tclint.findings.selection import Selected
+from tclint.findings.selection import Request, Selected
 from tclint.ir import Module
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
@@ -38,7 +38,7 @@ from tclint.ir.nodes import Use
 from tclint.isa.forms import Form
 from tclint.isa.table import split_opcode, table
 from tclint.isa.target import Version
-from tclint.linting.check import Request, check_source
+from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
 from tests.tools.support import recording

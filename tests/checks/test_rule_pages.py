@@ -15,11 +15,11 @@ from tclint.findings.finding import FileReport
 from tclint.findings.moved import subjects
 from tclint.findings.rules import CodeBlock, Rule, all_rules, default_rules
 from tclint.findings.scales import Confidence
-from tclint.findings.selection import Selected
+from tclint.findings.selection import Request, Selected
 from tclint.inline.module import STATEMENT
 from tclint.isa.target import KNOWN, parse_version
 from tclint.linting import suppress
-from tclint.linting.check import Request, check_source
+from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 from tests.tools.ptxas import find_ptxas
 from tests.tools.rewriting import REWRITERS, Identity, Rewriter, identities

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tclint.findings.selection import Selected
-from tclint.linting.check import Request, check_source
+from tclint.findings.selection import Request, Selected
+from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 from tests.tools.support import by_rule, lint
 

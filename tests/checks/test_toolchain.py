@@ -6,8 +6,9 @@ import pytest
 
 from tclint.findings.finding import FileReport
 from tclint.findings.scales import Confidence
+from tclint.findings.selection import Request
 from tclint.isa.target import TOOLKITS, toolkit_for
-from tclint.linting.check import Request, check_source
+from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 from tests.tools.support import by_rule, kernel, module
 

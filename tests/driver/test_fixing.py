@@ -24,11 +24,11 @@ from tclint.findings.edits import joined
 from tclint.findings.finding import Edit, Fix
 from tclint.findings.rules import Rule, all_rules
 from tclint.findings.scales import Severity
-from tclint.findings.selection import Selected
+from tclint.findings.selection import Request, Selected
 from tclint.findings.spans import Span
 from tclint.ir.frontend import analyse
 from tclint.linting import check
-from tclint.linting.check import Request, check_source
+from tclint.linting.check import check_source
 from tclint.linting.subsumption import related
 from tclint.syntax.source import Source
 from tests.tools.pages import block as page_block

@@ -15,7 +15,8 @@ from tclint.findings.finding import FileReport
 from tclint.findings.moved import MOVED, former
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Method
-from tclint.linting.check import Request, check_source
+from tclint.findings.selection import Request
+from tclint.linting.check import check_source
 from tclint.report.summary import present
 from tclint.syntax.source import Source
 from tests.tools import pages

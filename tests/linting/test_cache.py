@@ -13,12 +13,12 @@ import pytest
 
 from benchmarks.edits import KINDS, edits
 from tclint.findings.finding import FileReport
-from tclint.findings.selection import Selected
+from tclint.findings.selection import Request, Selected
 from tclint.ir import Function, Module, build, rebuild
 from tclint.ir.functions import make_function
 from tclint.ir.rebuild import Builds, same_program
 from tclint.linting.cache import IncrementalCache
-from tclint.linting.check import Request, check_source
+from tclint.linting.check import check_source
 from tclint.syntax import TextChange, Tree, parse, reparse
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from tclint.commands._cli import cli
 from tclint.findings.finding import FileReport, SourceLocation
-from tclint.findings.selection import Selected
-from tclint.linting.check import Request, check_source
+from tclint.findings.selection import Request, Selected
+from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
 from tests.tools.support import HEADER, HOPPER, before_the_wait, by_rule, found, kernel, line_of, lint, module

@@ -9,8 +9,8 @@ import pytest
 from tclint.checks import Hit, Mark, RuleId
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Method, Severity
-from tclint.findings.selection import Selected
-from tclint.linting.check import Request, check_source
+from tclint.findings.selection import Request, Selected
+from tclint.linting.check import check_source
 from tclint.linting.subsumption import related, without_subsumed
 from tclint.syntax.source import Source
 from tests.tools import pages

@@ -15,8 +15,8 @@ from tclint.config.selection import enabled
 from tclint.findings.finding import FileReport
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
-from tclint.findings.selection import Selected
-from tclint.linting.check import Request, check_source
+from tclint.findings.selection import Request, Selected
+from tclint.linting.check import check_source
 from tclint.report.formats import renderer
 from tclint.report.summary import Context, present
 from tclint.syntax.source import Source

@@ -11,12 +11,12 @@ from tclint.checks import Hit, RuleId
 from tclint.findings.finding import FileReport
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
-from tclint.findings.selection import Selected
+from tclint.findings.selection import Request, Selected
 from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
 from tclint.ir.nodes import Function, Module
 from tclint.linting import verdicts as linting
 from tclint.linting.cache import IncrementalCache
-from tclint.linting.check import Request, check_source
+from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 from tests.tools.pages import block
 from tests.tools.replay import ALL_ARRIVE

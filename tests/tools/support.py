@@ -12,11 +12,11 @@ import pytest
 from tclint.analyses.model import KernelModel
 from tclint.checks import Check, Hit, KernelCheck, kernel_checks
 from tclint.findings.finding import FileReport, Finding
-from tclint.findings.selection import Selected
+from tclint.findings.selection import Request, Selected
 from tclint.ir import Function, Module, build
 from tclint.ir.frontend import analyse
 from tclint.linting import check as driver
-from tclint.linting.check import Request, check_source
+from tclint.linting.check import check_source
 from tclint.syntax import parse
 from tclint.syntax.source import Source
 

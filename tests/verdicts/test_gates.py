@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tclint.findings.requirements import ALL_ASSUMPTIONS, requirements
-from tclint.linting.check import Request, check_source
+from tclint.findings.selection import Request
+from tclint.linting.check import check_source
 from tclint.report.gate import missing
 from tclint.syntax.source import Source
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.findings.selection import Request
 from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
-from tclint.linting.check import Request, check_source
+from tclint.linting.check import check_source
 from tclint.replay.sync import Mbarrier
 from tclint.syntax.source import Source
 from tclint.verdicts import invalidation

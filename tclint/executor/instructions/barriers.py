@@ -9,7 +9,6 @@ import numpy as np
 from tclint.executor.code import Op
 from tclint.executor.decode import Decoder, executes
 from tclint.executor.instructions.exchange import together
-from tclint.executor.instructions.memory import has_wide_scope
 from tclint.executor.memory import Array, Fault
 from tclint.executor.signals import AGAIN, MOVED
 from tclint.executor.state import LANES, Barrier, Warp
@@ -188,7 +187,7 @@ def _memory_fence(d: Decoder, i: Instruction) -> Op:
     Memory is coherent here, so a fence has no other effect, and a relaxed write to memory without any fence is not
     observed. Clocks order accesses to shared memory, to which ``.sync_restrict`` restricts a fence (9.7.13.4).
     """
-    wide, order = has_wide_scope(i), i.order
+    wide, order = i.wide, i.order
 
     def op(w: Warp) -> None:
         if order.acquires:

@@ -36,7 +36,6 @@ __all__ = [
     "Change",
     "change_of",
     "check_started",
-    "has_wide_scope",
     "locate",
     "reading",
     "shared_of",
@@ -326,7 +325,7 @@ def _ld(d: Decoder, i: Instruction) -> Op:
     size, count = (8, 2) if wide else (size, len(targets))
     where = d.address(address)
     puts = [d.put(t, signed) for t in targets]
-    acquires, wide_scope = not plain, has_wide_scope(i)
+    acquires, wide_scope = not plain, i.wide
 
     def op(w: Warp) -> None:
         addresses = where(w)
@@ -370,7 +369,7 @@ def _st(d: Decoder, i: Instruction) -> Op:
     where = d.address(i.operands[0])
     sources = [d.fetch(o, size) for o in parts(i.operands[1])]
     wide = size == 16
-    releases, wide_scope, fenced = not plain, has_wide_scope(i), _fenced(i)
+    releases, wide_scope, fenced = not plain, i.wide, not i.order.releases
 
     def op(w: Warp) -> None:
         addresses = where(w)
@@ -390,23 +389,11 @@ def _st(d: Decoder, i: Instruction) -> Op:
 # ---------------------------------------------------------------- release and acquire through memory
 
 
-def has_wide_scope(i: Instruction) -> bool:
-    """Whether the scope of a strong access or a fence includes other CTAs (8.5): it does unless it is ``.cta``."""
-    assert i.match is not None
-    return i.match.order_scope != "cta"
-
-
-def _fenced(i: Instruction) -> bool:
-    """Whether a strong write releases only what a fence before it does: it is not a release itself."""
-    assert i.match is not None
-    return not i.match.order.releases
-
-
 def release(w: Warp, addresses: Array, wide: bool, fenced: bool) -> None:
     """Release the clock of the warp to the addresses that it writes (8.8).
 
     The CTA of the warp acquires all of it. Other CTAs acquire nothing unless the access is *wide*. If the access is
-    *fenced* and the last fence was of CTA scope, they acquire only what precedes the last wide fence.
+    *fenced*, because it is not a release itself, and the last fence was of CTA scope, they acquire only what precedes the last wide fence.
     """
     everything = w.widely_fenced if fenced and w.narrowly_fenced else w.clocks
     for address in set(addresses[w.mask].tolist()):
@@ -502,7 +489,7 @@ def _atom(d: Decoder, i: Instruction) -> Op:
     puts = [d.put(o) for o in parts(i.named("d"))]
     length = size * len(sources[0])
     change = change_of(operation, kind.name)
-    wide_scope, fenced = has_wide_scope(i), _fenced(i)
+    wide_scope, fenced = i.wide, not i.order.releases
     flushed = (
         change_of(operation, "f32.ftz") if kind.name == "f32" and ".noftz" not in match.modifiers else change
     )
