@@ -10,8 +10,6 @@ from tclint.isa.effects import FABRIC, TRANSACTIONS
 __all__ = ["FabricSubmission", "is_fabric"]
 
 FabricState = frozenset[tuple[int]]
-_FETCHING = ".op_restrict::fetching"
-"""The modifier of a submission that leaves out the operations without a destination in shared memory."""
 
 
 def is_fabric(instruction: Instruction) -> bool:
@@ -39,7 +37,8 @@ class FabricSubmission(FactSet[tuple[int]]):
     def transfer(self, state: FabricState, at: int, instruction: Instruction) -> FabricState:
         if is_fabric(instruction):
             return state | {(at,)}
-        if _FETCHING in instruction.opcode:
+        if instruction.match is not None and instruction.match.modes.of_fetches:
+            # A fetch has a destination in shared memory; the others remain.
             return frozenset(fact for fact in state if fact[0] not in self._fetches)
         if state and instruction.flow == "call":
             self.model.drop_facts(self, at)

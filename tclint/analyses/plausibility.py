@@ -18,6 +18,7 @@ from typing import NamedTuple
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.dataflow import Answer, Decision, Found, Guard, Path, next_answer
 from tclint.ir.cfg import CFG, Edge
+from tclint.isa.effects import Barrier
 from tclint.values import PathCondition, UniformityScope
 from tclint.values.nodes import (
     CollectiveResult,
@@ -463,7 +464,7 @@ def differ_by_data(model: KernelModel, first: int, second: int) -> bool:
 
 def synchronises_lanes(model: KernelModel, path: Path, start: int) -> Doubt:
     """The doubt about a *path* that passes a ``bar.warp.sync``, where nothing shows that the warps share the memory."""
-    passes = any(model.instruction(i).opcode == "bar.warp.sync" for i in path.sites(model.cfg, start))
+    passes = any(model.instruction(i).effects.arrives is Barrier.WARP for i in path.sites(model.cfg, start))
     return Doubt(_PART_OF_A_WARP) if passes else NO_DOUBT
 
 

@@ -18,10 +18,12 @@ entry."""
 def usage(instruction: Instruction) -> tuple[str, str]:
     """The collector buffer that an MMA names, and what it does with it; ``discard`` if the opcode does not state it."""
     match = instruction.match
-    words = match.binding.get("collector_usage", "").split("::") if match else []
+    if match is None:
+        return "a", "discard"
+    words = match.binding.get("collector_usage", "").split("::")
     if len(words) == 3:
         return words[1], words[2]
-    return ("b0" if ".ws" in instruction.opcode else "a"), "discard"
+    return ("b0" if match.modes.weight_stationary else "a"), "discard"
 
 
 class Collector(FactSet[tuple[int, str]]):
@@ -38,7 +40,7 @@ class Collector(FactSet[tuple[int, str]]):
         return frozenset((ENTRY, buffer) for buffer in self.used)
 
     def affecting(self, instruction: Instruction) -> bool:
-        return instruction.opcode.startswith("tcgen05.mma")
+        return instruction.match is not None and instruction.match.multiplies
 
     def transfer(self, state: CollectorState, at: int, instruction: Instruction) -> CollectorState:
         buffer, what = usage(instruction)

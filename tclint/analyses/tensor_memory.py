@@ -146,7 +146,7 @@ class TensorMemory:
             return found.columns(form) if found is not None else None
         if match is not None and "shape" in match.binding:
             # Two 16-bit elements from adjacent columns share a register.
-            packed = 1 + any(m in match.modifiers for m in (".pack::16b", ".unpack::16b"))
+            packed = 1 + (match.modes.packs_halves or match.modes.unpacks_halves)
             return _COLUMNS[match.binding["shape"]] * (match.number("num") or 1) * packed
         count = instruction.role("columns") if instruction.effects.resource is Resource.TMEM_DEALLOC else None
         return values.constant_operand(count, site) if count is not None else None

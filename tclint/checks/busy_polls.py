@@ -39,7 +39,11 @@ def polls_busily(model: KernelModel) -> Iterator[Hit]:
 
 
 def _tests(instruction: Instruction) -> bool:
-    return instruction.match is not None and ".test_wait" in instruction.match.modifiers
+    return (
+        instruction.effects.awaits is Barrier.MBARRIER
+        and instruction.match is not None
+        and not instruction.match.suspends
+    )
 
 
 def _polls(model: KernelModel, body: Collection[int], test: int) -> bool:

@@ -44,7 +44,7 @@ def _queries(model: KernelModel) -> tuple[list[int], list[int]]:
     for site in model.sites(Query.CANCELLED):
         match = model.instruction(site).match
         assert match is not None
-        (asks if ".is_canceled" in match.modifiers else decodes).append(site)
+        (asks if match.modes.tests_cancellation else decodes).append(site)
     return asks, decodes
 
 

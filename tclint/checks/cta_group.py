@@ -20,7 +20,7 @@ def _first_uses(function: Function) -> dict[str, int]:
     """Spelling of ``.cta_group`` -> the first tcgen05 instruction that has it."""
     found: dict[str, int] = {}
     for use in function.uses:
-        if use.match is not None and use.opcode.startswith("tcgen05."):
+        if use.match is not None and use.match.form.of_tcgen05:
             group = use.match.binding.get("cta_group")
             if group:
                 found[group] = min(found.get(group, use.sites[0]), use.sites[0])
@@ -68,7 +68,7 @@ def _agreeing(functions: list[Function]) -> tuple[Repair, ...]:
         (function, use, group)
         for function in functions
         for use in function.uses
-        if use.match is not None and use.opcode.startswith("tcgen05.")
+        if use.match is not None and use.match.form.of_tcgen05
         if (group := use.match.binding.get("cta_group"))
     ]
     numbers = Counter(group for _, use, group in uses for _ in use.sites)

@@ -16,11 +16,14 @@ from tclint.isa.effects import TRANSACTIONS, Barrier, Resource
 FB001 = RuleId("FB001")
 FB002 = RuleId("FB002")
 
-_LAYOUT = ".layout::v1"
-
 
 def _operations(model: KernelModel) -> list[int]:
     return [site for site in model.begins(TRANSACTIONS) if is_fabric(model.instruction(site))]
+
+
+def _has_layout_1(model: KernelModel, init: int) -> bool:
+    match = model.instruction(init).match
+    return match is not None and match.layout == 1
 
 
 @check(FB001, needs="fabric", analyses=(MbarrierAddresses,))
@@ -33,7 +36,7 @@ def wrong_layout(model: KernelModel) -> Iterator[Hit]:
             init for init in model.sites(Resource.MBARRIER_INIT) if addresses.same(site, init) is not False
         ]
         known = [init for init in inits if addresses.same(site, init)]
-        if known and not any(_LAYOUT in model.instruction(init).opcode for init in inits):
+        if known and not any(_has_layout_1(model, init) for init in inits):
             found.append((known[0], site))
     for init, sites in grouped(found).items():
         yield FB001.hit(

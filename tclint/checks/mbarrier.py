@@ -350,7 +350,7 @@ class _Waits:
         instruction, name = self.model.instruction(site), self.model.name(site)
         early = (
             "may return before the phase is complete"
-            if ".try_wait" in instruction.opcode
+            if instruction.match is not None and instruction.match.suspends
             else "does not block"
         )
         why = "the thread continues whatever its result is" if branches else "its result is unused"

@@ -93,7 +93,7 @@ def _hit(model: KernelModel, kind: Kind, sites: list[tuple[int, int]]) -> Hit:
     made, origin = kind
     site, register = next((s for s in sites if not model.instruction(s[0]).event), sites[0])
     instruction = model.instruction(site)
-    name, root = model.function.registers[register].name, instruction.opcode.partition(".")[0]
+    name, root = model.function.registers[register].name, instruction.root
     if made == _OFFSET:
         message = f"{root} takes a generic address here, but {name} is an offset in shared memory"
         step = "computes an offset in shared memory"

@@ -124,7 +124,7 @@ def _global_accesses(model: KernelModel) -> tuple[list[int], list[int]]:
             form = match.form
             if form.family in ("texture", "surface") or any(verb == "write" for verb, _ in form.memory):
                 writes.append(i)
-            elif form.memory and ".nc" not in match.modifiers:
+            elif form.memory and not match.modes.read_only:
                 reads.append(i)
     return writes, reads
 

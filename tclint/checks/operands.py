@@ -22,7 +22,7 @@ def _meaningful(match: Match) -> frozenset[int]:
     """The legal values of a group of four bits, which selects the stored elements of A."""
     if ".tf32" in match.modifiers:
         return _ONE_OF_TWO
-    return _ORDERED if ".sp::ordered_metadata" in match.modifiers else _DIFFERENT
+    return _ORDERED if match.modes.ordered_metadata else _DIFFERENT
 
 
 @check(MO002)

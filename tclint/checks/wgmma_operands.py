@@ -62,7 +62,7 @@ def optional_aligned(model: KernelModel) -> Iterator[Hit]:
     bare = sorted(
         site
         for use in model.function.uses
-        if use.match is not None and use.match.form.group == WGMMA and ".aligned" not in use.match.modifiers
+        if use.match is not None and use.match.form.group == WGMMA and not use.match.modes.aligned
         for site in use.sites
     )
     if bare:

@@ -264,7 +264,7 @@ class Runs:
         reads = match.form.memory and all(verb == "read" for verb, _ in match.form.memory)
         if reads and address is not None and not is_of_call(function, address, match.space):
             space, place = match.space.partition("::")[0], self._reader(address)
-            fixed = space in (".param", ".const") or ".nc" in match.modifiers
+            fixed = space in (".param", ".const") or match.modes.read_only
             kept = fixed or not (self.written & {space, ""} or (not space and self.written))
 
             def load(thread: _Thread) -> int:
@@ -326,12 +326,12 @@ def _wrapping(instruction: Instruction, width: int) -> Callable[..., bool]:
     """Whether an instruction computes a number that no-overflow excludes, of its operands."""
     match = instruction.match
     assert match is not None
-    types = [m for m in match.modifiers if m[1:2] in "busf" and m[2:].isdigit()]
+    types = match.types
     name = match.form.compute
     bits = width_of(types[0]) if types else width
     if name == "cvt" and len(types) == 2 and width_of(types[0]) == 32 and width_of(types[1]) == 64:
         return lambda a, *_: not -1 << 31 <= _signed(a, 64) < 1 << 32
-    plain = ".wide" not in match.modifiers and ".hi" not in match.modifiers and ".sat" not in match.modifiers
+    plain = not match.modes.widens and not match.modes.upper_half and not match.modes.saturates
     exact = _WRAPPING.get(name)
     if exact is None or not plain or bits < 32:
         return lambda *_: False

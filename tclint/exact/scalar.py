@@ -17,7 +17,6 @@ from tclint.ir.nodes import (
     Symbol,
     Vector,
 )
-from tclint.isa.effects import Exchange
 from tclint.isa.forms import Match, floating
 from tclint.isa.semantics import COMPUTE, bind
 from tclint.isa.widths import width_of
@@ -63,7 +62,7 @@ def read_lane(own: int, index: int, bounds: int) -> int:
 
 def is_shuffle(match: Match) -> bool:
     """Whether an instruction is the shuffle of which :func:`read_lane` names the lane."""
-    return match.form.effects.exchange is Exchange.SHUFFLE and ".idx" in match.modifiers
+    return match.shuffle == "idx"
 
 
 def is_of_call(function: Function, address: Memory, space: str) -> bool:

@@ -60,7 +60,7 @@ def _constants(function: Function) -> tuple[int, ...]:
     found = {
         o.value + step & _WORD
         for i in function.instructions
-        if i.opcode.startswith("setp.")
+        if i.match is not None and i.match.relation
         for o in i.operands
         if isinstance(o, Immediate) and isinstance(o.value, int)
         for step in (-1, 0, 1)

@@ -33,8 +33,8 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
-from tclint.isa.effects import BULK, CP_ASYNC, TRANSACTIONS
-from tclint.isa.forms import floating
+from tclint.isa.effects import BULK, CP_ASYNC, TRANSACTIONS, Barrier
+from tclint.isa.forms import Match, floating
 
 __all__ = ["Assumed", "Parameters"]
 
@@ -163,10 +163,8 @@ class Parameters:
         """Cluster shapes to try if none is stated: those that CTA masks, ranks and CTA pairs require, then others."""
         if not self._clustered:
             return [(1, 1, 1)]
-        pairs = any(use.match is not None and use.match.of_pair for use in self.function.uses)
-        remote = pairs or any(
-            use.opcode.startswith("mapa") or ".multicast" in use.opcode for use in self.function.uses
-        )
+        pairs = any(match.of_pair for match in self._matches)
+        remote = pairs or any(match.multicast or match.form.compute == "mapa" for match in self._matches)
         masks = {
             mask for mask in self._constants("mask") if 0 < mask < 0xFFFF
         }  # all ones: any number of CTAs
@@ -219,10 +217,16 @@ class Parameters:
     def _clustered(self) -> bool:
         """Whether the kernel does anything that has a meaning in clusters only."""
         return self._reads("%cluster") or any(
-            use.opcode.startswith(("mapa", "barrier.cluster", "getctarank"))
-            or any(part in use.opcode for part in (".multicast", ".cta_group::2"))
-            for use in self.function.uses
+            match.multicast
+            or match.of_pair
+            or match.form.name in ("mapa", "getctarank")
+            or Barrier.CLUSTER in (match.form.effects.arrives, match.form.effects.awaits)
+            for match in self._matches
         )
+
+    @property
+    def _matches(self) -> list[Match]:
+        return [use.match for use in self.function.uses if use.match is not None]
 
     # ------------------------------------------------------------ what depends on an assumption
 

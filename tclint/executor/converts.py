@@ -44,7 +44,7 @@ def _int(match: Match) -> Compute:
     """Extends by the signedness of the source, truncates, or with ``.sat`` clamps to the destination's range."""
     to, of = types(match.modifiers)
     target, element, whole = to.register, of.element, of.register
-    if ".sat" in match.modifiers:
+    if match.modes.saturates:
         limits, range_ = np.iinfo(element), np.iinfo(to.element)
         low, high = max(limits.min, range_.min), min(limits.max, range_.max)
         return lambda a: np.clip(a.astype(whole, copy=False).view(element), low, high).astype(target)
@@ -66,7 +66,7 @@ def _float_to_int(match: Match) -> Compute:
 
     def convert(a: Array) -> Array:
         x = read(a)
-        if ".ftz" in match.modifiers:
+        if match.modes.flushes:
             x = flush(x)
         whole = np.maximum(integral(x.astype(_F64, copy=False)), low)
         number = np.where(whole >= above, most, np.where(whole < above, whole, 0).astype(wide).astype(target))
@@ -88,7 +88,7 @@ def _odd(number: Array) -> Array:
 def _int_to_float(match: Match) -> Compute:
     to, of = types(match.modifiers)
     element, whole, rounding = of.element, of.register, rounding_of(match)
-    limit = saturated if ".sat" in match.modifiers else None
+    limit = saturated if match.modes.saturates else None
     if to.name == "f64":
         if rounding != ".rn" and of.width == 64:
             return _int_to_double(of, rounding, limit)
@@ -152,11 +152,11 @@ def _narrow(to: Type, rounding: str, saturate: bool) -> Callable[[Array], Array]
 def _steps(match: Match, of: Type) -> list[Callable[[Array], Array]]:
     """The functions to apply to the values before rounding; all of them commute with it."""
     steps: list[Callable[[Array], Array]] = []
-    if ".ftz" in match.modifiers and of.name in ("f32", "bf16"):  # an f16 is never subnormal as f32
+    if match.modes.flushes and of.name in ("f32", "bf16"):  # an f16 is never subnormal as f32
         steps.append(flush)
-    if ".sat" in match.modifiers:
+    if match.modes.saturates:
         steps.append(saturated)
-    if ".relu" in match.modifiers:
+    if match.modes.rectifies:
         steps.append(relu)
     integral = _integral(match)
     return [*steps, integral] if integral else steps
@@ -180,10 +180,10 @@ def _float(match: Match) -> Compute:
     """Converts one register, or two f32 registers: *a* becomes the upper element, *b* the lower one."""
     to, of = types(match.modifiers)
     read, steps = _source(of), _steps(match, of)
-    write = _narrow(to, rounding_of(match), ".satfinite" in match.modifiers)
+    write = _narrow(to, rounding_of(match), match.modes.saturates_finite)
     if to.name == "f32" and (of.name == "f16" or _integral(match)):
         write = store(to)  # canonicalises NaNs; one from f64 or bf16 keeps its payload
-    elif ".ftz" in match.modifiers and of.name == "f64":
+    elif match.modes.flushes and of.name == "f64":
         rounded = write
 
         def write(x: Array) -> Array:

@@ -101,7 +101,7 @@ def relu(r: Array) -> Array:
 def _loaded(match: Match, kind: Type) -> Callable[[Array], Array]:
     """:func:`load`, with ``.ftz`` of the instruction."""
     read = load(kind)
-    if ".ftz" not in match.modifiers:
+    if not match.modes.flushes:
         return read
     return lambda a: flush(read(a))
 
@@ -109,8 +109,9 @@ def _loaded(match: Match, kind: Type) -> Callable[[Array], Array]:
 def _stored(match: Match, kind: Type) -> Callable[[Array], Array]:
     """:func:`store`, with ``.ftz``, ``.sat`` and ``.relu`` of the instruction."""
     write = store(kind)
-    rules = ((".ftz", flush), (".sat", saturated), (".relu", relu))
-    steps: list[Callable[[Array], Array]] = [step for modifier, step in rules if modifier in match.modifiers]
+    modes = match.modes
+    rules = ((modes.flushes, flush), (modes.saturates, saturated), (modes.rectifies, relu))
+    steps: list[Callable[[Array], Array]] = [step for applies, step in rules if applies]
     if not steps:
         return write
     element = kind.element
@@ -341,7 +342,7 @@ def _arithmetic(name: str) -> Factory:
             return lambda a: write(rule(read(a)))
         if name != "fma":
             return lambda a, b: write(rule(read(a), read(b)))
-        if ".oob" in match.modifiers:
+        if match.modes.zero_out_of_bounds:
             return _out_of_bounds(lambda a, b, c: write(rule(read(a), read(b), read(c))))
         return lambda a, b, c: write(rule(read(a), read(b), read(c)))
 
@@ -385,7 +386,7 @@ def _small(name: str) -> Factory:
     def make(match: Match) -> Compute:
         to, *others = types(match.modifiers)
         kinds = others if name == "mul" else [*others, to]
-        reads, saturate = [load(kind) for kind in kinds], ".satfinite" in match.modifiers
+        reads, saturate = [load(kind) for kind in kinds], match.modes.saturates_finite
 
         def compute(*registers: Array) -> Array:
             x, *rest = (read(a).astype(_F64) for read, a in zip(reads, registers, strict=True))
@@ -401,7 +402,7 @@ def _small(name: str) -> Factory:
 
 
 def _div(match: Match) -> Compute:
-    if ".approx" not in match.modifiers:
+    if not match.modes.approximate:
         return _arithmetic("div")(match)
     kind = types(match.modifiers)[0]
     read, write = _loaded(match, kind), _stored(match, kind)
@@ -427,7 +428,7 @@ def _signs(kind: Type) -> Array:
 def _neg(match: Match) -> Compute:
     kind = types(match.modifiers)[0]
     signs, read, write = _signs(kind), _loaded(match, kind), _stored(match, kind)
-    if ".ftz" in match.modifiers:
+    if match.modes.flushes:
         return lambda a: write(-read(a))
     return lambda a: a ^ signs
 
@@ -435,7 +436,7 @@ def _neg(match: Match) -> Compute:
 def _abs(match: Match) -> Compute:
     kind = types(match.modifiers)[0]
     rest, read, write = ~_signs(kind), _loaded(match, kind), _stored(match, kind)
-    if ".ftz" in match.modifiers:
+    if match.modes.flushes:
         return lambda a: write(np.abs(read(a)))
     if kind.name == "f64":
         return lambda a: np.where(np.isnan(a.view(_F64)), a, a & rest)  # a NaN is unchanged
@@ -472,10 +473,10 @@ def _extreme(largest: bool) -> Factory:
     """``max`` and ``min`` of two or three values; -0 is less than +0."""
 
     def make(match: Match) -> Compute:
-        kind, modifiers = types(match.modifiers)[0], match.modifiers
+        kind, modes = types(match.modifiers)[0], match.modes
         read, write = _loaded(match, kind), _stored(match, kind)
         choose: Any = np.fmax if largest else np.fmin
-        if ".NaN" in modifiers:
+        if modes.propagates_nan:
             choose = np.maximum if largest else np.minimum
 
         def extreme(x: Array, y: Array) -> Array:
@@ -485,7 +486,7 @@ def _extreme(largest: bool) -> Factory:
                 r = np.where((x == 0) & (y == 0), zeros, r)
             return r
 
-        if ".xorsign" in modifiers:
+        if modes.multiplies_signs:
             signs = _signs(kind)
 
             def signed(a: Array, b: Array) -> Array:
@@ -494,7 +495,7 @@ def _extreme(largest: bool) -> Factory:
                 return write(np.where(np.isnan(r), r, np.copysign(r, sign)))
 
             return signed
-        if ".abs" in modifiers:
+        if modes.absolute:
             plain = read
 
             def read(a: Array) -> Array:
@@ -519,7 +520,7 @@ _ORDERED: dict[str, Compute] = {
 
 def comparison(match: Match) -> Compute:
     """The comparison of ``set`` or ``setp``: a function (a, b) -> one Boolean per element."""
-    compare = next(_ORDERED[m[1:]] for m in match.modifiers if m[1:] in _ORDERED)
+    compare = _ORDERED[match.relation]
     read = _loaded(match, types(match.modifiers)[-1])
     return lambda a, b: compare(read(a), read(b))
 
@@ -544,7 +545,7 @@ def _periodic(function: Callable[[Array], Any]) -> Factory:
     """The sine or cosine; with ``.2pi``, of an argument in turns."""
     plain = _approximate(function)
     turns = _approximate(lambda x: function(2 * np.pi * (x - np.round(x))))
-    return lambda match: (turns if ".2pi" in match.modifiers else plain)(match)
+    return lambda match: (turns if match.modes.in_turns else plain)(match)
 
 
 def _upper_word(function: Callable[[Array], Any]) -> Factory:

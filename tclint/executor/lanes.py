@@ -62,7 +62,7 @@ def _source(match: Match, name: str, kinds: tuple[Type, ...]) -> np.dtype[Any]:
         return _U32
     if name == "scale":
         return REGISTERS[16]
-    if form == "mad.int" and name == "c" and ".wide" in match.modifiers:
+    if form == "mad.int" and name == "c" and match.modes.widens:
         return REGISTERS[2 * kinds[0].width]
     if (form == "slct" and name != "c") or (form.endswith(".mixed") and name == "c"):
         return kinds[0].register
@@ -107,7 +107,7 @@ def _viewed(operation: Compute, kind: Type) -> Compute:
 
 def _sum(operation: Compute) -> Factory:
     def make(match: Match) -> Compute:
-        if ".sat" in match.modifiers:
+        if match.modes.saturates:
             return _lane_by_lane(match)
         kind = types(match.modifiers)[0]
         return operation if kind.count == 1 else _viewed(operation, kind)
@@ -118,7 +118,7 @@ def _sum(operation: Compute) -> Factory:
 def _extreme(operation: Compute) -> Factory:
     def make(match: Match) -> Compute:
         kind = types(match.modifiers)[0]
-        if ".relu" in match.modifiers:
+        if match.modes.rectifies:
             element = kind.element
             return lambda a, b: np.maximum(operation(a.view(element), b.view(element)), 0).view(a.dtype)
         return _viewed(operation, kind)
@@ -157,7 +157,7 @@ def _mul(match: Match) -> Compute:
 
 
 def _mad(match: Match) -> Compute:
-    if ".sat" in match.modifiers:
+    if match.modes.saturates:
         return _lane_by_lane(match)
     product = _mul(match)
     return lambda a, b, c: product(a, b) + c
@@ -211,7 +211,7 @@ def _clz(match: Match) -> Compute:
 def _bfind(match: Match) -> Compute:
     kind = types(match.modifiers)[0]
     width, element = kind.width, kind.element
-    shift = ".shiftamt" in match.modifiers
+    shift = match.modes.counts_shift
 
     def find(a: Array) -> Array:
         if kind.signed:
@@ -270,7 +270,7 @@ def _bfi(match: Match) -> Compute:
 
 def _bmsk(match: Match) -> Compute:
     masks = _MASKS[_U32]
-    if ".wrap" in match.modifiers:
+    if match.modes.wraps:
         return lambda a, b: masks[b & 31] << (a & 31)
     return lambda a, b: masks[np.minimum(b, 32)] << a
 
@@ -358,7 +358,7 @@ def _lop3_bool(match: Match) -> Compute:
 
 
 def _shf(match: Match) -> Compute:
-    left, wraps = ".l" in match.modifiers, ".wrap" in match.modifiers
+    left, wraps = match.modes.leftward, match.modes.wraps
 
     def shift(a: Array, b: Array, c: Array) -> Array:
         amount = c & 31 if wraps else np.minimum(c, 32)
@@ -416,15 +416,15 @@ def _prmt(match: Match) -> Compute:
 # ---------------------------------------------------------------- comparison and selection, 9.7.6
 
 _COMPARISONS: dict[str, Compute] = {
-    ".eq": operator.eq, ".ne": operator.ne, ".lt": operator.lt, ".le": operator.le, ".gt": operator.gt,
-    ".ge": operator.ge, ".lo": operator.lt, ".ls": operator.le, ".hi": operator.gt, ".hs": operator.ge,
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt,
+    "ge": operator.ge, "lo": operator.lt, "ls": operator.le, "hi": operator.gt, "hs": operator.ge,
 }  # fmt: skip
 _BOOLEANS: dict[str, Compute] = {".and": operator.and_, ".or": operator.or_, ".xor": operator.xor}
 
 
 def _integer_test(match: Match) -> Compute:
     """The comparison of an instruction: a function (a, b) -> predicate."""
-    compare = next(_COMPARISONS[m] for m in match.modifiers if m in _COMPARISONS)
+    compare = _COMPARISONS[match.relation]
     kind = types(match.modifiers)[-1]
     if not kind.signed or compare in (operator.eq, operator.ne):
         return compare
@@ -489,7 +489,7 @@ def _set(match: Match) -> Compute:
 
 def _set_packed(match: Match) -> Compute:
     """All ones in each byte or half of the result where the comparison holds (9.7.7.1 of PTX ISA 9.4)."""
-    compare = next(_COMPARISONS[m] for m in match.modifiers if m in _COMPARISONS)
+    compare = _COMPARISONS[match.relation]
     kind = types(match.modifiers)[0]
     element, whole = kind.element, kind.register
     values = np.array([0, (1 << kind.width) - 1], dtype=REGISTERS[kind.width])
@@ -508,7 +508,7 @@ def _selp(a: Array, b: Array, c: Array) -> Array:
 def _slct(match: Match) -> Compute:
     if types(match.modifiers)[-1].signed:
         return lambda a, b, c: np.where(c.view(np.int32) >= 0, a, b)
-    prepare = floats.flush if ".ftz" in match.modifiers else lambda c: c
+    prepare = floats.flush if match.modes.flushes else lambda c: c
     return lambda a, b, c: np.where(prepare(c.view(np.float32)) >= 0, a, b)
 
 

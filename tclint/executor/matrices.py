@@ -13,7 +13,6 @@ of the sum of the magnitudes, but a ``wgmma`` of 8-bit floats, and any instructi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -29,7 +28,7 @@ from tclint.isa.table import table
 
 __all__ = [
     "MMA", "ROW", "WIDTHS", "Array", "Run", "a_places", "accumulators", "b_places", "codes", "d_places", "expand", "load",
-    "movmatrix", "multiplicand", "positions", "result", "shape", "split", "spread", "store", "types", "values",
+    "movmatrix", "multiplicand", "positions", "result", "split", "spread", "store", "types", "values",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -47,16 +46,9 @@ WIDTHS = {
 """Bits that an element of each type occupies in a register; ``e2m1`` occupies 4 with ``.kind::mxf4*``."""
 
 _INTEGERS = {"s8": np.int8, "u8": np.uint8, "s4": np.int8, "u4": np.uint8, "b1": np.uint8}
-_SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)")
 
 
 # ---------------------------------------------------------------- the opcode
-
-
-def shape(match: Match) -> tuple[int, int, int]:
-    """M, N and K of an instruction."""
-    m, n, k = next(found for found in map(_SHAPE.fullmatch, match.modifiers) if found).groups()
-    return int(m), int(n), int(k)
 
 
 def types(match: Match) -> list[str]:
@@ -184,7 +176,7 @@ def spread(matrix: Array, lanes: int = 32) -> Array:
 
 def _product(match: Match) -> Callable[[Array, Array], Array]:
     """The product of A and B; for single bits, the number of common (``.and``) or different (``.xor``) bits."""
-    if ".xor" not in match.modifiers:
+    if not match.modes.counts_differences:
         return np.matmul
     return lambda a, b: a.sum(1, keepdims=True) + b.sum(0) - 2 * (a @ b)
 
@@ -245,7 +237,7 @@ def expand(stored: Array, columns: Array) -> Array:
 
 def _mma(match: Match) -> Run:
     """All shapes with one matrix per warp: ``run(a, b, c)``, followed by ``e, f`` (sparse) and the scales."""
-    m, _, k = shape(match)
+    m, _, k = match.shape
     to, a_type, b_type, of = types(match)[:4]
     packed = any(modifier.startswith(".kind::mxf4") for modifier in match.modifiers)
     a_width, b_width = (4 if packed else WIDTHS[name] for name in (a_type, b_type))
@@ -254,7 +246,7 @@ def _mma(match: Match) -> Run:
     read_a = multiplicand(a_type, m, k // 2 if sparse else k, width=a_width)
     b_index = b_places(k, b_width)
     multiply = _product(match)
-    saturate = ".satfinite" in match.modifiers
+    saturate = match.modes.saturates_finite
 
     def run(a: Array, b: Array, c: Array, *others: Array) -> Array:
         left = read_a(a)
@@ -275,9 +267,9 @@ def _scales(match: Match) -> Callable[..., tuple[Array, Array]]:
     In each group of four lanes, two have the scales of A, for rows that are 8 apart, and one has those of B. A selector
     is a pair: the first byte in the data, and which lanes have it.
     """
-    given = re.findall(r"\.scale_vec::(\d)X", "".join(match.modifiers))
-    count = int(given[0]) if given else 1 if ".kind::mxf8f6f4" in match.modifiers else 2
-    name = next(m[1:] for m in match.modifiers if m in (".ue8m0", ".ue4m3"))
+    given = match.binding.get("scale_vec")
+    count = int(given[-2]) if given else 1 if "kind_f8" in match.binding else 2
+    name = match.binding.get("stype", ".ue8m0")[1:]
     row, column = np.arange(16), np.arange(8)
 
     def pick(data: Array, lanes: Array, byte: int) -> Array:
@@ -334,7 +326,7 @@ def _quarters(fragment: str) -> Array:
 
 def _double(match: Match) -> Run:
     """``.f64``: a chain of ``fma`` from k = 0 up, each one rounded, as on an H200; the ISA leaves the order open."""
-    m, _, k = shape(match)
+    m, _, k = match.shape
     rounding = next((modifier for modifier in match.modifiers if modifier in (".rz", ".rm", ".rp")), ".rn")
     scalar = table().match(f"fma{rounding}.f64", ("r", "r", "r", "r"))
     assert scalar is not None
@@ -378,17 +370,20 @@ MMA: dict[str, Callable[[Match], Run]] = {
 # ---------------------------------------------------------------- ldmatrix, stmatrix, movmatrix
 
 
+_STORED_BITS = {".b4x16_p64": 4, ".b6x16_p32": 6}
+"""Bits of an element that ``ldmatrix`` widens to 8."""
+
+
 def load(match: Match) -> Run:
     """``ldmatrix`` (9.7.14.5.15): rows in shared memory, uint8 (rows, bytes), to registers, uint32 (registers, 32).
 
     A row has :func:`row_size` bytes.
     """
-    signed = ".s4" in match.modifiers
-    formats = ((".b4x16_p64", 4), (".s4", 4), (".b6x16_p32", 6))
-    narrow = next((bits for name, bits in formats if name in match.modifiers), 0)
+    signed = _signed_nibbles(match)
+    narrow = 4 if signed else _STORED_BITS.get(match.binding.get("src_fmt", ""), 0)
     # For a 16 x 16 matrix, one register holds columns 0 to 7 and the next 8 to 15: four rows of a column in each lane.
-    side, element = (16, np.uint8) if ".m16n16" in match.modifiers else (8, np.uint16)
-    transpose = ".trans" in match.modifiers
+    side, element = (16, np.uint8) if match.shape == (16, 16) else (8, np.uint16)
+    transpose = match.modes.transposes
 
     def run(data: Array) -> Array:
         if narrow:
@@ -402,12 +397,16 @@ def load(match: Match) -> Run:
 
 def row_size(match: Match) -> int:
     """Bytes of a row of ``ldmatrix``: of ``.s8.s4`` (PTX ISA 9.4), 16 elements of 4 bits without padding."""
-    return ROW // 2 if ".s4" in match.modifiers else ROW
+    return ROW // 2 if _signed_nibbles(match) else ROW
+
+
+def _signed_nibbles(match: Match) -> bool:
+    return match.form.name == "ldmatrix.s4"
 
 
 def store(match: Match) -> Run:
     """``stmatrix`` (9.7.14.5.16): registers, uint32 (registers, 32), to rows in shared memory, uint8 (rows, 16)."""
-    if ".m16n8" in match.modifiers:
+    if match.shape == (16, 8):
         # A register holds two adjacent elements of a row of the 16 x 8 matrix, and two of the row 8 below, as in C.
         return lambda registers: (
             np.ascontiguousarray(registers)
@@ -416,7 +415,7 @@ def store(match: Match) -> Run:
             .transpose(0, 2, 4, 3, 1)
             .reshape(-1, ROW)
         )
-    if ".trans" in match.modifiers:
+    if match.modes.transposes:
         return lambda registers: _transposed(registers).view(np.uint8).reshape(-1, ROW)
     return lambda registers: np.ascontiguousarray(registers).view(np.uint8).reshape(-1, ROW)
 

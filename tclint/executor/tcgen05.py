@@ -247,7 +247,7 @@ class Multiplication:
 
 def _factory(a_in_tmem: bool) -> Callable[[Match], Multiplication]:
     def make(match: Match) -> Multiplication:
-        if ".ashift" in match.modifiers:
+        if match.modes.shifts_a:
             # The text of the manual leaves open whether row i becomes row i + 1 or row i - 1.
             raise Unsupported("tcgen05.mma.ashift")
         return Multiplication(Form.of(match), a_in_tmem)

@@ -48,7 +48,7 @@ def fragment(match: Match, split: int = 0) -> tuple[Array, Array]:
 
 
 def _halves(match: Match) -> bool:
-    return not {".pack::16b", ".unpack::16b"}.isdisjoint(match.modifiers)
+    return match.modes.packs_halves or match.modes.unpacks_halves
 
 
 @cache
@@ -121,7 +121,7 @@ def reduction(match: Match) -> Callable[[Array], Array]:
     if match.element in (".u32", ".s32"):
         kind = np.uint32 if match.element == ".u32" else np.int32
         return lambda values: pick(values.view(kind), axis=0).view(np.uint32)
-    absolute, propagates = ".abs" in match.modifiers, ".NaN" in match.modifiers
+    absolute, propagates = match.modes.absolute, match.modes.propagates_nan
     # Compared as integers in the order of the numbers, so that -0 < +0; a NaN is never chosen.
     loser = np.int32(_MAGNITUDE if pick is np.min else ~_MAGNITUDE)
 
@@ -198,11 +198,12 @@ def copy(match: Match) -> Copy:
 
     Raises :class:`Unsupported` for ``.b4x16_p64``.
     """
-    if ".b4x16_p64" in match.modifiers:
+    stored = match.binding.get("src_fmt")
+    if stored == ".b4x16_p64":
         # In the middle of the byte, as tcgen05.mma expects it, or low, as ldmatrix writes it: only figure 195 shows it.
         raise Unsupported("tcgen05.cp.b8x16.b4x16_p64")
     binding = match.binding
-    return _copy(binding["shape"], binding.get("multicast"), ".b6x16_p32" in match.modifiers)
+    return _copy(binding["shape"], binding.get("multicast"), stored == ".b6x16_p32")
 
 
 # ---------------------------------------------------------------- the matrices of tcgen05.mma

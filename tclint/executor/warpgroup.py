@@ -21,7 +21,6 @@ from tclint.executor.matrices import (
     multiplicand,
     positions,
     result,
-    shape,
     split,
     spread,
     types,
@@ -56,12 +55,12 @@ class Wgmma:
     """The multiplication of one ``wgmma.mma_async{.sp}`` opcode."""
 
     def __init__(self, match: Match) -> None:
-        self.m, self.n, self.k = shape(match)
+        self.m, self.n, self.k = match.shape
         self.d_type, self.a_type, self.b_type = types(match)
-        self.stored = self.k // 2 if ".sp" in match.modifiers else self.k
+        self.stored = self.k // 2 if match.modes.sparse else self.k
         """Elements in a stored row of A."""
         self.bits = WIDTHS[self.a_type]
-        self.saturate = ".satfinite" in match.modifiers
+        self.saturate = match.modes.saturates_finite
         self.read_a = multiplicand(self.a_type, self.m, self.stored, LANES)
 
     def execute(

@@ -32,7 +32,7 @@ def _order(m: int, n: int) -> Array:
 
 
 @cache
-def _index(role: str, shape: tuple[int, int, int], width: int) -> Array:
+def _index(role: str, shape: tuple[int, ...], width: int) -> Array:
     """The index of each element of A, B or C among the codes of its fragment, by row and column."""
     m, n, k = shape
     if role not in ("a", "b"):
@@ -48,10 +48,10 @@ def _index(role: str, shape: tuple[int, int, int], width: int) -> Array:
     return np.concatenate([tile + i * tile.size for i in range(max(1, count))], 0 if role == "a" else 1)
 
 
-def _described(match: Match) -> tuple[str, str, tuple[int, int, int], bool]:
+def _described(match: Match) -> tuple[str, str, tuple[int, ...], bool]:
     """The matrix that an instruction moves: its role, the type of its elements, the shape, whether lines are columns."""
     role = next(m[1:] for m in match.modifiers if m in (".a", ".b", ".c", ".d"))
-    return role, matrices.types(match)[0], matrices.shape(match), ".col" in match.modifiers
+    return role, matrices.types(match)[0], match.shape, match.modes.by_columns
 
 
 def lines(match: Match) -> tuple[int, int]:
@@ -99,12 +99,12 @@ def store(match: Match) -> Run:
 
 def _mma(match: Match) -> Run:
     """``run(a, b, c)``: what an ``mma`` of the whole shape would give (:mod:`tclint.executor.matrices`)."""
-    shape, given = matrices.shape(match), matrices.types(match)
+    shape, given = match.shape, matrices.types(match)
     to, a_type, b_type, of = given if len(given) == 4 else (given[0], "f16", "f16", given[1])
     a_width, b_width = WIDTHS[a_type], WIDTHS[b_type]
     a_index, b_index = _index("a", shape, a_width), _index("b", shape, b_width)
     order = _order(*shape[:2])
-    saturate = ".satfinite" in match.modifiers
+    saturate = match.modes.saturates_finite
 
     def run(a: Array, b: Array, c: Array) -> Array:
         left = matrices.values(a_type, matrices.codes(a, a_width).take(a_index))

@@ -298,7 +298,8 @@ class Waits:
         if object_.kind != "mbarrier":
             return object_.kind == "cluster"
         remote = any(address.remote for address in self._mbarriers.addresses.of(site))
-        return remote or ".multicast" in self.model.instruction(site).opcode
+        match = self.model.instruction(site).match
+        return remote or (match is not None and match.multicast)
 
     def _status(self, object_: Object, site: int, deed: str, index: int) -> Status:
         """Whether threads that are at the stop *index* can still execute the operation at *site*."""

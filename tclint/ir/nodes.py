@@ -198,6 +198,11 @@ class Instruction:
         return ".".join(self.opcode.split(".")[:2])
 
     @property
+    def root(self) -> str:
+        """The first word of the opcode: ``tcgen05``."""
+        return self.opcode.partition(".")[0]
+
+    @property
     def effects(self) -> Effects:
         """What it does beside its accesses; nothing for an unknown opcode."""
         return self.match.form.effects if self.match else INERT
@@ -224,6 +229,16 @@ class Instruction:
     def group(self) -> Engine:
         """The engine of the operation that it begins, or that it commits or waits for; empty if none."""
         return self.match.form.group if self.match else NO_ENGINE
+
+    @property
+    def computes(self) -> str:
+        """The integer operation that it is, by its name in :mod:`tclint.isa.semantics`; empty if it is none."""
+        return self.match.form.compute if self.match else ""
+
+    @property
+    def completion(self) -> str:
+        """Of what a wait completes: ``all``, committed or not; ``read``, what only has to read; empty for committed groups."""
+        return self.match.form.completion if self.match else ""
 
     @property
     def flow(self) -> str:

@@ -11,6 +11,7 @@ from functools import cache, cached_property
 
 from tclint._dataclass import dataclass
 from tclint.isa.effects import CP_ASYNC, Barrier, Effects, Engine, Fence, Order, spelled_order, spelled_scope
+from tclint.isa.modes import Modes
 from tclint.isa.notation import OperandSlot, Syntax
 from tclint.isa.special_registers import WARP
 from tclint.isa.target import Availability, Target, Version
@@ -113,6 +114,11 @@ class Form:
     types: Mapping[str, str]
     address_lanes: Mapping[str, int]
     all_lanes_valid: Availability | None
+
+    @property
+    def of_tcgen05(self) -> bool:
+        """Whether it is an instruction of section 9.7.16."""
+        return self.family == "tcgen05"
 
     def number(self, slot: str, binding: Mapping[str, str]) -> int | None:
         """The number that the modifier in *slot* denotes; None if it is absent or denotes none.
@@ -275,6 +281,16 @@ class Match:
         """Whether an arrival first raises the pending count, so that both cancel out (9.7.13.15.15)."""
         return self.form.effects.tracks == CP_ASYNC and ".noinc" not in self.modifiers
 
+    @property
+    def layout(self) -> int:
+        """The layout of an mbarrier that it states (9.7.13.15.12); 0 if it states none."""
+        return int(self.binding.get("layout", "0")[-1])
+
+    @property
+    def suspends(self) -> bool:
+        """Whether a test of a phase first lets its thread wait for some time (9.7.13.15.16)."""
+        return ".try_wait" in self.modifiers
+
     @cached_property
     def multicast(self) -> bool:
         """Whether it acts on several CTAs of the cluster, those of a mask or all."""
@@ -284,6 +300,11 @@ class Match:
     def of_pair(self) -> bool:
         """Whether it acts on the two CTAs of a pair (9.7.16.5)."""
         return ".cta_group::2" in self.modifiers
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether it is a ``tcgen05.mma`` (9.7.16.10): nothing else has an instruction descriptor."""
+        return "idesc" in self.named
 
     @cached_property
     def own_shared(self) -> bool:
@@ -320,9 +341,41 @@ class Match:
         return self.space if self.space in self.modifiers else ""
 
     @cached_property
+    def modes(self) -> Modes:
+        """The flags among its modifiers."""
+        return Modes(self.modifiers)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The M, N and K of the matrices, or the rows and columns of one, that its modifiers state; empty if none does."""
+        found = (_SHAPE.fullmatch(m) for m in self.modifiers)
+        return next((tuple(int(n) for n in match.groups() if n) for match in found if match), ())
+
+    @property
+    def shuffle(self) -> str:
+        """From which lane a shuffle takes values (9.7.9.6): ``up``, ``down``, ``bfly`` or ``idx``; empty if it is none."""
+        return self.binding.get("shuffle", "")[1:]
+
+    @property
+    def reduction(self) -> str:
+        """The integer operation by which ``redux.sync`` combines the values of the lanes (9.7.13.12): ``add``, ``xor``."""
+        return (self.binding.get("arith") or self.binding.get("bitwise", ""))[1:]
+
+    @cached_property
+    def relation(self) -> str:
+        """The relation of a comparison (9.3.1): ``eq``, ``lo``, ``geu``; empty if it is none."""
+        return next((self.binding[slot][1:] for slot in _RELATION_SLOTS if slot in self.binding), "")
+
+    @cached_property
     def element(self) -> str:
         """The type of the scalar, or of an element of the vector: the last type among the modifiers."""
-        return next((m for m in reversed(self.modifiers) if m[1:2] in "busf" and m[2:].isdigit()), ".b32")
+        return self.types[-1] if self.types else ".b32"
+
+    @cached_property
+    def types(self) -> tuple[str, ...]:
+        """The types among its modifiers, as they are spelled, without those that are narrower than a byte or alternative
+        floating-point formats."""
+        return tuple(m for m in self.modifiers if m[1:2] in "busf" and m[2:].isdigit())
 
     @cached_property
     def scope(self) -> str:
@@ -360,6 +413,9 @@ class Match:
         return next((o for o in self.form.optimized if o.when <= have and not o.available.on(target)), None)
 
 
+_RELATION_SLOTS = ("bcmp", "scmp", "ucmp", "fcmp")
+"""Relations of bit patterns, of signed, of unsigned and of floating-point numbers."""
+_SHAPE = re.compile(r"\.m(\d+)n(\d+)(?:k(\d+))?")
 _FLOATING = re.compile(r"\.(?:b?f|tf|e\d|ue\d)\d")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from functools import cached_property
 
 from tclint.analyses.model import KernelModel
+from tclint.ir.nodes import Instruction
 from tclint.replay.hypotheses import GRID, LaunchWord
 from tclint.replay.launch_inputs import LaunchInputs
 from tclint.values.nodes import Compare, Loaded, Node, ParameterRead, Select, SpecialRead
@@ -97,7 +98,7 @@ class Dispatch:
                 instruction = self.model.instruction(site)
                 if site < 0 or others or instruction.guard >= 0:
                     return self._tests.setdefault(block, ())
-                if instruction.opcode.startswith(("and.pred", "or.pred", "not.pred")):
+                if _combines(instruction):
                     work += instruction.reads
                 elif self.compared(values.after(register, site)):
                     tests.add(register)
@@ -145,6 +146,12 @@ class Dispatch:
         """Whether values are computed from the index of a thread in its CTA."""
         values = self.model.values
         return any(_is_thread_index(values.node(v)) for v in values.subexpressions(*made))
+
+
+def _combines(instruction: Instruction) -> bool:
+    """Whether it computes a predicate of others alone."""
+    match = instruction.match
+    return match is not None and match.modes.of_predicates and match.form.compute in ("and", "or", "not")
 
 
 def _is_thread_index(node: Node) -> bool:

@@ -45,12 +45,12 @@ def shuffled(match: Match, thread: int, by: int, bounds: int) -> tuple[int, bool
     """The thread whose value *thread* gets in a shuffle, and whether that is in its segment of the warp (9.7.9.6)."""
     lane, by, clamp, mask = thread & 31, by & 31, bounds & 31, bounds >> 8 & 31
     last = lane & mask | clamp & ~mask
-    if ".up" in match.modifiers:
+    if match.shuffle == "up":
         other = lane - by
         inside = other >= last
     else:
-        other = lane + by if ".down" in match.modifiers else lane ^ by
-        if ".idx" in match.modifiers:
+        other = lane + by if match.shuffle == "down" else lane ^ by
+        if match.shuffle == "idx":
             other = lane & mask | by & ~mask
         inside = other <= last
     return thread - lane + (other if inside else lane), inside
@@ -75,12 +75,12 @@ def vote_result(match: Match, lanes: dict[int, int | None]) -> int | None:
     votes = {lane: p for lane, p in lanes.items() if p is not None}
     if len(votes) < 32:
         return None
-    if ".ballot" in match.modifiers:
+    if match.modes.ballot:
         return sum(p << lane for lane, p in votes.items())
     different = set(votes.values())
-    if ".any" in match.modifiers:
+    if match.modes.existential:
         return int(1 in different)
-    return int(different == {1} if ".all" in match.modifiers else len(different) == 1)
+    return int(different == {1} if match.modes.unanimous else len(different) == 1)
 
 
 def barrier_result(match: Match, votes: Collection[int | None]) -> int | None:
@@ -89,9 +89,9 @@ def barrier_result(match: Match, votes: Collection[int | None]) -> int | None:
     One known predicate may decide it alone: a false one with ``.and``, a true one with ``.or``.
     """
     known = [p for p in votes if p is not None]
-    if ".popc" in match.modifiers:
+    if match.modes.population:
         return sum(known) if len(known) == len(votes) else None
-    decisive = int(".or" in match.modifiers)
+    decisive = int(match.binding["op"] == ".or")
     if decisive in known:
         return decisive
     return 1 - decisive if len(known) == len(votes) else None
@@ -115,14 +115,14 @@ def match_result(match: Match, lanes: dict[int, int | None], mask: int) -> dict[
 
 
 _REDUCTIONS: dict[str, Callable[[int, int], int]] = {
-    ".add": lambda a, b: a + b, ".min": min, ".max": max, ".and": and_, ".or": or_, ".xor": xor,
+    "add": lambda a, b: a + b, "min": min, "max": max, "and": and_, "or": or_, "xor": xor,
 }  # fmt: skip
 
 
 def reduced(match: Match, lanes: dict[int, int | None], mask: int) -> int | None:
     """What ``redux.sync`` computes of the values of the lanes of *mask* (9.7.13.12); None if one is unknown or floating."""
     values = [lanes.get(lane) for lane in range(32) if mask >> lane & 1]
-    operation = next((f for name, f in _REDUCTIONS.items() if name in match.modifiers), None)
+    operation = _REDUCTIONS.get(match.reduction)
     if operation is None or not values or match.element[1] == "f":
         return None
     known = [v & 0xFFFFFFFF for v in values if v is not None]

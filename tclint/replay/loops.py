@@ -106,7 +106,7 @@ class Loops:
             match, operands = instruction.match, instruction.operands
             if match is None or floating(match.modifiers):
                 return found
-            name = instruction.opcode.partition(".")[0]
+            name = match.syntax.root
             if name == "setp":
                 found = Comparison(operands[1], operands[2], int(match.element[2:]))
                 source = operands[1] if isinstance(operands[2], Immediate) else None

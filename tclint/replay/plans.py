@@ -129,7 +129,7 @@ class Plans:
             destination, *sources = instruction.operands
             if sources and isinstance(sources[0], Vector):
                 sources = list(sources[0].items)
-            decisive = {"and": 0, "or": 1}.get(match.form.compute) if ".pred" in match.modifiers else None
+            decisive = {"and": 0, "or": 1}.get(match.form.compute) if match.modes.of_predicates else None
             constants = tuple([(i, immediate(o)) for i, o in enumerate(sources) if isinstance(o, Immediate)])
             key = step.compute, decisive, len(sources), constants
             results = self._results.get(key)

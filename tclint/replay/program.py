@@ -319,9 +319,7 @@ class Program:
         if step.what != "compute":
             return step.what == "unknown"
         match = step.instruction.match
-        either = (
-            match is not None and ".pred" in match.modifiers
-        )  # one of the two predicates may decide alone
+        either = match is not None and match.modes.of_predicates  # one of the two predicates may decide alone
         return not either and not unknown.isdisjoint(step.instruction.reads)
 
     @cached_property

@@ -94,8 +94,8 @@ def defining_step(model: KernelModel, site: int) -> Step:
     if match is None or match.problem:
         return Step(site, "unknown", instruction)
     form = match.form
-    if instruction.opcode.startswith("setp.") and floating(match.modifiers):
-        unordered = any((m[-1] == "u" and m[1:-1] in _ORDERED) or m == ".nan" for m in match.modifiers)
+    if match.syntax.root == "setp" and floating(match.modifiers):
+        unordered = match.relation == "nan" or match.relation.endswith("u")
         return Step(site, "constant", instruction, lambda: int(unordered))
     if form.compute == "mov" and floating(match.modifiers):
         # An integer computation may take a floating-point constant apart.

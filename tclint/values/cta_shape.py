@@ -154,7 +154,7 @@ def _only_linearised(
     """A product of two sizes -> these."""
     for i in function.instructions:
         names = [held.get(o, "") if isinstance(o, int) else "" for o in i.operands]
-        if i.opcode.startswith("neg.") and names[1] == "%tid.x" and len(defs[i.writes[0]]) == 1:
+        if i.computes == "neg" and names[1] == "%tid.x" and len(defs[i.writes[0]]) == 1:
             negated.update(i.writes)
         if id(i) in electing or not (
             {*names[1:]} & specials.keys() or not (rows | offsets | layers.keys()).isdisjoint(i.reads)
@@ -171,14 +171,22 @@ def _only_linearised(
             offsets.update(i.writes)
         elif i.name == "mad.lo" and "%ntid.x" in names[1:3] and not rows.isdisjoint(operands[:2]):
             single = single and names[3] == "%tid.x"
-        elif i.opcode.startswith(("setp.eq.", "setp.ne.")) and len(operands) == 2:
+        elif _tests_equality(i) and len(operands) == 2:
             single = not offsets.isdisjoint(operands) and not negated.isdisjoint(operands)
         else:
-            plus = i.opcode.startswith(("add.", "or."))
+            plus = i.computes in ("add", "or")
             single = single and plus and "%tid.x" in names[1:] and not offsets.isdisjoint(operands)
         if not single:
             return False
     return True
+
+
+def _tests_equality(instruction: Instruction) -> bool:
+    return (
+        instruction.computes == "setp"
+        and instruction.match is not None
+        and instruction.match.relation in ("eq", "ne")
+    )
 
 
 def _product(
@@ -219,10 +227,10 @@ def _electing(function: Function, defs: Definitions, position: Mapping[int, str]
         if not axes & {*AXES[1:]}:
             continue
         written = i.writes[0] if len(i.writes) == 1 else -1
-        adds = i.opcode.startswith("or.") or (i.opcode.startswith("add.") and len(terms) == 2)
+        adds = i.computes == "or" or (i.computes == "add" and len(terms) == 2)
         if adds and len(i.operands) == 3 and len(defs[written]) == 1 and not _immediates(i):
             sums[written] = axes
-        elif not (i.opcode.startswith(("setp.eq.", "setp.ne.")) and Immediate(0) in i.operands):
+        elif not (_tests_equality(i) and Immediate(0) in i.operands):
             if not sums.keys().isdisjoint(i.reads):
                 return set()
             continue

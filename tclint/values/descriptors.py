@@ -198,9 +198,9 @@ class Form:
         return cls(
             match.binding.get("kind") or next(m for m in match.modifiers if m in INSTRUCTION),
             match.of_pair,
-            ".sp" in match.modifiers,
-            ".ws" in match.modifiers,
-            ".ashift" in match.modifiers,
+            match.modes.sparse,
+            match.modes.weight_stationary,
+            match.modes.shifts_a,
             next((m for m in match.modifiers if m.startswith((".scale_vec", ".block1", ".block3"))), ""),
         )
 

@@ -166,7 +166,7 @@ class SharedMemory:
         if shape is None or match.form.name != "wmma.store":
             return 0
         rows, row = (int(side) for side in shape.groups())
-        if ".col" in match.modifiers:
+        if match.modes.by_columns:
             rows, row = row, rows
         operand = self.function.instructions[site].named("stride")
         stride = row if operand is None else self.values.constant_operand(operand, site)

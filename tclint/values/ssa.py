@@ -337,12 +337,12 @@ class Registers:
         arguments = [self.operand(o, at) for o in operands[1:]]
         if Immediate in map(type, operands):
             # The addend of a wide product is wider.
-            typed = 2 if ".wide" in match.modifiers else len(arguments)
+            typed = 2 if match.modes.widens else len(arguments)
             arguments[:typed] = [self._of_type(value, type_name) for value in arguments[:typed]]
         destination = operands[0]
         value = self._folded(name, match, arguments, register)
         if value is None:
-            value = self._apply(name, type_name, match.modifiers, arguments)
+            value = self._apply(name, type_name, match, arguments)
         if value is None:
             value = self.table.intern(Opaque, name, match.modifiers, tuple(arguments))
         if isinstance(destination, Pair) and destination.first != register:
@@ -384,7 +384,7 @@ class Registers:
                 # Elections of one warp with one mask elect the same lane (9.7.13.14).
                 return self.table.intern(Elected, self.operand(operands[1], at))
             return self.table.intern(Unmodelled, at, register)
-        if form.effects.exchange is Exchange.SHUFFLE and ".idx" in match.modifiers and form.scope == "lanes":
+        if match.shuffle == "idx" and form.scope == "lanes":
             chosen, bounds = (
                 self.operand(operands[2], at),
                 self.constant_operand(operands[3], at),
@@ -404,7 +404,7 @@ class Registers:
         if (
             form.effects.exchange is Exchange.VOTE
             or form.effects.exchange is Exchange.REDUCTION
-            or (form.effects.exchange is Exchange.MATCH and ".all" in match.modifiers)
+            or (form.effects.exchange is Exchange.MATCH and match.modes.unanimous)
         ):
             return self.table.intern(CollectiveResult, at, register, ())
         return None
@@ -543,9 +543,9 @@ class Registers:
             return self.table.pack(width // len(parts), parts)
         return self.table.intern(Unmodelled, at, register)
 
-    def _apply(self, name: str, type_name: str, modifiers: tuple[str, ...], a: list[int]) -> int | None:
+    def _apply(self, name: str, type_name: str, match: Match, a: list[int]) -> int | None:
         """*name* applied to argument values, simplified; None if it stays an opaque operation."""
-        if ("f" in type_name and name not in ("mov", "selp")) or ".sat" in modifiers:
+        if ("f" in type_name and name not in ("mov", "selp")) or match.modes.saturates:
             return None
         if type_name.endswith("x2"):  # two lanes, between which nothing is carried: no number of 32 bits
             return None
@@ -553,20 +553,20 @@ class Registers:
         if root in _TRANSPARENT and a:
             return a[0]
         if root == "cvt" and a:
-            return self._converted(a[0], modifiers)
+            return self._converted(a[0], match.types)
         if root in ("mul", "mad") and len(a) >= 2:
-            return self._product(type_name, modifiers, *a[: 3 if root == "mad" else 2])
-        if root in ("and", "or", "xor", "not") and ".pred" in modifiers:
+            return self._product(type_name, match.modifiers, *a[: 3 if root == "mad" else 2])
+        if root in ("and", "or", "xor", "not") and match.modes.of_predicates:
             return table.negate(a[0]) if root == "not" else table.logic(root, a[0], a[1])
         if root == "setp":
-            return self._compared(modifiers, type_name, a)
+            return self._compared(match.modifiers, type_name, a)
         if root == "selp" and len(a) == 3:
             return table.select(a[2], a[0], a[1])
         if root == "neg" and len(a) == 1:
             return table.times(a[0], -1, type_width(type_name))
         if root == "bfe" and len(a) == 3 and type_name[1] == "u":
             return self._field(type_name, a[0], *map(table.constant_of, a[1:]))
-        if len(a) == 2 and ".relu" not in modifiers:
+        if len(a) == 2 and not match.modes.rectifies:
             return self._apply_to_both(root, type_name, *a)
         return None
 
@@ -593,9 +593,8 @@ class Registers:
             return table.intern(Arithmetic, root, type_name, tuple(sorted((left, right))))
         return None
 
-    def _converted(self, value: int, modifiers: tuple[str, ...]) -> int | None:
+    def _converted(self, value: int, types: tuple[str, ...]) -> int | None:
         """An integer converted to another type; None unless both have 32 bits at least, and nothing is rounded."""
-        types = [m for m in modifiers if m[1:2] in "busf" and m[2:].isdigit()]
         if len(types) != 2 or any(t[1] == "f" for t in types):
             return None
         # Widening and narrowing preserve an address and a small index.

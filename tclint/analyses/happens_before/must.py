@@ -25,7 +25,6 @@ from tclint.values import thread_masks as T
 __all__ = ["MustOrder"]
 
 _LANES = (1 << 32) - 1
-_WITHOUT_COMMIT = "wait_all"
 """In the opcode of a wait that covers operations whether or not they were committed (9.7.9.25.3.3)."""
 
 
@@ -151,8 +150,8 @@ class MustOrder:
             for i in model.waits(group)
             if model.instruction(i).guard < 0
             and Groups.depth(model.instruction(i)) == 0
-            and ".read" not in model.instruction(i).opcode
-            and (_WITHOUT_COMMIT in model.instruction(i).opcode or not model.reaches(first, i, commits))
+            and (how := model.instruction(i).completion) != "read"
+            and (how == "all" or not model.reaches(first, i, commits))
         ]
         return bool(waits) and not model.reaches(first, barrier, waits)
 

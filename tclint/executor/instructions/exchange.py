@@ -119,7 +119,7 @@ def _rendezvous(w: Warp, key: tuple[str, int], missing: Array, mine: Arrival, co
 @executes("shfl.sync", "shfl")
 def _shfl(d: Decoder, i: Instruction) -> Op:
     assert i.match is not None
-    mode = i.match.binding["shuffle"]
+    direction = i.match.shuffle
     puts = [d.put(o) for o in pair(i.operands[0])]
 
     def shuffle(w: Warp, mask: Array, source: Array, b: Array, c: Array) -> tuple[Array, ...]:
@@ -127,11 +127,11 @@ def _shfl(d: Decoder, i: Instruction) -> Op:
         clamp, segment = control & 31, control >> 8 & 31
         low = _NUMBERS & segment
         last = low | (clamp & ~segment)
-        if mode == ".up":
+        if direction == "up":
             at = _NUMBERS - lane
             inside = at >= last
         else:
-            at = {".down": _NUMBERS + lane, ".bfly": _NUMBERS ^ lane, ".idx": low | (lane & ~segment)}[mode]
+            at = {"down": _NUMBERS + lane, "bfly": _NUMBERS ^ lane, "idx": low | (lane & ~segment)}[direction]
             inside = at <= last
         at = np.where(inside, at, _NUMBERS)
         invalid = mask & ~mask[at]
@@ -151,14 +151,15 @@ def _shfl(d: Decoder, i: Instruction) -> Op:
 @executes("vote.sync", "vote")
 def _vote(d: Decoder, i: Instruction) -> Op:
     assert i.match is not None
-    mode = next(m for m in i.match.modifiers if m in (".all", ".any", ".uni", ".ballot"))
+    modes = i.match.modes
 
     def vote(w: Warp, mask: Array, source: Array) -> tuple[Array, ...]:
-        if mode == ".ballot":
+        if modes.ballot:
             return (np.full(LANES, int(membermask(source & mask)), np.uint32),)
         votes = source[mask]
         every, some = bool(votes.all()), bool(votes.any())
-        return (np.full(LANES, {".all": every, ".any": some, ".uni": every or not some}[mode]),)
+        result = every if modes.unanimous else some if modes.existential else every or not some
+        return (np.full(LANES, result),)
 
     return together(d, i, i.operands[1:2], 0, [d.put(i.operands[0])], vote)
 
@@ -190,8 +191,8 @@ def _activemask(d: Decoder, i: Instruction) -> Op:
 # ---------------------------------------------------------------- reductions and elections
 
 _INTEGERS = {
-    ".add": np.add, ".min": np.minimum, ".max": np.maximum, ".and": np.bitwise_and, ".or": np.bitwise_or,
-    ".xor": np.bitwise_xor,
+    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
 }  # fmt: skip
 
 
@@ -208,14 +209,14 @@ def _redux(d: Decoder, i: Instruction) -> Op:
 
 def _integers(match: Match) -> Callable[[Array], np.uint32]:
     kind = np.int32 if match.element == ".s32" else np.uint32
-    function = next(_INTEGERS[m] for m in match.modifiers if m in _INTEGERS)
+    function = _INTEGERS[match.reduction]
     return lambda values: np.uint32(int(function.reduce(values.view(kind), dtype=kind)) & 0xFFFFFFFF)
 
 
 def _floats(match: Match) -> Callable[[Array], np.uint32]:
     """The minimum or maximum; -0 is less than +0, and a NaN result is the canonical one."""
-    absolute, strict = ".abs" in match.modifiers, ".NaN" in match.modifiers
-    largest = ".max" in match.modifiers
+    absolute, strict = match.modes.absolute, match.modes.propagates_nan
+    largest = match.binding["op"] == ".max"
 
     def extreme(values: Array) -> np.uint32:
         numbers = values & np.uint32(0x7FFFFFFF) if absolute else values

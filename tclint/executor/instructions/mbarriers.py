@@ -78,7 +78,8 @@ def _address(d: Decoder, i: Instruction) -> Callable[[Warp], Array]:
 
 @executes("mbarrier.init")
 def _init(d: Decoder, i: Instruction) -> Op:
-    where, count, site, layout = _address(d, i), d.fetch(i.operands[1]), d.site, _layout(i)
+    assert i.match is not None
+    where, count, site, layout = _address(d, i), d.fetch(i.operands[1]), d.site, i.match.layout
 
     def op(w: Warp) -> None:
         addresses, counts = where(w), count(w)
@@ -99,7 +100,8 @@ def _init(d: Decoder, i: Instruction) -> Op:
 
 @executes("mbarrier.check_layout")
 def _check_layout(d: Decoder, i: Instruction) -> Op:
-    where, put, layout = d.address(i.operands[1]), d.put(i.operands[0]), _layout(i)
+    assert i.match is not None
+    where, put, layout = d.address(i.operands[1]), d.put(i.operands[0]), i.match.layout
 
     def op(w: Warp) -> None:
         results = np.zeros(LANES, bool)
@@ -109,11 +111,6 @@ def _check_layout(d: Decoder, i: Instruction) -> Op:
         put(w, results)
 
     return op
-
-
-def _layout(i: Instruction) -> int:
-    """The layout of an mbarrier that the opcode states; the older one if it states none."""
-    return int(".layout::v1" in i.opcode)
 
 
 @executes("mbarrier.inval")

@@ -491,7 +491,7 @@ def _atom(d: Decoder, i: Instruction) -> Op:
     change = change_of(operation, kind.name)
     wide_scope, fenced = i.wide, not i.order.releases
     flushed = (
-        change_of(operation, "f32.ftz") if kind.name == "f32" and ".noftz" not in match.modifiers else change
+        change_of(operation, "f32.ftz") if kind.name == "f32" and not match.modes.keeps_subnormals else change
     )
 
     def op(w: Warp) -> None:

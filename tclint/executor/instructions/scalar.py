@@ -122,7 +122,7 @@ def _with_carry(d: Decoder, i: Instruction) -> Op:
     match = i.match
     assert match is not None
     compute = carry(match)
-    reads, writes = not match.form.name.endswith(".cc"), ".cc" in match.modifiers
+    reads, writes = not match.form.name.endswith(".cc"), match.modes.sets_carry
     kinds = source_types(match)
     sources = [d.fetch(i.operands[at], kind.itemsize) for at, kind in zip(match.reads, kinds, strict=True)]
     put = d.put(i.operands[match.writes[0]])
