@@ -144,7 +144,7 @@ class TensorMemory:
                 return 1 if form.weights or not INSTRUCTION[form.kind] else _A_COLUMNS
             found = shape(form, values.known_bits(idesc))
             return found.columns(form) if found is not None else None
-        if match is not None and "shape" in match.binding:
+        if match is not None and "shape" in match.binding and not match.modes.compresses:
             # Two 16-bit elements from adjacent columns share a register.
             packed = 1 + (match.modes.packs_halves or match.modes.unpacks_halves)
             return _COLUMNS[match.binding["shape"]] * (match.number("num") or 1) * packed

@@ -92,6 +92,8 @@ class Modes:
     """Half of the elements of A are stored."""
     ordered_metadata = _Flag(".sp::ordered_metadata")
     """The indices of the stored elements rise (9.7.14.6.1)."""
+    compresses = _Flag(".spcompress")
+    """Two of every four loaded values are kept, with their indices (9.7.16.8.1)."""
     weight_stationary = _Flag(".ws")
     """The matrix B stays in a collector buffer, and A streams (9.7.16.10)."""
     shifts_a = _Flag(".ashift")

@@ -451,16 +451,13 @@ class Multiplications:
         match, tensor = self.instructions[site].match, self.model.fact(TensorMemory)
         assert match is not None
         role = next((r for r in ("d", "taddr", "a") if match.form.roles.get(r) == operand), None)
-        known = (
-            "spcompress" not in match.modifiers
-            and "src_fmt" not in match.binding
-            and "immHalfSplitoff" not in match.named
-        )
+        known = "src_fmt" not in match.binding and "immHalfSplitoff" not in match.named
         if (
             role is None
             or not known
             or match.of_pair
-            or {".ws", ".sp"} & set(match.modifiers)
+            or match.modes.weight_stationary
+            or match.modes.sparse
             or (role == "a" and not self.matrices.documented)
         ):
             return None

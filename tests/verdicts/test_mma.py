@@ -136,6 +136,10 @@ UNKNOWN = {
     "a commit before it": f"{COMMIT}\n{MMA}\n{wait()}\n{LD}",
     "read before the wait": f"{MMA}\n{COMMIT}\n{LD}\n{wait()}",
     "stored before the wait": f"{MMA}\n{COMMIT}\n{ST}\n{wait()}",
+    "read before the wait by a load of four columns that compresses": (
+        f"{MMA}\ntcgen05.ld.spcompress.sync.aligned.32x32b.x4.sp::2:4.max.f32.b2 {{%r10}}, {{%r11,%r12}}, [%r5+-3];\n"
+        f"tcgen05.wait::ld.sync.aligned;\n{COMMIT}\n{wait()}"
+    ),
     "freed before the wait": f"{MMA}\n{COMMIT}\n{DEALLOC}\n{wait()}",
     "its operands overwritten before the wait": f"{MMA}\n{COMMIT}\n{WRITE}\n{wait()}",
     "operands of a copy overwritten": f"{CP}\n{COMMIT}\n{WRITE}\n{wait()}",
