@@ -110,13 +110,18 @@ def _outstanding(
     return None if after and waits and (site, ISSUED) not in after else after
 
 
+def _modifiers(model: KernelModel, site: int) -> tuple[str, ...]:
+    match = model.instruction(site).match
+    return match.modifiers if match is not None else ()
+
+
 class _Pairs:
     """Which pairs of operations on the same columns are implicitly pipelined, that is, execute in order."""
 
     def __init__(self, model: KernelModel) -> None:
         self.tmem = tmem = model.fact(TensorMemory)
         self.kinds = {i: model.name(i).partition(".")[2] for i in tmem.operations}
-        self.opcodes = {i: model.instruction(i).opcode for i in tmem.operations}
+        self.modifiers = {i: _modifiers(model, i) for i in tmem.operations}
         self.shapes = {i: _shape(model, i) for i, kind in self.kinds.items() if kind == "mma"}
         self.operands = {i: tmem.columns_read(i) for i in self.shapes}
         self.values = model.values
@@ -148,10 +153,9 @@ class _Pairs:
             return "adds, with another M or N, to the result of"
         if (kinds[first], kinds[then]) == ("mma", "shift"):
             return ""
-        opcode = self.opcodes[then]
-        if kinds[first] == "shift" and ".4x256b" in opcode:
+        if kinds[first] == "shift" and ".4x256b" in self.modifiers[then]:
             return ""
-        if (kinds[first], kinds[then]) == ("cp", "cp") and self.opcodes[first] != opcode:
+        if (kinds[first], kinds[then]) == ("cp", "cp") and self.modifiers[first] != self.modifiers[then]:
             return ""  # another shape or multicast may write other lanes
         if not self._same_columns(first, then):
             return _ANTI if kinds[then] == "cp" and self._overwritten(first, then) else ""
@@ -238,8 +242,7 @@ def empty_collector(model: KernelModel) -> Iterator[Hit]:
     uses = {
         i: tcgen05_collector.usage(model.instruction(i))[0]
         for i in model.begins(TCGEN05)
-        if "use" in model.instruction(i).opcode
-        and tcgen05_collector.usage(model.instruction(i))[1] in ("use", "lastuse")
+        if tcgen05_collector.usage(model.instruction(i))[1] in ("use", "lastuse")
     }
     if not uses or not model.function.entry:
         return

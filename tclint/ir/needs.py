@@ -128,6 +128,7 @@ def first_version(wanted: Collection[Need], target: Target, least: Version = (0,
 
 def name_of(instruction: Instruction, what: str) -> str:
     """The name of an instruction, or of its modifier or operand *what*, as a message shows it."""
-    root = instruction.opcode.split(".")
-    name = ".".join(root[:2]) if len(root) > 1 and not root[1][:1].isdigit() else root[0]
+    name, _, second = instruction.name.partition(".")
+    if second and not second[0].isdigit():
+        name = instruction.name
     return f"{what} of {name}" if what else name

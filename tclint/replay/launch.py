@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Memory, Symbol
+from tclint.isa.forms import Match
 from tclint.isa.special_registers import SPECIAL_REGISTERS, LaunchShape, Scope
 from tclint.replay import hypotheses
 from tclint.replay.abstract_lanes import Lanes, collapse
@@ -21,8 +22,11 @@ _OTHERS = 1 << 46
 """The address of the first variable that is not in shared memory. Each has a range of its own."""
 _RANGE = 32
 """The logarithm of the size of such a range, and of the window of shared memory at address 0."""
-_CHANGES_OF_MAPS = ("tensormap.", "fence.proxy.tensormap")
-"""How the opcodes begin by which a kernel changes a tensor map, or makes a change visible (9.7.9.28, 9.7.13.4)."""
+
+
+def _changes_maps(match: Match) -> bool:
+    """Whether it changes or reads a tensor map as data, or makes a change visible (9.7.9.28, 9.7.13.4)."""
+    return match.form.proxy == "tensormap" or match.syntax.root == "tensormap"
 
 
 class LaunchValues(NamedTuple):
@@ -135,7 +139,7 @@ class Launch:
         for variable in open_:
             self._offsets[variable.name] = at
         self._changes_maps = self._recorded is not None and any(
-            i.opcode.startswith(_CHANGES_OF_MAPS) for i in function.instructions
+            _changes_maps(use.match) for use in function.uses if use.match is not None
         )
         self._others = {name: _OTHERS + (i << _RANGE) for i, (name, _) in enumerate(_other_variables(model))}
         self._loaded: dict[tuple[Hashable, int, int, int], int] = {}

@@ -250,7 +250,8 @@ class Program:
         found = {(i, "taddr"): tmem.range(i, "taddr") for g in _TENSOR for i in model.begins(g)}
         for i in model.begins(TCGEN05):
             # With .ws, the matrices are in the lanes of one warp or two.
-            if model.name(i).startswith("tcgen05.mma") and ".ws" not in model.instruction(i).opcode:
+            match = model.instruction(i).match
+            if match is not None and match.multiplies and not match.modes.weight_stationary:
                 found |= {(i, role): tmem.range(i, role) for role in ("d", "a")}
         return {key: columns.columns for key, columns in found.items() if columns is not None}
 
@@ -342,7 +343,7 @@ class Program:
             if step.what == "load"
             and (match := step.instruction.match) is not None
             and match.form.name == "atom"
-            and ".add" in match.modifiers
+            and match.binding["op"] == ".add"
             and match.space.startswith(".global")
             and values.constant_operand(step.instruction.operands[2], site) == 1
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tclint.isa.modes import Modes
 from tclint.values.integers import SHORT
 from tclint.values.nodes import Arithmetic, Compare, Masked, Opaque, PartOf, Phi, Select, Terms
 from tclint.values.value_table import ValueTable
@@ -98,7 +99,7 @@ class Induction:
     def _upper_half(self, value: int) -> tuple[int, int] | None:
         """``(x, factor)`` if *value* is the upper half of x times a 32-bit constant, else None."""
         node = self.table.node(value)
-        if type(node) is Opaque and node.name == "mul" and ".hi" in node.modifiers:
+        if type(node) is Opaque and node.name == "mul" and Modes(node.modifiers).upper_half:
             numbers = [self.table.constant_of(x) for x in node.operands]
             if (numbers[0] is None) is (numbers[1] is None):
                 return None

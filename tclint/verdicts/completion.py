@@ -340,7 +340,7 @@ class Completion:
     def _is_read_only(self, load: int) -> bool:
         """Whether an instruction loads memory that no thread writes while the kernel runs, if that may be assumed."""
         match = self.instructions[load].match
-        if match is None or ".nc" not in match.modifiers or Assumption.READ_ONLY not in self.assume:
+        if match is None or not match.modes.read_only or Assumption.READ_ONLY not in self.assume:
             return False
         self.assumed.add(Assumption.READ_ONLY)
         return True

@@ -263,7 +263,7 @@ class Convergence:
     def _read_only(self, at: int) -> bool:
         """Whether a load is from memory that no thread writes, if that may be assumed."""
         match = self.model.instruction(at).match
-        if match is None or ".nc" not in match.modifiers or Assumption.READ_ONLY not in self.assume:
+        if match is None or not match.modes.read_only or Assumption.READ_ONLY not in self.assume:
             return False
         self.assumed.add(Assumption.READ_ONLY)
         return True

@@ -136,7 +136,7 @@ class Lanes:
     def _step(self, shuffle: Instruction, at: int) -> int | None:
         """The bits in which the lanes differ that a ``shfl.bfly`` of the whole warp connects; None for another one."""
         match, lane, width = shuffle.match, shuffle.named("b"), shuffle.named("c")
-        if match is None or ".bfly" not in match.modifiers or lane is None or width is None:
+        if match is None or match.shuffle != "bfly" or lane is None or width is None:
             return None
         step = self.values.constant_operand(lane, at)
         whole = self.values.constant_operand(width, at) == WARP - 1
@@ -144,8 +144,8 @@ class Lanes:
 
     def _butterfly(self, instruction: Instruction, at: int, known: dict[int, int]) -> int:
         """The bits that a commutative operation on a register and its exchanged value adds to those of the register."""
-        word = instruction.opcode.split(".")[0]
-        if word not in _COMMUTATIVE or ".cc" in instruction.opcode or len(instruction.reads) != 2:
+        carries = instruction.match is not None and instruction.match.modes.sets_carry
+        if instruction.root not in _COMMUTATIVE or carries or len(instruction.reads) != 2:
             return 0
         for own, other in (instruction.reads, instruction.reads[::-1]):
             node = self.values.node(self.values.before(other, at))

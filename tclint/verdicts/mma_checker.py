@@ -31,7 +31,7 @@ from tclint.findings.verdicts import Discharge
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Symbol, registers
 from tclint.isa.effects import TCGEN05, Barrier, Resource
-from tclint.isa.forms import floating
+from tclint.isa.forms import Match, floating
 from tclint.isa.semantics import COMPUTE, widen
 from tclint.values.integers import type_width
 from tclint.verdicts.checker import TENSOR, Graph, Need, Refused, issues, writes_shared
@@ -188,12 +188,12 @@ def in_order(first: Instruction, then: Instruction) -> bool | None:
         return b.binding.get("shape") == ".4x256b"
     if (one, two) != ("mma", "mma") or a.form is not b.form:
         return False
-    return None if _kind(first) == _kind(then) else False
+    return None if _kind(a) == _kind(b) else False
 
 
-def _kind(multiplication: Instruction) -> list[str]:
-    """The words of an opcode that may decide the shape of what it computes."""
-    return [word for word in multiplication.opcode.split(".") if "collector" not in word]
+def _kind(multiplication: Match) -> list[str]:
+    """The modifiers that may decide the shape of what it computes."""
+    return [m for m in multiplication.modifiers if "collector" not in m]
 
 
 # ---------------------------------------------------------------- transfer

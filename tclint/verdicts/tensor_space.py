@@ -32,7 +32,7 @@ def _foreign(instruction: Instruction) -> str:
         return "" if instruction.callee in SYSTEM_CALLS else "the callee may access tensor memory"
     if match is None:
         return f"{instruction.opcode} is not an instruction that is known"
-    if not instruction.opcode.startswith("tcgen05."):
+    if not match.form.of_tcgen05:
         return ""
     effects = match.form.effects
     if effects.begins is not None and effects.begins not in TENSOR:

@@ -306,7 +306,7 @@ class Uniform:
             return Level.WARP
         width, lane = instruction.named("c"), instruction.named("b")
         whole = width is not None and self.ask.constant(width, at) == WARP - 1
-        if not whole or ".idx" not in match.modifiers or lane is None:
+        if not whole or match.shuffle != "idx" or lane is None:
             return Level.NONE
         return Level.WARP if self._operand(lane, at, levels) <= Level.WARP else Level.NONE
 

@@ -85,16 +85,15 @@ def _reduction(d: Decoder, i: Instruction) -> Callable[[Warp, Barrier], None]:
     The result is written when the barrier completes.
     """
     put, predicate = d.put(i.operands[0]), d.fetch(d.needed(i, "c"), 0)
-    operation = next((m for m in (".popc", ".and", ".or") if m in i.opcode), "")
+    assert i.match is not None
+    counts, every = i.match.modes.population, i.match.binding.get("op") == ".and"
 
     def contribute(w: Warp, barrier: Barrier) -> None:
         mask = w.mask
 
         def take(votes: list[Array]) -> None:
-            every = np.concatenate(votes)
-            result = {
-                ".popc": np.uint32(np.count_nonzero(every)), ".and": every.all(), ".or": every.any()
-            }[operation]  # fmt: skip
+            cast = np.concatenate(votes)
+            result = np.uint32(np.count_nonzero(cast)) if counts else cast.all() if every else cast.any()
             before = w.mask, w.full
             w.mask, w.full = mask, False
             put(w, np.full(LANES, result))
@@ -214,7 +213,8 @@ def _fence(d: Decoder, i: Instruction) -> Op:
 @executes("fence.proxy.async")
 def _fence_proxy(d: Decoder, i: Instruction) -> Op:
     """Makes all writes that happen before it visible to the async proxy (9.7.13.5); a no-op for global memory."""
-    if i.opcode.endswith(".global"):
+    assert i.match is not None
+    if i.match.spelled_space == ".global":
         return lambda w: None
 
     def op(w: Warp) -> None:

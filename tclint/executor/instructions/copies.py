@@ -307,7 +307,7 @@ def _operands(d: Decoder, i: Instruction) -> tuple[Callable[[Warp], Array] | Non
 def _bulk_load(d: Decoder, i: Instruction) -> Op:
     match = i.match
     assert match is not None
-    if ".ignore_oob" in match.modifiers:
+    if match.modes.ignores_out_of_bounds:
         raise Unsupported(".ignore_oob")
     to, source = d.address(i.operands[0]), d.address(i.operands[1])
     size = d.fetch(i.operands[2])
@@ -663,7 +663,8 @@ def _st_bulk(d: Decoder, i: Instruction) -> Op:
 def _try_cancel(d: Decoder, i: Instruction) -> Op:
     """Cancels the next cluster that has not started, so that the requesting CTA can do its work (9.7.13.17)."""
     to, mbar = d.address(i.operands[0]), d.address(i.operands[1])
-    multicast, site = ".multicast::cluster::all" in i.opcode, d.site
+    assert i.match is not None
+    multicast, site = i.match.multicast, d.site
 
     def op(w: Warp) -> None:
         addresses, bars = to(w), mbar(w)
@@ -692,10 +693,11 @@ def _write(memory: Shared, offset: int, data: Array) -> None:
 @executes("clusterlaunchcontrol.query_cancel")
 def _query_cancel(d: Decoder, i: Instruction) -> Op:
     source = d.fetch(d.needed(i, "response"), 16)
-    if ".is_canceled" in i.opcode:
+    assert i.match is not None
+    if i.match.modes.tests_cancellation:
         result = d.put(i.operands[0])
         return lambda w: result(w, (source(w) >> 96 & 1).astype(bool))
-    axis = "xyz".find(i.opcode.partition("get_first_ctaid::")[2][:1] or " ")
+    axis = "xyz".find(i.match.binding.get("coordinate", " ")[-1])
     puts = [d.put(o) for o in parts(i.operands[0])]
     shifts = [32 * n for n in range(len(puts))] if axis < 0 else [32 * axis]
 

@@ -42,7 +42,11 @@ def _access_tensor_memory(
     machine: Machine, group: ThreadGroup, step: Step, agent: Agent, number: int, clock: Clock
 ) -> None:
     """The accesses to tensor memory: A is read, D is written, and read before if it is accumulated (9.7.16.10.7)."""
-    ctas = (group.cta, group.cta ^ 1) if ".cta_group::2" in step.instruction.opcode else (group.cta,)
+    ctas = (
+        (group.cta, group.cta ^ 1)
+        if step.instruction.match and step.instruction.match.of_pair
+        else (group.cta,)
+    )
     memories = [(cta, lanes) for cta in ctas for lanes in range(machine.program.warps)]
     adds = machine.program.warps > 1 and machine.role(group, step, "enable") == 1
     for role, writes in (("a", False), *((("d", False),) if adds else ()), ("d", True)):
