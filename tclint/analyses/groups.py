@@ -19,13 +19,9 @@ from tclint.dataflow.solver import Analysis
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Vector, registers
 from tclint.isa.effects import NO_ENGINE, WGMMA, Engine
+from tclint.sync.operations import NO_GROUPS, OPEN, oldest, step
 
-__all__ = ["OPEN", "OVERDUE", "Depth", "Groups", "Waited", "WgmmaGroups", "results_of"]
-
-OPEN = -1
-"""Issued, not committed."""
-OVERDUE = -2
-"""Issued, not committed, and a wait has followed."""
+__all__ = ["Depth", "Groups", "Waited", "WgmmaGroups", "results_of"]
 
 _NONE: frozenset[int] = frozenset()
 """The registers of an operation that has none: each empty set made anew takes 216 bytes."""
@@ -49,10 +45,15 @@ class Groups(Analysis[GroupsState]):
     """Facts ``(site, age)`` for the operations of one completion group, and copies of their results."""
 
     group: Engine = NO_ENGINE
+    until_read = False
+    """Whether an operation is complete when its sources have been read."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self.deepest = 1 + max((self.depth(model.instruction(i)) for i in model.waits(self.group)), default=0)
+        self.left = {i: model.instruction(i).leaves(NO_GROUPS) for i in model.waits(self.group)}
+        """Wait -> the groups that it leaves pending."""
+        self.deepest = oldest(self.left.values())
+        """The age at which ages saturate."""
         self.results: dict[int, frozenset[int]] = {}
         """Operation -> the registers that it writes asynchronously."""
         self.sources: dict[int, frozenset[int]] = {}
@@ -112,27 +113,14 @@ class Groups(Analysis[GroupsState]):
                     work.append(register)
         return frozenset(copies)
 
-    @staticmethod
-    def depth(instruction: Instruction) -> int:
-        """The groups that a wait leaves pending; 0 if that is unknown, so that nothing is reported past it."""
-        return instruction.groups_left or 0
-
     def aged(self, age: int, at: int, instruction: Instruction) -> int | None:
-        """What *instruction* makes of an *age*, if its guard is true; None if it completes the operation.
-
-        Ages saturate at ``deepest``, which every wait completes.
-        """
+        """What *instruction* makes of an *age*, if its guard is true; None if it completes the operation."""
         match = instruction.match
         if match is None or match.form.group != self.group:
             return age
-        event = match.form.event
-        if event == "commit":
-            return 0 if age < 0 else min(age + 1, self.deepest)
-        if event == "wait":
-            if match.form.completion == "all" or age >= self.depth(instruction):
-                return None
-            return OVERDUE if age < 0 else age
-        return age
+        return step(
+            age, match.form.effects, self.left.get(at, NO_GROUPS), self.deepest, sources=self.until_read
+        )
 
     def boundary(self) -> GroupsState:
         return self._empty
@@ -285,7 +273,7 @@ class Depth(_Outstanding):
     def transfer(self, state: int, at: int, instruction: Instruction) -> int:
         if instruction.effects.commits is not None:
             return min(state + 1, self.limit)
-        return min(state, Groups.depth(instruction))
+        return min(state, instruction.leaves(NO_GROUPS))
 
 
 class Waited(_Outstanding):
@@ -295,9 +283,8 @@ class Waited(_Outstanding):
         return self.limit
 
     def transfer(self, state: int, at: int, instruction: Instruction) -> int:
-        return (
-            self.limit if instruction.effects.commits is not None else min(state, Groups.depth(instruction))
-        )
+        committed = instruction.effects.commits is not None
+        return self.limit if committed else min(state, instruction.leaves(NO_GROUPS))
 
 
 def is_move(instruction: Instruction) -> bool:

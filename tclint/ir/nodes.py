@@ -21,6 +21,7 @@ from tclint.isa.effects import INERT, NO_ENGINE, Effects, Engine, Order, groups_
 from tclint.isa.features import FeatureSpec
 from tclint.isa.forms import Match
 from tclint.isa.target import Target, Version
+from tclint.sync.operations import OPEN
 
 __all__ = [
     "DECIMAL",
@@ -241,13 +242,18 @@ class Instruction:
 
     @property
     def groups_left(self) -> int | None:
-        """The groups that a wait for groups leaves pending; 0 for one that names no number, None if it is unknown."""
+        """The groups that a wait leaves pending; ``OPEN`` if it names no number and leaves nothing, None if it is unknown."""
         if self.match is None or "depth" not in self.match.form.roles:
-            return 0
+            return OPEN
         operand = self.role("depth")
         if isinstance(operand, Immediate) and isinstance(operand.value, int):
             return groups_left(self.group, operand.value)
         return None
+
+    def leaves(self, unknown: int) -> int:
+        """The groups that a wait leaves pending; *unknown*, ``NO_GROUPS`` or ``UNCLEAR``, if that is unknown."""
+        left = self.groups_left
+        return unknown if left is None else left
 
     def role(self, name: str) -> Operand | None:
         """The operand with the role *name* (``mbarrier``, ``taddr``, ...); None if the instruction has none."""

@@ -25,9 +25,9 @@ from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_LD, TCGEN05_ST, WGMMA, Engine
+from tclint.sync.operations import OPEN
 from tclint.verdicts.apart import Bytes, columns_apart
 from tclint.verdicts.checker import (
-    OPEN,
     TENSOR,
     Certificate,
     Fences,
