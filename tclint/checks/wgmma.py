@@ -14,7 +14,7 @@ from dataclasses import field, replace
 from typing import TypeVar
 
 from tclint._dataclass import dataclass
-from tclint.analyses.groups import Depth, GroupsState, Waited, WgmmaGroups, is_move
+from tclint.analyses.groups import Depth, GroupsState, Waited, WgmmaGroups
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import most_plausible_path
 from tclint.analyses.wgmma_accumulators import ignores_accumulator
@@ -125,7 +125,7 @@ def _record(
     accesses: _Accesses,
 ) -> None:
     """Add the accesses of *instruction* to the registers *held* by operations in flight."""
-    move = is_move(instruction)
+    move = instruction.renames
     if not move:
         for register in (*instruction.reads, instruction.guard):
             entry = held.get(register)

@@ -227,6 +227,37 @@ class Instruction:
         return self.match.form.group if self.match else NO_ENGINE
 
     @property
+    def results(self) -> frozenset[int]:
+        """The registers that its asynchronous operation writes."""
+        return self._later(self.match.form.async_writes) if self.match else frozenset()
+
+    @property
+    def fragments(self) -> frozenset[int]:
+        """The registers that its asynchronous operation reads and does not write."""
+        return self._later(self.match.form.async_reads) - self.results if self.match else frozenset()
+
+    def _later(self, names: Iterable[str]) -> frozenset[int]:
+        """The registers in the operands *names*, but for those that hold an address."""
+        operands = (self.named(name) for name in names if not name.startswith("*"))
+        return frozenset(r for operand in operands if operand is not None for r in registers(operand))
+
+    @property
+    def moves(self) -> bool:
+        """Whether it is a ``mov``, of whatever to a register or several."""
+        return self.opcode.startswith("mov.")
+
+    @property
+    def renames(self) -> bool:
+        """Whether it is a ``mov`` of one whole register to another: renaming, not a use."""
+        return (
+            len(self.writes) == len(self.reads) == 1
+            and len(self.operands) == 2
+            and isinstance(self.operands[0], int)
+            and isinstance(self.operands[1], int)
+            and self.moves
+        )
+
+    @property
     def flow(self) -> str:
         return self.match.form.flow if self.match else ""
 

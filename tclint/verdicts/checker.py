@@ -187,8 +187,7 @@ class _Operation:
         match = instruction.match
         assert match is not None
         self.instruction, self.group = instruction, match.form.group
-        self.results = _named(instruction, match.form.async_writes)
-        self.sources = _named(instruction, match.form.async_reads) - self.results
+        self.results, self.sources = instruction.results, instruction.fragments
         accumulators = instruction.named("d")
         self.accumulators = registers(accumulators) if isinstance(accumulators, Vector) else ()
         self.kind = match.binding.get("shape"), match.binding.get("dtype")
@@ -215,22 +214,6 @@ class _Operation:
         )
         fragments = later.sources.isdisjoint(self.results) and later.sources.isdisjoint(copies)
         return aligned and fragments and later.results.isdisjoint(self.sources)
-
-
-def _named(instruction: Instruction, names: Iterable[str]) -> frozenset[int]:
-    """The registers in the operands *names* but for those that hold an address."""
-    operands = (instruction.named(name) for name in names if not name.startswith("*"))
-    return frozenset(r for operand in operands if operand is not None for r in registers(operand))
-
-
-def _renames(instruction: Instruction) -> bool:
-    """Whether it moves one whole register to another."""
-    operands = instruction.operands
-    return (
-        instruction.opcode.startswith("mov.")
-        and len(operands) == 2
-        and all(isinstance(o, int) for o in operands)
-    )
 
 
 def releases(instruction: Instruction) -> bool:
@@ -345,7 +328,7 @@ class Transfer:
         """The instructions that can change a state."""
 
     def _copies(self) -> tuple[frozenset[int], frozenset[int]]:
-        moves = [(i.reads[0], i.writes[0]) for i in self.instructions if _renames(i)] if self.renamed else []
+        moves = [(i.reads[0], i.writes[0]) for i in self.instructions if i.renames] if self.renamed else []
         copies, back = set[int](), set[int]()
         while fresh := {t for s, t in moves if s in self.renamed or s in copies} - copies:
             copies |= fresh
@@ -385,7 +368,7 @@ class Transfer:
     def _written(self, state: State, instruction: Instruction) -> State:
         """The state after an instruction that writes registers which may hold copies."""
         kept = {p for p in state if p.copy < 0 or p.copy not in instruction.writes}
-        source = instruction.reads[0] if _renames(instruction) else -1
+        source = instruction.reads[0] if instruction.renames else -1
         held: dict[int, set[int]] = {}
         for p in state if source >= 0 else ():
             if p.copy == source:
@@ -550,7 +533,7 @@ class _Checker:
     ) -> bool:
         """Whether *instruction* reads a result of the operation *site* or a copy, or overwrites one of its registers."""
         operation = self.transfer.operations[site]
-        renames = operation.group == WGMMA and _renames(instruction)
+        renames = operation.group == WGMMA and instruction.renames
         read = {*instruction.reads, instruction.guard}
         ordinary = operation.group == WGMMA != instruction.group and not renames
         if ordinary and not operation.sources.isdisjoint(read):
