@@ -30,6 +30,7 @@ class BulkReads(Groups):
     """
 
     group = BULK
+    until_read = True
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
@@ -53,9 +54,3 @@ class BulkWrites(Groups):
     """Bulk groups until their results have been written: a wait for the sources alone is ignored."""
 
     group = BULK
-
-    def aged(self, age: int, at: int, instruction: Instruction) -> int | None:
-        match = instruction.match
-        if match is not None and match.form.completion == "read":
-            return age
-        return super().aged(age, at, instruction)

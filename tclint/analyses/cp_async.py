@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tclint.analyses.groups import OPEN, Groups, GroupsState
+from tclint.analyses.groups import Groups, GroupsState
 from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OverlapSearch, Route
@@ -13,6 +13,7 @@ from tclint.analyses.since_barrier import lane_synchronising_sites, synchronisin
 from tclint.analyses.warp_memory import SharedByWarps
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import CP_ASYNC, Barrier
+from tclint.sync.operations import OPEN
 from tclint.values.shared_memory import Access
 
 __all__ = ["TRACKED", "WAITED", "CopyGroups", "LaneWaitedCopies", "WaitedCopies"]

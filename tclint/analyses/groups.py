@@ -10,22 +10,18 @@ stays, that of the previous one has age 1 and ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from tclint.analyses.ages import Ages, Numbering
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.cfg import Edge
-from tclint.ir.nodes import Instruction, Vector, registers
+from tclint.ir.nodes import Instruction
 from tclint.isa.effects import NO_ENGINE, WGMMA, Engine
+from tclint.sync.operations import NO_GROUPS, OPEN, oldest, step
 
-__all__ = ["OPEN", "OVERDUE", "Depth", "Groups", "Waited", "WgmmaGroups", "results_of"]
-
-OPEN = -1
-"""Issued, not committed."""
-OVERDUE = -2
-"""Issued, not committed, and a wait has followed."""
+__all__ = ["Depth", "Groups", "Waited", "WgmmaGroups"]
 
 _NONE: frozenset[int] = frozenset()
 """The registers of an operation that has none: each empty set made anew takes 216 bytes."""
@@ -36,29 +32,27 @@ operation."""
 GroupsState = tuple[Ages, frozenset[Copy]]
 
 
-def results_of(instruction: Instruction) -> Iterator[int]:
-    """The registers that an asynchronous operation writes."""
-    names = instruction.match.form.async_writes if instruction.match is not None else ()
-    for name in names:
-        operand = None if name.startswith("*") else instruction.named(name)
-        if operand is not None:
-            yield from registers(operand)
-
-
 class Groups(Analysis[GroupsState]):
     """Facts ``(site, age)`` for the operations of one completion group, and copies of their results."""
 
     group: Engine = NO_ENGINE
+    until_read = False
+    """Whether an operation is complete when its sources have been read."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self.deepest = 1 + max((self.depth(model.instruction(i)) for i in model.waits(self.group)), default=0)
+        self.left = {i: model.instruction(i).leaves(NO_GROUPS) for i in model.waits(self.group)}
+        """Wait -> the groups that it leaves pending."""
+        self.deepest = oldest(self.left.values())
+        """The age at which ages saturate."""
         self.results: dict[int, frozenset[int]] = {}
         """Operation -> the registers that it writes asynchronously."""
         self.sources: dict[int, frozenset[int]] = {}
         """Operation -> the registers that it reads asynchronously and does not write."""
         for site in model.begins(self.group):
-            self._collect(site)
+            instruction = model.instruction(site)
+            self.results[site] = instruction.results or _NONE
+            self.sources[site] = instruction.fragments or _NONE
         self.numbering = Numbering(self.results)
         self._empty: GroupsState = Ages(self.numbering, {}), frozenset()
         self.tracked = frozenset().union(*self.results.values()) if self.results else frozenset()
@@ -83,18 +77,6 @@ class Groups(Analysis[GroupsState]):
         )
         return self.added_sites.union(i for use in affecting for i in use.sites)
 
-    def _collect(self, site: int) -> None:
-        instruction = self.model.instruction(site)
-        match = instruction.match
-        assert match is not None
-        read: list[int] = []
-        for name in match.form.async_reads:
-            operand = instruction.named(name)
-            if isinstance(operand, Vector):
-                read.extend(registers(operand))
-        self.results[site] = frozenset(results_of(instruction)) or _NONE
-        self.sources[site] = (frozenset(read) - self.results[site]) or _NONE
-
     def _copies(self) -> frozenset[int]:
         """Registers that a chain of ``mov`` may fill from a tracked one."""
         copies: set[int] = set()
@@ -102,7 +84,7 @@ class Groups(Analysis[GroupsState]):
             return frozenset()
         moves: dict[int, list[int]] = {}
         for instruction in self.model.function.instructions:
-            if is_move(instruction):
+            if instruction.renames:
                 moves.setdefault(instruction.reads[0], []).append(instruction.writes[0])
         work = [r for r in self.tracked if r in moves]
         while work:
@@ -112,27 +94,14 @@ class Groups(Analysis[GroupsState]):
                     work.append(register)
         return frozenset(copies)
 
-    @staticmethod
-    def depth(instruction: Instruction) -> int:
-        """The groups that a wait leaves pending; 0 if that is unknown, so that nothing is reported past it."""
-        return instruction.groups_left or 0
-
     def aged(self, age: int, at: int, instruction: Instruction) -> int | None:
-        """What *instruction* makes of an *age*, if its guard is true; None if it completes the operation.
-
-        Ages saturate at ``deepest``, which every wait completes.
-        """
+        """What *instruction* makes of an *age*, if its guard is true; None if it completes the operation."""
         match = instruction.match
         if match is None or match.form.group != self.group:
             return age
-        event = match.form.event
-        if event == "commit":
-            return 0 if age < 0 else min(age + 1, self.deepest)
-        if event == "wait":
-            if match.form.completion == "all" or age >= self.depth(instruction):
-                return None
-            return OVERDUE if age < 0 else age
-        return age
+        return step(
+            age, match.form.effects, self.left.get(at, NO_GROUPS), self.deepest, sources=self.until_read
+        )
 
     def boundary(self) -> GroupsState:
         return self._empty
@@ -166,7 +135,7 @@ class Groups(Analysis[GroupsState]):
             return after, frozenset((*c[:3], age) for c, age in aged if age is not None)
         written = instruction.writes
         kept = frozenset(c for c in copies if c[0] not in written)
-        if is_move(instruction):
+        if instruction.renames:
             source, target = instruction.reads[0], written[0]
             made = {(target, s, source, age) for s, age in facts if source in self.results[s]}
             made |= {(target, s, origin, age) for register, s, origin, age in copies if register == source}
@@ -285,7 +254,7 @@ class Depth(_Outstanding):
     def transfer(self, state: int, at: int, instruction: Instruction) -> int:
         if instruction.effects.commits is not None:
             return min(state + 1, self.limit)
-        return min(state, Groups.depth(instruction))
+        return min(state, instruction.leaves(NO_GROUPS))
 
 
 class Waited(_Outstanding):
@@ -295,18 +264,5 @@ class Waited(_Outstanding):
         return self.limit
 
     def transfer(self, state: int, at: int, instruction: Instruction) -> int:
-        return (
-            self.limit if instruction.effects.commits is not None else min(state, Groups.depth(instruction))
-        )
-
-
-def is_move(instruction: Instruction) -> bool:
-    """A plain register-to-register ``mov``: renaming, not a use."""
-    return (
-        len(instruction.writes) == 1
-        and len(instruction.reads) == 1
-        and len(instruction.operands) == 2
-        and isinstance(instruction.operands[0], int)
-        and isinstance(instruction.operands[1], int)
-        and instruction.opcode.startswith("mov.")
-    )
+        committed = instruction.effects.commits is not None
+        return self.limit if committed else min(state, instruction.leaves(NO_GROUPS))

@@ -13,15 +13,12 @@ from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_LD, TCGEN05_ST, WGMMA
+from tclint.sync.operations import OPEN, UNCLEAR, oldest, step
 
-__all__ = ["ALL", "GROUPS", "OPEN", "UNCLEAR", "InFlight", "Operation", "depth", "waits_for_sources"]
+__all__ = ["GROUPS", "InFlight", "Operation", "depth"]
 
 GROUPS = (WGMMA, CP_ASYNC, BULK, TCGEN05_LD, TCGEN05_ST)
 """The groups of operations that the issuing thread waits for itself."""
-OPEN = -1
-"""The age of an operation that is not committed. Loads and stores of tensor memory have no other age."""
-ALL, UNCLEAR = -1, -2
-"""The depth of a wait for all operations, committed or not, and of one that is not known to wait for any."""
 
 
 class Operation(NamedTuple):
@@ -37,19 +34,11 @@ State = frozenset[Operation]
 
 
 def depth(wait: Instruction) -> int:
-    """The groups that *wait* may leave pending; :data:`ALL` or :data:`UNCLEAR`."""
+    """The groups that *wait* may leave pending: ``OPEN`` if it leaves nothing, ``UNCLEAR`` if it may wait for nothing."""
     match = wait.match
     if match is None or match.problem or any("sync_restrict" in modifier for modifier in match.modifiers):
         return UNCLEAR
-    if "depth" not in match.form.roles:
-        return ALL
-    left = wait.groups_left
-    return UNCLEAR if left is None else left
-
-
-def waits_for_sources(wait: Instruction) -> bool:
-    """Whether *wait* is for the sources of bulk copies alone."""
-    return wait.match is not None and wait.match.form.completion == "read"
+    return wait.leaves(UNCLEAR)
 
 
 class InFlight(Analysis[State]):
@@ -64,8 +53,10 @@ class InFlight(Analysis[State]):
 
     def __init__(self, model: KernelModel) -> None:
         self.instructions = model.function.instructions
-        self.oldest = 1 + max((depth(self.instructions[i]) for i in model.waits()), default=0)
-        """The age at which ages saturate, which every wait completes."""
+        self.left = {i: depth(self.instructions[i]) for i in model.waits()}
+        """Wait -> the groups that it may leave pending."""
+        self.oldest = oldest(self.left.values())
+        """The age at which ages saturate."""
 
     def boundary(self) -> State:
         return frozenset()
@@ -87,12 +78,14 @@ class InFlight(Analysis[State]):
         if instruction.effects.begins is not None:
             return state | {Operation(at, OPEN)}
         mine = frozenset(o for o in state if self.instructions[o.site].group == instruction.group)
-        if instruction.effects.commits is not None:
-            older = {o._replace(age=min(o.age + 1, self.oldest)) for o in mine}
-            return (state - mine) | older | {Operation(at, 0)}
-        completed = frozenset(o for o in mine if _completes(instruction, o))
-        read = {o._replace(read=True) for o in completed} if waits_for_sources(instruction) else set()
-        return (state - completed) | read
+        left, effects = self.left.get(at, UNCLEAR), instruction.effects
+        after = {o: step(o.age, effects, left, self.oldest, sources=True) for o in mine}
+        kept = {o._replace(age=max(age, OPEN)) for o, age in after.items() if age is not None}
+        if effects.commits is not None:
+            kept.add(Operation(at, 0))
+        elif effects.sources:
+            kept |= {o._replace(read=True) for o, age in after.items() if age is None}
+        return (state - mine) | kept
 
     def waited_for(self, state: State, wait: Instruction) -> frozenset[Operation]:
         """The operations that *wait* completes, given what may be in flight before it, and those not yet committed."""
@@ -100,11 +93,6 @@ class InFlight(Analysis[State]):
             o
             for o in state
             if self.instructions[o.site].group == wait.group
-            and (o.age == OPEN or _completes(wait, o))
-            and not (o.read and waits_for_sources(wait))
+            and (o.age == OPEN or depth(wait) <= o.age)
+            and not (o.read and wait.effects.sources)
         )
-
-
-def _completes(wait: Instruction, operation: Operation) -> bool:
-    groups = depth(wait)
-    return groups == ALL or 0 <= groups <= operation.age

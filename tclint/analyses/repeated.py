@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tclint.analyses.in_flight import GROUPS, UNCLEAR, depth, waits_for_sources
+from tclint.analyses.in_flight import GROUPS, depth
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import Fence, Resource
+from tclint.sync.operations import UNCLEAR
 
 __all__ = ["Done", "Repeated", "what"]
 
@@ -56,7 +57,7 @@ def what(instruction: Instruction) -> Done | None:
         return None if one_way else Done(FENCE, 0, match.space)
     if match.form.effects.waits is None or match.form.group not in GROUPS or depth(instruction) == UNCLEAR:
         return None
-    return Done(match.form.group, depth(instruction), "read" if waits_for_sources(instruction) else "")
+    return Done(match.form.group, depth(instruction), "read" if instruction.effects.sources else "")
 
 
 class Repeated(Analysis[State]):

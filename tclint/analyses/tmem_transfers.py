@@ -81,12 +81,9 @@ class TmemTransfers(Analysis[TransfersState]):
         """Adds the copies of loaded registers. A ``mov``, packing included, renames: using the copy uses the load."""
         if not self.filled:
             return
-        moves = [
-            self.model.function.instructions[i]
-            for use in self.model.function.uses
-            if use.opcode.startswith("mov.")
-            for i in use.sites
-        ]
+        instructions = self.model.function.instructions
+        uses = (use.sites for use in self.model.function.uses if use.sites)
+        moves = [instructions[i] for sites in uses if instructions[sites[0]].moves for i in sites]
         filled, grown = self.filled, True
         while grown:
             grown = False
@@ -211,7 +208,7 @@ class TmemTransfers(Analysis[TransfersState]):
                 direct = 0
                 for register in instruction.reads:
                     direct |= self.filled.get(register, 0)
-                copied, used = (direct, 0) if instruction.opcode.startswith("mov.") else (0, direct)
+                copied, used = (direct, 0) if instruction.moves else (0, direct)
             else:
                 ended = taken
         if event == "issue" and at in self.bits:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tclint.analyses.groups import is_move
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.cfg import Edge
@@ -48,7 +47,7 @@ class WgmmaFences(Analysis[WgmmaFencesState]):
         """Tracked register -> the registers that a ``mov`` copies into it, which become tracked as well."""
         copied: dict[int, set[int]] = {}
         for instruction in self.model.function.instructions:
-            if is_move(instruction):
+            if instruction.renames:
                 copied.setdefault(instruction.writes[0], set()).add(instruction.reads[0])
         feeders: dict[int, set[int]] = {}
         work = list(self._registers)
@@ -200,4 +199,4 @@ class WgmmaFences(Analysis[WgmmaFencesState]):
 
 def _moves(instruction: Instruction) -> bool:
     """Whether *instruction* is a ``mov`` of a register or of an immediate."""
-    return is_move(instruction) or (instruction.opcode.startswith("mov.") and not instruction.reads)
+    return instruction.renames or (instruction.moves and not instruction.reads)

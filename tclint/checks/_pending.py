@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from tclint.analyses.groups import OVERDUE, Groups
+from tclint.analyses.groups import Groups
 from tclint.checks import Mark
 from tclint.checks._repairs import Pending, group_repairs
 from tclint.dataflow import Path
 from tclint.findings.edits import Repair
 from tclint.ir.nodes import Immediate
+from tclint.sync.operations import OVERDUE
 
 __all__ = ["PendingReason"]
 
@@ -95,7 +96,7 @@ def _left_in_flight(groups: Groups, pending: Pending, steps: tuple[Mark, ...]) -
     name, waits_for, _ = _names(groups)
     age, last, later = pending.age, pending.waits[-1], pending.later
     wait = groups.model.instruction(last)
-    depth, operand = groups.depth(wait), wait.role("depth")
+    depth, operand = groups.left[last], wait.role("depth")
     written = operand.value if isinstance(operand, Immediate) else depth
     enough = f"{name}.{waits_for} {f'{age} or less' if age else '0'} before this instruction"
     if later:  # one of them may be what precedes the later commits

@@ -11,12 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from tclint._dataclass import dataclass
 from tclint.analyses.execution import branches
-from tclint.analyses.groups import OPEN, OVERDUE, Groups
+from tclint.analyses.groups import Groups
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
 from tclint.findings.edits import InstructionEdit, Repair, after, before, opcode, operand
 from tclint.ir.nodes import Instruction, registers
 from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_ST, WGMMA, Barrier, Engine, Fence, Resource
+from tclint.sync.operations import NO_GROUPS, OPEN, OVERDUE, UNCLEAR
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
@@ -142,7 +143,7 @@ def _candidates(model: KernelModel, use: int) -> Iterator[int]:
 
 def waits_for_all_groups(model: KernelModel, group: Engine) -> bool:
     """Whether every wait of *group* has N = 0, so that one more committed group does not change what it waits for."""
-    return all(model.instruction(i).groups_left == 0 for i in model.waits(group))
+    return all(model.instruction(i).leaves(UNCLEAR) <= NO_GROUPS for i in model.waits(group))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from functools import partial
 
 from tclint.analyses.bulk import KNOWN, KNOWN_TO_WARP, BulkReads, BulkWrites
 from tclint.analyses.global_memory import GlobalMemory
-from tclint.analyses.groups import OPEN, OVERDUE, Groups
+from tclint.analyses.groups import Groups
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.issuers import once_for_a_warp
 from tclint.analyses.model import FactQuery, KernelModel
@@ -31,6 +31,7 @@ from tclint.dataflow import EXIT, Path
 from tclint.findings.edits import Repair, after
 from tclint.findings.scales import Confidence, Severity
 from tclint.isa.effects import BULK
+from tclint.sync.operations import OPEN, OVERDUE
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
@@ -79,7 +80,7 @@ def _cause(model: KernelModel, groups: Groups, meeting: Conflict) -> tuple[int, 
     Conflicts that agree in both have the same missing wait, whatever overwrites the source.
     """
     waits = _waits(model, meeting.path, meeting.operation.site)
-    depth = groups.depth(model.instruction(waits[-1])) if waits else -1
+    depth = groups.left[waits[-1]] if waits else -1
     return model.cfg.component[model.cfg.block_of[meeting.operation.site]], depth
 
 
@@ -256,7 +257,7 @@ def results_in_flight(model: KernelModel) -> Iterator[Hit]:
         meeting = alike[0]
         copy, use = meeting.operation.site, meeting.use.site
         waits = _waits(model, meeting.path, copy)
-        half = bool(waits) and model.instruction(waits[-1]).match.form.completion == "read"  # type: ignore[union-attr]
+        half = bool(waits) and model.instruction(waits[-1]).effects.sources
         why = "no intervening cp.async.bulk.wait_group"
         if half:
             why = "cp.async.bulk.wait_group.read waits until its source has been read, not until its result is written"
@@ -291,7 +292,7 @@ def _written_before(
     copy, use, age = meeting.operation.site, meeting.use.site, meeting.path.state
     if age == OVERDUE:
         return ()
-    if half >= 0 and not model.reaches(copy, use, (half,)) and groups.depth(model.instruction(half)) <= age:
+    if half >= 0 and not model.reaches(copy, use, (half,)) and groups.left[half] <= age:
         opcode = model.instruction(half).opcode
         return with_opcode(
             half, opcode.replace(".read", ""), "wait for the results, without .read", safe=True

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tclint.analyses.bulk import BulkWrites
-from tclint.analyses.groups import OPEN
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import (
     NO_DOUBT,
@@ -29,6 +28,7 @@ from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Memory
 from tclint.isa.effects import BULK, Fence
 from tclint.isa.forms import Match
+from tclint.sync.operations import OPEN
 from tclint.values import UniformityScope
 from tclint.values.nodes import Unmodelled
 
@@ -61,7 +61,7 @@ class _Signalled(NamedTuple):
 @check(also=(BK004,), needs="cp", analyses=(BulkWrites,))
 def flag_before_result(model: KernelModel) -> Iterator[Hit]:
     """Report flags that a thread sets when it has waited only until the source of its bulk copy was read."""
-    reads = [i for i in model.waits(BULK) if _of_source(model.instruction(i))]
+    reads = [i for i in model.waits(BULK) if model.instruction(i).effects.sources]
     flags = frozenset(_flags(model) if reads else ())
     found = (
         ((each.flag, each.wait), each)
@@ -70,11 +70,6 @@ def flag_before_result(model: KernelModel) -> Iterator[Hit]:
     )
     for alike in grouped(found).values():
         yield _hit(model, min(alike, key=lambda each: bool(each.doubt)), len(alike))
-
-
-def _of_source(instruction: Instruction) -> bool:
-    """Whether a wait for bulk groups has ``.read``."""
-    return instruction.match is not None and instruction.match.form.completion == "read"
 
 
 def _flags(model: KernelModel) -> Iterator[int]:
@@ -124,7 +119,7 @@ def _signalled(
         age = groups.follow(copy, state.age, at, instruction)
         if age is None or at in older:
             return None
-        wait = at if at in reads and age >= groups.depth(instruction) else state.wait
+        wait = at if at in reads and age >= groups.left[at] else state.wait
         return _Copied(age, wait, wait >= 0 and (state.fenced or instruction.fence_order().releases))
 
     def goal(state: _Copied, at: int) -> bool:

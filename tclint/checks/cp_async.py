@@ -11,7 +11,6 @@ from functools import partial
 
 from tclint.analyses.cp_async import CopyGroups, WaitedCopies
 from tclint.analyses.extents import Extents
-from tclint.analyses.groups import OPEN, OVERDUE
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.analyses.plausibility import (
@@ -31,6 +30,7 @@ from tclint.dataflow import Path
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate, Memory
 from tclint.isa.effects import CP_ASYNC
+from tclint.sync.operations import OPEN, OVERDUE
 from tclint.values.shared_memory import Access
 
 CA001 = RuleId("CA001")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses.in_flight import GROUPS, OPEN, UNCLEAR, InFlight, depth
+from tclint.analyses.in_flight import GROUPS, InFlight, depth
 from tclint.analyses.model import KernelModel
 from tclint.analyses.repeated import Repeated
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._needless import decidable, own_sites
 from tclint.findings.edits import Repair, operand, without
 from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_LD, TCGEN05_ST, WGMMA, Engine
+from tclint.sync.operations import OPEN, UNCLEAR
 
 CO001 = RuleId("CO001")
 CO008 = RuleId("CO008")

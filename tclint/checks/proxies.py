@@ -16,7 +16,6 @@ from itertools import chain
 from typing import NamedTuple
 
 from tclint.analyses.ages import Numbering
-from tclint.analyses.groups import OPEN
 from tclint.analyses.happens_before import HappensBefore, SynchronisedPair
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import FactQuery, KernelModel
@@ -45,6 +44,7 @@ from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Memory
 from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05, TRANSACTIONS, WGMMA, Barrier, Fence, Query
+from tclint.sync.operations import OPEN
 from tclint.values.shared_memory import Access, Footprint
 
 PR001 = RuleId("PR001")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from tclint.analyses.ages import Numbering
-from tclint.analyses.groups import OPEN, WgmmaGroups
+from tclint.analyses.groups import WgmmaGroups
 from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
@@ -19,6 +19,7 @@ from tclint.analyses.tcgen05 import ISSUED, Outstanding
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._pending import PendingReason
 from tclint.isa.effects import TCGEN05, WGMMA, Engine
+from tclint.sync.operations import OPEN
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
-from tclint.analyses.groups import GroupsState, WgmmaGroups, is_move
+from tclint.analyses.groups import GroupsState, WgmmaGroups
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.wgmma_accumulators import ignores_accumulator
 from tclint.checks import Hit, Mark, RuleId, check, grouped, module_check
@@ -180,7 +180,7 @@ def _copied_from(model: KernelModel, site: int) -> dict[int, int]:
         register, before = copy, site
         while True:
             move = max((i for i in model.values.defs.get(register, ()) if start <= i < before), default=None)
-            if move is None or not is_move(model.instruction(move)) or model.instruction(move).guard >= 0:
+            if move is None or not model.instruction(move).renames or model.instruction(move).guard >= 0:
                 break
             register, before = model.instruction(move).reads[0], move
             found[register] = copy

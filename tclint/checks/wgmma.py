@@ -14,7 +14,7 @@ from dataclasses import field, replace
 from typing import TypeVar
 
 from tclint._dataclass import dataclass
-from tclint.analyses.groups import OVERDUE, Depth, GroupsState, Waited, WgmmaGroups, is_move
+from tclint.analyses.groups import Depth, GroupsState, Waited, WgmmaGroups
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import most_plausible_path
 from tclint.analyses.wgmma_accumulators import ignores_accumulator
@@ -29,6 +29,7 @@ from tclint.findings.edits import Repair, before, without
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Immediate, Instruction
 from tclint.isa.effects import WGMMA, Barrier, Effects, Fence
+from tclint.sync.operations import OVERDUE
 
 WG001 = RuleId("WG001")
 WG002 = RuleId("WG002")
@@ -124,7 +125,7 @@ def _record(
     accesses: _Accesses,
 ) -> None:
     """Add the accesses of *instruction* to the registers *held* by operations in flight."""
-    move = is_move(instruction)
+    move = instruction.renames
     if not move:
         for register in (*instruction.reads, instruction.guard):
             entry = held.get(register)
@@ -346,7 +347,7 @@ def _waited_elsewhere(model: KernelModel, groups: WgmmaGroups, site: int, use: i
     """Whether a wait on another path to *use* completes the operation at *site*."""
     _, results = model.solution(WgmmaGroups)
     return any(
-        s == site and age >= groups.depth(model.instruction(wait)) and model.reaches(wait, use, (site,))
+        s == site and age >= groups.left[wait] and model.reaches(wait, use, (site,))
         for wait in model.waits(WGMMA)
         for s, age in results.before(wait)[0]
     )
@@ -537,12 +538,12 @@ def _dirtied(
 def wait_depth(model: KernelModel) -> Iterator[Hit]:
     """``wait_group N`` where at most N groups can be pending (9.7.15.7.3)."""
     waits = [i for i in model.waits(WGMMA) if isinstance(model.instruction(i).role("depth"), Immediate)]
-    if not any(WgmmaGroups.depth(model.instruction(i)) for i in waits):
+    analysis, groups = model.solution(WgmmaGroups)
+    if not any(analysis.left[i] for i in waits):
         return
     _, depths = model.solution(Depth)
-    _, groups = model.solution(WgmmaGroups)
     for i in waits:
-        depth = WgmmaGroups.depth(model.instruction(i))
+        depth = analysis.left[i]
         most = depths.before(i)
         state: GroupsState = groups.before(i)
         # WG003 reports an operation that was never committed; with that commit, this N may be right.
@@ -550,7 +551,7 @@ def wait_depth(model: KernelModel) -> Iterator[Hit]:
             first = min(s for s, age in state[0] if age >= 0)
             again = model.solution(Waited)[1].before(i) <= depth
             # No code relies on a wait that is followed immediately by a stronger one.
-            redundant = again or (i + 1 in waits and WgmmaGroups.depth(model.instruction(i + 1)) < depth)
+            redundant = again or (i + 1 in waits and analysis.left[i + 1] < depth)
             bound = depth if again else most
             left = f"{bound} {'group' if bound == 1 else 'groups'}"
             why = f"an earlier wait leaves at most {left}" if again else f"at most {left} can be"

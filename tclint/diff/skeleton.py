@@ -14,7 +14,6 @@ from dataclasses import field
 from functools import cached_property
 
 from tclint._dataclass import dataclass
-from tclint.analyses.groups import results_of
 from tclint.analyses.mbarriers import Mbarrier, Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tmem_transfers import computes
@@ -243,10 +242,10 @@ class _Reader:
             elif instruction.effects.begins is not None:
                 # An operation with no wait after it is in flight here, even a load that the analysis no longer tracks,
                 # because the hardware interlocks on its use.
-                if (i in found or not waited) and not read.isdisjoint(results_of(instruction)):
+                if (i in found or not waited) and not read.isdisjoint(instruction.results):
                     return True
                 found.discard(i)
-        return any(not read.isdisjoint(results_of(instructions[i])) for i in found)
+        return any(not read.isdisjoint(instructions[i].results) for i in found)
 
     def _numbers(self, site: int, event: str, roles: Mapping[str, str]) -> Iterator[tuple[str, int]]:
         if event == "wait":

@@ -253,7 +253,7 @@ def _keeps(statement: _Statement, write: Instruction, read: Instruction, number:
     executed only if *read* is not."""
     if write.guard >= 0:
         return write.guard == read.guard and write.negated != read.negated
-    return write.computes == "mov" and statement.named(write.reads) == {number}
+    return write.moves and statement.named(write.reads) == {number}
 
 
 def _shared(statement: _Statement, output: int, number: int, first: Instruction, then: Instruction) -> Defect:

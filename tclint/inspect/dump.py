@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any
 
 from tclint import analyses
-from tclint.analyses.groups import OPEN, OVERDUE, Depth, Groups, Waited
+from tclint.analyses.groups import Depth, Groups, Waited
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import ISSUED, Tcgen05Operations
 from tclint.analyses.tcgen05_collector import Collector
@@ -40,6 +40,7 @@ from tclint.ir.nodes import (
     Symbol,
     Vector,
 )
+from tclint.sync.operations import OPEN, OVERDUE
 from tclint.syntax import Node, TreeCursor, parse, problems
 from tclint.syntax.source import Source, SourceError
 

@@ -299,7 +299,7 @@ def _executed_by(form: Form) -> str:
 
 def _completion(form: Form) -> Iterator[str]:
     if form.effects.begins is not None or form.async_reads or form.async_writes:
-        by = f"by {form.completion or form.group}" if form.completion or form.group else "later"
+        by = f"by {form.group}" if form.group else "later"
         yield f"asynchronous, completed {by}" + (f", in the {form.proxy} proxy" if form.proxy else "")
         for verb, names in (("reads", form.async_reads), ("writes", form.async_writes)):
             if names:

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 from tclint.analyses.bulk import KNOWN, BulkReads, BulkWrites
 from tclint.analyses.cp_async import TRACKED, CopyGroups
-from tclint.analyses.groups import OPEN, OVERDUE, Groups, WgmmaGroups
+from tclint.analyses.groups import Groups, WgmmaGroups
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import ISSUED, Outstanding
 from tclint.analyses.tmem_transfers import TmemTransfers, TransferStatus
 from tclint.dataflow import Analysis
 from tclint.inspect.mbarrier_use import MbarrierUse
 from tclint.isa.effects import CP_ASYNC, TCGEN05, TENSOR_MEMORY, TRANSACTIONS, WGMMA, Engine
+from tclint.sync.operations import OPEN, OVERDUE
 
 __all__ = ["CHANNELS", "Channel", "Render", "operations"]
 

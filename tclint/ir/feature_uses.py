@@ -117,7 +117,7 @@ def _old(module: Module, function: Function) -> Iterator[Use]:
         yield Use(feature("inlined_at"), function, (at, at + len(function.name)))
     for site, symbol in sorted(operands_of(function, Symbol), key=itemgetter(0)):
         instruction = function.instructions[site]
-        if instruction.computes == "mov" and (spec := _address_of_function(module, symbol.name)):
+        if instruction.moves and (spec := _address_of_function(module, symbol.name)):
             yield Use(spec, function, (at + instruction.start, at + instruction.end))
 
 

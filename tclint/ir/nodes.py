@@ -21,6 +21,7 @@ from tclint.isa.effects import INERT, NO_ENGINE, Effects, Engine, Order, groups_
 from tclint.isa.features import FeatureSpec
 from tclint.isa.forms import Match
 from tclint.isa.target import Target, Version
+from tclint.sync.operations import OPEN
 
 __all__ = [
     "DECIMAL",
@@ -236,9 +237,35 @@ class Instruction:
         return self.match.form.compute if self.match else ""
 
     @property
-    def completion(self) -> str:
-        """Of what a wait completes: ``all``, committed or not; ``read``, what only has to read; empty for committed groups."""
-        return self.match.form.completion if self.match else ""
+    def results(self) -> frozenset[int]:
+        """The registers that its asynchronous operation writes."""
+        return self._later(self.match.form.async_writes) if self.match else frozenset()
+
+    @property
+    def fragments(self) -> frozenset[int]:
+        """The registers that its asynchronous operation reads and does not write."""
+        return self._later(self.match.form.async_reads) - self.results if self.match else frozenset()
+
+    def _later(self, names: Iterable[str]) -> frozenset[int]:
+        """The registers in the operands *names*, but for those that hold an address."""
+        operands = (self.named(name) for name in names if not name.startswith("*"))
+        return frozenset(r for operand in operands if operand is not None for r in registers(operand))
+
+    @property
+    def moves(self) -> bool:
+        """Whether it is a ``mov``, of whatever to a register or several."""
+        return self.match is not None and self.match.syntax.root == "mov"
+
+    @property
+    def renames(self) -> bool:
+        """Whether it is a ``mov`` of one whole register to another: renaming, not a use."""
+        return (
+            len(self.writes) == len(self.reads) == 1
+            and len(self.operands) == 2
+            and isinstance(self.operands[0], int)
+            and isinstance(self.operands[1], int)
+            and self.moves
+        )
 
     @property
     def flow(self) -> str:
@@ -256,13 +283,18 @@ class Instruction:
 
     @property
     def groups_left(self) -> int | None:
-        """The groups that a wait for groups leaves pending; 0 for one that names no number, None if it is unknown."""
+        """The groups that a wait leaves pending; ``OPEN`` if it names no number and leaves nothing, None if it is unknown."""
         if self.match is None or "depth" not in self.match.form.roles:
-            return 0
+            return OPEN
         operand = self.role("depth")
         if isinstance(operand, Immediate) and isinstance(operand.value, int):
             return groups_left(self.group, operand.value)
         return None
+
+    def leaves(self, unknown: int) -> int:
+        """The groups that a wait leaves pending; *unknown*, ``NO_GROUPS`` or ``UNCLEAR``, if that is unknown."""
+        left = self.groups_left
+        return unknown if left is None else left
 
     def role(self, name: str) -> Operand | None:
         """The operand with the role *name* (``mbarrier``, ``taddr``, ...); None if the instruction has none."""

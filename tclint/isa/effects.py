@@ -188,6 +188,8 @@ class Effects:
     """What its thread has begun becomes a group; that of ``tcgen05`` arrives at an mbarrier when it is complete."""
     waits: Engine | None = None
     """Its thread continues when operations are complete."""
+    sources: bool = False
+    """What it waits for, or what its commit tracks, are the sources alone: the operations have read them."""
     tracks: Engine | None = None
     """Its arrival takes place when the operations that its thread has begun are complete."""
     arrives: Barrier | None = None
@@ -301,7 +303,7 @@ _OF_EVENT = {
 """Event -> effects, where they do not depend on the group."""
 
 
-def effects_of(event: str, group: str, scope: str) -> Effects:
+def effects_of(event: str, group: str, scope: str, completion: str) -> Effects:
     """The effects of a form with these keys; *scope* says which threads execute it together."""
     engine = ENGINES.get(group)
     match event:
@@ -310,9 +312,9 @@ def effects_of(event: str, group: str, scope: str) -> Effects:
         case "submit":
             return Effects(submits=engine)
         case "commit":
-            return Effects(commits=engine)
+            return Effects(commits=engine, sources=completion == "read")
         case "wait":
-            return Effects(waits=engine)
+            return Effects(waits=engine, sources=completion == "read")
         case "mbarrier-arrive":
             return Effects(arrives=Barrier.MBARRIER, tracks=engine)
         case "barrier-arrive":

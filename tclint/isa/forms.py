@@ -103,7 +103,6 @@ class Form:
     scope: str
     scope_when: str
     issued_by: str
-    completion: str
     proxy: str
     space: str
     memory: tuple[tuple[str, str], ...]

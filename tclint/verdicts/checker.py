@@ -53,9 +53,9 @@ from tclint.isa.effects import (
     Fence,
     Resource,
 )
+from tclint.sync.operations import OPEN, UNCLEAR, oldest, step
 
 __all__ = [
-    "OPEN",
     "Certificate",
     "Fences",
     "Graph",
@@ -77,8 +77,6 @@ __all__ = [
     "writes_shared",
 ]
 
-OPEN = -1
-"""The age of an operation that is not committed."""
 OTHER = -2
 """What a register may hold that is not a copy."""
 _SILENT = frozenset(
@@ -189,8 +187,7 @@ class _Operation:
         match = instruction.match
         assert match is not None
         self.instruction, self.group = instruction, match.form.group
-        self.results = _named(instruction, match.form.async_writes)
-        self.sources = _named(instruction, match.form.async_reads) - self.results
+        self.results, self.sources = instruction.results, instruction.fragments
         accumulators = instruction.named("d")
         self.accumulators = registers(accumulators) if isinstance(accumulators, Vector) else ()
         self.kind = match.binding.get("shape"), match.binding.get("dtype")
@@ -217,22 +214,6 @@ class _Operation:
         )
         fragments = later.sources.isdisjoint(self.results) and later.sources.isdisjoint(copies)
         return aligned and fragments and later.results.isdisjoint(self.sources)
-
-
-def _named(instruction: Instruction, names: Iterable[str]) -> frozenset[int]:
-    """The registers in the operands *names* but for those that hold an address."""
-    operands = (instruction.named(name) for name in names if not name.startswith("*"))
-    return frozenset(r for operand in operands if operand is not None for r in registers(operand))
-
-
-def _renames(instruction: Instruction) -> bool:
-    """Whether it moves one whole register to another."""
-    operands = instruction.operands
-    return (
-        instruction.opcode.startswith("mov.")
-        and len(operands) == 2
-        and all(isinstance(o, int) for o in operands)
-    )
 
 
 def releases(instruction: Instruction) -> bool:
@@ -324,15 +305,16 @@ class Transfer:
     ) -> None:
         self.instructions, self.groups, self.sources = function.instructions, groups, sources
         self.operations: dict[int, _Operation] = {}
-        waits = [0]
+        self.left: dict[int, int] = {}
+        """Wait -> the groups that it leaves pending."""
         for i in (i for block in reachable for i in block):
             instruction = self.instructions[i]
             if issues(instruction, groups):
                 self.operations[i] = _Operation(instruction)
             elif instruction.group in groups and instruction.effects.waits is not None:
-                waits.append(self._depth(instruction) or 0)
-        self.oldest = 1 + max(waits)
-        """The age at which ages saturate, which every wait completes."""
+                self.left[i] = instruction.leaves(UNCLEAR)
+        self.oldest = oldest(self.left.values())
+        """The age at which ages saturate."""
         wgmma = (o.results for o in self.operations.values() if o.group == WGMMA)
         self.renamed = frozenset[int]().union(*wgmma)
         """The registers that a ``mov`` makes a copy of."""
@@ -346,7 +328,7 @@ class Transfer:
         """The instructions that can change a state."""
 
     def _copies(self) -> tuple[frozenset[int], frozenset[int]]:
-        moves = [(i.reads[0], i.writes[0]) for i in self.instructions if _renames(i)] if self.renamed else []
+        moves = [(i.reads[0], i.writes[0]) for i in self.instructions if i.renames] if self.renamed else []
         copies, back = set[int](), set[int]()
         while fresh := {t for s, t in moves if s in self.renamed or s in copies} - copies:
             copies |= fresh
@@ -368,18 +350,25 @@ class Transfer:
         if not state:
             return state
         if instruction.group in self.groups:
-            mine = frozenset(p for p in state if self.operations[p.site].group == instruction.group)
-            if instruction.effects.commits is not None:
-                return (state - mine) | {p._replace(age=min(p.age + 1, self.oldest)) for p in mine}
-            if instruction.effects.waits is not None and self._completes(instruction):
-                depth = self._depth(instruction)
-                return state - {p for p in mine if depth is None or 0 <= depth <= p.age}
+            mine = [p for p in state if self.operations[p.site].group == instruction.group]
+            ages = [self.stage(p.age, at, instruction) for p in mine]
+            after = {p._replace(age=age) for p, age in zip(mine, ages, strict=True) if age is not None}
+            state = state.difference(mine) | after
         return state if self.copies.isdisjoint(instruction.writes) else self._written(state, instruction)
+
+    def stage(self, age: int, at: int, instruction: Instruction) -> int | None:
+        """What an instruction of its group makes of the *age* of an operation; None if it completes the operation.
+
+        A proof does not distinguish open operations by whether a wait has followed.
+        """
+        left = self.left.get(at, UNCLEAR)
+        after = step(age, instruction.effects, left, self.oldest, sources=self.sources)
+        return None if after is None else max(after, OPEN)
 
     def _written(self, state: State, instruction: Instruction) -> State:
         """The state after an instruction that writes registers which may hold copies."""
         kept = {p for p in state if p.copy < 0 or p.copy not in instruction.writes}
-        source = instruction.reads[0] if _renames(instruction) else -1
+        source = instruction.reads[0] if instruction.renames else -1
         held: dict[int, set[int]] = {}
         for p in state if source >= 0 else ():
             if p.copy == source:
@@ -392,20 +381,6 @@ class Transfer:
                 found = held.get(p.site, unknown)
                 kept |= {Pending(p.site, p.age, target, origin) for origin in found if origin != target}
         return state if kept == state else frozenset(kept)
-
-    def _completes(self, wait: Instruction) -> bool:
-        """Whether a wait is for what the state is about: one with ``.read`` is for the sources alone."""
-        return self.sources or wait.match is None or wait.match.form.completion != "read"
-
-    @staticmethod
-    def _depth(instruction: Instruction) -> int | None:
-        """The N of a wait, -1 if it is not a constant of that kind; None for a wait without one, which completes everything."""
-        match = instruction.match
-        assert match is not None
-        if "depth" not in match.form.roles:
-            return None
-        left = instruction.groups_left
-        return -1 if left is None else left
 
 
 class Fences:
@@ -558,7 +533,7 @@ class _Checker:
     ) -> bool:
         """Whether *instruction* reads a result of the operation *site* or a copy, or overwrites one of its registers."""
         operation = self.transfer.operations[site]
-        renames = operation.group == WGMMA and _renames(instruction)
+        renames = operation.group == WGMMA and instruction.renames
         read = {*instruction.reads, instruction.guard}
         ordinary = operation.group == WGMMA != instruction.group and not renames
         if ordinary and not operation.sources.isdisjoint(read):

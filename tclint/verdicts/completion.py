@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from tclint.analyses.groups import is_move
 from tclint.analyses.model import KernelModel
 from tclint.analyses.provenance import origin
 from tclint.dataflow import GaveUp, Infeasible, PathQuery, find_paths, next_answer, solve
@@ -25,9 +24,9 @@ from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_LD, TCGEN05_ST, WGMMA, Engine
+from tclint.sync.operations import OPEN
 from tclint.verdicts.apart import Bytes, columns_apart
 from tclint.verdicts.checker import (
-    OPEN,
     TENSOR,
     Certificate,
     Fences,
@@ -241,15 +240,15 @@ class Completion:
         instructions, operation = self.instructions, self.transfer.operations[site]
         for register in operation.results:
             for use in self.model.readers.get(register, ()):
-                if not (wgmma and is_move(instructions[use])):
+                if not (wgmma and instructions[use].renames):
                     yield use
         for register in operation.sources if wgmma else ():
             for use in self.model.readers.get(register, ()):
-                if instructions[use].group != WGMMA and not is_move(instructions[use]):
+                if instructions[use].group != WGMMA and not instructions[use].renames:
                     yield use
         for register in operation.results | operation.sources:
             for use in self.model.values.defs.get(register, ()):
-                if not (wgmma and is_move(instructions[use]) and self._restores(site, use, register)):
+                if not (wgmma and instructions[use].renames and self._restores(site, use, register)):
                     yield use
 
     def _restores(self, site: int, move: int, register: int) -> bool:
@@ -261,7 +260,7 @@ class Completion:
         """The obligations about copies of results, which exist only while the operation is pending."""
         for register in self.transfer.copies:
             for use in self.model.readers.get(register, ()):
-                if self.cfg.block_of[use] in self.cfg.rank and not is_move(self.instructions[use]):
+                if self.cfg.block_of[use] in self.cfg.rank and not self.instructions[use].renames:
                     state = self.before(use)
                     yield from (
                         Need(p.site, use, "registers") for p in state if p.copy == register and p.origin >= 0

@@ -388,7 +388,7 @@ class Multiplications:
         return (
             match is not None
             and match.form.effects.commits == TCGEN05
-            and match.form.completion != "read"
+            and not match.form.effects.sources
             and match.binding.get("cta_group") == ".cta_group::1"
             and "mask" not in match.parts
             and address is not None

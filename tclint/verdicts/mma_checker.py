@@ -371,7 +371,7 @@ class Progress:
             return key._replace(phases=frozenset(lost.items())), facts
         odd, behind = phases.get(place, Phase())
         phases[place] = Phase(not odd, min(behind + 1, LOST))
-        tracking = commit.match is not None and commit.match.form.completion != "read"
+        tracking = not commit.effects.sources
         found = set[Fact]()
         for fact in facts:
             tracked = {(at, 1 if at == place else later) for at, later in fact.tracked}

@@ -36,7 +36,8 @@ from tclint.findings.verdicts import Discharge
 from tclint.ir.nodes import Function, Instruction
 from tclint.isa.effects import CP_ASYNC, TCGEN05, Fence, Resource
 from tclint.isa.forms import Match
-from tclint.verdicts.checker import OPEN, Graph, Pending, Refused, Transfer
+from tclint.sync.operations import OPEN
+from tclint.verdicts.checker import Graph, Refused, Transfer
 
 __all__ = [
     "FENCED",
@@ -299,8 +300,8 @@ class Fences:
         """The stages of an access after an instruction; none if it is separated from all that follows."""
         event, stage = instruction.event, fact.stage
         if stage >= OPEN and instruction.group == CP_ASYNC and event != "issue":
-            before = frozenset((Pending(fact.site, stage),))
-            return [p.age for p in self.copies.executed(before, at, instruction)] or [READY]
+            after = self.copies.stage(stage, at, instruction)
+            return (READY if after is None else after,)
         if stage == ISSUED and event == "commit" and instruction.group == TCGEN05:
             return (COMMITTED if self._tracks(instruction, fact.site) else stage,)
         if stage == COMMITTED and instruction.effects.awaits_threads:

@@ -16,8 +16,9 @@ from math import lcm
 from typing import NamedTuple
 
 from tclint.analyses.model import KernelModel
+from tclint.sync.operations import OPEN
 from tclint.values.nodes import Compare, Constant, Masked, Negation, Select, Sum
-from tclint.verdicts.checker import OPEN, Pending, Transfer, touches_shared
+from tclint.verdicts.checker import Pending, Transfer, touches_shared
 
 __all__ = ["Rings"]
 

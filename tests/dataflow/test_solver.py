@@ -22,8 +22,8 @@ from tclint.analyses.cp_async import TRACKED, CopyGroups, LaneWaitedCopies, Wait
 from tclint.analyses.cp_async import WAITED as DONE
 from tclint.analyses.data_indices import DataReadsSince, DataWritesSince
 from tclint.analyses.fabric_submission import FabricSubmission
-from tclint.analyses.groups import OVERDUE, Depth, Groups, Waited, WgmmaGroups
-from tclint.analyses.in_flight import OPEN, InFlight, Operation
+from tclint.analyses.groups import Depth, Groups, Waited, WgmmaGroups
+from tclint.analyses.in_flight import InFlight, Operation
 from tclint.analyses.model import KernelModel
 from tclint.analyses.outside_shared import OutsideAfter, OutsideBefore
 from tclint.analyses.proxies import LANDED, WAITED, WIDE, Landed, Unfenced, UnfencedReads, UnfencedWaits
@@ -51,6 +51,7 @@ from tclint.dataflow.solver import LimitExceeded
 from tclint.inspect.mbarrier_use import MbarrierUse
 from tclint.ir import Instruction
 from tclint.ir.cfg import CFG, Edge
+from tclint.sync.operations import OPEN, OVERDUE
 from tests.tools.support import built, kernel, label, lint, model, module, register
 
 # ---------------------------------------------------------------- every analysis

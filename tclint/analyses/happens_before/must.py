@@ -14,18 +14,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from tclint.analyses.execution import ExecutionGuarantee
-from tclint.analyses.groups import Groups
 from tclint.analyses.happens_before.answers import Scope
 from tclint.analyses.happens_before.points import SynchronisationPoints
 from tclint.analyses.happens_before.single_phase import SinglePhaseMbarriers
 from tclint.isa.effects import Barrier, Order
+from tclint.sync.operations import NO_GROUPS, OPEN
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
 __all__ = ["MustOrder"]
 
 _LANES = (1 << 32) - 1
-"""In the opcode of a wait that covers operations whether or not they were committed (9.7.9.25.3.3)."""
 
 
 class MustOrder:
@@ -145,13 +144,15 @@ class MustOrder:
             return True
         group = instruction.group
         commits = model.commits(group)
+        left = {
+            i: wait.leaves(NO_GROUPS)
+            for i in model.waits(group)
+            if (wait := model.instruction(i)).guard < 0 and not wait.effects.sources
+        }
         waits = [
             i
-            for i in model.waits(group)
-            if model.instruction(i).guard < 0
-            and Groups.depth(model.instruction(i)) == 0
-            and (how := model.instruction(i).completion) != "read"
-            and (how == "all" or not model.reaches(first, i, commits))
+            for i, groups in left.items()
+            if groups == OPEN or (groups == NO_GROUPS and not model.reaches(first, i, commits))
         ]
         return bool(waits) and not model.reaches(first, barrier, waits)
 

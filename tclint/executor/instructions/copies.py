@@ -33,6 +33,7 @@ from tclint.ir.nodes import Instruction, Not, Operand
 from tclint.ir.nodes import Memory as Address
 from tclint.isa.effects import BULK, CP_ASYNC, Engine
 from tclint.isa.forms import Match
+from tclint.sync.operations import completed
 
 __all__: list[str] = []
 
@@ -134,19 +135,20 @@ def _commit(d: Decoder, i: Instruction) -> Op:
     return op
 
 
-def _wait(i: Instruction, depth: int | None, sources: bool = False) -> Op:
-    """Waits until at most *depth* groups are pending; None: until no operation is, committed or not.
-
-    *sources*: waits for the reads only.
-    """
-    kind = i.group
+@executes(
+    "cp.async.wait_group", "cp.async.wait_all", "cp.async.bulk.wait_group", "cp.async.bulk.wait_group.read",
+    "wgmma.wait_group",
+)  # fmt: skip
+def _wait(d: Decoder, i: Instruction) -> Op:
+    kind, left, sources = i.group, i.groups_left, i.effects.sources
+    if left is None:
+        raise Unsupported("a number of groups that targets read differently")
 
     def op(w: Warp) -> int | None:
         machine = w.machine
         pending: list[AsyncOperation] = []
         for groups in _overlapping(w, kind):
-            last = len(groups) if depth is None else max(0, len(groups) - 1 - depth)
-            for group in groups[:last]:
+            for group in groups[: completed(len(groups) - 1, left)]:
                 pending += group
         for flight in pending:
             if not machine.can_complete(flight):
@@ -164,36 +166,12 @@ def _wait(i: Instruction, depth: int | None, sources: bool = False) -> Op:
                 machine.unlock(w, flight)
         if not sources:
             for groups in _overlapping(w, kind):
-                keep = len(groups) if depth is None else max(0, len(groups) - 1 - depth)
-                if keep:
-                    del groups[:keep]
-                    if not groups:
-                        groups.append([])
+                del groups[: completed(len(groups) - 1, left)]
+                if not groups:
+                    groups.append([])
         return None
 
     return op
-
-
-def _groups_left(i: Instruction) -> int:
-    left = i.groups_left
-    if left is None:
-        raise Unsupported("a number of groups that targets read differently")
-    return left
-
-
-@executes("cp.async.wait_group", "cp.async.bulk.wait_group", "wgmma.wait_group")
-def _wait_group(d: Decoder, i: Instruction) -> Op:
-    return _wait(i, _groups_left(i))
-
-
-@executes("cp.async.bulk.wait_group.read")
-def _wait_read(d: Decoder, i: Instruction) -> Op:
-    return _wait(i, _groups_left(i), sources=True)
-
-
-@executes("cp.async.wait_all")
-def _wait_all(d: Decoder, i: Instruction) -> Op:
-    return _wait(i, None)
 
 
 # ---------------------------------------------------------------- destinations and mbarriers of bulk copies

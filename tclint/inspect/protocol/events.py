@@ -50,7 +50,7 @@ class Events:
             parity=None if parity is None else self.sites.words.text(parity),
             group=model.instruction(site).group if kind in ("commit", "wait group") else "",
             depth=model.constant_of(site, "depth"),
-            sources=kind == "wait group" and self.sites.completion(site) == "read",
+            sources=kind == "wait group" and model.instruction(site).effects.sources,
             barrier=model.constant_of(site, "id"),
             scope=self.sites.scope(site),
             multicast=self.sites.multicast(site),

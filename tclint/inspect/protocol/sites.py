@@ -250,10 +250,6 @@ class Sites:
             return "relaxed"
         return (match.order_scope if match is not None else "") or "cta"
 
-    def completion(self, site: int) -> str:
-        match = self.model.instruction(site).match
-        return match.form.completion if match is not None else ""
-
 
 def _warps(threads: int) -> Iterator[int]:
     return (w for w in range((threads.bit_length() + 31) // 32) if threads >> 32 * w & 0xFFFFFFFF)

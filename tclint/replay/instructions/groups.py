@@ -16,6 +16,7 @@ from tclint.replay.steps import Step
 from tclint.replay.sync import Transfer
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 from tclint.replay.vector_clocks import join, join_warps
+from tclint.sync.operations import completed
 
 __all__: list[str] = []
 
@@ -54,15 +55,11 @@ def _commit(machine: Machine, group: ThreadGroup, step: Step, positions: Sequenc
 
 @executes("wait")
 def _wait(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
-    depth, match = step.instruction.groups_left, step.instruction.match
-    kind = step.instruction.group
-    committed = group.committed.get(kind, ())
-    if match is not None and match.form.completion == "all":
-        completed = machine.operations.issued(kind, group, positions)
-    elif depth is None:
+    left, kind = step.instruction.groups_left, step.instruction.group
+    if left is None:
         raise Unresolved(step.site, Reason.UNKNOWN_OPERAND)
-    elif len(committed) > depth:
-        completed = committed[-1 - depth]
-    else:
-        return
-    group.clock = join_warps(group.clock, machine.operations.completed_clocks(group, positions, completed))
+    committed = group.committed.get(kind, ())
+    if count := completed(len(committed), left):
+        closed = count <= len(committed)
+        awaited = committed[count - 1] if closed else machine.operations.issued(kind, group, positions)
+        group.clock = join_warps(group.clock, machine.operations.completed_clocks(group, positions, awaited))
