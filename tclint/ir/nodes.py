@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint.isa.accesses import Access
 from tclint.isa.effects import INERT, NO_ENGINE, Effects, Engine, Order, groups_left
 from tclint.isa.features import FeatureSpec
 from tclint.isa.forms import Match
@@ -207,6 +208,11 @@ class Instruction:
     def effects(self) -> Effects:
         """What it does beside its accesses; nothing for an unknown opcode."""
         return self.match.form.effects if self.match else INERT
+
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        """Its accesses (:attr:`~tclint.isa.forms.Match.accesses`); none for an unknown opcode."""
+        return self.match.accesses if self.match else ()
 
     @property
     def order(self) -> Order:

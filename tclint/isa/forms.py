@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
 
 from tclint._dataclass import dataclass
+from tclint.isa.accesses import MBARRIER_BYTES, Access, Proxy, StateSpace, Via
 from tclint.isa.effects import CP_ASYNC, Barrier, Effects, Engine, Fence, Order, spelled_order, spelled_scope
 from tclint.isa.modes import Modes
 from tclint.isa.notation import OperandSlot, Syntax
@@ -207,6 +208,11 @@ class Match:
 
     def number(self, slot: str) -> int | None:
         return self.form.number(slot, self.binding)
+
+    @cached_property
+    def accesses(self) -> tuple[Access, ...]:
+        """Its accesses to memory, and those to registers that happen later; other registers are accessed at once."""
+        return tuple(_accesses(self))
 
     @cached_property
     def address_lanes(self) -> int:
@@ -422,3 +428,106 @@ _FLOATING = re.compile(r"\.(?:b?f|tf|e\d|ue\d)\d")
 def floating(modifiers: tuple[str, ...]) -> bool:
     """Whether one of the types among the *modifiers* is a floating-point type."""
     return any(map(_FLOATING.match, modifiers))
+
+
+# ---------------------------------------------------------------- accesses
+
+_MAP_BYTES = 128
+"""The size of a tensor map (5.5.8)."""
+_ROW_BYTES = 16
+"""A row of a matrix, at the address of one lane (9.7.14.5.15)."""
+_TYPE = re.compile(r"\.[busf]{1,2}(\d+)(?:x2)?$")
+_SPACES = {
+    "": StateSpace.GENERIC,
+    ".shared": StateSpace.SHARED,
+    ".global": StateSpace.GLOBAL,
+    ".local": StateSpace.LOCAL,
+    ".param": StateSpace.PARAM,
+    ".const": StateSpace.CONST,
+}
+_PROXIES = {proxy.value: proxy for proxy in Proxy} | {"": Proxy.GENERIC}
+_HANDLED = ("texture", "surface", "fabric")
+"""The families of instructions that access memory through handles."""
+
+
+def _accesses(match: Match) -> Iterator[Access]:
+    """The accesses of an instruction: those to data now, those later, and that to an mbarrier."""
+    form = match.form
+    yield from _now(match)
+    yield from _later(match, form.async_reads, writes=False)
+    yield from _later(match, form.async_writes, writes=True)
+    yield from _by_map(match)
+    if form.family in _HANDLED:  # queries too, which access nothing but what describes a texture or surface
+        yield Access("", Via.HANDLE, StateSpace.GLOBAL, True, proxy=Proxy.OTHER)
+    mbarrier, waits = form.roles.get("mbarrier", ""), form.effects.awaits is Barrier.MBARRIER
+    if mbarrier and _present(match, mbarrier):
+        yield Access(mbarrier, Via.ADDRESS, StateSpace.SHARED, not waits, extent=MBARRIER_BYTES, object=True)
+
+
+def _present(match: Match, name: str) -> bool:
+    """Whether an instruction has the operand; any may be there if what is written does not fit the form."""
+    return name in match.named or bool(match.problem)
+
+
+def _now(match: Match) -> Iterator[Access]:
+    form = match.form
+    elsewhere = {"source", "destination"}.difference(match.shared_sides)
+    for verb, name in form.memory:
+        other = name in [form.roles.get(side) for side in elsewhere]
+        space = StateSpace.GLOBAL if other else _SPACES[match.space.partition("::")[0]]
+        own = not other and match.own_shared
+        yield Access(
+            name, Via.ADDRESS, space, verb == "write", extent=_extent(match), own=own,
+            rows=bool(form.address_lanes),
+        )  # fmt: skip
+
+
+def _later(match: Match, names: Iterable[str], *, writes: bool) -> Iterator[Access]:
+    form = match.form
+    proxy = _PROXIES.get(form.proxy, Proxy.OTHER)
+    sides = () if match.space == ".global" else map(form.roles.get, match.shared_sides)
+    shared = frozenset(name for name in sides if name)
+    one_cta = not (match.multicast or match.of_pair)
+    for each in names:
+        name = each.lstrip("*")
+        if not _present(match, name):
+            continue
+        if each == name:
+            yield Access(name, Via.REGISTERS, StateSpace.REGISTERS, writes, True, proxy)
+        elif "tmem" in name or name == "taddr":
+            yield Access(name, Via.ADDRESS, StateSpace.TENSOR, writes, True, proxy)
+        elif name.endswith("desc"):
+            yield Access(name, Via.DESCRIPTOR, StateSpace.SHARED, writes, True, proxy, own=one_cta)
+        else:
+            space = StateSpace.SHARED if name in shared else StateSpace.GLOBAL
+            own = name in shared and one_cta and (match.own_shared or name == form.roles.get("source"))
+            yield Access(name, Via.ADDRESS, space, writes, True, proxy, _extent(match), own)
+
+
+def _by_map(match: Match) -> Iterator[Access]:
+    """The tensor map that an instruction uses, and what it addresses: the other side of a copy."""
+    form = match.form
+    name = form.roles.get("tensormap", "")
+    if not name or form.memory or form.effects.fence is Fence.PROXY:
+        return
+    yield Access(name, Via.ADDRESS, StateSpace.GLOBAL, False, proxy=Proxy.MAP, extent=_MAP_BYTES)
+    proxy = _PROXIES.get(form.proxy, Proxy.OTHER)
+    if form.async_writes or "redOp" in match.binding:
+        yield Access(name, Via.MAP, StateSpace.GLOBAL, False, True, proxy)
+    if form.async_reads and not form.async_writes:
+        yield Access(name, Via.MAP, StateSpace.GLOBAL, True, True, proxy)
+
+
+def _extent(match: Match) -> int | str:
+    """The bytes that an instruction accesses at an address (:attr:`Access.extent`)."""
+    form = match.form
+    if "bytes" in form.roles:
+        return form.roles["bytes"]
+    if form.address_lanes:
+        return _ROW_BYTES
+    layout = match.scope == "warp" and form.effects.resource is None
+    if layout or ("tensormap" in form.roles and not form.memory):
+        return ""
+    width = next((int(m[1]) for m in map(_TYPE.match, reversed(match.modifiers)) if m), 8)
+    length = match.number("vec") if "vec" in match.binding else 1
+    return width // 8 * (length or 1)
