@@ -249,6 +249,11 @@ class Instruction:
             return groups_left(self.group, operand.value)
         return None
 
+    @property
+    def mbarrier(self) -> Operand | None:
+        """The address of the mbarrier that it names; None if it names none."""
+        return self.role("mbarrier")
+
     def role(self, name: str) -> Operand | None:
         """The operand with the role *name* (``mbarrier``, ``taddr``, ...); None if the instruction has none."""
         match = self.match
