@@ -92,7 +92,7 @@ def _in_pairs(match: Match) -> bool:
 def _kind(model: KernelModel, site: int, match: Match) -> Kind | None:
     """The kind of remote access that *site* performs; None if it accesses the CTA's own memory only."""
     form, instruction = match.form, model.instruction(site)
-    if "mbarrier" in form.roles and names_peers(model, site):
+    if form.mbarrier and names_peers(model, site):
         return "multicast" if form.effects.begins is not None else "arrival"
     if not any(_mapped(model.values, instruction, name, site) for name in _addresses(match)):
         return None
@@ -110,7 +110,7 @@ def _addresses(match: Match) -> list[str]:
         return []
     names = [name for _, name in form.memory]
     names += [name[1:] for name in (*form.async_reads, *form.async_writes) if name.startswith("*")]
-    return [*names, form.roles["mbarrier"]] if "mbarrier" in form.roles else names
+    return [*names, form.mbarrier] if form.mbarrier else names
 
 
 def _mapped(values: Values, instruction: Instruction, name: str, site: int) -> bool:

@@ -260,7 +260,7 @@ class MbarrierAddresses:
     def of(self, site: int) -> tuple[Address, ...]:
         """The addresses that the mbarrier operand of *site* may have, over all paths to it; empty if one is unknown."""
         if site not in self._of:
-            value = self.model.value(site, "mbarrier")
+            value = self.model.mbarrier(site)
             self._of[site] = () if value is None else self._resolved(site, value)
         return self._of[site]
 
@@ -287,7 +287,7 @@ class MbarrierAddresses:
 
     def at_first(self, site: int) -> MbarrierLocation | None:
         """The mbarrier that the instruction at *site* names when it is executed for the first time; None if unknown."""
-        value, resolve = self.model.value(site, "mbarrier"), self.model.at_first(site).witness
+        value, resolve = self.model.mbarrier(site), self.model.at_first(site).witness
         if value is None or resolve is None:
             return None
         found = self._enumerated(site, self._resolved(site, resolve(value)))
@@ -304,7 +304,7 @@ class MbarrierAddresses:
 
     def _never_meet(self, site: int, other: int) -> bool:
         values = self.model.values
-        a, b = self.model.value(site, "mbarrier"), self.model.value(other, "mbarrier")
+        a, b = self.model.mbarrier(site), self.model.mbarrier(other)
         if a is None or b is None:
             return False
         return values.disjoint_in_all_iterations(home(values, a).address, SIZE, home(values, b).address, SIZE)

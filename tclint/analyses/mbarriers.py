@@ -124,7 +124,7 @@ class Mbarriers:
         rank, block_of = self.model.cfg.rank, self.model.cfg.block_of
         for use in self.model.function.uses:
             match = use.match
-            if match is not None and not match.problem and "mbarrier" in match.form.roles:
+            if match is not None and not match.problem and match.form.mbarrier:
                 event = match.form.event
                 found.setdefault(event, []).extend(i for i in use.sites if block_of[i] in rank)
         return {event: sorted(sites) for event, sites in found.items()}
@@ -572,7 +572,7 @@ class Mbarriers:
         if not possible:
             return None
         common = _scope(possible)
-        address = model.value(site, "mbarrier")
+        address = model.mbarrier(site)
         if any(a.stages is None for a in self.addresses.of(site)) and not self._names_all(site, object_):
             return address
         if not possible & (possible - 1):
@@ -621,7 +621,7 @@ class Mbarriers:
 
     def _same(self, first: int, then: int) -> bool:
         """Whether both instructions have the same mbarrier address, as a value."""
-        a, b = self.model.value(first, "mbarrier"), self.model.value(then, "mbarrier")
+        a, b = self.model.mbarrier(first), self.model.mbarrier(then)
         return (
             a is not None
             and b is not None
@@ -630,7 +630,7 @@ class Mbarriers:
 
     def _repeated(self, site: int, regions: WaitFreeRegions) -> bool:
         """Whether a loop may execute *site* several times in a phase: for the same stage, with no wait between."""
-        cfg, value = self.model.cfg, self.model.value(site, "mbarrier")
+        cfg, value = self.model.cfg, self.model.mbarrier(site)
         if not regions.returns(site):
             return False
         loop = cfg.innermost(cfg.block_of[site])
@@ -692,11 +692,7 @@ def transferred(match: Match) -> int | None:
     form = match.form
     if form.effects.query is Query.CANCEL:
         return RESPONSE
-    if (
-        form.effects.begins is None
-        or "mbarrier" not in form.roles
-        or form.roles.keys() & {"bytes", "tensormap"}
-    ):
+    if form.effects.begins is None or not form.mbarrier or form.roles.keys() & {"bytes", "tensormap"}:
         return None
     if transaction_unit(match) != 1:
         return None

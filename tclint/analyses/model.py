@@ -310,6 +310,10 @@ class KernelModel:
         operand: Operand | None = self.instruction(site).role(role)
         return None if operand is None else self.values.operand(operand, site)
 
+    def mbarrier(self, site: int) -> int | None:
+        """The value that is the address of the mbarrier at *site*; None if the instruction names none."""
+        return self.value(site, "mbarrier")
+
     def constant_of(self, site: int, role: str) -> int | None:
         """The integer constant that the operand that plays *role* at *site* is; None if unknown."""
         operand = self.instruction(site).role(role)

@@ -67,7 +67,7 @@ class ObjectNames:
         for verb, names in memory.items():
             words = " and ".join(dict.fromkeys(names))
             yield words if len(memory) == len(names) == 1 else f"{verb} {words}"
-        if instruction.role("mbarrier") is not None and (mbarrier := self._mbarrier_at(site)):
+        if instruction.mbarrier is not None and (mbarrier := self._mbarrier_at(site)):
             yield mbarrier
         number = self.model.constant_of(site, "id") if instruction.event.startswith("barrier-") else None
         if number is not None:

@@ -99,7 +99,7 @@ def _continues(effects: Effects) -> bool:
 
 def of_one_phase(model: KernelModel, site: int) -> bool:
     """Whether all threads wait at *site* for the same phase of one mbarrier, so that the wait admits them together."""
-    operands = [model.value(site, role) for role in ("mbarrier", "parity")]
+    operands = [model.mbarrier(site), model.value(site, "parity")]
     return all(
         value is not None and model.values.uniformity(value) is UniformityScope.CTA for value in operands
     )

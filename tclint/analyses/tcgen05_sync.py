@@ -92,7 +92,7 @@ def waits_for_commits(model: KernelModel) -> frozenset[int]:
 
     def rings(sites: list[int]) -> Iterator[tuple[int, Array]]:
         for site in sites:
-            value = model.value(site, "mbarrier")
+            value = model.mbarrier(site)
             if value is not None:
                 yield site, array_of(model.values, home(model.values, value).address)
 

@@ -83,7 +83,7 @@ class MbarrierObjects:
             i
             for use in self.model.function.uses
             if use.match is not None
-            and "mbarrier" in use.match.form.roles
+            and use.match.form.mbarrier
             and use.match.form.effects.resource is not Resource.MBARRIER_INIT
             and use.match.form.effects.resource is not Resource.MBARRIER_INVAL
             for i in use.sites

@@ -86,7 +86,7 @@ def _cluster(model: KernelModel) -> tuple[int, str] | None:
 
 
 def _multicasts(match: Match) -> bool:
-    return {"mbarrier", "mask"} <= match.parts.keys()
+    return bool(match.form.mbarrier) and "mask" in match.parts
 
 
 @check(BK007)
@@ -124,16 +124,18 @@ def copies_to_itself(model: KernelModel) -> Iterator[Hit]:
     """Report destinations and mbarriers in the executing CTA of instructions that must write to another CTA."""
     for site in reachable(model, lambda match: "remote" in match.form.roles):
         name = copy_name(model, site)
-        for role in ("remote", "mbarrier"):
-            value = model.value(site, role)
-            symbol = None if value is None else _own(model, value)
+        named = {"a destination": model.value(site, "remote")}
+        match = model.instruction(site).match
+        if match is not None and not copies_in_bulk(match.form):
             # The manual does not restrict the mbarrier of a copy; that of red.async must be beside its destination.
-            if symbol is None or (role == "mbarrier" and copies_in_bulk(model.instruction(site).match.form)):  # type: ignore[union-attr]
+            named["an mbarrier"] = model.mbarrier(site)
+        for what, value in named.items():
+            symbol = None if value is None else _own(model, value)
+            if symbol is None:
                 continue
             yield BK008.hit(
                 site=site,
-                message=f"{name} requires {'an mbarrier' if role == 'mbarrier' else 'a destination'} in another "
-                f"CTA of the cluster, but {symbol} is in the executing CTA",
+                message=f"{name} requires {what} in another CTA of the cluster, but {symbol} is in the executing CTA",
                 help=f"compute the address with mapa.shared::cluster, from {symbol} and the rank of the other CTA",
             )
             break

@@ -258,11 +258,11 @@ def misaligned(model: KernelModel) -> Iterator[Hit]:
     """Addresses and sizes of asynchronous operations that are not a multiple of their required alignment."""
     for use in model.function.uses:
         match = use.match
-        if match is None or match.problem or not (match.form.align or "mbarrier" in match.form.roles):
+        if match is None or match.problem or not (match.form.align or match.form.mbarrier):
             continue
         wanted: dict[str, int | str] = dict(match.form.align)
-        if "mbarrier" in match.form.roles:
-            wanted[match.form.roles["mbarrier"]] = _MBARRIER
+        if match.form.mbarrier:
+            wanted[match.form.mbarrier] = _MBARRIER
         for site in use.sites:
             if model.cfg.block_of[site] in model.cfg.rank:
                 yield from _misaligned(model, site, wanted)

@@ -152,7 +152,7 @@ class _Waits:
     def _stage(self, site: int) -> tuple[tuple[int, int], ...]:
         """The terms of the mbarrier address at *site* that vary; empty if none does, or the address is unknown."""
         values = self.model.values
-        address = self.model.value(site, "mbarrier")
+        address = self.model.mbarrier(site)
         terms = () if address is None else values.linear(home(values, address).address)[0]
         return tuple(t for t in terms if values.varying_at(t[0]))
 
@@ -160,7 +160,7 @@ class _Waits:
     def operations(self) -> frozenset[int]:
         """Operations on an mbarrier other than waits."""
         uses = self.model.function.uses
-        found = (u.sites for u in uses if u.match is not None and "mbarrier" in u.match.form.roles)
+        found = (u.sites for u in uses if u.match is not None and u.match.form.mbarrier)
         return frozenset(i for sites in found for i in sites) - self.waits
 
     def _spins(self, site: int, result: int, answer: bool) -> bool:
@@ -442,7 +442,7 @@ def remote(model: KernelModel) -> Iterator[Hit]:
     """Report operations on an mbarrier of another CTA that only the CTA that owns it may perform."""
     for use in model.function.uses:
         match = use.match
-        if match is None or match.problem or "mbarrier" not in match.form.roles:
+        if match is None or match.problem or not match.form.mbarrier:
             continue
         effects = match.form.effects
         local = effects.awaits or effects.resource  # init, inval and waits: 9.7.13.15.8
@@ -469,7 +469,7 @@ def _may_be_remote(instruction: Instruction) -> bool:
 def _in_peer(model: KernelModel, site: int) -> bool:
     """True if ``mapa`` provably makes the mbarrier at *site* one of another CTA, in at least one CTA of the cluster."""
     values = model.values
-    address = model.value(site, "mbarrier")
+    address = model.mbarrier(site)
     found = None if address is None else mapped_by(values, address)
     if found is None or _depends_on_rank(model, site):
         return False

@@ -83,11 +83,11 @@ def _unusable(known: MbarrierObjects, reported: set[int]) -> Iterator[Hit]:
 
 def _just_made(model: KernelModel, ended: int) -> int | None:
     """The mbarrier.init before *ended* in its block, of the same address and with no event between; None if there is none."""
-    address, start = model.value(ended, "mbarrier"), model.cfg.blocks[model.cfg.block_of[ended]].start
+    address, start = model.mbarrier(ended), model.cfg.blocks[model.cfg.block_of[ended]].start
     for site in range(ended - 1, start - 1, -1):
         instruction = model.instruction(site)
         if instruction.effects.resource is Resource.MBARRIER_INIT:
-            made = model.value(site, "mbarrier")
+            made = model.mbarrier(site)
             alike = (
                 address is not None
                 and made is not None

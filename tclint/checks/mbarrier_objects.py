@@ -119,7 +119,7 @@ def _rest_of_lifetime(known: MbarrierObjects) -> bool:
 
 
 def _in_shared_variable(model: KernelModel, use: int) -> bool:
-    address = model.value(use, "mbarrier")
+    address = model.mbarrier(use)
     if address is None:
         return False
     nodes = (
@@ -190,7 +190,7 @@ def _only(named: frozenset[MbarrierLocation] | None) -> MbarrierLocation | None:
 def _named_in_replay(known: MbarrierObjects, unmade: UninitialisedMbarrier) -> MbarrierLocation | None:
     """The mbarrier that a replay found uninitialised, as a symbolic address; None if that depends on the launch."""
     model, values = known.model, known.model.values
-    value = model.value(unmade.site, "mbarrier")
+    value = model.mbarrier(unmade.site)
     if value is None or any(type(values.node(v)) in _LAUNCH_DEPENDENT for v in values.subexpressions(value)):
         return None
     begins: dict[int, set[int]] = defaultdict(set)
@@ -333,7 +333,7 @@ def _touched_by_owner(known: MbarrierObjects) -> Iterator[Hit]:
     """Report accesses to a live mbarrier whose address depends on the thread, by the thread that initialised it."""
     model, shared = known.model, known.model.shared
     for made in known.inits:
-        address = model.value(made, "mbarrier")
+        address = model.mbarrier(made)
         if (
             address is None
             or model.values.varying_at(address)
@@ -528,7 +528,7 @@ def _made(known: MbarrierObjects, use: int) -> frozenset[int]:
 
 def _elsewhere(model: KernelModel, use: int) -> bool:
     """True if *use* may name an mbarrier of another CTA."""
-    address = model.value(use, "mbarrier")
+    address = model.mbarrier(use)
     return model.instruction(use).role("mask") is not None or (
         address is not None and may_leave(model.values, address)
     )

@@ -64,7 +64,7 @@ def remote_arrivals(model: KernelModel) -> Iterator[Hit]:
 
 def _may_leave(model: KernelModel, site: int) -> bool:
     """True if the arrival at *site* may be on an mbarrier of another CTA."""
-    address, match = model.value(site, "mbarrier"), model.instruction(site).match
+    address, match = model.mbarrier(site), model.instruction(site).match
     return (
         match is not None
         and match.space == ".shared::cluster"

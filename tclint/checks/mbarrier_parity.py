@@ -49,7 +49,7 @@ def _repeating(model: KernelModel, ring: Ring, site: int, each: bool = False) ->
     None without one.
     """
     cfg = model.cfg
-    if model.value(site, "mbarrier") is None or len(ring.stages) > 1:
+    if model.mbarrier(site) is None or len(ring.stages) > 1:
         return None
     block = cfg.block_of[site]
     waits = ring.uses.get("mbarrier-wait", ())

@@ -70,8 +70,8 @@ def _addresses(match: Match) -> list[str]:
     """The operands that are addresses in the space of the instruction."""
     form = match.form
     names = [name for _, name in form.memory]
-    if "mbarrier" in form.roles:
-        names.append(form.roles["mbarrier"])
+    if form.mbarrier:
+        names.append(form.mbarrier)
     return list(dict.fromkeys(names))
 
 

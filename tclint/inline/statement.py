@@ -311,7 +311,7 @@ def _spaces(ins: Instruction) -> Iterator[tuple[str, Memory]]:
     found = [ins.named(name) for name in accessed if ".global" not in match.modifiers]
     if match.form.group == CP_ASYNC:
         found.append(ins.role("destination"))
-    found.append(ins.role("mbarrier"))
+    found.append(ins.mbarrier)
     for operand in found:
         if isinstance(operand, Memory):
             yield match.space, operand

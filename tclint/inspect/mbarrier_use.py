@@ -34,7 +34,7 @@ class MbarrierUse(FactSet[tuple[int, int]]):
 
     def affecting(self, instruction: Instruction) -> bool:
         match = instruction.match
-        return match is not None and "mbarrier" in match.form.roles
+        return match is not None and bool(match.form.mbarrier)
 
     def transfer(
         self, state: frozenset[tuple[int, int]], at: int, instruction: Instruction

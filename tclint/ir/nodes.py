@@ -302,6 +302,11 @@ class Instruction:
         left = self.groups_left
         return unknown if left is None else left
 
+    @property
+    def mbarrier(self) -> Operand | None:
+        """The address of the mbarrier that it names; None if it names none."""
+        return self.role("mbarrier")
+
     def role(self, name: str) -> Operand | None:
         """The operand with the role *name* (``mbarrier``, ``taddr``, ...); None if the instruction has none."""
         match = self.match

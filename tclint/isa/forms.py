@@ -181,6 +181,11 @@ class Form:
         return wanted
 
     @property
+    def mbarrier(self) -> str:
+        """The name of the operand that is the address of an mbarrier; empty if there is none."""
+        return self.roles.get("mbarrier", "")
+
+    @property
     def from_operands(self) -> bool:
         """Whether it belongs to a family that computes from its operands alone; others may read a carry or memory."""
         return self.family in _FROM_OPERANDS

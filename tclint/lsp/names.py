@@ -84,7 +84,7 @@ class Cursor:
         """The mbarriers to which the enclosing address operand may refer."""
         if self.function is None or self.site is None or self.node is None:
             return ()
-        operand = self.function.instructions[self.site].role("mbarrier")
+        operand = self.function.instructions[self.site].mbarrier
         parent = self.node.parent
         if not isinstance(operand, Memory) or parent is None or parent.type != "address":
             return ()

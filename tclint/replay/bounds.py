@@ -103,7 +103,7 @@ def _open(model: KernelModel, last: Collection[int]) -> Iterator[Reason]:
 
 def operates(instruction: Instruction) -> bool:
     """Whether *instruction* uses an mbarrier."""
-    return instruction.role("mbarrier") is not None
+    return instruction.mbarrier is not None
 
 
 def _sites(model: KernelModel) -> list[int]:

@@ -77,7 +77,7 @@ class LaunchOperands:
 
     def ring_words(self, site: int) -> frozenset[LaunchWord]:
         """The words of the launch that decide how many mbarriers the loop around *site* initialises."""
-        cfg, address = self.model.cfg, self.model.value(site, "mbarrier")
+        cfg, address = self.model.cfg, self.model.mbarrier(site)
         moves = address is not None and bool(self.model.values.varying_at(address))
         around = cfg.enclosing_loops(cfg.block_of[site]) if moves else ()
         return frozenset().union(*map(self._loops.bounds.__getitem__, around))

@@ -414,9 +414,9 @@ def _between_ctas(match: Match) -> bool:
 
     A remote arrival does not: it may be at an mbarrier of its own CTA.
     """
-    if {"mbarrier", "mask"} <= match.parts.keys() or match.of_pair:
-        return True
     form = match.form
+    if (form.mbarrier and "mask" in match.parts) or match.of_pair:
+        return True
     return match.space == ".shared::cluster" and (bool(form.memory) or "remote" in form.roles)
 
 

@@ -464,9 +464,7 @@ class Replay(ReplayAnswers):
         if not isinstance(stuck.what, Mbarrier):
             return instruction.effects.at_barrier
         rings, others = mbarriers.rings_at(stuck.site), mbarriers.rings_at(site)
-        return instruction.role("mbarrier") is not None and not (
-            rings and others and rings.isdisjoint(others)
-        )
+        return instruction.mbarrier is not None and not (rings and others and rings.isdisjoint(others))
 
     def _cta_shapes(self) -> Iterator[tuple[tuple[int, ...], bool]]:
         """The shapes of a CTA to replay, and whether with all values.

@@ -153,8 +153,8 @@ class Bytes:
         if match is None:
             return None
         form = match.form
-        if "mbarrier" in form.roles and not (form.memory or form.async_reads or form.async_writes):
-            address = self.model.value(site, "mbarrier")
+        if form.mbarrier and not (form.memory or form.async_reads or form.async_writes):
+            address = self.model.mbarrier(site)
             return None if address is None else [(address, _MBARRIER)]
         if form.group == BULK:
             return self._source(site)

@@ -31,7 +31,7 @@ class Invalidations:
         self.named = [
             i
             for i, each in enumerate(self.instructions)
-            if each.role("mbarrier") is not None and self.cfg.block_of[i] in self.cfg.rank
+            if each.mbarrier is not None and self.cfg.block_of[i] in self.cfg.rank
         ]
 
     def last(self) -> frozenset[int]:

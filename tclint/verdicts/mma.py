@@ -384,7 +384,7 @@ class Multiplications:
         )
 
     def _plain_commit(self, site: int, thread: int) -> bool:
-        match, address = self.instructions[site].match, self.model.value(site, "mbarrier")
+        match, address = self.instructions[site].match, self.model.mbarrier(site)
         return (
             match is not None
             and match.form.effects.commits == TCGEN05

@@ -242,8 +242,7 @@ class Progress:
             for register in instruction.writes:
                 writers.setdefault(register, []).append(instruction)
             if self._follows(i):
-                for role in ("mbarrier", "parity"):
-                    operand = instruction.role(role)
+                for operand in (instruction.mbarrier, instruction.role("parity")):
                     work += registers(operand) if operand is not None else ()
         found = set[int]()
         while work:
@@ -403,7 +402,7 @@ class Progress:
     # ------------------------------------------------------------ numbers
 
     def _location(self, key: Key, instruction: Instruction) -> Location | None:
-        operand = instruction.role("mbarrier")
+        operand = instruction.mbarrier
         if not isinstance(operand, Memory) or operand.extras:
             return None
         value = self._operand(key, operand.base)

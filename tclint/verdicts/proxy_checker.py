@@ -160,7 +160,7 @@ def accesses(instruction: Instruction) -> tuple[Access, ...]:
         return ()
     form = match.form
     if form.effects.resource is Resource.MBARRIER_INVAL:
-        return (Access(Proxy.GENERIC, Memory.SHARED, True, form.roles["mbarrier"]),)
+        return (Access(Proxy.GENERIC, Memory.SHARED, True, form.mbarrier),)
     return (*_immediate(match), *_later(match), *_by_map(match))
 
 

@@ -148,7 +148,7 @@ class MayOrder:
             match is not None
             and match.form.event in ("", "issue")
             and not match.form.flow
-            and "mbarrier" not in match.form.roles
+            and not match.form.mbarrier
         )
 
     def _targets_in(self, block: int) -> _Targets:
@@ -225,7 +225,7 @@ class MayOrder:
         """The waits that *signal* itself may complete, without those for other mbarriers of its ring."""
         waits, channels = self._targets(signal)
         addresses = self.points.mbarriers.addresses
-        named = (addresses.locations(signal), self.model.value(signal, "mbarrier")) if channels else None
+        named = (addresses.locations(signal), self.model.mbarrier(signal)) if channels else None
         key = waits, channels, named
         if key not in self._completed:
             alike = {wait for channel in channels for wait in self._waits_on.get(channel, ())} - waits

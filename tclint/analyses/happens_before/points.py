@@ -91,7 +91,7 @@ class SynchronisationPoints:
         found = [*calls(self.model), *self._strong("write", _STRONG if self.spin_loads else _RELEASING)]
         found += (i for i in self.model.where(lambda e: e.signals) if self._scope(i) >= Scope.WARPS)
         # A commit without an mbarrier closes a group of the thread itself and signals nothing.
-        found += (i for i in self.model.commits() if self.model.instruction(i).role("mbarrier") is not None)
+        found += (i for i in self.model.commits() if self.model.instruction(i).mbarrier is not None)
         return frozenset(found)
 
     @cached_property
@@ -188,7 +188,7 @@ class SynchronisationPoints:
         match = instruction.match
         if match is None or not match.form.event or match.form.flow:
             return frozenset((ANY,))
-        if "mbarrier" in match.form.roles:
+        if match.form.mbarrier:
             return frozenset(self.mbarriers.rings_at(site)) or frozenset((self._variable(site),))
         if "id" in match.form.roles:
             numbers = self.barrier_numbers(site) or self._joined_numbers(site)

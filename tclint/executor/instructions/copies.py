@@ -272,7 +272,7 @@ def _load(
 def _operands(d: Decoder, i: Instruction) -> tuple[Callable[[Warp], Array] | None, Callable[[Warp], Array]]:
     """The CTA mask, if there is one, and the mbarrier of a copy."""
     mask = i.role("mask")
-    mbar = i.role("mbarrier")
+    mbar = i.mbarrier
     if mbar is None:
         raise Unsupported("a copy without an mbarrier")
     return (d.fetch(mask, 2) if mask is not None else None), d.address(mbar)

@@ -73,7 +73,7 @@ def complete(w: Warp, mbarrier: Mbarrier, size: int | None) -> None:
 
 def _address(d: Decoder, i: Instruction) -> Callable[[Warp], Array]:
     assert i.match is not None
-    return d.address(d.needed(i, i.match.form.roles["mbarrier"]))
+    return d.address(d.needed(i, i.match.form.mbarrier))
 
 
 @executes("mbarrier.init")

@@ -108,7 +108,7 @@ class Successions:
         if len(ring.stages) != len(other.stages) or len(ring.stages) == 1:
             return None
         values = self.model.values
-        a, b = self.model.value(wait, "mbarrier"), self.model.value(signal, "mbarrier")
+        a, b = self.model.mbarrier(wait), self.model.mbarrier(signal)
         if a is None or b is None:
             return None
         indices = []

@@ -231,8 +231,8 @@ class Sites:
     def _moves(self, wait: int, body: Loop) -> bool:
         """Whether a loop changes the mbarrier, parity or state of a wait in it."""
         cfg = self.model.cfg
-        for role in ("mbarrier", "parity", "state"):
-            value = self.model.value(wait, role)
+        model = self.model
+        for value in (model.mbarrier(wait), model.value(wait, "parity"), model.value(wait, "state")):
             for kind, at in self.model.values.varying_at(value) if value is not None else ():
                 if (at if kind == "block" else cfg.block_of[at]) in body:
                     return True

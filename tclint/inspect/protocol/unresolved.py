@@ -120,7 +120,7 @@ class Reasons:
 
     def _unnamed(self, site: int) -> str:
         """Why the mbarrier to which an instruction refers is unknown."""
-        value = self.model.value(site, "mbarrier")
+        value = self.model.mbarrier(site)
         if (
             value is not None
             and self.rings.mbarriers.addresses.of(site)

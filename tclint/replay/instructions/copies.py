@@ -30,7 +30,10 @@ def copy(
     An H200 ignores the CTA in the address of the mbarrier. With ``.cta_group::2`` the copy completes in the CTA
     of each pair that has the parity of the mbarrier's CTA (9.7.9.27.1.2).
     """
-    address, destination = machine.role(group, step, "mbarrier"), machine.role(group, step, "destination")
+    address, destination = (
+        machine.operand(group, step.instruction.mbarrier),
+        machine.role(group, step, "destination"),
+    )
     size, ctas = _size(machine, group, step), machine.role(group, step, "mask", ALL_CTAS)
     tensor_map = machine.role(group, step, "tensormap")
     if size is None and "::gather4" not in step.instruction.opcode:

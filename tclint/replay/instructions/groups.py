@@ -43,7 +43,7 @@ def _commit(machine: Machine, group: ThreadGroup, step: Step, positions: Sequenc
     else:
         machine.epochs.end(group)
         clock = join(machine.epochs.release_clock(group, positions), issued)
-        address, ctas = machine.role(group, step, "mbarrier"), ctas_of(machine, group, step)
+        address, ctas = machine.operand(group, step.instruction.mbarrier), ctas_of(machine, group, step)
         for (at, mask), who in by_operands(step, positions, address, ctas).items():
             threads = len(who)
             for mbarrier in signalled(machine, step, at, mask):

@@ -34,7 +34,7 @@ _ALIGNMENT = 8
 def _mbarrier_init(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:
-    address, count = machine.role(group, step, "mbarrier"), machine.role(group, step, "count")
+    address, count = machine.operand(group, step.instruction.mbarrier), machine.role(group, step, "count")
     many = machine.program.operands.ring_words(step.site)
     for at, number in by_operands(step, positions, address, count):
         beyond = not 0 <= at - group.cta * CTA_STRIDE < MAX_SHARED_BYTES
@@ -52,7 +52,7 @@ def _mbarrier_arrive(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:
     instruction = step.instruction
-    address = machine.role(group, step, "mbarrier")
+    address = machine.operand(group, step.instruction.mbarrier)
     count, tx, given = machine.role(group, step, "count", 1), *transaction_bytes(machine, group, step, "tx")
     match, relaxed = instruction.match, instruction.order is Order.RELAXED
     assert match is not None
@@ -122,7 +122,7 @@ def _transactions(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int]
 ) -> Iterator[tuple[Mbarrier, Sequence[int], int | None]]:
     """The mbarriers whose tx-count the threads at *positions* change, with the threads and their bytes; None: made up."""
-    address = machine.role(group, step, "mbarrier")
+    address = machine.operand(group, step.instruction.mbarrier)
     tx, given = transaction_bytes(machine, group, step, "tx")
     operands = address, ctas_of(machine, group, step), tx
     for (at, mask, bytes_), who in by_operands(step, positions, *operands).items():
@@ -134,7 +134,7 @@ def _transactions(
 def _mbarrier_wait(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> bool:
-    address = machine.role(group, step, "mbarrier")
+    address = machine.operand(group, step.instruction.mbarrier)
     token = step.instruction.role("state") is not None
     phase = machine.role(group, step, "state" if token else "parity")
     rows = by_operands(step, positions, address, phase)
