@@ -12,41 +12,9 @@ from itertools import pairwise
 from math import gcd
 
 from tclint.analyses.model import KernelModel
-from tclint.values import Values
 from tclint.values.nodes import Arithmetic, Compare, Masked, Negation, Phi, Select, Terms
 
-__all__ = ["AttainedValues", "Terms", "steps"]
-
-
-def steps(values: Values, terms: Terms) -> tuple[int, int, int | None]:
-    """``(stride, minimum, count)`` of the values of a sum that varies in loops; the count is None if it is unknown.
-
-    The count bounds how many there are: :meth:`AttainedValues.sum` answers whether all of them occur.
-    """
-    if not terms:
-        return 0, 0, 1
-    ring = values.remainder(terms)
-    if ring is not None:
-        return ring
-    stride, low, high = 0, 0, 0
-    known = True
-    for term, factor in terms:
-        stride = gcd(stride, factor * _unit(values, term))
-        bounds = values.interval(term)
-        if bounds is None:
-            known = False
-        else:
-            low += min(bounds[0] * factor, bounds[1] * factor)
-            high += max(bounds[0] * factor, bounds[1] * factor)
-    if not known or not stride:
-        return stride, 0, None
-    return stride, low, (high - low) // stride + 1
-
-
-def _unit(values: Values, term: int) -> int:
-    """The lowest bit of *term* that may be set."""
-    zeros, _ = values.known_bits(term)
-    return ~zeros & (zeros + 1)
+__all__ = ["AttainedValues"]
 
 
 class AttainedValues:
@@ -58,7 +26,7 @@ class AttainedValues:
         """The results of :meth:`_counts`; False for a value about which it is still being asked."""
 
     def sum(self, terms: Terms) -> bool:
-        """Whether a sum takes every value that :func:`steps` has for it.
+        """Whether a sum takes every value that :meth:`Addresses.steps` has for it.
 
         Several terms do so if they are counters of loops of their own, and each one steps as far as the others reach,
         as the digits of a number do.
@@ -74,7 +42,7 @@ class AttainedValues:
             if bounds is None or not changes.isdisjoint(own) or not self.value(term):
                 return False
             changes.update(own)
-            unit = _unit(values, term)
+            unit = values.addresses.unit(term)
             digits.append((unit * abs(factor), (bounds[1] - bounds[0]) // unit + 1))
         digits.sort()
         return all(low * count == high for (low, count), (high, _) in pairwise(digits))
@@ -118,9 +86,9 @@ class AttainedValues:
         values = self.model.values
         node = values.node(value)
         if type(node) is Phi and node.block not in self.model.cfg.loops:
-            return self._joined(values.arguments(value), bounds, _unit(values, value))
+            return self._joined(values.arguments(value), bounds, values.addresses.unit(value))
         if type(node) is Select and all(values.constant_of(arm) is not None for arm in node.arms):
-            return self._joined(node.arms, bounds, _unit(values, value))
+            return self._joined(node.arms, bounds, values.addresses.unit(value))
         if type(node) is Masked:
             period = (node.mask & -node.mask) << 1
             varying = [t for t, _ in values.linear(node.value)[0] if values.varying_at(t)]
@@ -156,7 +124,7 @@ class AttainedValues:
             node = values.node(each)
             if len(terms) == 1 and terms[0][1] == 1 and type(values.node(terms[0][0])) is Phi:
                 counter = terms[0][0]
-                if abs(constant) > _unit(values, counter):
+                if abs(constant) > values.addresses.unit(counter):
                     return False
                 if counter not in seen:
                     seen.add(counter)

@@ -68,17 +68,17 @@ class SharedByData(SharedByBound):
     def _first(self, access: Access) -> Access:
         """*access*, at the first element if data select the element, and alike in all warps."""
         values = self.values
-        base, per_thread, constant = self.split(access.address)
-        terms = values.linear(base)[0]
+        form = self.addresses.form(access.address)
+        terms = values.linear(form.base)[0]
         kept = tuple((t, f) for t, f in terms if not self._is_index(t))
-        if kept == terms or not self._alike_in_warps(per_thread):
+        if kept == terms or not self._alike_in_warps(form.index):
             return access
-        address = values.add(values.total(kept, constant), per_thread)
+        address = values.add(values.total(kept, form.offset), form.index)
         return access._replace(address=address)
 
     def _alike_in_warps(self, per_thread: int) -> bool:
         """Whether the part of an address that depends on the thread index is the same in the first two warps."""
-        first, second = (self.offsets(per_thread, _LANES << start) for start in (0, 32))
+        first, second = (self.addresses.offsets(per_thread, _LANES << start) for start in (0, 32))
         return first is not None and first == second
 
     def _is_index(self, value: int) -> bool:

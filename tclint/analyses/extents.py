@@ -14,10 +14,8 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from tclint.analyses.attained import AttainedValues, steps
+from tclint.analyses.attained import AttainedValues
 from tclint.analyses.model import KernelModel
-from tclint.values import UniformityScope
-from tclint.values import thread_masks as T
 from tclint.values.nodes import AddressOf, Terms
 from tclint.values.shared_memory import Access
 
@@ -96,55 +94,30 @@ class Extents:
             type(values.node(t)) is AddressOf for t, _ in values.linear(found.base)[0]
         ):
             return found
-        return self._whole(self._parts(access.address)[0])
+        return self._whole(values.addresses.partition(access.address)[0])
 
     def reach(self, address: int, size: int, threads: int) -> Extent | None:
         """The range of *size* bytes, or columns of tensor memory, at *address*, over *threads* and all iterations.
 
         None if the number of stages that the address selects, or its dependence on the thread index, is unknown.
         """
-        values = self.model.values
-        invariant, per_thread, varying = self._parts(address)
-        stride, low, count = steps(values, varying)
-        bounds = self._bounds(values.total(per_thread, 0), threads)
-        if count is None or bounds is None:
+        addresses = self.model.values.addresses
+        form = addresses.over_iterations(address)
+        bounds = None if form.count is None else addresses.extremes(form.index, threads)
+        if form.count is None or bounds is None:
             return None
-        low += values.linear(address)[1] + bounds[0]
-        width = bounds[1] - bounds[0] + size
-        high = low + (count - 1) * stride + width
-        attained = self._attained.sum(varying) and self._gapless(values.total(per_thread, 0), size, threads)
-        return Extent(values.total(invariant, 0), low, high, stride, width, attained)
+        low, width = form.offset + bounds[0], bounds[1] - bounds[0] + size
+        high = low + (form.count - 1) * form.stride + width
+        attained = self._attained.sum(addresses.partition(address)[1])
+        attained = attained and self._gapless(form.index, size, threads)
+        return Extent(form.base, low, high, form.stride, width, attained)
 
-    def _gapless(self, per_thread: int, size: int, threads: int) -> bool:
+    def _gapless(self, index: int, size: int, threads: int) -> bool:
         """Whether *threads* access, *size* bytes each, every byte between the first and the last one."""
-        offsets = sorted(self.model.shared.offsets(per_thread, threads) or ())
+        offsets = sorted(self.model.values.addresses.offsets(index, threads) or ())
         return all(b - a <= size for a, b in pairwise(offsets))
-
-    def _parts(self, address: int) -> tuple[Terms, Terms, Terms]:
-        """The invariant, CTA-uniform terms of *address*, those of the thread index alone, and the others."""
-        values = self.model.values
-        terms = values.linear(address)[0]
-        per_thread = tuple(t for t in terms if values.bit_slices(t[0]) is not None)
-        invariant = tuple(
-            t
-            for t in terms
-            if t not in per_thread
-            and not values.varying_at(t[0])
-            and values.uniformity(t[0]) is UniformityScope.CTA
-        )
-        return invariant, per_thread, tuple(t for t in terms if t not in per_thread and t not in invariant)
 
     def _whole(self, invariant: Terms) -> Extent | None:
         """All bytes of the variable *invariant*, which addresses based on it do not leave; None if it is not one."""
         size = self.model.size(invariant[0][0]) if len(invariant) == 1 and invariant[0][1] == 1 else 0
         return Extent(invariant[0][0], 0, size, 0, size, attained=False) if size else None
-
-    def _bounds(self, per_thread: int, threads: int) -> tuple[int, int] | None:
-        """The minimum and maximum over *threads* of a value that depends on the thread index alone; None if unknown."""
-        constant = self.model.values.constant_of(per_thread)
-        if constant is not None:
-            return constant, constant
-        planes = self.model.values.bit_slices(per_thread)
-        if planes is None or not threads:
-            return None
-        return T.extreme(planes, threads, least=True), T.extreme(planes, threads, least=False)

@@ -238,7 +238,7 @@ class _Search:
         memory, values = self._since.memory, self.model.values
         starts = self._starts(store.site, store.address)
         for start in starts:
-            if values.uniformity(memory.split(start)[0]) is not UniformityScope.CTA:
+            if values.uniformity(values.addresses.form(start).base) is not UniformityScope.CTA:
                 return False
             touched = memory.warps(store._replace(address=start), threads)
             if len(touched) < 2 or any(a.meets(b) for (_, a), (_, b) in combinations(touched, 2)):

@@ -28,7 +28,7 @@ from functools import cached_property
 from math import gcd
 from typing import NamedTuple
 
-from tclint.analyses.attained import AttainedValues, steps
+from tclint.analyses.attained import AttainedValues
 from tclint.analyses.model import KernelModel
 from tclint.isa.effects import Resource
 from tclint.values import UniformityScope, Values
@@ -390,7 +390,7 @@ class MbarrierAddresses:
             not values.varying_at(t) and values.uniformity(t) is not UniformityScope.CTA for t, _ in varying
         ):
             return None
-        stride, low, stages = steps(values, varying)
+        stride, low, stages = values.addresses.steps(varying)
         if step:
             assert pointer is not None
             trip_count = None if varying else values.trip_count(values.phi(pointer).block)
@@ -476,7 +476,7 @@ class MbarrierAddresses:
         found = set[MbarrierLocation]()
         for address in addresses:
             stages = self._stages(address)
-            per_thread = self.model.shared.offsets(address.mine, threads)
+            per_thread = self.model.values.addresses.offsets(address.mine, threads)
             if stages is None or per_thread is None or len(per_thread) > _MAX_STAGES:
                 return None
             found.update(MbarrierLocation(address.base, stage + n) for stage in stages for n in per_thread)
@@ -503,7 +503,7 @@ class MbarrierAddresses:
         stages = self._selected(address) if address.moves else self._stages(address)
         if self.model.function.most_threads is None:
             threads = self.model.shared.certain_threads(threads, self._initialising)
-        per_thread = self.model.shared.offsets(address.mine, threads)
+        per_thread = self.model.values.addresses.offsets(address.mine, threads)
         if stages is None or per_thread is None or len(per_thread) > _MAX_STAGES:
             return frozenset()
         return frozenset(MbarrierLocation(address.base, stage + n) for stage in stages for n in per_thread)

@@ -8,7 +8,8 @@ from dataclasses import field
 
 from tclint._dataclass import dataclass
 from tclint.analyses.ages import ones
-from tclint.values.shared_memory import Access, Footprint, SharedMemory
+from tclint.values.addresses import Footprint
+from tclint.values.shared_memory import Access, SharedMemory
 
 __all__ = ["LocatedAccess", "Members", "SameBase", "Uses", "may_overlap"]
 

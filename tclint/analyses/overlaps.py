@@ -41,7 +41,8 @@ from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
-from tclint.values.shared_memory import Access, Footprint, SharedMemory
+from tclint.values.addresses import Footprint
+from tclint.values.shared_memory import Access, SharedMemory
 
 __all__ = ["OVERLAP", "Conflict", "OverlapSearch", "Route"]
 
@@ -190,7 +191,7 @@ class OverlapSearch:
                     use.pending |= pending
         for members in (*operations.values(), *uses.values()):
             for access in members.accesses:
-                base = shared.split(access.address)[0]
+                base = shared.addresses.form(access.address).base
                 same = members.by_base.get(base)
                 if same is None:
                     same = members.by_base[base] = SameBase()
@@ -492,9 +493,9 @@ class OverlapSearch:
             for base, same in members.by_base.items():
                 found = same.resolved
                 if found is None:
-                    common, per_thread, constant = shared.split(resolve(base))
+                    form = shared.addresses.form(resolve(base))
                     # A pointer that a loop advances may have a different initial value in each thread.
-                    found = common, constant if values.constant_of(per_thread) == 0 else None
+                    found = form.base, form.offset if values.constant_of(form.index) == 0 else None
                     if not values.varying_at(base):
                         same.resolved = found
                 yield base, *found

@@ -50,7 +50,7 @@ class TensorMaps(FactSet[tuple[int, int]]):
 
     def _modifiable(self, address: int) -> bool:
         """Whether the map at *address* may be in global memory; a parameter or a constant never changes."""
-        base = self.model.shared.split(address)[0]
+        base = self.model.values.addresses.form(address).base
         return type(self.model.values.node(base)) is not AddressOf or self.model.space(base) == ".global"
 
     def _writes(self) -> Iterable[tuple[int, int]]:
@@ -58,7 +58,7 @@ class TensorMaps(FactSet[tuple[int, int]]):
         model, values = self.model, self.model.values
         maps: dict[int, set[int]] = {}
         for _, address in self.uses:
-            maps.setdefault(model.shared.split(address)[0], set()).add(address)
+            maps.setdefault(model.values.addresses.form(address).base, set()).add(address)
         for use in model.function.uses:
             match = use.match
             if match is None or match.problem:
@@ -71,7 +71,7 @@ class TensorMaps(FactSet[tuple[int, int]]):
                     if not isinstance(operand, Memory) or model.cfg.block_of[site] not in model.cfg.rank:
                         continue
                     written = values.operand(operand, site)
-                    for address in maps.get(model.shared.split(written)[0], ()):
+                    for address in maps.get(model.values.addresses.form(written).base, ()):
                         distance = self.apart(written, address)
                         if distance is not None and 0 <= distance < _SIZE:
                             yield site, address

@@ -208,7 +208,7 @@ class TensorMemory:
         distance = values.add(b.start, values.times(a.start, -1))
         key = distance, threads
         if key not in self._distances:
-            self._distances[key] = self.model.shared.offsets(distance, threads) or set()
+            self._distances[key] = values.addresses.offsets(distance, threads) or set()
         found = self._distances[key]
         return bool(found) and all(-b.columns < columns < a.columns for columns in found)
 

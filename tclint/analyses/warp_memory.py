@@ -17,9 +17,10 @@ from tclint.ir.nodes import Variable
 from tclint.isa.effects import Order
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
+from tclint.values.addresses import Footprint
 from tclint.values.cta_shape import AXES
 from tclint.values.nodes import Phi, SpecialRead
-from tclint.values.shared_memory import Access, Footprint, SharedMemory
+from tclint.values.shared_memory import Access, SharedMemory
 
 __all__ = ["SharedByBound", "SharedByWarps", "atomic", "plain"]
 
@@ -33,7 +34,6 @@ class SharedByWarps(SharedMemory):
         self.executed = model.fact(ExecutionGuarantee)
         self._counts: dict[Access, bool] = {}
         self._member_footprints: dict[tuple[int, int, int, int], list[tuple[int, Footprint]]] = {}
-        self._extremes: dict[int, tuple[int, int]] = {}
 
     def certain_threads(self, threads: int, beside: int = 0) -> int:
         """Those of *threads* that every launch has, or that are in the first two warps: one warp needs no barrier."""
@@ -113,7 +113,7 @@ class SharedByWarps(SharedMemory):
     def _distinct(self, address: int) -> bool:
         """Whether threads at different positions have different values of *address*, if it is a sum of positions."""
         values, shape = self.values, self.values.shape
-        per_thread = self.split(address)[1]
+        per_thread = self.addresses.form(address).index
         axes = set[int]()
         for term, _ in values.linear(per_thread)[0]:
             node = values.node(term)
@@ -121,7 +121,7 @@ class SharedByWarps(SharedMemory):
                 axes.add(AXES.index(node.name))
             elif any(values.bit_slices(term) or ()):
                 return True
-        offsets = self.offsets(per_thread, self.model.cta)
+        offsets = self.addresses.offsets(per_thread, self.model.cta)
         return shape is None or offsets is None or len(offsets) == prod(shape[axis] for axis in axes)
 
     def _everywhere(self) -> Iterator[Access]:
@@ -131,17 +131,14 @@ class SharedByWarps(SharedMemory):
 
     def _outside(self, access: Access) -> int:
         """The threads whose *access* is out of bounds of the variable; none if that is unknown."""
-        base, per_thread, constant = self.split(access.address)
-        values, size, every = self.values, self.model.size(base), self.model.cta
-        planes = values.bit_slices(per_thread) if size and values.constant_of(per_thread) is None else None
-        if planes is None:
+        form = self.addresses.form(access.address)
+        values, size, every = self.values, self.model.size(form.base), self.model.cta
+        planes = values.bit_slices(form.index) if size and values.constant_of(form.index) is None else None
+        within = None if planes is None else self.addresses.extremes(form.index, every)
+        if planes is None or within is None:
             return 0
-        if per_thread not in self._extremes:
-            minimum, maximum = T.extreme(planes, every, least=True), T.extreme(planes, every, least=False)
-            self._extremes[per_thread] = minimum, maximum
-        low, high = -constant, size - constant - access.size
-        least, greatest = self._extremes[per_thread]
-        if low <= least and greatest <= high:
+        low, high = -form.offset, size - form.offset - access.size
+        if low <= within[0] and within[1] <= high:
             return 0
         n = values.threads
         below = T.compare("lt", planes, T.constant(low, n), n)
@@ -153,7 +150,8 @@ class SharedByWarps(SharedMemory):
             return False
         first = self.warps(a, self.certain_threads(threads_a, threads_b))
         second = self.warps(b, self.certain_threads(threads_b, threads_a))
-        distance = self.split(b.address)[2] - self.split(a.address)[2]
+        form = self.addresses.form
+        distance = form(b.address).offset - form(a.address).offset
         moved = [(j, two.moved(distance)) for j, two in second]
         return any(self.shares(k, j) and one.meets(two) for k, one in first for j, two in moved)
 
@@ -164,22 +162,20 @@ class SharedByWarps(SharedMemory):
 
     def warps(self, access: Access, threads: int) -> list[tuple[int, Footprint]]:
         """The bytes that each warp touches, relative to the common base, without the constant offset."""
-        per_thread = self.split(access.address)[1]
-        key = per_thread, access.size, access.lanes, threads
+        index, size = self.addresses.form(access.address).index, access.size
+        key = index, size, access.lanes, threads
         if key not in self._member_footprints:
-            warps = T.by_warp(threads)
-            found = (
-                (first, self._spread_of(per_thread, access, self.certain_threads(warp)))
-                for first, warp in warps
-            )
-            self._member_footprints[key] = [
-                (first, touched) for first, touched in found if touched is not None
-            ]
+            known = self._member_footprints[key] = []
+            for first, warp in T.by_warp(threads):
+                members = self.addressing(access, self.certain_threads(warp))
+                touched = self.addresses.footprint(index, size, members)
+                if touched is not None:
+                    known.append((first, touched))
         return self._member_footprints[key]
 
     def placed(self, access: Access, threads: int) -> bool:
         """Whether the bytes that *threads* touch are known, or may be known on a given path."""
-        base = self.split(access.address)[0]
+        base = self.addresses.form(access.address).base
         return self.footprint(access, threads) is not None or (
             bool(self.values.varying_at(base)) and not self._path_dependent(base)
         )

@@ -412,12 +412,12 @@ class _Judge:
         if bound is None:
             return False
         least = bound if limit is not None else bound + 1
-        base, per_thread, constant = shared.split(index)
-        rest, _, modulus = shared.remainder(base, _LARGEST_MULTIPLE, lambda: threads)
+        form = values.addresses.form(index)
+        rest, _, modulus = shared.remainder(form.base, _LARGEST_MULTIPLE, lambda: threads)
         return modulus >= 32 and any(
-            len({(rest + constant + offset - least) // modulus for offset in offsets}) > 1
+            len({(rest + form.offset + offset - least) // modulus for offset in offsets}) > 1
             for _, warp in T.by_warp(threads)
-            if (offsets := shared.offsets(per_thread, warp))
+            if (offsets := values.addresses.offsets(form.index, warp))
         )
 
     def _varies(self, value: int) -> bool:

@@ -35,8 +35,9 @@ from tclint.replay.scheduler import UninitialisedMbarrier
 from tclint.replay.verdict import Replay
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
+from tclint.values.addresses import Footprint
 from tclint.values.nodes import AddressOf, Applied, Elected, Loaded, Masked, Opaque, ParameterRead, Unmodelled
-from tclint.values.shared_memory import Access, Footprint
+from tclint.values.shared_memory import Access
 
 MB002 = RuleId("MB002")
 MB009 = RuleId("MB009")
@@ -210,7 +211,7 @@ def _named_in_replay(known: MbarrierObjects, unmade: UninitialisedMbarrier) -> M
 def _within(known: MbarrierObjects, site: int, address: Address, offset: int) -> bool:
     """True if *address* takes the value *offset* in some iteration, whatever the trip counts."""
     values = known.model.values
-    mine = known.model.shared.offsets(address.mine, known.model.views.context_of(site).threads)
+    mine = values.addresses.offsets(address.mine, known.model.views.context_of(site).threads)
     if mine is None:
         return False
     if address.stages is not None:
@@ -318,7 +319,7 @@ def _touched(known: MbarrierObjects) -> Iterator[Hit]:
     reported: set[int] = set()
     for access in _accesses(model) if held else ():
         here = _footprint(model, access, held)
-        base = shared.split(access.address)[0]
+        base = shared.addresses.form(access.address).base
         if here is None or here.low > last[base] or here.low + here.bytes.bit_length() <= first[base]:
             continue
         for made, footprint in held[base].items():
@@ -337,7 +338,7 @@ def _touched_by_owner(known: MbarrierObjects) -> Iterator[Hit]:
         if (
             address is None
             or model.values.varying_at(address)
-            or model.values.constant_of(shared.split(address)[1]) is not None
+            or model.values.constant_of(shared.addresses.form(address).index) is not None
         ):
             continue
         held, owners = Access(made, True, address, SIZE), model.views.context_of(made).threads
@@ -363,7 +364,7 @@ def _accesses(model: KernelModel) -> Iterator[Access]:
 
 def _footprint(model: KernelModel, access: Access, bases: Collection[int]) -> Footprint | None:
     """The bytes of *access*; None if they are unknown, or its base is not among *bases*."""
-    base = model.shared.split(access.address)[0]
+    base = model.values.addresses.form(access.address).base
     return (
         model.shared.footprint(access, model.views.context_of(access.site).threads) if base in bases else None
     )

@@ -287,12 +287,13 @@ def _overlap(model: KernelModel, a: Access, b: Access) -> bool:
 
 def _own(model: KernelModel, store: Access, load: Access) -> bool:
     """True if each thread reads only what it has written itself, as far as the addresses are known."""
-    shared, views = model.shared, model.views
-    (_, mine, there), (_, other, here) = (shared.split(access.address) for access in (store, load))
-    if model.values.constant_of(mine) is not None or (mine, there) != (other, here):
+    addresses, views = model.values.addresses, model.views
+    written, read = (addresses.form(access.address) for access in (store, load))
+    alike = written.index == read.index and written.offset == read.offset
+    if model.values.constant_of(written.index) is not None or not alike:
         return False
     threads = views.context_of(store.site).threads | views.context_of(load.site).threads
-    offsets = shared.offsets(mine, threads)
+    offsets = addresses.offsets(written.index, threads)
     return offsets is None or len(offsets) == threads.bit_count()
 
 

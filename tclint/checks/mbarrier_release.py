@@ -420,7 +420,7 @@ class _Release:
         first, second = (self.memory.footprint(a, t) for a, t in ((one, threads), (two, others)))
         if first is None or second is None or not first.meets(second):
             return False
-        bases = [self.memory.split(a.address)[0] for a in (one, two)]
+        bases = [self.memory.addresses.form(a.address).base for a in (one, two)]
         return bases[0] == bases[1] or array_of(self.model.values, bases[0]) == array_of(
             self.model.values, bases[1]
         )

@@ -45,7 +45,8 @@ from tclint.findings.scales import Severity
 from tclint.ir.nodes import Memory
 from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05, TRANSACTIONS, WGMMA, Barrier, Fence, Query
 from tclint.sync.operations import OPEN
-from tclint.values.shared_memory import Access, Footprint
+from tclint.values.addresses import Footprint
+from tclint.values.shared_memory import Access
 
 PR001 = RuleId("PR001")
 PR002 = RuleId("PR002")
@@ -293,7 +294,7 @@ def _same_at_first(
     unfenced = model.solution(kind)[0]
 
     def first(access: Access) -> Access:
-        if not model.values.varying_at(shared.split(access.address)[0]):
+        if not model.values.varying_at(shared.addresses.form(access.address).base):
             return access
         return shared.along(access, model.at_first(access.site).witness or model.values.representative)
 

@@ -124,7 +124,7 @@ class SharedAccesses:
         """The only variable of shared memory that the address of an access is an offset of; None if there is none."""
         if site not in self._variables:
             values, shared = self.model.values, self.model.shared
-            bases = (shared.split(access.address)[0] for access in shared.accesses(site))
+            bases = (shared.addresses.form(access.address).base for access in shared.accesses(site))
             found = {
                 v for base in bases for o in shared.origins(base) if (v := values.variable(o)) is not None
             }

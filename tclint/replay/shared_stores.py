@@ -113,7 +113,7 @@ class SharedStores:
         address = access.address
         if address not in self._variables:
             shared, values = self.model.shared, self.model.values
-            found = shared.origins(shared.split(address)[0])
+            found = shared.origins(shared.addresses.form(address).base)
             self._variables[address] = frozenset(v for v in found if type(values.node(v)) is AddressOf)
         return self._variables[address]
 

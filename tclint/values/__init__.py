@@ -13,6 +13,7 @@ with the part that answers each. A part is given those before it in this list, a
     uniformity         the scope in which a value is the same for all threads
     induction          loop counters, quotients, remainders
     intervals          ranges and known bits
+    addresses          what of an address threads share, what their index decides, and what loops add
     loop_facts         what the exits and counters of loops imply
     bit_tests          what tests of bits imply about other bits, also of quotients (divisions)
     entailment         what comparisons imply about sums
@@ -34,6 +35,7 @@ from collections.abc import Callable, Mapping
 
 from tclint.ir.cfg import CFG
 from tclint.ir.nodes import Function, Variable
+from tclint.values.addresses import Addresses
 from tclint.values.columns import Columns
 from tclint.values.conditions import Conditions
 from tclint.values.entailment import ConditionalIntervals
@@ -94,6 +96,8 @@ class Values:
         conditions = Conditions(ConditionalIntervals(bounds, loops), columns)
         # Attributes and not methods: the calls of the parts are the most frequent ones of an analysis. No part refers to
         # this object, so that there is no reference cycle.
+        self.addresses = Addresses(bounds, uniformity)
+        """The forms of addresses."""
         self._ask_expressions(registers, table)
         self._ask_threads(thread_sets, roles, uniformity)
         self._ask_numbers(counters, bounds)

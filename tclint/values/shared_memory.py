@@ -19,14 +19,13 @@ from tclint.isa.forms import Match
 from tclint.isa.special_registers import WARP
 from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
+from tclint.values.addresses import MAX_SPAN, Footprint, numbers
 from tclint.values.nodes import Applied, Constant, Masked, Packed, Sum
 
-__all__ = ["Access", "Footprint", "SharedMemory", "numbers"]
+__all__ = ["Access", "SharedMemory"]
 
 _MIN_BYTES = 16
 """A lower bound of what a matrix instruction or a bulk copy accesses at its address (9.7.15.5.1.2, 9.7.9.25.4)."""
-_MAX_ADDRESS = (1 << 18) - 1
-"""The greatest address of shared memory, as the fields of a descriptor limit it (9.7.15.5.1.2.2)."""
 _ALL_LANES = 0xFFFFFFFF
 """All lanes of a warp."""
 _START_MASK = 0x3FFF
@@ -48,29 +47,6 @@ class Access(NamedTuple):
     """Whether the access is asynchronous, and happens at some time after the instruction."""
 
 
-class Footprint(NamedTuple):
-    """The bytes that threads access, relative to a base that they share: one bit for each from *low* on."""
-
-    low: int
-    bytes: int
-
-    def union(self, other: Footprint) -> Footprint | None:
-        """The bytes of both; None if they are farther apart than addresses of shared memory are."""
-        if abs(self.low - other.low) > _MAX_ADDRESS:
-            return None
-        low = min(self.low, other.low)
-        return Footprint(low, self.bytes << self.low - low | other.bytes << other.low - low)
-
-    def moved(self, by: int) -> Footprint:
-        return Footprint(self.low + by, self.bytes)
-
-    def meets(self, other: Footprint) -> bool:
-        distance = other.low - self.low
-        if distance >= 0:
-            return bool(self.bytes >> distance & other.bytes)
-        return bool(other.bytes >> -distance & self.bytes)
-
-
 class SharedMemory:
     """The accesses of one function to shared memory.
 
@@ -79,11 +55,9 @@ class SharedMemory:
 
     def __init__(self, function: Function, values: Values, *, smaller: bool = False) -> None:
         self.function = function
-        self.values = values
+        self.values, self.addresses = values, values.addresses
         self._cta_size = function.threads if smaller else values.cta_size
         self._accesses: dict[int, tuple[Access, ...]] = {}
-        self._split: dict[int, tuple[int, int, int]] = {}
-        self._footprints: dict[tuple[int, int, int], Footprint | None] = {}
         self._cta_uniform: dict[int, bool] = {}
         self._own_overlaps: dict[tuple[int, ...], bool] = {}
         self._origins: dict[int, set[int]] = {}
@@ -158,7 +132,7 @@ class SharedMemory:
         """The bytes of a copy if they are a constant, else None."""
         operand = self.function.instructions[site].role("bytes")
         size = None if operand is None else self.values.constant_operand(operand, site)
-        return None if size is None else min(size, _MAX_ADDRESS)
+        return None if size is None else min(size, MAX_SPAN)
 
     def _matrix_size(self, site: int, match: Match) -> int:
         """The contiguous bytes that a ``wmma.store`` writes: all rows if nothing separates them, else the first one."""
@@ -226,33 +200,21 @@ class SharedMemory:
 
     def _is_window_mask(self, address: int, mask: int) -> bool:
         """Whether *mask* clears no bit of *address*, except for the lowest four and those beyond shared memory."""
-        cleared = _MAX_ADDRESS & ~mask & ~15
-        base, thread_part, constant = self.split(address)
-        modulus, ones = self._known_remainder(base, 1 << cleared.bit_length())
-        number = self.values.constant_of(thread_part)
-        return number is not None and cleared < modulus and (number + constant + ones) & cleared == 0
+        cleared = MAX_SPAN & ~mask & ~15
+        form = self.addresses.form(address)
+        modulus, ones = self._known_remainder(form.base, 1 << cleared.bit_length())
+        number = self.values.constant_of(form.index)
+        return number is not None and cleared < modulus and (number + form.offset + ones) & cleared == 0
 
     # ------------------------------------------------------------ comparison
 
-    def split(self, address: int) -> tuple[int, int, int]:
-        """*address* as ``(base, part that depends on the thread index alone, constant)``."""
-        found = self._split.get(address)
-        if found is None:
-            values = self.values
-            terms, constant = values.linear(address)
-            thread_part = tuple(t for t in terms if values.bit_slices(t[0]) is not None)
-            base = tuple(t for t in terms if t not in thread_part)
-            found = self._split[address] = (values.total(base, 0), values.total(thread_part, 0), constant)
-        return found
-
     def along(self, access: Access, resolve: Callable[[int], int]) -> Access:
         """*access* at the end of a path, in terms of the values at its start (:meth:`Values.along`)."""
-        base, thread_part, constant = self.split(access.address)
-        values = self.values
-        if not values.varying_at(base):
+        form, values = self.addresses.form(access.address), self.values
+        if not values.varying_at(form.base):
             return access
-        moved = values.add(thread_part, values.constant(constant))
-        return access._replace(address=values.add(resolve(base), moved))
+        rest = values.add(form.index, values.constant(form.offset))
+        return access._replace(address=values.add(resolve(form.base), rest))
 
     def may_alias(self, earlier: int, later: int) -> bool:
         """Whether two different bases may be equal on some path.
@@ -288,14 +250,14 @@ class SharedMemory:
         The modulus is the largest one up to the parameter for which they are known; 1 if not even the lowest bit is.
         """
         values = self.values
-        base, thread_part, constant = self.split(value)
-        modulus, ones = self._known_remainder(base, modulus)
-        constant += ones
-        number = values.constant_of(thread_part)
+        form = self.addresses.form(value)
+        modulus, ones = self._known_remainder(form.base, modulus)
+        constant = form.offset + ones
+        number = values.constant_of(form.index)
         if number is not None or modulus == 1:
             rest = ((number or 0) + constant) % modulus
             return rest, rest, modulus
-        planes = values.exact_slices(values.add(thread_part, values.constant(constant % modulus)))
+        planes = values.exact_slices(values.add(form.index, values.constant(constant % modulus)))
         active = self.certain_threads(threads())
         if planes is None:
             return 0, 0, 1
@@ -323,7 +285,7 @@ class SharedMemory:
         """
         found: dict[int, Footprint | None] = {}
         for access in accesses:
-            base = self.split(access.address)[0]
+            base = self.addresses.form(access.address).base
             here = self._footprint_of(access, threads)
             if base in found:
                 known = found[base]
@@ -341,6 +303,10 @@ class SharedMemory:
             )
         return self._cta_uniform[base]
 
+    def _same_base(self, a: Access, b: Access) -> bool:
+        """Whether the addresses of both are a distance apart that the thread index decides."""
+        return self.addresses.form(a.address).base == self.addresses.form(b.address).base
+
     def overlap_in_one_thread(self, a: Access, b: Access, threads: int) -> bool:
         """Whether the bytes of both provably overlap in one of *threads*."""
         key = (a.address, a.size, a.lanes, b.address, b.size, b.lanes, threads)
@@ -351,7 +317,7 @@ class SharedMemory:
     def _own(self, a: Access, b: Access, threads: int) -> bool:
         values = self.values
         threads = self.certain_threads(self.addressing(a, self.addressing(b, threads)))
-        if not threads or self.split(a.address)[0] != self.split(b.address)[0]:
+        if not threads or not self._same_base(a, b):
             return False
         terms, constant = values.linear(values.add(b.address, values.times(a.address, -1)))
         if not terms:
@@ -366,7 +332,7 @@ class SharedMemory:
 
     def overlap(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in one of *threads_b*."""
-        if self.split(a.address)[0] != self.split(b.address)[0]:
+        if not self._same_base(a, b):
             return False
         first, second = self.footprint(a, threads_a, threads_b), self.footprint(b, threads_b, threads_a)
         return first is not None and second is not None and first.meets(second)
@@ -380,16 +346,11 @@ class SharedMemory:
 
     def _footprint_of(self, access: Access, threads: int) -> Footprint | None:
         """:meth:`footprint` for threads that are known to exist."""
-        base, thread_part, constant = self.split(access.address)
-        spread = self._spread_of(thread_part, access, threads) if self._is_cta_uniform(base) else None
-        return None if spread is None else spread.moved(constant)
-
-    def offsets(self, thread_part: int, threads: int) -> set[int] | None:
-        """The values in *threads* of *thread_part*, which depends on the thread index alone; None if unknown."""
-        number, planes = self.values.constant_of(thread_part), self.values.bit_slices(thread_part)
-        if number is not None:
-            return {number}
-        return None if planes is None else set(numbers(planes, threads))
+        form = self.addresses.form(access.address)
+        if not self._is_cta_uniform(form.base):
+            return None
+        found = self.addresses.footprint(form.index, access.size, self.addressing(access, threads))
+        return None if found is None else found.moved(form.offset)
 
     def certain_threads(self, threads: int, beside: int = 0) -> int:
         """Those of *threads* that exist in every launch in which one of them does, and one of *beside*.
@@ -415,51 +376,6 @@ class SharedMemory:
         if access.lanes == _ALL_LANES:
             return threads
         return threads & access.lanes * T.lane_zero(self.values.threads)
-
-    def _spread_of(self, thread_part: int, access: Access, threads: int) -> Footprint | None:
-        """The bytes that those of *threads* whose address counts access, relative to the base and the constant."""
-        threads = self.addressing(access, threads)
-        key = (thread_part, access.size, threads)
-        if key not in self._footprints:
-            self._footprints[key] = self._bytes(thread_part, access.size, threads)
-        return self._footprints[key]
-
-    def _bytes(self, thread_part: int, size: int, threads: int) -> Footprint | None:
-        """The bytes that *threads* access at the address *thread_part*, which depends on the thread index alone."""
-        number = self.values.constant_of(thread_part)
-        if number is not None:
-            return Footprint(number, (1 << size) - 1) if threads else None
-        planes = self.values.bit_slices(thread_part)
-        if planes is None or not threads:
-            return None
-        offsets = set(numbers(planes, threads))
-        low = min(offsets)
-        if max(offsets) - low > _MAX_ADDRESS:
-            return None
-        found, one = 0, (1 << size) - 1
-        for offset in offsets:
-            found |= one << offset - low
-        return Footprint(low, found)
-
-
-def numbers(planes: T.BitSlices, threads: int) -> Iterator[int]:
-    """The value of *planes* in each of *threads*, the last thread first."""
-    start = max((threads & -threads).bit_length() - 1, 0)
-    threads >>= start
-    planes = tuple(plane >> start for plane in planes)
-    planes += planes[-1:] * (-len(planes) % 4)
-    # Four planes make one hexadecimal digit of each thread's number. The digits are zipped into numbers.
-    count = threads.bit_length()
-    digits = []
-    for k in range(0, len(planes), 4):
-        joined = sum(
-            int(f"{plane & threads:b}", 16) << j for j, plane in enumerate(planes[k : k + 4]) if plane
-        )
-        digits.append(f"{joined:0{count}x}")
-    for number, there in zip(map("".join, zip(*reversed(digits), strict=True)), f"{threads:b}", strict=True):
-        if there == "1":
-            value = int(number, 16)
-            yield value - (value >> len(planes) - 1 << len(planes))
 
 
 def _access_extent(match: Match) -> tuple[int, int]:

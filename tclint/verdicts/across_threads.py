@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from math import gcd
 from typing import NamedTuple
 
-from tclint.analyses.attained import steps
 from tclint.analyses.model import KernelModel
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.values import thread_masks as T
@@ -144,7 +143,7 @@ class AcrossThreads:
                 low += constant * factor
                 stride, count = gcd(stride, moved[1] * factor), 0
                 continue
-            step, least, number = steps(values, ((term, factor),))
+            step, least, number = values.addresses.steps(((term, factor),))
             if not step:
                 return None
             low += least + min(step * ((number or 1) - 1), 0)

@@ -18,8 +18,8 @@ from tclint.isa.effects import BULK
 from tclint.isa.forms import Match
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
+from tclint.values.addresses import Footprint
 from tclint.values.nodes import CollectiveResult, Loaded, Phi, Unmodelled
-from tclint.values.shared_memory import Footprint
 from tclint.verdicts.matrices import Matrices, Range, exact_ranges
 from tclint.verdicts.rings import Numbers, Rings, State
 

@@ -243,7 +243,7 @@ class Proxies:
         """Whether it is a tensor map that nothing writes while the kernel runs: a parameter, or in ``.const``."""
         if access.proxy is not Proxy.MAP:
             return False
-        base = self.model.shared.split(self._address(site, access.operand))[0]
+        base = self.values.addresses.form(self._address(site, access.operand)).base
         return self.model.space(base).startswith(_CONSTANT)
 
     def _address(self, site: int, operand: str) -> int:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tclint.analyses import overlaps
 from tclint.analyses.overlap_classes import Members, SameBase, Uses, may_overlap
-from tclint.values.shared_memory import Access, Footprint
+from tclint.values.addresses import Footprint
+from tclint.values.shared_memory import Access
 from tests.tools.support import kernel, lint, module
 
 BASES = (10, 11, 12, 13)

@@ -8,7 +8,8 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.warp_memory import SharedByWarps
 from tclint.isa.target import Target
 from tclint.values import thread_masks as T
-from tclint.values.shared_memory import Access, Footprint
+from tclint.values.addresses import Footprint
+from tclint.values.shared_memory import Access
 from tests.tools.support import model, value
 
 START = """

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from tclint.inspect.protocol.parts import Region, RegionUse, UseOrdering, merged
 from tclint.inspect.protocol.sites import Sites
 from tclint.inspect.region_order import region_ordering
-from tclint.values import thread_masks as T
 from tclint.values.nodes import Loaded, Masked
 from tclint.values.shared_memory import Access
 
@@ -80,22 +79,15 @@ class Regions:
     def _bounds(self, offset: int, access: Access) -> tuple[int, int] | None:
         """The least and greatest offset of the threads of an access; None if unbounded."""
         model = self.model
-        common, mine, constant = model.shared.split(offset)
-        low = high = constant
-        if model.values.constant_of(mine) is None:
-            planes = model.values.bit_slices(mine)
-            if planes is None or model.function.most_threads is None:
-                return model.values.interval(offset)
-            threads = self.sites.threads(access.site)
-            low, high = (
-                low + T.extreme(planes, threads, least=True),
-                high + T.extreme(planes, threads, least=False),
-            )
-        else:
-            number = model.values.constant_of(mine) or 0
-            low, high = low + number, high + number
-        interval = model.values.interval(common)
-        return None if interval is None else (low + interval[0], high + interval[1])
+        form = model.values.addresses.form(offset)
+        ends = model.values.addresses.extremes(form.index, self.sites.threads(access.site))
+        bounded = model.values.constant_of(form.index) is not None or model.function.most_threads is not None
+        if ends is None or not bounded:
+            return model.values.interval(offset)
+        interval = model.values.interval(form.base)
+        if interval is None:
+            return None
+        return form.offset + ends[0] + interval[0], form.offset + ends[1] + interval[1]
 
     def _unbounded(self, offset: int) -> int:
         """The terms of an offset that have no known interval; the whole offset if all have one."""

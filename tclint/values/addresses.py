@@ -1,0 +1,217 @@
+"""Addresses as sums of what threads share, what the thread index decides, and what loops add.
+
+Everything that compares addresses of several threads or iterations asks this module for their :class:`AddressForm`, so
+that what is a base and what is an offset is decided in one place. Two questions have two answers:
+
+- *At one time*, all that is not decided by the thread index is in the base, and two addresses are compared where their
+  bases are a known distance apart. It is not said that threads share the base.
+- *Over all iterations*, the base is what all threads of the CTA share for their whole life, and the rest is bounded.
+
+What depends on the thread index alone is evaluated in every thread (:mod:`~tclint.values.thread_masks`), so a swizzle
+costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import gcd
+from typing import NamedTuple, final
+
+from tclint._dataclass import dataclass
+from tclint.values import thread_masks as T
+from tclint.values.intervals import Bounds
+from tclint.values.nodes import Terms
+from tclint.values.thread_predicates import UniformityScope
+from tclint.values.uniformity import Uniformity
+
+__all__ = ["AddressForm", "Addresses", "Footprint"]
+
+MAX_SPAN = (1 << 18) - 1
+"""The distance of addresses up to which bytes are compared one by one: no two of shared memory are farther apart, as the
+fields of a descriptor limit them (9.7.15.5.1.2.2)."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AddressForm:
+    """``base + index + offset + stride * k``, for some k of 0 up to, and not including, *count*."""
+
+    base: int
+    """A value; not all threads need have the same one."""
+    index: int
+    """A value that the thread index alone decides."""
+    offset: int
+    stride: int = 0
+    """0: all is at one place."""
+    count: int | None = 1
+    """None: k may be any integer."""
+
+
+class Footprint(NamedTuple):
+    """The bytes that threads access, relative to a base that they share: one bit for each from *low* on."""
+
+    low: int
+    bytes: int
+
+    def union(self, other: Footprint) -> Footprint | None:
+        """The bytes of both; None if they are farther apart than addresses of shared memory are."""
+        if abs(self.low - other.low) > MAX_SPAN:
+            return None
+        low = min(self.low, other.low)
+        return Footprint(low, self.bytes << self.low - low | other.bytes << other.low - low)
+
+    def moved(self, by: int) -> Footprint:
+        return Footprint(self.low + by, self.bytes)
+
+    def meets(self, other: Footprint) -> bool:
+        distance = other.low - self.low
+        if distance >= 0:
+            return bool(self.bytes >> distance & other.bytes)
+        return bool(other.bytes >> -distance & self.bytes)
+
+
+class Addresses:
+    """The forms of the addresses of one function."""
+
+    def __init__(self, bounds: Bounds, uniformity: Uniformity) -> None:
+        self.bounds, self.uniformity, self.counters = bounds, uniformity, bounds.counters
+        self.table, self.thread_sets, self.lifetimes = bounds.table, bounds.thread_sets, bounds.lifetimes
+        self._forms: dict[int, AddressForm] = {}
+        self._over_iterations: dict[int, AddressForm] = {}
+        self._footprints: dict[tuple[int, int, int], Footprint | None] = {}
+        self._extremes: dict[tuple[int, int], tuple[int, int] | None] = {}
+
+    # ------------------------------------------------------------ forms
+
+    def form(self, address: int) -> AddressForm:
+        """The form of *address* at one time: the base is all that the thread index does not decide."""
+        found = self._forms.get(address)
+        if found is None:
+            terms, offset = self.table.linear(address)
+            index = tuple(t for t in terms if self.is_index(t[0]))
+            base = tuple(t for t in terms if t not in index)
+            total = self.table.total
+            found = self._forms[address] = AddressForm(total(base, 0), total(index, 0), offset)
+        return found
+
+    def over_iterations(self, address: int) -> AddressForm:
+        """The form of *address* over all iterations: the base is the same in all threads of the CTA, and never changes."""
+        found = self._over_iterations.get(address)
+        if found is None:
+            once = self.form(address)
+            fixed, moving = self.partition(address)
+            stride, low, count = self.steps(moving)
+            base = self.table.total(fixed, 0)
+            found = self._over_iterations[address] = AddressForm(
+                base, once.index, once.offset + low, stride, count
+            )
+        return found
+
+    def partition(self, address: int) -> tuple[Terms, Terms]:
+        """The terms of *address* that the thread index does not decide: those that threads share for life, and the others."""
+        terms, _ = self.table.linear(self.form(address).base)
+        fixed = tuple(t for t in terms if self.is_lasting(t[0]))
+        return fixed, tuple(t for t in terms if t not in fixed)
+
+    def is_index(self, value: int) -> bool:
+        """Whether the thread index alone decides *value*."""
+        return self.thread_sets.bit_slices(value) is not None
+
+    def is_lasting(self, value: int) -> bool:
+        """Whether *value* is the same in all threads of the CTA, and never changes."""
+        return not self.lifetimes.varying_at(value) and self.is_shared(value)
+
+    def is_shared(self, value: int) -> bool:
+        """Whether *value* is the same in all threads of the CTA, at one time."""
+        return self.uniformity.uniformity(value) is UniformityScope.CTA
+
+    def steps(self, terms: Terms) -> tuple[int, int, int | None]:
+        """``(stride, minimum, count)`` of the values of a sum that varies in loops; the count is None if it is unknown.
+
+        The count bounds how many there are, and not all of them need occur.
+        """
+        if not terms:
+            return 0, 0, 1
+        ring = self.counters.remainder(terms)
+        if ring is not None:
+            return ring
+        stride, low, high = 0, 0, 0
+        known = True
+        for term, factor in terms:
+            stride = gcd(stride, factor * self.unit(term))
+            bounds = self.bounds.interval(term)
+            if bounds is None:
+                known = False
+            else:
+                low += min(bounds[0] * factor, bounds[1] * factor)
+                high += max(bounds[0] * factor, bounds[1] * factor)
+        if not known or not stride:
+            return stride, 0, None
+        return stride, low, (high - low) // stride + 1
+
+    def unit(self, term: int) -> int:
+        """The lowest bit of *term* that may be set."""
+        zeros, _ = self.bounds.known_bits(term)
+        return ~zeros & (zeros + 1)
+
+    # ------------------------------------------------------------ the thread index
+
+    def offsets(self, index: int, threads: int) -> set[int] | None:
+        """The values in *threads* of *index*, which depends on the thread index alone; None if unknown."""
+        number, planes = self.table.constant_of(index), self.thread_sets.bit_slices(index)
+        if number is not None:
+            return {number}
+        return None if planes is None else set(numbers(planes, threads))
+
+    def extremes(self, index: int, threads: int) -> tuple[int, int] | None:
+        """The least and the greatest value in *threads* of *index*; None if unknown, or if there are no threads."""
+        key = index, threads
+        if key not in self._extremes:
+            number, planes = self.table.constant_of(index), self.thread_sets.bit_slices(index)
+            if number is not None:
+                self._extremes[key] = number, number
+            elif planes is None or not threads:
+                self._extremes[key] = None
+            else:
+                least, greatest = (T.extreme(planes, threads, least=least) for least in (True, False))
+                self._extremes[key] = least, greatest
+        return self._extremes[key]
+
+    def footprint(self, index: int, size: int, threads: int) -> Footprint | None:
+        """The bytes that *threads* access, *size* each from *index* on; None if unknown or too far apart."""
+        key = index, size, threads
+        if key not in self._footprints:
+            offsets = self.offsets(index, threads) if threads else None
+            self._footprints[key] = None if offsets is None else _covered(offsets, size)
+        return self._footprints[key]
+
+
+def _covered(offsets: set[int], size: int) -> Footprint | None:
+    """The bytes from each of *offsets* on; None if they are farther apart than :data:`MAX_SPAN`."""
+    low = min(offsets)
+    if max(offsets) - low > MAX_SPAN:
+        return None
+    found, one = 0, (1 << size) - 1
+    for offset in offsets:
+        found |= one << offset - low
+    return Footprint(low, found)
+
+
+def numbers(planes: T.BitSlices, threads: int) -> Iterator[int]:
+    """The value of *planes* in each of *threads*, the last thread first."""
+    start = max((threads & -threads).bit_length() - 1, 0)
+    threads >>= start
+    planes = tuple(plane >> start for plane in planes)
+    planes += planes[-1:] * (-len(planes) % 4)
+    # Four planes make one hexadecimal digit of each thread's number. The digits are zipped into numbers.
+    count = threads.bit_length()
+    digits = []
+    for k in range(0, len(planes), 4):
+        joined = sum(
+            int(f"{plane & threads:b}", 16) << j for j, plane in enumerate(planes[k : k + 4]) if plane
+        )
+        digits.append(f"{joined:0{count}x}")
+    for number, there in zip(map("".join, zip(*reversed(digits), strict=True)), f"{threads:b}", strict=True):
+        if there == "1":
+            value = int(number, 16)
+            yield value - (value >> len(planes) - 1 << len(planes))
