@@ -7,6 +7,7 @@ import pytest
 from tclint.findings import rules
 from tclint.findings.rules import (
     HEADINGS,
+    Pages,
     RuleError,
     UnknownRule,
     all_rules,
@@ -233,6 +234,26 @@ def test_headings_have_an_order() -> None:
 def test_the_file_name_is_the_id() -> None:
     with pytest.raises(RuleError, match="file name"):
         parse_page("some-rule", FRONT + BODY)
+
+
+def test_front_matter_is_parsed_again_only_when_a_page_has_changed(tmp_path: Path) -> None:
+    pages, kept = _pages(tmp_path, NO_WORDS, NO_WORDS), tmp_path / "kept"
+    first = Pages(pages, kept).front
+    assert first["AB002"] == {**first["AB001"], "name": "rule-2"}
+    written = kept.read_bytes()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(rules._toml, "parse", None)
+        assert Pages(pages, kept).front == first
+        assert Pages(pages, kept)["AB001"].name == "rule-1"
+    page = pages / "AB001.md"
+    page.write_text(page.read_text() + "More.\n")
+    Pages(pages, kept).keep()
+    assert kept.read_bytes() == written  # the text below is not kept
+    page.write_text(page.read_text().replace("rule-1", "rule-9"))
+    assert Pages(pages, kept).front["AB001"]["name"] == "rule-9"
+    page.write_text(page.read_text().replace('"rule-9"', "rule-9"))
+    with pytest.raises(RuleError, match=r"AB001\.md:1: front matter"):
+        _ = Pages(pages, kept).front
 
 
 def test_names_are_unique(tmp_path: Path) -> None:
