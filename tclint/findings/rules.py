@@ -7,6 +7,8 @@ reports; ``cuda`` blocks are CUDA C++ with inline assembly, for the rules about 
 with the setting ``strict``: the ISA forbids the code, and neither hardware nor machine code has shown it to go wrong.
 ``default = false`` leaves the rule off unless a setting selects it. ``hazards`` names the classes that its findings violate
 (:class:`tclint.findings.verdicts.HazardClass`); it is empty for a rule about something else, such as an operand or speed.
+``subsumed_by`` and ``subsumed_by_worse`` list the rules whose findings make its own superfluous, and ``race = true`` marks a
+rule about two unordered accesses to memory (:mod:`tclint.linting.subsumption`).
 
 ``words`` in the TOML states what to change in the source language from which the PTX was generated. It is a table with a
 text for each of ``PRODUCERS``, or ``"none"`` for one without such a text; or the id of a rule with such a table, which
@@ -60,7 +62,22 @@ _KEYS: dict[str, type] = {
     "since": str,
     "manual": list,
 }
-_OPTIONAL_KEYS: dict[str, type] = {"toolkit": str, "assembles": bool, "strict": str, "default": bool}
+_OPTIONAL_KEYS: dict[str, type] = {
+    "toolkit": str,
+    "assembles": bool,
+    "strict": str,
+    "default": bool,
+    "race": bool,
+    "subsumed_by": list,
+    "subsumed_by_worse": list,
+}
+_LISTS = {
+    "manual": (_SECTION, 'section numbers such as "9.7.15.7.3"'),
+    "hazards": (_NAME, 'classes such as "wgmma"'),
+    "subsumed_by": (ID, "rules such as WG001"),
+    "subsumed_by_worse": (ID, "rules such as WG001"),
+}
+"""Key -> the form of each member of its list, and what a message calls them."""
 _NO_WORDS = "none"
 _MIN_START = 4
 """Characters of a word from which a longer one is suggested that starts with them."""
@@ -126,6 +143,12 @@ class Rule:
     """The severity of its findings with the setting ``strict``; None if that is ``severity``."""
     default: bool = True
     """Whether it is on if no setting selects rules."""
+    race: bool = False
+    """Whether it is about two unordered accesses to memory; two findings about the same accesses are then one defect."""
+    subsumed_by: tuple[str, ...] = ()
+    """The rules whose findings may be the cause of its own, or describe the same defect more precisely."""
+    subsumed_by_worse: tuple[str, ...] = ()
+    """The rules whose findings describe the same defect, where they are more severe than its own."""
 
     def severity_if(self, strict: bool) -> Severity:
         """The severity of its findings with or without the setting *strict*, unless a check changes it."""
@@ -243,6 +266,8 @@ def declared(key: str) -> Mapping[str, Any]:
 def load_rules(folder: Path) -> Mapping[str, Rule]:
     """The rules of the pages in ``folder``, with all pages read. Raises RuleError if one is invalid."""
     # A run needs neither the classes nor the time that it takes to import them.
+    from graphlib import CycleError, TopologicalSorter
+
     from tclint.findings.verdicts import HazardClass
 
     rules = Pages(folder)
@@ -254,6 +279,15 @@ def load_rules(folder: Path) -> Mapping[str, Rule]:
         words_of(rule, rules)
         if unknown := set(rule.hazards) - classes:
             raise RuleError(f"{rule.id}.md:1: front matter: hazards: unknown class {min(unknown)}")
+        for key, others in (("subsumed_by", rule.subsumed_by), ("subsumed_by_worse", rule.subsumed_by_worse)):
+            if unknown := set(others) - rules.keys():
+                raise RuleError(f"{rule.id}.md:1: front matter: {key}: unknown rule {min(unknown)}")
+    try:
+        TopologicalSorter({rule.id: rule.subsumed_by for rule in rules.values()}).prepare()
+    except CycleError as error:
+        raise RuleError(
+            f"{error.args[1][0]}.md:1: front matter: subsumed_by: a rule subsumes itself"
+        ) from None
     return rules
 
 
@@ -469,12 +503,12 @@ def _front_matter(front: Mapping[str, Any], fail: Callable[[str], RuleError]) ->
     for key, form in (("name", _NAME), ("since", _VERSION)):
         if not form.fullmatch(meta[key]):
             raise fail(f"front matter: {key} = {meta[key]!r} is malformed")
-    if not meta["manual"] or not all(isinstance(s, str) and _SECTION.fullmatch(s) for s in meta["manual"]):
-        raise fail('front matter: manual must list section numbers such as "9.7.15.7.3"')
-    meta["manual"] = tuple(meta["manual"])
-    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in meta["hazards"]):
-        raise fail('front matter: hazards must list classes such as "wgmma"')
-    meta["hazards"] = tuple(meta["hazards"])
+    for key, (form, members) in _LISTS.items():
+        if not all(isinstance(each, str) and form.fullmatch(each) for each in meta.get(key, ())):
+            raise fail(f"front matter: {key} must list {members}")
+        meta[key] = tuple(meta.get(key, ()))
+    if not meta["manual"]:
+        raise fail("front matter: manual must list section numbers")
     if "toolkit" in meta:
         toolkit = _TOOLKIT.fullmatch(meta["toolkit"])
         if toolkit is None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,8 @@ def test_a_page_becomes_a_rule() -> None:
         ('family = "some"', 'family = "some"\nstrict = "error"', "strict must be above severity"),
         ('hazards = ["wgmma"]\n', "", "hazards must be a list"),
         ('["wgmma"]', "[1]", "hazards must list classes"),
+        ('family = "some"', 'family = "some"\nsubsumed_by = ["wgmma"]', "subsumed_by must list rules"),
+        ('family = "some"', 'family = "some"\nrace = 1', "race must be a bool"),
         (NO_WORDS, "", "words must be a table, the id of a rule such as WG001, or"),
         (NO_WORDS, "words = 1", "words must be a table"),
         (NO_WORDS, 'words = "wgmma"', "words must be a table"),
@@ -200,6 +203,21 @@ def test_a_class_of_hazards_that_does_not_exist_is_refused(tmp_path: Path) -> No
     (tmp_path / "AB001.md").write_text(FRONT.replace('["wgmma"]', '["wgmma", "wgma"]') + BODY)
     with pytest.raises(RuleError, match=r"AB001\.md:1: front matter: hazards: unknown class wgma"):
         load_rules(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("causes", "message"),
+    [
+        ((["AB009"],), r"AB001\.md:1: front matter: subsumed_by: unknown rule AB009"),
+        ((["AB001"],), r"AB001\.md:1: front matter: subsumed_by: a rule subsumes itself"),
+        ((["AB002"], ["AB003"], ["AB001"]), "subsumed_by: a rule subsumes itself"),
+    ],
+)
+def test_a_cause_that_does_not_exist_or_has_itself_as_cause_is_refused(
+    tmp_path: Path, causes: tuple[list[str], ...], message: str
+) -> None:
+    with pytest.raises(RuleError, match=message):
+        load_rules(_pages(tmp_path, *(f"{NO_WORDS}\nsubsumed_by = {json.dumps(each)}" for each in causes)))
 
 
 @pytest.mark.parametrize(
