@@ -1,5 +1,5 @@
 """Only what pyproject.toml cannot say: the C extension of the grammar, built against Python's stable ABI, and what the
-ISA table says in a form that is read fast."""
+ISA table and the pages of the rules say in a form that is read fast."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ STABLE_ABI = not sysconfig.get_config_var("Py_GIL_DISABLED")
 SOURCES = "tclint/syntax"
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tclint.isa.documents import prepare
+from tclint.findings import rules
+from tclint.isa import documents
 
-prepare()
+documents.prepare()
+rules.prepare()
 setup(
     ext_modules=[
         Extension(

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import tclint
 from tclint._data import data
-from tclint.findings.rules import all_rules
+from tclint.findings.rules import all_rules, default_rules
 from tclint.isa.documents import documents
 
 fixtures = Path(sys.argv[1])
 assert len(documents().forms) > 300
-assert not {"tomllib", "tomli"} & sys.modules.keys(), "documents.marshal is missing or stale"
-assert len(all_rules()) > 100
+assert len(all_rules()) > len(default_rules()) > 100
+assert not {"tomllib", "tomli"} & sys.modules.keys(), "what setup.py prepares is missing or stale"
 assert any(data("queries").glob("*.scm"))
 for name, expected in (("wgmma_waited.ptx", 0), ("wgmma_unwaited.ptx", 1), ("no_such_file.ptx", 2)):
     command = [

@@ -7,6 +7,8 @@ reports; ``cuda`` blocks are CUDA C++ with inline assembly, for the rules about 
 with the setting ``strict``: the ISA forbids the code, and neither hardware nor machine code has shown it to go wrong.
 ``default = false`` leaves the rule off unless a setting selects it. ``hazards`` names the classes that its findings violate
 (:class:`tclint.findings.verdicts.HazardClass`); it is empty for a rule about something else, such as an operand or speed.
+``subsumed_by`` and ``subsumed_by_worse`` list the rules whose findings make its own superfluous, and ``race = true`` marks a
+rule about two unordered accesses to memory (:mod:`tclint.linting.subsumption`).
 
 ``words`` in the TOML states what to change in the source language from which the PTX was generated. It is a table with a
 text for each of ``PRODUCERS``, or ``"none"`` for one without such a text; or the id of a rule with such a table, which
@@ -19,13 +21,14 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tclint import _toml
-from tclint._data import data
+from tclint._data import PACKAGE, data
 from tclint._dataclass import dataclass
+from tclint._kept import keep, kept
 from tclint._pattern import pattern
 from tclint.findings.scales import Confidence, Severity
 
@@ -59,12 +62,27 @@ _KEYS: dict[str, type] = {
     "since": str,
     "manual": list,
 }
-_OPTIONAL_KEYS: dict[str, type] = {"toolkit": str, "assembles": bool, "strict": str, "default": bool}
+_OPTIONAL_KEYS: dict[str, type] = {
+    "toolkit": str,
+    "assembles": bool,
+    "strict": str,
+    "default": bool,
+    "race": bool,
+    "subsumed_by": list,
+    "subsumed_by_worse": list,
+}
+_LISTS = {
+    "manual": (_SECTION, 'section numbers such as "9.7.15.7.3"'),
+    "hazards": (_NAME, 'classes such as "wgmma"'),
+    "subsumed_by": (ID, "rules such as WG001"),
+    "subsumed_by_worse": (ID, "rules such as WG001"),
+}
+"""Key -> the form of each member of its list, and what a message calls them."""
 _NO_WORDS = "none"
 _MIN_START = 4
 """Characters of a word from which a longer one is suggested that starts with them."""
-_OFF = b"\ndefault = false\n"
-"""The line of the front matter of a rule that is off by default."""
+_FRONT_MATTER = PACKAGE / "findings" / "front_matter.marshal"
+"""Where the front matter of the pages of tclint is kept, which takes longer to parse than to lint a kernel."""
 
 
 class RuleError(Exception):
@@ -125,6 +143,12 @@ class Rule:
     """The severity of its findings with the setting ``strict``; None if that is ``severity``."""
     default: bool = True
     """Whether it is on if no setting selects rules."""
+    race: bool = False
+    """Whether it is about two unordered accesses to memory; two findings about the same accesses are then one defect."""
+    subsumed_by: tuple[str, ...] = ()
+    """The rules whose findings may be the cause of its own, or describe the same defect more precisely."""
+    subsumed_by_worse: tuple[str, ...] = ()
+    """The rules whose findings describe the same defect, where they are more severe than its own."""
 
     def severity_if(self, strict: bool) -> Severity:
         """The severity of its findings with or without the setting *strict*, unless a check changes it."""
@@ -138,28 +162,45 @@ class Rule:
 class Pages(Mapping[str, Rule]):
     """Id -> rule for the pages of a folder.
 
-    A page is read on first access, as a run needs only the rules with findings.
+    A page is parsed on first access, as a run needs only the rules with findings. What all pages state in their front
+    matter is *kept* in a file, if one is given, and parsed when a page has changed.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kept: Path | None = None) -> None:
         names = os.listdir(folder) if folder.is_dir() else ()
         self._paths = {
             name[:-3]: os.path.join(folder, name) for name in sorted(names) if name.endswith(".md")
         }
+        self._kept = kept
         self._read: dict[str, Rule] = {}
+
+    @cached_property
+    def front(self) -> Mapping[str, Mapping[str, Any]]:
+        """Id -> the front matter of the page, as its TOML has it. Raises RuleError if one is not TOML."""
+        texts = self._front_texts()
+        if self._kept is None:
+            return _fronts(texts)
+        found: Mapping[str, Mapping[str, Any]] = kept(self._kept, _made_of(texts), lambda: _fronts(texts))
+        return found
+
+    def keep(self) -> None:
+        """Keep the front matter. Raises RuleError if a page has none, and OSError if it cannot be kept."""
+        assert self._kept is not None
+        texts = self._front_texts()
+        keep(self._kept, _made_of(texts), _fronts(texts))
+
+    def _front_texts(self) -> Mapping[str, bytes]:
+        return {id: _head(path) for id, path in self._paths.items()}
 
     def __getitem__(self, id: str) -> Rule:
         rule = self._read.get(id)
         if rule is None:
-            rule = self._read[id] = parse_page(id, Path(self._paths[id]).read_text(encoding="utf-8"))
+            text = Path(self._paths[id]).read_text(encoding="utf-8")
+            rule = self._read[id] = parse_page(id, text, self.front[id])
         return rule
 
     def __contains__(self, id: object) -> bool:
         return id in self._paths
-
-    def off(self) -> frozenset[str]:
-        """The ids of the rules that are off by default, found without parsing the pages of the others."""
-        return frozenset(id for id, path in self._paths.items() if _OFF in _head(path))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._paths)
@@ -169,8 +210,29 @@ class Pages(Mapping[str, Rule]):
 
 
 def _head(path: str) -> bytes:
+    """The front matter of a page, without the lines around it."""
     with open(path, "rb", buffering=0) as file:
-        return file.readall().partition(b"+++\n\n")[0]
+        return file.readall().partition(b"\n+++")[0].partition(b"\n")[2]
+
+
+def _made_of(texts: Mapping[str, bytes]) -> bytes:
+    return b"".join(f"\0{id}\0{len(text)}\0".encode() + text for id, text in texts.items())
+
+
+def _fronts(texts: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
+    return {id: _toml_of(id, text.decode()) for id, text in texts.items()}
+
+
+def _toml_of(id: str, text: str) -> dict[str, Any]:
+    try:
+        return _toml.parse(text)
+    except ValueError as error:
+        raise RuleError(f"{id}.md:1: front matter: {error}") from None
+
+
+def prepare() -> None:
+    """Keep the front matter of the pages of tclint. Raises RuleError, and OSError if it cannot be kept."""
+    all_rules().keep()
 
 
 @cache
@@ -180,7 +242,7 @@ def all_rules() -> Pages:
     Raises RuleError if there are none: without its pages, tclint would silently find nothing.
     """
     folder = data("rules")
-    rules = Pages(folder)
+    rules = Pages(folder, _FRONT_MATTER)
     if not rules:
         raise RuleError(f"incomplete installation of tclint: no rules in {folder}")
     return rules
@@ -189,13 +251,23 @@ def all_rules() -> Pages:
 @cache
 def default_rules() -> frozenset[str]:
     """The ids of the rules that are on if no setting selects rules. Raises RuleError if there are no rules."""
-    rules = all_rules()
-    return frozenset(rules) - rules.off()
+    return frozenset(all_rules()) - {id for id, on in declared("default").items() if not on}
+
+
+@cache
+def declared(key: str) -> Mapping[str, Any]:
+    """Rule -> what the front matter of its page states as *key*, as TOML has it; without the rules that state nothing.
+
+    No page is parsed for this.
+    """
+    return {id: front[key] for id, front in all_rules().front.items() if key in front}
 
 
 def load_rules(folder: Path) -> Mapping[str, Rule]:
     """The rules of the pages in ``folder``, with all pages read. Raises RuleError if one is invalid."""
     # A run needs neither the classes nor the time that it takes to import them.
+    from graphlib import CycleError, TopologicalSorter
+
     from tclint.findings.verdicts import HazardClass
 
     rules = Pages(folder)
@@ -207,6 +279,15 @@ def load_rules(folder: Path) -> Mapping[str, Rule]:
         words_of(rule, rules)
         if unknown := set(rule.hazards) - classes:
             raise RuleError(f"{rule.id}.md:1: front matter: hazards: unknown class {min(unknown)}")
+        for key, others in (("subsumed_by", rule.subsumed_by), ("subsumed_by_worse", rule.subsumed_by_worse)):
+            if unknown := set(others) - rules.keys():
+                raise RuleError(f"{rule.id}.md:1: front matter: {key}: unknown rule {min(unknown)}")
+    try:
+        TopologicalSorter({rule.id: rule.subsumed_by for rule in rules.values()}).prepare()
+    except CycleError as error:
+        raise RuleError(
+            f"{error.args[1][0]}.md:1: front matter: subsumed_by: a rule subsumes itself"
+        ) from None
     return rules
 
 
@@ -323,8 +404,8 @@ def _folded(text: str) -> str:
     return "-".join(part.lstrip("0") or "0" for part in parts)
 
 
-def parse_page(rule_id: str, text: str) -> Rule:
-    """The rule that a page describes.
+def parse_page(rule_id: str, text: str, front: Mapping[str, Any] | None = None) -> Rule:
+    """The rule that a page describes, whose *front* matter may have been parsed before.
 
     Raises RuleError, naming ``<rule_id>.md`` and the line, if the page is invalid.
     """
@@ -338,7 +419,9 @@ def parse_page(rule_id: str, text: str) -> Rule:
     if lines[:1] != ["+++"] or "+++" not in lines[1:]:
         raise fail(1, "must start with TOML between two lines +++")
     close = lines.index("+++", 1)
-    meta = _front_matter("\n".join(lines[1:close]), lambda message: fail(1, message))
+    if front is None:
+        front = _toml_of(rule_id, "\n".join(lines[1:close]))
+    meta = _front_matter(front, lambda message: fail(1, message))
     headings, blocks = _outline(lines, close + 1, fail)
     if tuple(headings) != HEADINGS:
         missing = [heading for heading in HEADINGS if heading not in headings]
@@ -395,12 +478,9 @@ def _outline(
     return headings, blocks
 
 
-def _front_matter(text: str, fail: Callable[[str], RuleError]) -> dict[str, Any]:
+def _front_matter(front: Mapping[str, Any], fail: Callable[[str], RuleError]) -> dict[str, Any]:
     """The fields of Rule that the front matter specifies; ``fail`` makes the exception for a message."""
-    try:
-        meta = _toml.parse(text)
-    except ValueError as error:
-        raise fail(f"front matter: {error}") from None
+    meta = dict(front)
     for key, kind in _KEYS.items():
         if not isinstance(meta.get(key), kind):
             raise fail(f"front matter: {key} must be a {kind.__name__}")
@@ -423,12 +503,12 @@ def _front_matter(text: str, fail: Callable[[str], RuleError]) -> dict[str, Any]
     for key, form in (("name", _NAME), ("since", _VERSION)):
         if not form.fullmatch(meta[key]):
             raise fail(f"front matter: {key} = {meta[key]!r} is malformed")
-    if not meta["manual"] or not all(isinstance(s, str) and _SECTION.fullmatch(s) for s in meta["manual"]):
-        raise fail('front matter: manual must list section numbers such as "9.7.15.7.3"')
-    meta["manual"] = tuple(meta["manual"])
-    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in meta["hazards"]):
-        raise fail('front matter: hazards must list classes such as "wgmma"')
-    meta["hazards"] = tuple(meta["hazards"])
+    for key, (form, members) in _LISTS.items():
+        if not all(isinstance(each, str) and form.fullmatch(each) for each in meta.get(key, ())):
+            raise fail(f"front matter: {key} must list {members}")
+        meta[key] = tuple(meta.get(key, ()))
+    if not meta["manual"]:
+        raise fail("front matter: manual must list section numbers")
     if "toolkit" in meta:
         toolkit = _TOOLKIT.fullmatch(meta["toolkit"])
         if toolkit is None:

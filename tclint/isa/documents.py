@@ -1,8 +1,7 @@
 """The TOML files beside this module, parsed once for many runs.
 
 Parsing all of them takes as long as linting ten small kernels. So what they say is kept beside them in
-``documents.marshal``, which ``setup.py`` makes when the package is built. Like the compiled modules of Python, it is
-made again when what it was made of has changed, and kept if the folder can be written. A damaged one is made again, too.
+``documents.marshal`` (:mod:`tclint._kept`), which ``setup.py`` makes when the package is built.
 A form is unmarshalled when one of its opcodes is first looked up: most kernels use few of them.
 """
 
@@ -13,11 +12,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
-from importlib.util import source_hash
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tclint import _toml
+from tclint._kept import VERSION, keep, kept
 from tclint.isa.notation import NotationError, parse_syntax
 
 __all__ = [
@@ -35,10 +34,6 @@ _FOLDER = Path(__file__).parent
 _PREPARED = _FOLDER / "documents.marshal"
 _READERS = ("documents.py", "notation.py")
 """The modules that decide what is kept."""
-_VERSION = 2
-"""The format of marshal: the last one in which the same content is always the same bytes."""
-_HASH = 8
-"""The bytes of a hash, of what was read and of what is kept. As for the compiled modules of Python, accidents count."""
 
 
 class TableError(ValueError):
@@ -85,21 +80,13 @@ class Documents(NamedTuple):
 def documents() -> Documents:
     """What the files of this package say. Raises :class:`TableError`."""
     texts = _texts(_FOLDER)
-    made_of = _digest(texts)
-    with suppress(OSError):
-        content = _PREPARED.read_bytes()
-        if content[: 2 * _HASH] == made_of + source_hash(content[2 * _HASH :]):
-            return Documents(*marshal.loads(content[2 * _HASH :]))
-    made = _parsed(texts)
-    with suppress(OSError):  # the folder may be read-only, or the disk full
-        _keep(made, made_of)
-    return made
+    return Documents(*kept(_PREPARED, _made_of(texts), lambda: tuple(_parsed(texts))))
 
 
 def prepare() -> None:
     """Keep what the files of this package say. Raises :class:`TableError`, and OSError if it cannot be kept."""
     texts = _texts(_FOLDER)
-    _keep(_parsed(texts), _digest(texts))
+    keep(_PREPARED, _made_of(texts), tuple(_parsed(texts)))
 
 
 def read_documents(folder: Path) -> Documents:
@@ -125,15 +112,15 @@ def _texts(folder: Path) -> list[tuple[Path, bytes]]:
     return [(path, path.read_bytes()) for path in paths]
 
 
-def _digest(texts: Iterable[tuple[Path, bytes]]) -> bytes:
-    """A hash of all that decides what is kept."""
+def _made_of(texts: Iterable[tuple[Path, bytes]]) -> bytes:
+    """All that decides what is kept."""
     parts = []
     for name in _READERS:
         with suppress(OSError):  # an installation may have compiled modules only
             parts.append((_FOLDER / name).read_bytes())
     for path, text in texts:
         parts += f"\0{path.name}\0{len(text)}\0".encode(), text
-    return source_hash(b"".join(parts))
+    return b"".join(parts)
 
 
 def _parsed(texts: Iterable[tuple[Path, bytes]]) -> Documents:
@@ -141,14 +128,14 @@ def _parsed(texts: Iterable[tuple[Path, bytes]]) -> Documents:
     for path, text in texts:
         shared = parse_toml(text.decode(), path)
         forms = shared.pop("form", [])
-        made.shared[path.stem] = marshal.dumps(shared, _VERSION)
+        made.shared[path.stem] = marshal.dumps(shared, VERSION)
         for number, keys in enumerate(forms):
             try:
                 for root, required in _lines(keys, shared):
                     made.lines.setdefault(root, []).append((len(made.forms), required))
             except NotationError as error:
                 raise TableError(f"{path.name}: form {keys.get('name', '')}: {error}") from error
-            made.forms.append((path.stem, number, marshal.dumps(keys, _VERSION)))
+            made.forms.append((path.stem, number, marshal.dumps(keys, VERSION)))
     return made
 
 
@@ -159,16 +146,3 @@ def _lines(keys: Mapping[str, Any], shared: Mapping[str, Any]) -> Iterator[tuple
         syntax = parse_syntax(line, where)
         literal = (s.name for s in syntax.slots if not s.optional and s.spellings == {s.name})
         yield syntax.root, tuple(literal)
-
-
-def _keep(made: Documents, made_of: bytes) -> None:
-    """Other processes see the file as a whole or not at all. Raises OSError."""
-    packed = marshal.dumps(tuple(made), _VERSION)
-    written = _PREPARED.with_suffix(f".{os.getpid()}")
-    try:
-        written.write_bytes(made_of + source_hash(packed) + packed)
-        os.replace(written, _PREPARED)
-    except OSError:
-        with suppress(OSError):
-            written.unlink()
-        raise

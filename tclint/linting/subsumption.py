@@ -2,7 +2,7 @@
 
 A hit is dropped if hits of rules that may be its cause cover all its ``about`` instructions. What a replay shows is
 reported once for a function, and not if a rule explains it; if the code shows the same two accesses to be unordered,
-the finding is the one that follows from the code.
+the finding is the one that follows from the code. The page of a rule names those that may be its cause.
 """
 
 from __future__ import annotations
@@ -11,40 +11,10 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from tclint.checks import Hit
-from tclint.findings.rules import all_rules
+from tclint.findings.rules import all_rules, declared
 from tclint.findings.scales import Confidence, Method, Severity
 
 __all__ = ["related", "without_subsumed"]
-
-_COMMITS = ("TC005", "TC008", "TC010")
-_READS = ("WG001", "WG003")
-_CAUSES = {
-    "BK005": ("BK002", "BK004"),
-    "CL002": ("CL001",),
-    "MB004": ("MB008",),
-    "MB006": ("MB003", "MB004", "MB005"),
-    "MB008": ("MB003", "TC008", "TC010"),
-    "TC001": _COMMITS,
-    "TC005": ("TC008", "TC010"),
-    "TC007": ("TC002", "TC003"),
-    "TC010": ("TC008",),
-    "TC012": (*_COMMITS, "TC001"),
-    "TM003": ("TC017",),
-    "TM011": ("TM006",),
-    "WG004": _READS,
-    "WG005": (*_READS, "WG004", "WG011"),
-    "WG007": (*_READS, "WG004", "WG005", "WG011"),
-    "WG011": (*_READS, "WG004"),
-}
-"""Rule -> the rules whose findings may be the cause of its own, or describe the same defect more precisely."""
-
-_WORSE = {"CL001": ("CL002",)}
-"""Rule -> the rules whose findings describe the same defect, where they are more severe than its own."""
-
-_UNORDERED = frozenset(
-    "BK001 BK002 BK003 BK004 BK011 CA001 CA002 CA003 CA005 PR005 SM001 TC001 TC002 TC003 TC004 TC012 WG011".split()
-)
-"""Rules about two unordered accesses to memory: if two of their hits are about the same accesses, the defect is one."""
 
 _AFFECTING_REPLAYS = frozenset("mbarrier bulk wgmma tcgen05 cluster convergence".split())
 """Rule families whose defects change the rest of a replay."""
@@ -53,9 +23,10 @@ _AFFECTING_REPLAYS = frozenset("mbarrier bulk wgmma tcgen05 cluster convergence"
 def related(rules: Iterable[str]) -> frozenset[str]:
     """The *rules* with those whose hits may subsume theirs, or be subsumed by these."""
     found = frozenset(rules)
+    subsumed, worse = declared("subsumed_by"), declared("subsumed_by_worse")
     while True:
-        causes = (cause for rule in found for cause in (*_CAUSES.get(rule, ()), *_WORSE.get(rule, ())))
-        consequences = (rule for rule, causes in _CAUSES.items() if not found.isdisjoint(causes))
+        causes = (cause for rule in found for cause in (*subsumed.get(rule, ()), *worse.get(rule, ())))
+        consequences = (rule for rule, causes in subsumed.items() if not found.isdisjoint(causes))
         more = found.union(causes, consequences)
         if more == found:
             return found
@@ -72,7 +43,10 @@ def without_subsumed(
     """
     hits = _with_one_replayed(list(found), shown, ignored, strict)
     for hit in hits:
-        wanted, worse = ({*table.get(hit.rule, ())}.difference(ignored) for table in (_CAUSES, _WORSE))
+        wanted, worse = (
+            {*declared(key).get(hit.rule, ())}.difference(ignored)
+            for key in ("subsumed_by", "subsumed_by_worse")
+        )
         causes = (
             h
             for h in hits
@@ -116,7 +90,7 @@ def _same_accesses(hit: Hit, replayed: Hit) -> bool:
 
     The second access may be another one to the same object.
     """
-    if not {hit.rule, replayed.rule} <= _UNORDERED:
+    if not {hit.rule, replayed.rule} <= declared("race").keys():
         return False
     sites = {hit.site, *hit.about, *(mark.site for mark in hit.steps)}
     pair = {replayed.steps[0].site, replayed.site}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from tclint.findings import rules
 from tclint.findings.rules import (
     HEADINGS,
+    Pages,
     RuleError,
     UnknownRule,
     all_rules,
@@ -86,6 +88,8 @@ def test_a_page_becomes_a_rule() -> None:
         ('family = "some"', 'family = "some"\nstrict = "error"', "strict must be above severity"),
         ('hazards = ["wgmma"]\n', "", "hazards must be a list"),
         ('["wgmma"]', "[1]", "hazards must list classes"),
+        ('family = "some"', 'family = "some"\nsubsumed_by = ["wgmma"]', "subsumed_by must list rules"),
+        ('family = "some"', 'family = "some"\nrace = 1', "race must be a bool"),
         (NO_WORDS, "", "words must be a table, the id of a rule such as WG001, or"),
         (NO_WORDS, "words = 1", "words must be a table"),
         (NO_WORDS, 'words = "wgmma"', "words must be a table"),
@@ -202,6 +206,21 @@ def test_a_class_of_hazards_that_does_not_exist_is_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
+    ("causes", "message"),
+    [
+        ((["AB009"],), r"AB001\.md:1: front matter: subsumed_by: unknown rule AB009"),
+        ((["AB001"],), r"AB001\.md:1: front matter: subsumed_by: a rule subsumes itself"),
+        ((["AB002"], ["AB003"], ["AB001"]), "subsumed_by: a rule subsumes itself"),
+    ],
+)
+def test_a_cause_that_does_not_exist_or_has_itself_as_cause_is_refused(
+    tmp_path: Path, causes: tuple[list[str], ...], message: str
+) -> None:
+    with pytest.raises(RuleError, match=message):
+        load_rules(_pages(tmp_path, *(f"{NO_WORDS}\nsubsumed_by = {json.dumps(each)}" for each in causes)))
+
+
+@pytest.mark.parametrize(
     ("rule", "hazards"),
     [
         ("WG001", {"wgmma"}),
@@ -233,6 +252,26 @@ def test_headings_have_an_order() -> None:
 def test_the_file_name_is_the_id() -> None:
     with pytest.raises(RuleError, match="file name"):
         parse_page("some-rule", FRONT + BODY)
+
+
+def test_front_matter_is_parsed_again_only_when_a_page_has_changed(tmp_path: Path) -> None:
+    pages, kept = _pages(tmp_path, NO_WORDS, NO_WORDS), tmp_path / "kept"
+    first = Pages(pages, kept).front
+    assert first["AB002"] == {**first["AB001"], "name": "rule-2"}
+    written = kept.read_bytes()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(rules._toml, "parse", None)
+        assert Pages(pages, kept).front == first
+        assert Pages(pages, kept)["AB001"].name == "rule-1"
+    page = pages / "AB001.md"
+    page.write_text(page.read_text() + "More.\n")
+    Pages(pages, kept).keep()
+    assert kept.read_bytes() == written  # the text below is not kept
+    page.write_text(page.read_text().replace("rule-1", "rule-9"))
+    assert Pages(pages, kept).front["AB001"]["name"] == "rule-9"
+    page.write_text(page.read_text().replace('"rule-9"', "rule-9"))
+    with pytest.raises(RuleError, match=r"AB001\.md:1: front matter"):
+        _ = Pages(pages, kept).front
 
 
 def test_names_are_unique(tmp_path: Path) -> None:
