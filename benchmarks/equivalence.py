@@ -271,7 +271,7 @@ def _late(change: Change, group: str, to_the_end: bool) -> frozenset[int]:
             if i.group != group or age is None:
                 continue
             # cp.async.wait_all commits what is in no group first (9.7.9.25.3.3).
-            if i.event == "commit" or (i.event == "wait" and i.match.form.completion == "all"):
+            if i.event == "commit" or (i.event == "wait" and "depth" not in i.match.form.roles):
                 age = min(age + 1, oldest)
             waits = i.event == "wait" and not (to_the_end and ".read" in i.match.modifiers)
             if waits and age >= (_depth(i) or 0):
@@ -425,7 +425,7 @@ _INNER = frozenset(("integer", "logic", "float", "half", "convert", "compare", "
 
 def _inner(instruction: Instruction) -> bool:
     match = instruction.match
-    if match is None or match.form.event or match.form.flow or match.form.memory or match.form.completion:
+    if match is None or match.form.event or match.form.flow or match.form.memory:
         return False
     return match.form.family in _INNER or (match.form.name == "mov" and not match.problem)
 

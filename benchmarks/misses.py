@@ -284,7 +284,7 @@ def _witness(kernel: Kernel, fault: Fault) -> str:
     own = [i for i in witnesses if not (i.group == changed.group and i.event == "issue")]
     if any(not registers.isdisjoint((*i.reads, *i.writes)) for i in own) or not own:
         return ""
-    weaker = any(i.match is not None and i.match.form.completion == "read" for i in changed.added)
+    weaker = any(i.effects.sources for i in changed.added)
     ways = ("read",) if weaker else ("read", "write")
     if changed.group == "bulk" and not any(_spoils(i, ways) for i in witnesses):
         return "end"
@@ -330,7 +330,7 @@ def _of_fence(kernel: Kernel, site: int, changed: Change) -> str:
 
 def _meet(model: KernelModel, a: Access, b: Access) -> bool | None:
     """Whether two accesses are of the same bytes in some iterations; None where it is not known which bytes they may be of."""
-    bases = {model.shared.split(access.address)[0] for access in (a, b)}
+    bases = {model.shared.addresses.form(access.address).base for access in (a, b)}
     if len(bases) == 2 and all(type(model.values.node(base)) is AddressOf for base in bases):
         return False
     extents = model.fact(Extents)
