@@ -154,6 +154,14 @@ class SharedMemory:
         """The roles of a copy's addresses in this memory."""
         return match.shared_sides
 
+    def extent(self, site: int, extent: int | str) -> int | None:
+        """The bytes of an access (:attr:`tclint.isa.accesses.Access.extent`); None if they are not known to be a constant."""
+        if isinstance(extent, int):
+            return extent
+        operand = self.function.instructions[site].named(extent)
+        size = None if operand is None else self.values.constant_operand(operand, site)
+        return None if size is None or size < 0 else size
+
     def _size(self, site: int) -> int | None:
         """The bytes of a copy if they are a constant, else None."""
         operand = self.function.instructions[site].role("bytes")
