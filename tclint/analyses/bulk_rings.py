@@ -12,6 +12,7 @@ from tclint._dataclass import dataclass
 from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel
+from tclint.isa.accesses import Via
 from tclint.isa.effects import TCGEN05, WGMMA
 from tclint.values.shared_memory import Access
 
@@ -265,10 +266,9 @@ def _filled_by(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
 def _matrices(model: KernelModel, site: int) -> Iterator[tuple[Access, int]]:
     """The matrices that an instruction reads through descriptors, each with its swizzle span; 16 if unknown."""
     instruction, values = model.instruction(site), model.values
-    names = instruction.match.form.async_reads if instruction.match is not None else ()
-    for name in names:
-        operand = instruction.named(name.lstrip("*"))
-        if operand is None or not name.startswith("*") or not name.endswith("desc"):
+    for each in instruction.accesses:
+        operand = instruction.named(each.operand) if each.via is Via.DESCRIPTOR else None
+        if operand is None:
             continue
         descriptor = values.operand(operand, site)
         zeros, ones = values.known_bits(descriptor)

@@ -105,12 +105,9 @@ def _kind(model: KernelModel, site: int, match: Match) -> Kind | None:
 
 def _addresses(match: Match) -> list[str]:
     """The names of the operands that address shared memory, or the mbarrier that an instruction arrives at."""
-    form = match.form
     if match.space not in ("", ".shared", ".shared::cluster"):
         return []
-    names = [name for _, name in form.memory]
-    names += [name[1:] for name in (*form.async_reads, *form.async_writes) if name.startswith("*")]
-    return [*names, form.mbarrier] if form.mbarrier else names
+    return [a.operand for a in match.accesses if a.shared]
 
 
 def _mapped(values: Values, instruction: Instruction, name: str, site: int) -> bool:

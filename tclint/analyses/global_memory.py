@@ -1,9 +1,8 @@
-"""The bytes of global memory that are read, and those that a bulk copy writes."""
+"""The bytes of global memory that are read, and those that are written later."""
 
 from __future__ import annotations
 
-from tclint.isa.effects import BULK, CP_ASYNC, TRANSACTIONS
-from tclint.isa.forms import Match
+from tclint.isa.accesses import Access, Proxy, Via
 from tclint.values.shared_memory import SharedMemory
 
 __all__ = ["GlobalMemory"]
@@ -13,13 +12,7 @@ class GlobalMemory(SharedMemory):
     """Accesses to global memory, whose addresses are compared like those of shared memory."""
 
     @staticmethod
-    def touches(match: Match) -> bool:
-        form = match.form
-        if form.memory:
-            return match.space in ("", ".global") and any(verb == "read" for verb, _ in form.memory)
-        (side,) = GlobalMemory.sides(match)
-        return side in form.roles and form.group in (CP_ASYNC, BULK, TRANSACTIONS)
-
-    @staticmethod
-    def sides(match: Match) -> tuple[str, ...]:
-        return ("destination",) if match.form.group == BULK else ("source",)
+    def within(access: Access) -> bool:
+        """Whether an access is one of data that may be in this memory, at the address of an operand."""
+        data = access.outside and access.via is Via.ADDRESS and access.proxy is not Proxy.MAP
+        return data and (access.later or not access.writes)

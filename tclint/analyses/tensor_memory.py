@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tclint.analyses.extents import Extents
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Memory, Operand
+from tclint.isa.accesses import StateSpace
 from tclint.isa.effects import TCGEN05, TCGEN05_LD, TCGEN05_ST, TENSOR_MEMORY, Barrier, Resource
 from tclint.isa.forms import Match
 from tclint.isa.target import tensor_columns
@@ -256,8 +257,6 @@ class TensorMemory:
     def columns_read(self, site: int) -> list[int]:
         """The addresses of the operands of an MMA in tensor memory: A, its metadata, scale factors."""
         instruction = self.model.instruction(site)
-        match = instruction.match
-        assert match is not None
-        positions = (match.named.get(name.lstrip("*")) for name in match.form.async_reads)
-        operands = [instruction.operands[at] for at in positions if at is not None]
-        return [self.model.values.operand(o, site) for o in operands if isinstance(o, Memory)]
+        read = (a for a in instruction.accesses if a.space is StateSpace.TENSOR and not a.writes)
+        operands = (instruction.named(a.operand) for a in read)
+        return [self.model.values.operand(o, site) for o in operands if o is not None]

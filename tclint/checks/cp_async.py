@@ -39,9 +39,6 @@ CA003 = RuleId("CA003")
 CA004 = RuleId("CA004")
 CA005 = RuleId("CA005")
 
-_MBARRIER = 8
-"""The alignment of an mbarrier object in bytes (9.7.13.15.1)."""
-
 
 @check(CA001, CA002, CA003, needs="cp", analyses=(CopyGroups, Extents))
 def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
@@ -258,12 +255,11 @@ def misaligned(model: KernelModel) -> Iterator[Hit]:
     """Addresses and sizes of asynchronous operations that are not a multiple of their required alignment."""
     for use in model.function.uses:
         match = use.match
-        if match is None or match.problem or not (match.form.align or match.form.mbarrier):
+        if match is None or match.problem:
             continue
-        wanted: dict[str, int | str] = dict(match.form.align)
-        if match.form.mbarrier:
-            wanted[match.form.mbarrier] = _MBARRIER
-        for site in use.sites:
+        objects = {access.operand: access.extent for access in match.accesses if access.object}
+        wanted: dict[str, int | str] = {**match.form.align, **objects}
+        for site in use.sites if wanted else ():
             if model.cfg.block_of[site] in model.cfg.rank:
                 yield from _misaligned(model, site, wanted)
 

@@ -18,7 +18,8 @@ from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._global_memory import global_operands, origins
 from tclint.checks._repairs import with_opcode
 from tclint.dataflow import Path
-from tclint.isa.effects import CP_ASYNC, Barrier, Fence, Order
+from tclint.isa.accesses import Proxy, StateSpace
+from tclint.isa.effects import Barrier, Fence, Order
 from tclint.isa.forms import Match
 
 MO003 = RuleId("MO003")
@@ -315,8 +316,8 @@ def _may_set(match: Match) -> bool:
 
 def _is_weak_read(match: Match) -> bool:
     """Whether an instruction reads global memory that other threads may write, and is not strong."""
-    form = match.form
-    if form.memory:
-        read = any(verb == "read" for verb, _ in form.memory)
-        return read and match.space == ".global" and not match.strong and form.name != "ld.nc"
-    return form.effects.begins == CP_ASYNC
+    if match.strong or match.form.name == "ld.nc":
+        return False
+    return any(
+        not a.writes and a.space is StateSpace.GLOBAL and a.proxy is Proxy.GENERIC for a in match.accesses
+    )

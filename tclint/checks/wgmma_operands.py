@@ -10,6 +10,7 @@ from tclint.analyses.wgmma_accumulators import UnwrittenAccumulators
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.findings.edits import InstructionEdit, Repair, opcode
 from tclint.ir.nodes import Instruction, Vector, registers
+from tclint.isa.accesses import Via
 from tclint.isa.effects import WGMMA
 from tclint.values import UniformityScope, Values
 from tclint.values.divergence import divergent_bits
@@ -81,8 +82,7 @@ def optional_aligned(model: KernelModel) -> Iterator[Hit]:
 
 def _descriptors(instruction: Instruction) -> list[str]:
     """The names of the operands that are descriptors of matrices in shared memory."""
-    assert instruction.match is not None
-    return [name[1:] for name in instruction.match.form.async_reads if name.startswith("*")]
+    return [a.operand for a in instruction.accesses if a.via is Via.DESCRIPTOR]
 
 
 _LOADED = "it depends on loaded data, which may be the same in all these threads"

@@ -33,7 +33,8 @@ from tclint.ir.nodes import (
     Vector,
     registers,
 )
-from tclint.isa.effects import BULK, CP_ASYNC, TRANSACTIONS, Barrier
+from tclint.isa.accesses import StateSpace
+from tclint.isa.effects import Barrier
 from tclint.isa.forms import Match, floating
 
 __all__ = ["Assumed", "Parameters"]
@@ -267,8 +268,9 @@ class Parameters:
     def _computed_from(self, integers: frozenset[Field], sizes: tuple[str, ...]) -> frozenset[int]:
         """Registers whose value is computed from these parameters, special registers, or the contents of memory."""
         copied = any(
-            i.group in (BULK, CP_ASYNC, TRANSACTIONS) and i.effects.begins is not None
+            a.later and a.writes and a.space is StateSpace.SHARED
             for i in self.instructions
+            for a in i.accesses
         )
         found: set[int] = set()
         while True:
@@ -421,11 +423,14 @@ class Parameters:
         found: set[Field] = set()
         for instruction in self.instructions:
             match = instruction.match
-            own = match is None or match.space.startswith((".shared", ".param", ".local", ".const"))
-            if match is None or (own and match.form.group not in (CP_ASYNC, BULK, TRANSACTIONS)):
+            if match is None:
                 continue
-            for name, at in match.named.items():
-                operand = instruction.operands[at]
+            own = match.space.startswith((".shared", ".param", ".local", ".const"))
+            named = (
+                {a.operand for a in match.accesses if a.space is StateSpace.GLOBAL} if own else match.named
+            )
+            for name in named:
+                operand = instruction.named(name)
                 if (
                     isinstance(operand, Memory)
                     and name != match.form.roles.get("tensormap")

@@ -17,6 +17,7 @@ __all__ = [
     "ENDLESS",
     "ENGINES",
     "FABRIC",
+    "GENERIC_COPIES",
     "INERT",
     "NO_ENGINE",
     "TCGEN05",
@@ -71,6 +72,8 @@ NO_ENGINE = Engine("")
 """That of an instruction which has to do with none."""
 TENSOR_MEMORY = (TCGEN05_LD, TCGEN05_ST)
 """What moves registers to and from tensor memory."""
+GENERIC_COPIES = (CP_ASYNC,)
+"""What copies through the generic proxy, for the thread that commits its copies and waits for them."""
 
 ENGINES = {
     str(engine): engine

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
 
 from tclint._dataclass import dataclass
-from tclint.isa.accesses import MBARRIER_BYTES, Access, Proxy, StateSpace, Via
+from tclint.isa.accesses import Access, Proxy, StateSpace, Via
 from tclint.isa.effects import CP_ASYNC, Barrier, Effects, Engine, Fence, Order, spelled_order, spelled_scope
 from tclint.isa.modes import Modes
 from tclint.isa.notation import OperandSlot, Syntax
@@ -437,11 +437,14 @@ def floating(modifiers: tuple[str, ...]) -> bool:
 
 # ---------------------------------------------------------------- accesses
 
+_MBARRIER_BYTES = 8
+"""The size and the alignment of an mbarrier object (9.7.13.15.1)."""
 _MAP_BYTES = 128
 """The size of a tensor map (5.5.8)."""
 _ROW_BYTES = 16
 """A row of a matrix, at the address of one lane (9.7.14.5.15)."""
-_TYPE = re.compile(r"\.[busf]{1,2}(\d+)(?:x2)?$")
+_TYPE = re.compile(r"\.(?:[busf]{1,2}(\d+)|e\dm\d)(?:x(\d))?$")
+"""The type of a value: the bits of one part, and the number of parts (5.2)."""
 _SPACES = {
     "": StateSpace.GENERIC,
     ".shared": StateSpace.SHARED,
@@ -464,9 +467,14 @@ def _accesses(match: Match) -> Iterator[Access]:
     yield from _by_map(match)
     if form.family in _HANDLED:  # queries too, which access nothing but what describes a texture or surface
         yield Access("", Via.HANDLE, StateSpace.GLOBAL, True, proxy=Proxy.OTHER)
-    mbarrier, waits = form.roles.get("mbarrier", ""), form.effects.awaits is Barrier.MBARRIER
-    if mbarrier and _present(match, mbarrier):
-        yield Access(mbarrier, Via.ADDRESS, StateSpace.SHARED, not waits, extent=MBARRIER_BYTES, object=True)
+    if (mbarrier := form.roles.get("mbarrier", "")) and _present(match, mbarrier):
+        writes = form.effects.awaits is not Barrier.MBARRIER
+        own = (
+            form.effects.resource is not None or match.own_shared
+        )  # one cannot make or end that of another CTA
+        yield Access(
+            mbarrier, Via.ADDRESS, StateSpace.SHARED, writes, extent=_MBARRIER_BYTES, own=own, object=True
+        )
 
 
 def _present(match: Match, name: str) -> bool:
@@ -530,9 +538,9 @@ def _extent(match: Match) -> int | str:
         return form.roles["bytes"]
     if form.address_lanes:
         return _ROW_BYTES
-    layout = match.scope == "warp" and form.effects.resource is None
-    if layout or ("tensormap" in form.roles and not form.memory):
-        return ""
-    width = next((int(m[1]) for m in map(_TYPE.match, reversed(match.modifiers)) if m), 8)
+    if "tensormap" in form.roles or (match.scope == "warp" and form.effects.resource is None):
+        return ""  # a box, a field of the map, or the layout of a matrix
+    types = filter(None, map(_TYPE.match, reversed(match.modifiers)))
+    width = next((int(m[1] or 8) * int(m[2] or 1) for m in types), 8)
     length = match.number("vec") if "vec" in match.binding else 1
     return width // 8 * (length or 1)

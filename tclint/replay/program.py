@@ -19,6 +19,7 @@ from tclint.ir.nodes import Memory, Operand, registers
 from tclint.isa.effects import (
     BULK,
     CP_ASYNC,
+    GENERIC_COPIES,
     TCGEN05,
     TCGEN05_LD,
     TENSOR_MEMORY,
@@ -117,7 +118,7 @@ class Program:
         self._slice_stores()
         if self.follows_memory:
             # Beside mbarriers, a block without other steps is not executed for the sake of plain stores or copies.
-            writes = (*self._plain_accesses("write"), *self._cp_async_copies())
+            writes = (*self._plain_accesses("write"), *self._copies_of_threads())
             block_of, reached = self.model.cfg.block_of, None if not self.has_mbarriers else self._reached
             self._slice([s for s in writes if reached is None or block_of[s.site] in reached])
 
@@ -225,9 +226,9 @@ class Program:
             ),
         )
 
-    def _cp_async_copies(self) -> Iterable[Step]:
+    def _copies_of_threads(self) -> Iterable[Step]:
         """Non-bulk copies into shared memory, which each thread makes for itself."""
-        copies = self.model.begins(CP_ASYNC)
+        copies = [i for engine in GENERIC_COPIES for i in self.model.begins(engine)]
         return self._extreme_offsets("fill", ((i, self.instructions[i].role("destination")) for i in copies))
 
     def _extreme_offsets(self, what: str, accesses: Iterable[tuple[int, Operand | None]]) -> Iterable[Step]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Immediate, Instruction, Memory, Operand, Pair, Vector, registers
+from tclint.isa.accesses import Via
 from tclint.isa.effects import BULK
 from tclint.isa.forms import Match, floating
 from tclint.isa.semantics import COMPUTE, bind
@@ -78,7 +79,7 @@ def _operands(step: Step) -> list[Operand]:
     # The source of a barrier is the predicate that it reduces.
     roles = (*_ROLES, "source") if step.what == "barrier-sync" else _ROLES
     found = [instruction.role(name) for name in roles if name in match.form.roles]
-    found += [instruction.named(n.lstrip("*")) for n in match.form.async_reads if n.endswith("desc")]
+    found += [instruction.named(a.operand) for a in match.accesses if a.via is Via.DESCRIPTOR]
     written = {r for o in (match.writes or ()) for r in registers(instruction.operands[o])}
     return [
         o

@@ -8,13 +8,13 @@ instruction accesses a matrix or copies in bulk, so overlaps may be missed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
 from tclint.ir.nodes import Function, Memory
-from tclint.isa.effects import BULK, CP_ASYNC, TRANSACTIONS, Resource
+from tclint.isa import accesses as isa
+from tclint.isa.accesses import Via
 from tclint.isa.forms import Match
 from tclint.isa.special_registers import WARP
 from tclint.values import UniformityScope, Values
@@ -30,8 +30,6 @@ _ALL_LANES = 0xFFFFFFFF
 """All lanes of a warp."""
 _START_MASK = 0x3FFF
 """The start address in a matrix descriptor, in units of 16 bytes."""
-_MATRIX = re.compile(r"\.m(\d+)n(\d+)k")
-_TYPE = re.compile(r"\.[busf]{1,2}(\d+)(?:x2)?$")
 
 
 class Access(NamedTuple):
@@ -65,7 +63,7 @@ class SharedMemory:
 
     @cached_property
     def sites(self) -> dict[int, Match]:
-        """The instructions that may access shared memory."""
+        """The instructions that may access this memory."""
         return {
             i: use.match
             for use in self.function.uses
@@ -77,8 +75,7 @@ class SharedMemory:
     def writers(self) -> list[int]:
         """Those of :attr:`sites` that may write it."""
         writing = {
-            id(match): any(verb == "write" for verb, _ in match.form.memory)
-            or any(name.startswith("*") for name in match.form.async_writes)
+            id(match): any(access.writes and self.within(access) for access in match.accesses)
             for match in self.sites.values()
         }
         return [i for i, match in self.sites.items() if writing[id(match)]]
@@ -93,53 +90,50 @@ class SharedMemory:
 
     def _find(self, site: int, match: Match) -> Iterator[Access]:
         instruction, values = self.function.instructions[site], self.values
-        elsewhere = {"source", "destination"}.difference(self.sides(match))
-        for verb, name in match.form.memory:
-            operand = instruction.named(name)
-            if isinstance(operand, Memory) and operand not in map(instruction.role, elsewhere):
-                size, lanes = _access_extent(match)
-                size = (self._size(site) if "bytes" in match.form.roles else None) or size
-                size = self._matrix_size(site, match) or size
-                yield Access(site, verb == "write", values.operand(operand, site), size, lanes)
-        for names, writes in ((match.form.async_reads, False), (match.form.async_writes, True)):
-            for name in names:
-                operand = instruction.named(name.lstrip("*"))
-                if operand is None or not name.startswith("*"):
-                    continue
-                if name.endswith("desc"):
-                    start = self.start(values.operand(operand, site))
-                    yield Access(site, writes, start, _MIN_BYTES, later=True)
-                elif isinstance(operand, Memory) and operand in map(instruction.role, self.sides(match)):
-                    size = self._size(site) or _MIN_BYTES
-                    yield Access(site, writes, values.operand(operand, site), size, later=True)
+        for access in filter(self.within, match.accesses):
+            operand = instruction.named(access.operand)
+            if operand is None:
+                continue
+            address = values.operand(operand, site)
+            if access.via is Via.DESCRIPTOR:
+                address = self.start(address)
+            elif not isinstance(operand, Memory):
+                continue
+            lanes = (1 << match.address_lanes) - 1 if access.rows else _ALL_LANES
+            yield Access(site, access.writes, address, self._least(site, match, access), lanes, access.later)
+
+    @classmethod
+    def touches(cls, match: Match) -> bool:
+        """Whether the instruction may access data in this memory."""
+        return any(map(cls.within, match.accesses))
 
     @staticmethod
-    def touches(match: Match) -> bool:
-        """Whether the instruction may access this memory."""
-        form = match.form
-        if form.memory:
-            return match.space == "" or match.space.startswith(".shared")
-        return any(n.startswith("*") for n in (*form.async_reads, *form.async_writes)) and (
-            form.group in (CP_ASYNC, BULK, TRANSACTIONS) or any(n.endswith("desc") for n in form.async_reads)
-        )
+    def within(access: isa.Access) -> bool:
+        """Whether an access is one of data that may be in this memory."""
+        return access.shared and not access.object
 
-    @staticmethod
-    def sides(match: Match) -> tuple[str, ...]:
-        """The roles of a copy's addresses in this memory."""
-        return match.shared_sides
+    def _least(self, site: int, match: Match, access: isa.Access) -> int:
+        """A lower bound of the bytes of an access."""
+        size = self.extent(site, access.extent)
+        if size:
+            return min(size, MAX_SPAN)
+        if access.later or match.scope == "warp":
+            return self._matrix_size(site, match) or _MIN_BYTES
+        return int(match.element[2:]) // 8
 
-    def _size(self, site: int) -> int | None:
-        """The bytes of a copy if they are a constant, else None."""
-        operand = self.function.instructions[site].role("bytes")
+    def extent(self, site: int, extent: int | str) -> int | None:
+        """The bytes of an access (:attr:`tclint.isa.accesses.Access.extent`); None if they are not known to be a constant."""
+        if isinstance(extent, int):
+            return extent
+        operand = self.function.instructions[site].named(extent)
         size = None if operand is None else self.values.constant_operand(operand, site)
-        return None if size is None else min(size, MAX_SPAN)
+        return None if size is None or size < 0 else size
 
     def _matrix_size(self, site: int, match: Match) -> int:
         """The contiguous bytes that a ``wmma.store`` writes: all rows if nothing separates them, else the first one."""
-        shape = _MATRIX.search(" ".join(match.modifiers))
-        if shape is None or match.form.name != "wmma.store":
+        if match.form.name != "wmma.store":
             return 0
-        rows, row = (int(side) for side in shape.groups())
+        rows, row, _ = match.shape
         if match.modes.by_columns:
             rows, row = row, rows
         operand = self.function.instructions[site].named("stride")
@@ -376,13 +370,3 @@ class SharedMemory:
         if access.lanes == _ALL_LANES:
             return threads
         return threads & access.lanes * T.lane_zero(self.values.threads)
-
-
-def _access_extent(match: Match) -> tuple[int, int]:
-    """``(size, lanes)``: how many bytes one thread accesses at its address, and the lanes whose address counts."""
-    if match.scope == "warp" and match.form.effects.resource is not Resource.TMEM_ALLOC:
-        # A row of a matrix is 16 bytes at the address of one lane (9.7.14.5.15).
-        return _MIN_BYTES, (1 << match.address_lanes) - 1
-    width = next((int(m[1]) for m in map(_TYPE.match, reversed(match.modifiers)) if m), 8)
-    length = match.number("vec") if "vec" in match.binding else 1
-    return width // 8 * (length or 1), _ALL_LANES

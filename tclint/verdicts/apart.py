@@ -14,13 +14,12 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.findings.verdicts import Assumption
 from tclint.ir.nodes import Immediate
-from tclint.isa.effects import BULK
-from tclint.isa.forms import Match
+from tclint.isa.accesses import Via
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint
 from tclint.values.nodes import CollectiveResult, Loaded, Phi, Unmodelled
-from tclint.verdicts.matrices import Matrices, Range, exact_ranges
+from tclint.verdicts.matrices import Matrices, Range, ranges
 from tclint.verdicts.rings import Numbers, Rings, State
 
 __all__ = [
@@ -38,8 +37,6 @@ Passes = Callable[[str, int], bool]
 """Whether ``("block", b)`` may be entered, or ``("site", i)`` executed, while the operation is pending."""
 MAX_CHOICES = 64
 """Ranges that the phis of an address may choose from. Their number doubles with each branch that adds to an address."""
-_MBARRIER = 8
-"""The bytes of an mbarrier object (9.7.13.15.1)."""
 _COLUMNS = 1 << 16
 """The columns that addresses of tensor memory distinguish."""
 _FAR = 1 << 31
@@ -144,30 +141,16 @@ class Bytes:
 
     def assumptions(self, site: int) -> frozenset[Assumption]:
         """What :meth:`of` rests on for an instruction."""
-        match = self.model.instruction(site).match
-        read = self.matrices.read(site) if match is not None and _has_descriptors(match) else None
+        described = any(a.via is Via.DESCRIPTOR for a in self.model.instruction(site).accesses)
+        read = self.matrices.read(site) if described else None
         return frozenset() if read is None else read[1]
 
     def _find(self, site: int) -> list[Range] | None:
-        match = self.model.instruction(site).match
-        if match is None:
-            return None
-        form = match.form
-        if form.mbarrier and not (form.memory or form.async_reads or form.async_writes):
-            address = self.model.mbarrier(site)
-            return None if address is None else [(address, _MBARRIER)]
-        if form.group == BULK:
-            return self._source(site)
-        if _has_descriptors(match):
+        accesses = self.model.instruction(site).accesses
+        if any(a.via is Via.DESCRIPTOR for a in accesses):
             read = self.matrices.read(site)
             return None if read is None else read[0]
-        return exact_ranges(self.model, site)
-
-    def _source(self, copy: int) -> list[Range] | None:
-        """The bytes that a bulk copy reads; None if its size is not a constant, as that of a tensor copy never is."""
-        address, operand = self.model.value(copy, "source"), self.model.instruction(copy).role("bytes")
-        size = None if operand is None else self.values.constant_operand(operand, copy)
-        return None if address is None or size is None or size < 0 else [(address, size)]
+        return ranges(self.model, site, (a for a in accesses if a.shared))
 
     def _ever_apart(self, a: Range, b: Range, passes: Passes) -> bool:
         """Whether two ranges are disjoint in all iterations, or in those in which the operation can be pending."""
@@ -346,8 +329,3 @@ class Bytes:
 def _always(kind: str, at: int) -> bool:
     """What changes in a loop has changed since the previous iteration."""
     return True
-
-
-def _has_descriptors(match: Match) -> bool:
-    """Whether an instruction reads shared memory through descriptors alone."""
-    return any(name.endswith("desc") for name in match.form.async_reads)

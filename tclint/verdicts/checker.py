@@ -41,14 +41,10 @@ from tclint._dataclass import dataclass
 from tclint.findings.verdicts import Discharge
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Function, Instruction, Vector, registers
+from tclint.isa.accesses import Proxy, StateSpace, Via
 from tclint.isa.effects import (
-    BULK,
-    CP_ASYNC,
-    ENDLESS,
-    TCGEN05,
     TCGEN05_LD,
     TENSOR_MEMORY,
-    TRANSACTIONS,
     WGMMA,
     Fence,
     Resource,
@@ -68,7 +64,6 @@ __all__ = [
     "check",
     "copies_of",
     "issues",
-    "moves_data",
     "names_shared",
     "origins",
     "reads_result",
@@ -86,8 +81,6 @@ _SILENT = frozenset(
 """The events that signal no other thread; an event that is not among them is a release."""
 TENSOR = frozenset(TENSOR_MEMORY)
 """The groups of operations on tensor memory that a thread waits for itself."""
-_UNOBSERVED = frozenset("wgmma cp.async bulk tcgen05 tcgen05.ld tcgen05.st".split())
-"""The groups whose operations signal no other thread when they complete."""
 
 
 class Pending(NamedTuple):
@@ -191,6 +184,11 @@ class _Operation:
         accumulators = instruction.named("d")
         self.accumulators = registers(accumulators) if isinstance(accumulators, Vector) else ()
         self.kind = match.binding.get("shape"), match.binding.get("dtype")
+        own = [a for a in match.accesses if a.later and a.via is Via.ADDRESS and a.space is StateSpace.SHARED]
+        self.fills = any(a.writes for a in own)
+        """Whether it copies to shared memory."""
+        self.takes = any(not a.writes for a in own)
+        """Whether it copies or reduces from shared memory."""
 
     def feeds(self, instruction: Instruction) -> bool:
         """Whether it is a load whose registers *instruction* reads, which makes it wait (9.7.16.6.4.5).
@@ -220,29 +218,19 @@ def releases(instruction: Instruction) -> bool:
     """Whether other threads may continue because of *instruction*."""
     event, match = instruction.event, instruction.match
     if event == "issue":
-        return instruction.group not in _UNOBSERVED
+        return instruction.order.releases or any(a.object for a in instruction.accesses)
     ordered = match is not None and not {".release", ".acq_rel"}.isdisjoint(match.modifiers)
     return ordered or (bool(event) and event not in _SILENT)
 
 
 def names_shared(instruction: Instruction) -> bool:
     """Whether *instruction* may access shared memory, now or later, whatever its generic addresses are."""
-    match = instruction.match
-    if match is None:
-        return True
-    form = match.form
-    if form.event.startswith("mbarrier") or form.mbarrier:
-        return True
-    if form.memory and match.space.startswith(".shared"):
-        return True
-    later = any(name.startswith("*") for name in (*form.async_reads, *form.async_writes))
-    return later and form.group not in TENSOR
+    return instruction.match is None or any(a.space is StateSpace.SHARED for a in instruction.accesses)
 
 
 def touches_shared(instruction: Instruction) -> bool:
     """Whether *instruction* may access shared memory, now or later; calls are not considered."""
-    match = instruction.match
-    return names_shared(instruction) or (match is not None and bool(match.form.memory) and match.space == "")
+    return instruction.match is None or any(a.shared for a in instruction.accesses)
 
 
 def writes_shared(instruction: Instruction) -> bool:
@@ -250,41 +238,25 @@ def writes_shared(instruction: Instruction) -> bool:
 
     Of the operations on an mbarrier, only its initialisation does: the others need an mbarrier there, which is not data.
     """
-    match = instruction.match
-    if match is None:
+    if instruction.match is None or instruction.effects.resource is Resource.MBARRIER_INIT:
         return True
-    form = match.form
-    if form.effects.resource is Resource.MBARRIER_INIT:
-        return True
-    if any(verb == "write" for verb, _ in form.memory):
-        return match.space == "" or match.space.startswith(".shared")
-    later = any(name.startswith("*") for name in form.async_writes)
-    return later and form.group not in (*TENSOR, TCGEN05, BULK)
-
-
-def moves_data(operation: Instruction) -> bool:
-    """Whether an *operation* of a bulk group copies or reduces shared memory; the others set priorities of a cache."""
-    return operation.role("source") is not None
+    return any(a.writes and a.shared and not a.object for a in instruction.accesses)
 
 
 def reads_result(operation: Instruction, instruction: Instruction) -> bool:
     """Whether *instruction* may read what the bulk copy *operation* writes, in global memory; calls are not considered.
 
-    Two equal reductions may be performed in any order (9.7.9.25.4.2).
+    Two equal reductions may be performed in any order (9.7.9.25.4.2). A tensor map is none of the copied bytes.
     """
     match, copy = instruction.match, operation.match
     if match is None or copy is None:
         return True
-    form = match.form
-    if form.family in ("texture", "surface", "fabric"):
-        return True
-    if form.effects.begins == BULK:
-        equal = "redOp" in copy.binding and match.modifiers == copy.modifiers
-        return "reduce" in form.name and not equal
-    if any(verb == "read" for verb, _ in form.memory):
-        return not match.space.startswith((".shared", ".local", ".param", ".const"))
-    later = form.effects.begins is not None and form.group in (CP_ASYNC, TRANSACTIONS, ENDLESS)
-    return later and (".global" in match.modifiers or "tensormap" in form.roles)
+    if "redOp" in copy.binding and match.modifiers == copy.modifiers:
+        return False
+    return any(
+        a.outside and a.proxy is not Proxy.MAP and (a.via is Via.HANDLE or not a.writes)
+        for a in match.accesses
+    )
 
 
 def issues(instruction: Instruction, groups: Collection[str]) -> bool:
@@ -484,9 +456,7 @@ class _Checker:
 
     def _ends_before_exit(self, operation: _Operation) -> bool:
         """Whether the kernel may not exit while *operation* is pending."""
-        if operation.group == BULK:
-            return self.certificate.sources and moves_data(operation.instruction)
-        return operation.group != CP_ASYNC
+        return bool(operation.results or operation.sources) or (operation.takes and self.certificate.sources)
 
     def _fenced(self, i: int, unfenced: frozenset[int]) -> None:
         need, operation = Need(i, i, "fence"), self.fences.operations[i]
@@ -520,9 +490,9 @@ class _Checker:
                 self._require(Need(site, i, "release"), state)
             if tensor and group in TENSOR and not group == instruction.group == TCGEN05_LD:
                 self._require(Need(site, i, "columns"), state)
-            if shared and group == CP_ASYNC:
+            if shared and operation.fills:
                 self._require(Need(site, i, "bytes"), state)
-            if group == BULK and moves_data(operation.instruction):
+            if operation.takes:
                 if written:
                     self._require(Need(site, i, "source"), state)
                 if results and reads_result(operation.instruction, instruction):

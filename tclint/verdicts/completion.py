@@ -39,7 +39,6 @@ from tclint.verdicts.checker import (
     Transfer,
     check,
     copies_of,
-    moves_data,
     origins,
     reads_result,
     releases,
@@ -215,8 +214,8 @@ class Completion:
             for use in self._accesses(site, wgmma):
                 if self.cfg.block_of[use] in self.cfg.rank and model.reaches(site, use):
                     yield Need(site, use, "registers")
-            copies = group == BULK and moves_data(instructions[site])
-            if model.function.entry and (copies and self.sources if group == BULK else group != CP_ASYNC):
+            ends_first = operation.results or operation.sources or (operation.takes and self.sources)
+            if model.function.entry and ends_first:
                 yield from (
                     Need(site, end, "exit") for end in ends if site == end or model.reaches(site, end)
                 )
@@ -226,11 +225,11 @@ class Completion:
             for use in columns if tensor else ():
                 if not group == instructions[use].group == TCGEN05_LD and model.reaches(site, use):
                     yield Need(site, use, "columns")
-            if group == CP_ASYNC:
+            if operation.fills:
                 yield from (Need(site, i, "bytes") for i in shared if model.reaches(site, i))
-            if copies and self.sources:
+            if operation.takes and self.sources:
                 yield from (Need(site, i, "source") for i in overwriting if model.reaches(site, i))
-            elif copies:
+            elif operation.takes:
                 read = (i for i in reachable if reads_result(instructions[site], instructions[i]))
                 yield from (Need(site, i, "result") for i in read if model.reaches(site, i))
         yield from self._uses_of_copies()

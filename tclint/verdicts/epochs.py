@@ -32,10 +32,12 @@ from typing import NamedTuple
 from tclint._dataclass import dataclass
 from tclint.findings.verdicts import Discharge
 from tclint.ir.nodes import Function, Instruction
+from tclint.isa.accesses import Access as Made
+from tclint.isa.accesses import Proxy, StateSpace
 from tclint.isa.callees import SYSTEM_CALLS
-from tclint.isa.effects import CP_ASYNC, Engine
+from tclint.isa.effects import GENERIC_COPIES, Engine, Resource
 from tclint.isa.special_registers import WARP
-from tclint.verdicts.checker import Graph, Refused, State, Transfer, touches_shared
+from tclint.verdicts.checker import Graph, Refused, State, Transfer
 from tclint.verdicts.uniform import Collective, Holding, Level, Uniform, check_levels, narrowed
 
 __all__ = [
@@ -62,8 +64,6 @@ __all__ = [
 
 ENTRY = -1
 """The entry of the kernel, as the beginning of an epoch."""
-_SIMPLE = frozenset("ld st atom red ldmatrix stmatrix".split())
-"""The first words of instructions that access shared memory at once, at the addresses of their operands."""
 
 
 class Since(NamedTuple):
@@ -159,32 +159,34 @@ def foreign(instruction: Instruction) -> str:
         return "" if instruction.callee in SYSTEM_CALLS else "the callee may access shared memory"
     if match is None:
         return f"{instruction.opcode} is not an instruction that is known"
-    form = match.form
-    if (form.effects.begins == CP_ASYNC) or not touches_shared(instruction):
-        return ""
-    if form.event.startswith("mbarrier") or form.mbarrier:
+    found = [a for a in instruction.accesses if a.shared]
+    if any(a.object for a in found):
         return "it uses an mbarrier, and CTA barriers alone do not order accesses then"
-    if any(name.startswith("*") for name in (*form.async_reads, *form.async_writes)):
+    if any(a.later and not _copied(instruction, a) for a in found):
         return "it accesses shared memory through the async proxy"
-    if match.space == "":
+    if any(a.space is StateSpace.GENERIC for a in found):
         return "its generic address may be in shared memory"
-    if not match.own_shared:
+    if not all(a.own for a in found):
         return "it may access the shared memory of another CTA"
-    simple = form.name.split(".")[0] in _SIMPLE and "bytes" not in form.roles
-    return "" if simple else "which bytes of shared memory it accesses is not known"
+    allocates = instruction.effects.resource is Resource.TMEM_ALLOC
+    if any(not a.later and (allocates or not isinstance(a.extent, int)) for a in found):
+        return "which bytes of shared memory it accesses is not known"
+    return ""
+
+
+def _copied(instruction: Instruction, access: Made) -> bool:
+    """Whether the access is one of a copy for which the thread waits itself."""
+    return instruction.effects.begins in GENERIC_COPIES and access.proxy is Proxy.GENERIC
 
 
 def access(site: int, instruction: Instruction) -> Access | None:
     """How an instruction that is not :func:`foreign` accesses shared memory; None if it does not."""
-    match = instruction.match
-    if match is None or instruction.flow == "call" or not touches_shared(instruction):
+    found = [a for a in instruction.accesses if a.shared and not a.object]
+    if not found:
         return None
-    form = match.form
-    if form.group == CP_ASYNC:
-        return Access(site, True, later=True)
-    word = form.name.split(".")[0]
-    writes = any(verb == "write" for verb, _ in form.memory)
-    return Access(site, writes, atomic=word in ("atom", "red"), rows=word in ("ldmatrix", "stmatrix"))
+    writes = any(a.writes for a in found)
+    atomic = writes and not all(a.writes for a in found)
+    return Access(site, writes, atomic, any(a.later for a in found), any(a.rows for a in found))
 
 
 class Space(NamedTuple):
@@ -204,7 +206,7 @@ class Space(NamedTuple):
         return bool(self.foreign(instruction)) or self.access(0, instruction) is not None
 
 
-SHARED = Space((CP_ASYNC,), foreign, access, lambda instructions, block, site: True)
+SHARED = Space(GENERIC_COPIES, foreign, access, lambda instructions, block, site: True)
 
 
 def full_barriers(of: Uniform, candidates: Collection[int]) -> frozenset[int]:

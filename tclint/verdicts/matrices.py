@@ -10,7 +10,7 @@ address if the variable is aligned as the pattern is.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from tclint.analyses.bulk_rings import SWIZZLE_SPANS
@@ -18,11 +18,12 @@ from tclint.analyses.mbarriers import largest_expected
 from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption
 from tclint.ir.nodes import Immediate, Instruction
-from tclint.isa.effects import CP_ASYNC, TRANSACTIONS, WGMMA, Resource
+from tclint.isa.accesses import Access, Via
+from tclint.isa.effects import WGMMA, Resource
 from tclint.isa.forms import Match
 from tclint.values.descriptors import INSTRUCTION, SHARED, Form, shape
 
-__all__ = ["Matrices", "Range", "exact_ranges"]
+__all__ = ["Matrices", "Range", "ranges"]
 
 Range = tuple[int, int]
 """The value of an address, and the number of bytes or columns from there on."""
@@ -40,17 +41,18 @@ _ELEMENT = {".kind::f16": 2, ".kind::tf32": 4, ".kind::f8f6f4": 1, ".kind::i8": 
 """The bytes of an element in shared memory; a kind that is missing has none of whole bytes."""
 _COPIED = {".128x256b": (128, 32), ".4x256b": (4, 32), ".128x128b": (128, 16), ".64x128b": (64, 16), ".32x128b": (32, 16)}  # fmt: skip
 """The rows that a copy reads, and the bytes of each."""
-_SIZES = {"mbarrier-init": 8, "tmem-alloc": 4}
-"""The bytes that events write (9.7.13.15.1, 9.7.16.7.1)."""
 
 
-def exact_ranges(model: KernelModel, site: int) -> list[Range] | None:
-    """The bytes of shared memory that an instruction accesses; None if it accesses none, or their sizes are not exact."""
-    match = model.instruction(site).match
-    if match is None or not _sized(match):
-        return None
-    wide = 2 if any(modifier.endswith("x2") for modifier in match.modifiers) else 1
-    return [(access.address, access.size * wide) for access in model.shared.accesses(site)] or None
+def ranges(model: KernelModel, site: int, accesses: Iterable[Access]) -> list[Range] | None:
+    """The bytes of *accesses* of an instruction; None if there is none, or those of one are not known exactly."""
+    found = list[Range]()
+    for access in accesses:
+        operand = model.instruction(site).named(access.operand)
+        size = model.shared.extent(site, access.extent)
+        if operand is None or size is None:
+            return None
+        found.append((model.values.operand(operand, site), size))
+    return found or None
 
 
 class Matrices:
@@ -88,7 +90,7 @@ class Matrices:
         the rows are 0 if they are unknown."""
         match = instruction.match
         assert match is not None
-        names = [n.lstrip("*") for n in match.form.async_reads if n.endswith("desc")]
+        names = [a.operand for a in match.accesses if a.via is Via.DESCRIPTOR]
         if match.form.group == WGMMA:
             yield from (
                 (n, self._of_wgmma(match, site, n)) for n in names if instruction.named(n) is not None
@@ -189,35 +191,16 @@ class Matrices:
 
     def written(self, site: int) -> tuple[list[Range], frozenset[Assumption]] | None:
         """The bytes of shared memory that an instruction writes, and what that rests on; None if they are unknown."""
-        match, model = self.model.instruction(site).match, self.model
-        if match is None:
-            return None
-        form = match.form
-        if form.event in _SIZES:
-            role = "mbarrier" if form.effects.resource is Resource.MBARRIER_INIT else "destination"
-            address = model.value(site, role)
-            return None if address is None else ([(address, _SIZES[form.event])], frozenset())
-        if form.effects.begins == TRANSACTIONS and "tensormap" in form.roles:
+        instruction, model = self.model.instruction(site), self.model
+        makes = instruction.effects.resource is Resource.MBARRIER_INIT
+        writes = [a for a in instruction.accesses if a.writes and a.shared and (makes or not a.object)]
+        if any(a.later and not a.extent for a in writes):  # a box
             address, size = model.value(site, "destination"), self._expected
             known = address is not None and size is not None
             return ([(address, size)], frozenset((Assumption.EXPECTED,))) if known else None  # type: ignore[list-item]
-        if form.effects.begins == TRANSACTIONS:
-            address, size = model.value(site, "destination"), model.constant_of(site, "bytes")
-            return None if address is None or size is None or size < 0 else ([(address, size)], frozenset())
-        copies = form.effects.begins == CP_ASYNC
-        found = exact_ranges(model, site) if copies or not form.event else None
+        found = ranges(model, site, writes)
         return None if found is None else (found, frozenset())
 
     @cached_property
     def _expected(self) -> int | None:
         return largest_expected(self.model)
-
-
-def _sized(match: Match) -> bool:
-    """Whether the size of what an instruction accesses is known exactly."""
-    form = match.form
-    if form.effects.begins == CP_ASYNC:
-        return True
-    later = any(name.startswith("*") for name in (*form.async_reads, *form.async_writes))
-    rows = form.name.startswith(("ldmatrix", "stmatrix"))
-    return not later and "bytes" not in form.roles and (rows or match.scope in ("", "thread"))

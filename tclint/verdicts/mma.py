@@ -18,7 +18,8 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
-from tclint.ir.nodes import Instruction, Memory
+from tclint.ir.nodes import Instruction
+from tclint.isa.accesses import StateSpace
 from tclint.isa.effects import TCGEN05
 from tclint.values.nodes import Logic
 from tclint.values.path_condition import PathCondition
@@ -485,12 +486,7 @@ class Multiplications:
 
 def _operands(instruction: Instruction) -> Iterator[tuple[str, bool]]:
     """The operands of an operation that address tensor memory, and whether it writes there."""
-    match = instruction.match
-    assert match is not None
-    for names, writes in ((match.form.async_writes, True), (match.form.async_reads, False)):
-        for name in (n.lstrip("*") for n in names if n.startswith("*")):
-            if not name.endswith("desc") and isinstance(instruction.named(name), Memory):
-                yield name, writes
+    yield from ((a.operand, a.writes) for a in instruction.accesses if a.space is StateSpace.TENSOR)
 
 
 def _bits(threads: int, most: int) -> Iterable[int]:

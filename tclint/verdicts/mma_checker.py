@@ -30,6 +30,7 @@ from tclint._dataclass import dataclass
 from tclint.findings.verdicts import Discharge
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Symbol, registers
+from tclint.isa.accesses import Via
 from tclint.isa.effects import TCGEN05, Barrier, Resource
 from tclint.isa.forms import Match, floating
 from tclint.isa.semantics import COMPUTE, widen
@@ -168,9 +169,8 @@ def needs_at(operation: Instruction, use: Instruction) -> Iterator[str]:
     on_columns = use.effects.begins is not None and (use.group == TCGEN05 or use.group in TENSOR)
     if on_columns or use.effects.resource is Resource.TMEM_DEALLOC:
         yield "columns"
-    form = None if operation.match is None else operation.match.form
-    reads_shared = form is None or any(name.endswith("desc") for name in form.async_reads)
-    if reads_shared and writes_shared(use):
+    described = any(a.via is Via.DESCRIPTOR for a in operation.accesses)
+    if (operation.match is None or described) and writes_shared(use):
         yield "source"
 
 

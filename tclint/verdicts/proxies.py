@@ -18,6 +18,7 @@ from tclint.dataflow import Infeasible, PathQuery, find_paths, next_answer, solv
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
+from tclint.isa.accesses import Proxy, StateSpace
 from tclint.values import thread_masks as T
 from tclint.values.nodes import (
     AddressOf,
@@ -32,7 +33,6 @@ from tclint.values.nodes import (
 )
 from tclint.verdicts.apart import outside, symbolically_apart
 from tclint.verdicts.checker import Graph, Refused
-from tclint.verdicts.matrices import exact_ranges
 from tclint.verdicts.may import May
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.paths import RelevantSites, path_assumptions
@@ -43,9 +43,7 @@ from tclint.verdicts.proxy_checker import (
     READY,
     Access,
     Fences,
-    Memory,
     Pair,
-    Proxy,
     ProxyCertificate,
     ProxyQuestions,
     State,
@@ -66,8 +64,6 @@ _ADDRESSES = frozenset((Assumption.NO_OVERFLOW, Assumption.THREADS))
 _POINTER = 8
 _MAX_DEPTH = 16
 """The nested phis and selects around a pointer."""
-_SIZES = {"mbarrier-inval": 8, "tmem-alloc": 4}
-"""The bytes that events access at their address (9.7.13.15.1, 9.7.16.7.1)."""
 
 _WHAT = {
     FENCED: "a proxy fence separates it from an access through another proxy",
@@ -217,7 +213,7 @@ class Proxies:
                 continue
             if self._is_constant(pair.operation, a) or self._is_constant(pair.use, b):
                 continue
-            if memory is Memory.GLOBAL and (
+            if memory is StateSpace.GLOBAL and (
                 self._of_map_and_tensor(pair, a, b) or self._of_different_parameters(pair, a, b)
             ):
                 wanted.add(Assumption.NO_ALIAS)
@@ -360,24 +356,14 @@ class Proxies:
 
     def _range(self, site: int, access: Access) -> tuple[int, int] | None:
         """The address of an access, and the number of bytes from there on; None if that is not known exactly."""
-        match, model = self.instructions[site].match, self.model
-        if match is None or not access.operand or access.operand.endswith("desc"):
+        if not access.operand or (access.memory is StateSpace.GLOBAL and not access.later):
             return None
-        address, form = self._address(site, access.operand), match.form
-        if form.event in _SIZES:
-            return address, _SIZES[form.event]
-        if form.effects.begins is not None:
-            if "bytes" not in form.roles and "tensormap" not in form.roles:
-                return None
-            size = model.constant_of(site, "bytes") if "bytes" in form.roles else self._box(access)
-            return None if size is None or size < 0 else (address, size)
-        if match.scope not in ("", "thread") or access.memory is not Memory.SHARED:
-            return None  # a warp accesses what all its lanes address
-        return next((r for r in exact_ranges(model, site) or () if r[0] == address), None)
+        size = self.model.shared.extent(site, access.extent) if access.extent else self._box(access)
+        return None if size is None else (self._address(site, access.operand), size)
 
     def _box(self, access: Access) -> int | None:
         """The bytes that a tensor copy writes at most: as many as an operation on an mbarrier expects; None if that is unknown."""
-        if not access.writes or Assumption.EXPECTED not in self.assume:
+        if not (access.writes and access.later) or Assumption.EXPECTED not in self.assume:
             return None
         return self._expected
 

@@ -27,15 +27,15 @@ threads (``.sync_restrict``) separate nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from enum import Enum
 from itertools import product
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
 from tclint.findings.verdicts import Discharge
 from tclint.ir.nodes import Function, Instruction
-from tclint.isa.effects import CP_ASYNC, TCGEN05, Fence, Resource
-from tclint.isa.forms import Match
+from tclint.isa.accesses import Access as Made
+from tclint.isa.accesses import Proxy, StateSpace, Via
+from tclint.isa.effects import GENERIC_COPIES, TCGEN05, Fence, Resource
 from tclint.sync.operations import OPEN
 from tclint.verdicts.checker import Graph, Refused, Transfer
 
@@ -47,9 +47,7 @@ __all__ = [
     "Access",
     "Fact",
     "Fences",
-    "Memory",
     "Pair",
-    "Proxy",
     "ProxyCertificate",
     "ProxyQuestions",
     "accesses",
@@ -71,39 +69,26 @@ ALLOCATED = -7
 STUCK = -6
 """An asynchronous access for which no wait is known."""
 FENCED, PUBLISHED, NEVER = "fenced", "published", "never"
-_GROUP = frozenset(("cp.async",))
-_ELSEWHERE = (".local", ".param", ".const")
-"""Private or constant memory."""
-
-
-class Proxy(Enum):
-    """The method by which memory is accessed."""
-
-    GENERIC = "generic"
-    ASYNC = "async"
-    MAP = "tensormap"
-    OTHER = "other"
-
-
-class Memory(Enum):
-    """The state spaces in which accesses through different proxies may meet."""
-
-    SHARED = "shared"
-    GLOBAL = "global"
+_MEMORIES = StateSpace.SHARED, StateSpace.GLOBAL
+"""Where accesses through different proxies may meet."""
 
 
 class Access(NamedTuple):
     """What an instruction accesses through one operand."""
 
     proxy: Proxy
-    memory: Memory
+    memory: StateSpace
+    """``SHARED`` or ``GLOBAL``: an access by a generic address is one of each."""
     writes: bool
-    operand: str
+    operand: str = ""
     """The operand with the address; empty for what a tensor map or a callee addresses."""
-    own: bool = True
+    own: bool = False
     """Whether it is certainly in the shared memory of the CTA itself."""
     start: int = READY
     """The stage of its fact when the instruction has been executed."""
+    later: bool = False
+    extent: int | str = ""
+    """How many bytes it has (:attr:`tclint.isa.accesses.Access.extent`); empty also if other lanes give the addresses."""
 
 
 class Pair(NamedTuple):
@@ -111,7 +96,7 @@ class Pair(NamedTuple):
 
     operation: int
     use: int
-    memory: Memory
+    memory: StateSpace
     what: str
     """``FENCED``, ``PUBLISHED`` or ``NEVER``."""
 
@@ -120,7 +105,7 @@ class Fact(NamedTuple):
     """An access that no fence has separated from later ones."""
 
     site: int
-    memory: Memory
+    memory: StateSpace
     stage: int
     """``READY`` and the like; of a ``cp.async``, its age while it is in flight."""
 
@@ -154,14 +139,32 @@ class ProxyQuestions(NamedTuple):
 def accesses(instruction: Instruction) -> tuple[Access, ...]:
     """What *instruction* accesses in shared and global memory, now or later."""
     if instruction.flow == "call":
-        return tuple(Access(Proxy.GENERIC, memory, True, "", own=False) for memory in Memory)
-    match = instruction.match
-    if match is None:
+        return tuple(Access(Proxy.GENERIC, memory, True) for memory in _MEMORIES)
+    if instruction.match is None or ".nc" in instruction.match.modifiers:
         return ()
-    form = match.form
-    if form.effects.resource is Resource.MBARRIER_INVAL:
-        return (Access(Proxy.GENERIC, Memory.SHARED, True, form.mbarrier),)
-    return (*_immediate(match), *_later(match), *_by_map(match))
+    objects = instruction.effects.resource is Resource.MBARRIER_INVAL
+    found = (a for a in instruction.accesses if objects or not a.object)
+    return tuple(
+        Access(
+            a.proxy, memory, a.writes, "" if a.via is Via.MAP else a.operand, a.own,
+            _start(instruction, a, memory), a.later, "" if a.rows else a.extent,
+        )
+        for a in found
+        for memory in _MEMORIES
+        if a.space in (memory, StateSpace.GENERIC)
+    )  # fmt: skip
+
+
+def _start(instruction: Instruction, access: Made, memory: StateSpace) -> int:
+    """The stage of an access when *instruction* has been executed."""
+    effects = instruction.effects
+    if effects.resource is Resource.TMEM_ALLOC and memory is StateSpace.SHARED:
+        return ALLOCATED
+    if not access.later:
+        return READY
+    if access.proxy is Proxy.GENERIC:
+        return OPEN if effects.begins in GENERIC_COPIES else STUCK
+    return ISSUED if effects.begins == TCGEN05 else READY
 
 
 def concerns(instruction: Instruction) -> bool:
@@ -173,53 +176,9 @@ def concerns(instruction: Instruction) -> bool:
     )
 
 
-def _immediate(match: Match) -> Iterator[Access]:
-    form = match.form
-    other = form.family in ("texture", "surface", "fabric")
-    if other:  # some have no operand with an address
-        yield Access(Proxy.OTHER, Memory.GLOBAL, True, "")
-    if ".nc" in match.modifiers or match.space.startswith(_ELSEWHERE):
-        return
-    for verb, name in () if other else form.memory:
-        writes, own = verb == "write", match.own_shared
-        to_global = form.proxy == "tensormap" and name == form.roles.get("destination")
-        if to_global or match.space in ("", ".global"):
-            yield Access(Proxy.GENERIC, Memory.GLOBAL, writes, name)
-        if not to_global and match.space != ".global":
-            start = ALLOCATED if form.effects.resource is Resource.TMEM_ALLOC else READY
-            yield Access(Proxy.GENERIC, Memory.SHARED, writes, name, own, start)
-
-
-def _later(match: Match) -> Iterator[Access]:
-    form = match.form
-    if form.proxy == "tcgen05":
-        return
-    proxy = {"async": Proxy.ASYNC, "generic": Proxy.GENERIC}.get(form.proxy, Proxy.OTHER)
-    for names, writes in ((form.async_reads, False), (form.async_writes, True)):
-        for name in (n.lstrip("*") for n in names if n.startswith("*")):
-            if "tmem" in name or name == "taddr":
-                continue
-            start = STUCK if proxy is Proxy.GENERIC else ISSUED if form.group == TCGEN05 else READY
-            start = OPEN if form.group == CP_ASYNC else start
-            shared = name.endswith("desc") or name in map(form.roles.get, match.shared_sides)
-            own = not match.of_pair and not (writes and not match.own_shared)
-            memory = Memory.SHARED if shared else Memory.GLOBAL
-            yield Access(proxy, memory, writes, name, own, start)
-
-
-def _by_map(match: Match) -> Iterator[Access]:
-    """The tensor map that an instruction uses, and what it addresses."""
-    form = match.form
-    if "tensormap" not in form.roles or form.memory or form.effects.fence is Fence.PROXY:
-        return
-    yield Access(Proxy.MAP, Memory.GLOBAL, False, form.roles["tensormap"])
-    if form.async_reads or form.async_writes:
-        yield Access(Proxy.ASYNC, Memory.GLOBAL, not form.async_writes, "")
-
-
 def conflicts(
     first: Iterable[Access], then: Iterable[Access]
-) -> Iterator[tuple[Memory, str, Access, Access]]:
+) -> Iterator[tuple[StateSpace, str, Access, Access]]:
     """The accesses of one instruction that must be separated from accesses of a later one, and by what."""
     for a, b in product(first, then):
         if a.memory is b.memory and a.proxy is not b.proxy and (a.writes or b.writes):
@@ -259,7 +218,7 @@ class Fences:
         blocks = list(reachable)
         self.accesses = {i: found for b in blocks for i in b if (found := accesses(self.instructions[i]))}
         """The instructions that access memory, each with its accesses."""
-        self.copies = Transfer(function, _GROUP, blocks)
+        self.copies = Transfer(function, GENERIC_COPIES, blocks)
         self.begun = {i: frozenset(_begun(i, found)) for i, found in self.accesses.items()}
         """The facts that begin when an instruction is executed."""
         self.affecting = frozenset(
@@ -299,7 +258,7 @@ class Fences:
     def _stages(self, fact: Fact, at: int, instruction: Instruction) -> Iterable[int]:
         """The stages of an access after an instruction; none if it is separated from all that follows."""
         event, stage = instruction.event, fact.stage
-        if stage >= OPEN and instruction.group == CP_ASYNC and event != "issue":
+        if stage >= OPEN and instruction.group in GENERIC_COPIES and event != "issue":
             after = self.copies.stage(stage, at, instruction)
             return (READY if after is None else after,)
         if stage == ISSUED and event == "commit" and instruction.group == TCGEN05:
@@ -332,9 +291,9 @@ class Fences:
 
     def own(self, site: int) -> bool:
         """Whether what an instruction accesses in shared memory is certainly in that of the CTA itself."""
-        return all(a.own for a in self.accesses[site] if a.memory is Memory.SHARED)
+        return all(a.own for a in self.accesses[site] if a.memory is StateSpace.SHARED)
 
-    def kinds(self) -> Iterator[tuple[Memory, str, list[int], list[int]]]:
+    def kinds(self) -> Iterator[tuple[StateSpace, str, list[int], list[int]]]:
         """Instructions with equal accesses, and those whose accesses must be separated from theirs."""
         kinds: dict[tuple[Access, ...], list[int]] = {}
         for site, found in sorted(self.accesses.items()):

@@ -26,6 +26,7 @@ from typing import NamedTuple
 from tclint._dataclass import dataclass
 from tclint.analyses.setmaxnreg import raises, requested
 from tclint.ir.nodes import Function, Instruction
+from tclint.isa.accesses import StateSpace
 from tclint.isa.callees import SYSTEM_CALLS
 from tclint.isa.effects import Barrier, Resource
 from tclint.values import thread_masks as T
@@ -263,7 +264,7 @@ def _observes(instruction: Instruction) -> bool:
     if match is None or match.form.family in _UNLISTED:
         return True
     form = match.form
-    if any(not name.startswith("*") for name in form.async_writes):
+    if any(a.writes and a.space is StateSpace.REGISTERS for a in match.accesses):
         return True
     reads = any(verb == "read" for verb, _ in form.memory)
     return reads and not match.space.startswith((".param", ".const", ".local"))

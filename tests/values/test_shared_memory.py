@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.analyses.global_memory import GlobalMemory
 from tclint.analyses.model import KernelModel
 from tclint.analyses.warp_memory import SharedByWarps
 from tclint.isa.target import Target
@@ -58,6 +59,16 @@ def only(line: str, **options: str) -> tuple[KernelModel, tuple[Access, ...]]:
             "tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd0, %rd1, %r4, %p0;",
             [(False, 16, True), (False, 16, True)],
         ),
+        (
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r3], %r4, [%r9];",
+            [(True, 4, True)],
+        ),
+        ("red.shared.add.noftz.f16x2 [%r3], %r4;", [(False, 4, False), (True, 4, False)]),
+        (
+            "tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r3], %rd0;",
+            [(False, 8, False), (True, 8, False)],
+        ),
+        ("mbarrier.arrive.shared.b64 _, [bar];", []),
         ("mov.u32 %r4, %r3;", []),
         ("tcgen05.wait::ld.sync.aligned;", []),
     ],
@@ -65,6 +76,25 @@ def only(line: str, **options: str) -> tuple[KernelModel, tuple[Access, ...]]:
 def test_accesses(line: str, expected: list[tuple[bool, int, bool]]) -> None:
     _, found = only(line)
     assert [(a.writes, a.size, a.later) for a in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("cp.async.ca.shared.global [%r3], [%rd0], 8;", [(False, 8)]),
+        ("cp.async.bulk.global.shared::cta.bulk_group [%rd0], [tile], 64;", [(True, 64)]),
+        ("red.async.release.gpu.add.u32 [%rd0], %r4;", [(False, 4), (True, 4)]),
+        (
+            "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r3], [tile], 64, [%r9];",
+            [],
+        ),
+        ("st.global.b32 [%rd0], %r4;", []),
+    ],
+)
+def test_accesses_to_global_memory(line: str, expected: list[tuple[bool, int]]) -> None:
+    kernel, _ = only(line)
+    memory = GlobalMemory(kernel.function, kernel.values)
+    assert [(a.writes, a.size) for i in memory.sites for a in memory.accesses(i)] == expected
 
 
 def test_a_small_ldmatrix_takes_the_rows_of_the_first_lanes() -> None:

@@ -7,9 +7,20 @@ from dataclasses import replace
 import pytest
 
 from tclint.findings.verdicts import Assumption, Discharge
-from tclint.verdicts.checker import Certificate, Need, Pending, Questions, Refused, check
+from tclint.verdicts.checker import (
+    Certificate,
+    Need,
+    Pending,
+    Questions,
+    Refused,
+    check,
+    names_shared,
+    reads_result,
+    touches_shared,
+    writes_shared,
+)
 from tclint.verdicts.completion import TENSOR_GROUPS, WGMMA_GROUPS, Completion
-from tests.tools.support import HEADER, HOPPER, WGMMA, analysed, kernel, module
+from tests.tools.support import HEADER, HOPPER, WGMMA, analysed, function, kernel, module
 
 NEVER = Questions(lambda need, transfer: False, lambda need, pending: False)
 BODY = f"""setp.ne.b32 %p0, 0, 0;
@@ -148,3 +159,33 @@ def test_a_prover_whose_rule_always_holds_is_refused(
 def test_a_prover_that_sees_fences_everywhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Completion, "_fenced_at", lambda self, site: True)
     assert prover(EARLY).outcome().reasons
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "touched", "written", "read"),
+    [
+        ("ld.b32 %r1, [%rd1];", False, True, False, True),
+        ("st.shared.b32 [%r1], %r2;", True, True, True, False),
+        ("st.async.release.gpu.global.u32 [%rd1], %r2;", False, False, False, False),
+        ("red.async.release.gpu.add.u32 [%rd1], %r2;", False, False, False, True),
+        ("multimem.red.async.release.gpu.add.u64 [%rd1], %rd2;", False, False, False, True),
+        ("tcgen05.shift.cta_group::1.down [%r1];", False, False, False, False),
+        ("mbarrier.init.shared.b64 [%r1], 1;", True, True, True, False),
+        ("mbarrier.arrive.shared.b64 _, [%r1];", True, True, False, False),
+        ("mbarrier.pending_count.b64 %r1, %rd1;", False, False, False, False),
+    ],
+)
+def test_accesses_decide_what_is_in_shared_memory_and_what_reads_a_result(
+    text: str, named: bool, touched: bool, written: bool, read: bool
+) -> None:
+    """Of a reduction with a generic address too: that is one in global memory."""
+    copy, instruction = function(
+        module(
+            kernel(f"cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 64;\n{text}\nret;"),
+            header=HEADER,
+        )
+    ).instructions[:2]
+    assert instruction.match is not None
+    assert not instruction.match.problem
+    found = names_shared(instruction), touches_shared(instruction), writes_shared(instruction)
+    assert (*found, reads_result(copy, instruction)) == (named, touched, written, read)

@@ -8,13 +8,13 @@ import pytest
 
 from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
+from tclint.isa.accesses import StateSpace
 from tclint.verdicts import verdicts
 from tclint.verdicts.checker import Refused
 from tclint.verdicts.proxies import Proxies
 from tclint.verdicts.proxy_checker import (
     FENCED,
     Fences,
-    Memory,
     Pair,
     ProxyCertificate,
     ProxyQuestions,
@@ -345,6 +345,6 @@ def test_the_claims_are_exactly_the_pairs_of_the_kernel() -> None:
     for pair in claimed.claims:
         with pytest.raises(Refused, match="nothing proves"):
             accepted(of, replace(claimed, claims={p: d for p, d in claimed.claims.items() if p != pair}))
-    more = {**claimed.claims, Pair(0, 0, Memory.SHARED, FENCED): Discharge.FENCED}
+    more = {**claimed.claims, Pair(0, 0, StateSpace.SHARED, FENCED): Discharge.FENCED}
     with pytest.raises(Refused, match="does not have"):
         accepted(of, replace(claimed, claims=more))

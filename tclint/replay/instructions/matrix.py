@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tclint.ir.nodes import Memory
+from tclint.isa.accesses import Via
 from tclint.replay.accesses import SHARED, Access
 from tclint.replay.instructions.tensor import COLUMN
 from tclint.replay.machine import Machine
@@ -65,10 +66,8 @@ def _access_tensor_memory(
 
 def _matrix_addresses(machine: Machine, group: ThreadGroup, step: Step) -> Iterable[int]:
     """The start addresses of the matrices in shared memory."""
-    match = step.instruction.match
-    assert match is not None
-    for name in match.form.async_reads:
-        operand = step.instruction.named(name.lstrip("*")) if name.endswith("desc") else None
+    for access in step.instruction.accesses:
+        operand = step.instruction.named(access.operand) if access.via is Via.DESCRIPTOR else None
         value = machine.operand(group, operand) if operand is not None else None
         if isinstance(value, int) and not value & _BEYOND:
             yield (value & _DESCRIPTOR) * 16
