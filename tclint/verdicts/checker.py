@@ -38,6 +38,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint.analyses.in_flight import depth
 from tclint.findings.verdicts import Discharge
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Function, Instruction, Vector, registers
@@ -312,7 +313,7 @@ class Transfer:
             if issues(instruction, groups):
                 self.operations[i] = _Operation(instruction)
             elif instruction.group in groups and instruction.effects.waits is not None:
-                self.left[i] = instruction.leaves(UNCLEAR)
+                self.left[i] = depth(instruction)
         self.oldest = oldest(self.left.values())
         """The age at which ages saturate."""
         wgmma = (o.results for o in self.operations.values() if o.group == WGMMA)

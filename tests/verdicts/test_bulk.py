@@ -224,6 +224,17 @@ def test_a_prover_that_takes_a_wait_for_sources_for_one_for_results_is_refused(
     )  # the prover claims it, the checker does not accept
 
 
+def test_a_wait_for_the_async_proxy_alone_does_not_order_a_load() -> None:
+    restricted = wait().replace("wait_group", "wait_group.sync_restrict::proxy::async")
+    text = module(
+        SHARED,
+        kernel(f"{START}\n{COPY}\n{COMMIT}\n{restricted}\n{READ}\nret;"),
+        header=HOPPER.replace("8.0", "9.5"),
+    )
+    (found,) = verdicts(analysed(text), only=[HazardClass.BULK])
+    assert found.status is Status.UNKNOWN
+
+
 def test_read_only_memory_does_not_hold_a_result() -> None:
     body = f"{COPY}\n{COMMIT}\n{read()}\n{READ.replace('ld.global', 'ld.global.nc')}"
     found = bulk(body)
