@@ -30,12 +30,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint.analyses.in_flight import State
 from tclint.findings.verdicts import Discharge
 from tclint.ir.nodes import Function, Instruction
 from tclint.isa.callees import SYSTEM_CALLS
 from tclint.isa.effects import CP_ASYNC, Engine
 from tclint.isa.special_registers import WARP
-from tclint.verdicts.checker import Graph, Refused, State, Transfer, touches_shared
+from tclint.verdicts.checker import Graph, Refused, Transfer, touches_shared
 from tclint.verdicts.uniform import Collective, Holding, Level, Uniform, check_levels, narrowed
 
 __all__ = [
@@ -272,7 +273,7 @@ class Walk:
         self.graph, self.certificate, self.ask, self.space = graph, certificate, questions, space
         self.instructions = function.instructions
         self.order = sorted(graph.reached((0,)))
-        self.transfer = Transfer(function, space.groups, (graph.blocks[b] for b in self.order))
+        self.transfer = Transfer(function, space.groups, (i for b in self.order for i in graph.blocks[b]))
         self.accesses: dict[int, Access] = {}
         """The reachable accesses, by instruction."""
         self.times: dict[int, Epoch] = {}

@@ -259,7 +259,7 @@ class Fences:
         blocks = list(reachable)
         self.accesses = {i: found for b in blocks for i in b if (found := accesses(self.instructions[i]))}
         """The instructions that access memory, each with its accesses."""
-        self.copies = Transfer(function, _GROUP, blocks)
+        self.copies = Transfer(function, _GROUP, [i for block in blocks for i in block])
         self.begun = {i: frozenset(_begun(i, found)) for i, found in self.accesses.items()}
         """The facts that begin when an instruction is executed."""
         self.affecting = frozenset(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.analyses.in_flight import Pending, State
+from tclint.dataflow.may import May
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
 from tclint.ir.nodes import Instruction
 from tclint.verdicts import verdicts
-from tclint.verdicts.checker import Pending, State
-from tclint.verdicts.may import May
 from tclint.verdicts.uses import events
 from tests.tools.support import HOPPER, analysed, kernel, last_kernel, module
 

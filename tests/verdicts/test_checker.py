@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from tclint.analyses.in_flight import Pending
 from tclint.findings.verdicts import Assumption, Discharge
-from tclint.verdicts.checker import Certificate, Need, Pending, Questions, Refused, check
+from tclint.verdicts.checker import Certificate, Need, Questions, Refused, check
 from tclint.verdicts.completion import TENSOR_GROUPS, WGMMA_GROUPS, Completion
 from tests.tools.support import HEADER, HOPPER, WGMMA, analysed, kernel, module
 
