@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses.in_flight import GROUPS, InFlight, depth
+from tclint.analyses.in_flight import GROUPS, InFlight, SourcesInFlight, depth
 from tclint.analyses.model import KernelModel
 from tclint.analyses.repeated import Repeated
 from tclint.checks import Hit, Mark, RuleId, check
@@ -33,22 +33,23 @@ _CLASSES = {
 """The class of hazards that a wait of a group prevents."""
 
 
-@check(CO001, analyses=(InFlight, Repeated))
+@check(CO001, analyses=(InFlight, SourcesInFlight, Repeated))
 def completes_nothing(model: KernelModel) -> Iterator[Hit]:
     """A wait that no operation which it would complete reaches on any path."""
     waits = [(group, i) for group in GROUPS for i in own_sites(model, model.waits(group))]
     if not waits or not decidable(model):
         return
-    in_flight, states = model.solution(InFlight)
+    results, sources = model.solution(InFlight), model.solution(SourcesInFlight)
     repeated, done = model.solution(Repeated)
     for group, wait in waits:
         instruction = model.instruction(wait)
         if depth(instruction) == UNCLEAR:
             continue
-        before = states.before(wait)
-        if not in_flight.waited_for(before, instruction):
+        in_flight, states = sources if instruction.effects.sources else results
+        if not in_flight.waited_for(states.before(wait), instruction):
+            pending = results[1].before(wait)
             why = _nothing(
-                group, depth(instruction), any(model.instruction(o.site).group == group for o in before)
+                group, depth(instruction), any(model.instruction(o.site).group == group for o in pending)
             )
         elif repeated.before(done.before(wait), wait):
             why = "an earlier wait has completed all that it waits for, and nothing was committed since"

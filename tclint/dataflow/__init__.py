@@ -1,6 +1,6 @@
 """The one dataflow solver, and the search for a feasible path that witnesses a fact.
 
-Owns :class:`Analysis` and :func:`solve` (may-analyses over the CFG), the threads that reach each block
+Owns :class:`Analysis` and :func:`solve` (may-analyses over the CFG; ``may`` is the one in which no fact ends at an edge), the threads that reach each block
 (``reachability``), what holds for the threads that execute an instruction (``views``), loop invariants
 (``loop_invariants``), the search :func:`find_paths` (``feasible_paths``, and
 ``path_search_cache`` for what searches share), and the answers to may-questions

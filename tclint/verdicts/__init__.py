@@ -20,8 +20,8 @@ prover, which lists the obligations and claims what discharges them, and a check
 Several provers ask which bytes an operation and an access have in common: ``apart``, with ``rings`` for stages of a ring
 buffer, ``matrices`` for descriptors, ``across_threads`` for two threads, and ``lanes`` for what a warp stores twice.
 ``exact_checks`` tries the answers about values that a proof rests on by another interpreter, :mod:`tclint.exact`.
-``invalidation`` is not a prover: it is what a bound of the class *mbarrier* needs besides replays. ``may`` is the analysis of
-the provers, ``paths`` what they assume of a path, ``outcome`` what they return. Imports ``analyses`` and what is below it.
+``invalidation`` is not a prover: it is what a bound of the class *mbarrier* needs besides replays. ``paths`` is what the
+provers assume of a path, ``outcome`` what they return. Imports ``analyses`` and what is below it.
 
 Change this package when a kernel that is right is *unknown*, or to prove another class.
 """

@@ -38,6 +38,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint.analyses.in_flight import Pending, State, Strict
 from tclint.findings.verdicts import Discharge
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Function, Instruction, Vector, registers
@@ -49,21 +50,18 @@ from tclint.isa.effects import (
     Fence,
     Resource,
 )
-from tclint.sync.operations import OPEN, UNCLEAR, oldest, step
+from tclint.sync.operations import OPEN
 
 __all__ = [
     "Certificate",
     "Fences",
     "Graph",
     "Need",
-    "Pending",
     "Questions",
     "Refused",
-    "State",
     "Transfer",
     "check",
     "copies_of",
-    "issues",
     "names_shared",
     "origins",
     "reads_result",
@@ -81,20 +79,6 @@ _SILENT = frozenset(
 """The events that signal no other thread; an event that is not among them is a release."""
 TENSOR = frozenset(TENSOR_MEMORY)
 """The groups of operations on tensor memory that a thread waits for itself."""
-
-
-class Pending(NamedTuple):
-    """An operation that may be pending, or a copy of a register that it may still write."""
-
-    site: int
-    age: int
-    copy: int = -1
-    """The register that holds a copy; -1: this is about the operation itself."""
-    origin: int = -1
-    """The register that it is a copy of; OTHER: it may hold something else than a copy."""
-
-
-State = frozenset[Pending]
 
 
 def origins(state: State, site: int, register: int) -> set[int]:
@@ -259,45 +243,22 @@ def reads_result(operation: Instruction, instruction: Instruction) -> bool:
     )
 
 
-def issues(instruction: Instruction, groups: Collection[str]) -> bool:
-    """Whether *instruction* issues an operation of one of the *groups*."""
-    return instruction.group in groups and instruction.effects.begins is not None
-
-
-class Transfer:
-    """What may be pending after an instruction, given what may be pending before it."""
+class Transfer(Strict):
+    """The operations that may be pending, and the copies of registers that they may still write."""
 
     def __init__(
-        self,
-        function: Function,
-        groups: Collection[str],
-        reachable: Iterable[range],
-        *,
-        sources: bool = False,
+        self, function: Function, groups: Collection[str], sites: Iterable[int], *, sources: bool = False
     ) -> None:
-        self.instructions, self.groups, self.sources = function.instructions, groups, sources
-        self.operations: dict[int, _Operation] = {}
-        self.left: dict[int, int] = {}
-        """Wait -> the groups that it leaves pending."""
-        for i in (i for block in reachable for i in block):
-            instruction = self.instructions[i]
-            if issues(instruction, groups):
-                self.operations[i] = _Operation(instruction)
-            elif instruction.group in groups and instruction.effects.waits is not None:
-                self.left[i] = instruction.leaves(UNCLEAR)
-        self.oldest = oldest(self.left.values())
-        """The age at which ages saturate."""
+        super().__init__(function, groups, sites, sources=sources)
+        self.operations = {i: _Operation(self.instructions[i]) for i in sorted(self.begun)}
         wgmma = (o.results for o in self.operations.values() if o.group == WGMMA)
         self.renamed = frozenset[int]().union(*wgmma)
         """The registers that a ``mov`` makes a copy of."""
         self.copies, self.restoring = self._copies()
         """The registers that may hold copies; and those of them that a ``mov`` may move back to where they are from."""
-        self.affecting = frozenset(
-            at
-            for at, i in enumerate(self.instructions)
-            if i.group in groups or not self.copies.isdisjoint(i.writes)
-        )
-        """The instructions that can change a state."""
+        self.affecting |= {
+            i for i, each in enumerate(self.instructions) if not self.copies.isdisjoint(each.writes)
+        }
 
     def _copies(self) -> tuple[frozenset[int], frozenset[int]]:
         moves = [(i.reads[0], i.writes[0]) for i in self.instructions if i.renames] if self.renamed else []
@@ -308,34 +269,12 @@ class Transfer:
             back |= fresh
         return frozenset(copies), frozenset(copies & back)
 
-    def after(self, state: State, at: int) -> State:
-        """The state after instruction *at*, whose guard may be true or false."""
-        instruction = self.instructions[at]
-        after = self.executed(state, at, instruction)
-        return state | after if instruction.guard >= 0 else after
-
     def executed(self, state: State, at: int, instruction: Instruction) -> State:
-        """The state after an instruction whose guard is true."""
-        if at in self.operations:
+        after = super().executed(state, at, instruction)
+        if at in self.begun:
             others = self.restoring - self.operations[at].results
-            return state | {Pending(at, OPEN), *(Pending(at, OPEN, r, OTHER) for r in others)}
-        if not state:
-            return state
-        if instruction.group in self.groups:
-            mine = [p for p in state if self.operations[p.site].group == instruction.group]
-            ages = [self.stage(p.age, at, instruction) for p in mine]
-            after = {p._replace(age=age) for p, age in zip(mine, ages, strict=True) if age is not None}
-            state = state.difference(mine) | after
-        return state if self.copies.isdisjoint(instruction.writes) else self._written(state, instruction)
-
-    def stage(self, age: int, at: int, instruction: Instruction) -> int | None:
-        """What an instruction of its group makes of the *age* of an operation; None if it completes the operation.
-
-        A proof does not distinguish open operations by whether a wait has followed.
-        """
-        left = self.left.get(at, UNCLEAR)
-        after = step(age, instruction.effects, left, self.oldest, sources=self.sources)
-        return None if after is None else max(after, OPEN)
+            return after.union(Pending(at, OPEN, register, OTHER) for register in others)
+        return after if self.copies.isdisjoint(instruction.writes) else self._written(after, instruction)
 
     def _written(self, state: State, instruction: Instruction) -> State:
         """The state after an instruction that writes registers which may hold copies."""
@@ -403,7 +342,7 @@ class _Checker:
         self.function, self.graph = function, graph
         self.certificate, self.questions = certificate, questions
         self.order = sorted(graph.reached((0,)))
-        reachable = (graph.blocks[b] for b in self.order)
+        reachable = [i for b in self.order for i in graph.blocks[b]]
         self.transfer = Transfer(function, certificate.groups, reachable, sources=certificate.sources)
         self.fences = Fences(self.transfer)
         self.users: dict[int, set[int]] = {}

@@ -17,9 +17,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 
+from tclint.analyses.in_flight import Pending, State
 from tclint.analyses.model import KernelModel
 from tclint.analyses.provenance import origin
 from tclint.dataflow import GaveUp, Infeasible, PathQuery, find_paths, next_answer, solve
+from tclint.dataflow.may import May
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
@@ -32,10 +34,8 @@ from tclint.verdicts.checker import (
     Fences,
     Graph,
     Need,
-    Pending,
     Questions,
     Refused,
-    State,
     Transfer,
     check,
     copies_of,
@@ -45,7 +45,6 @@ from tclint.verdicts.checker import (
     touches_shared,
     writes_shared,
 )
-from tclint.verdicts.may import May
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.paths import PATH_ASSUMPTIONS, RelevantSites, path_assumptions, value_assumptions
 from tclint.verdicts.rings import Rings
@@ -119,7 +118,7 @@ class Completion:
         self.transfer = Transfer(
             model.function,
             groups,
-            (range(self.cfg.blocks[b].start, self.cfg.blocks[b].end) for b in self.cfg.order),
+            (i for b in self.cfg.order for i in range(self.cfg.blocks[b].start, self.cfg.blocks[b].end)),
             sources=sources,
         )
         self.relevant = RelevantSites(self.cfg)

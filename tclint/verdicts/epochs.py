@@ -30,6 +30,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint.analyses.in_flight import State
 from tclint.findings.verdicts import Discharge
 from tclint.ir.nodes import Function, Instruction
 from tclint.isa.accesses import Access as Made
@@ -37,7 +38,7 @@ from tclint.isa.accesses import Proxy, StateSpace
 from tclint.isa.callees import SYSTEM_CALLS
 from tclint.isa.effects import GENERIC_COPIES, Engine, Resource
 from tclint.isa.special_registers import WARP
-from tclint.verdicts.checker import Graph, Refused, State, Transfer
+from tclint.verdicts.checker import Graph, Refused, Transfer
 from tclint.verdicts.uniform import Collective, Holding, Level, Uniform, check_levels, narrowed
 
 __all__ = [
@@ -274,7 +275,7 @@ class Walk:
         self.graph, self.certificate, self.ask, self.space = graph, certificate, questions, space
         self.instructions = function.instructions
         self.order = sorted(graph.reached((0,)))
-        self.transfer = Transfer(function, space.groups, (graph.blocks[b] for b in self.order))
+        self.transfer = Transfer(function, space.groups, (i for b in self.order for i in graph.blocks[b]))
         self.accesses: dict[int, Access] = {}
         """The reachable accesses, by instruction."""
         self.times: dict[int, Epoch] = {}

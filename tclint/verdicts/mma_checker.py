@@ -35,7 +35,7 @@ from tclint.isa.effects import TCGEN05, Barrier, Resource
 from tclint.isa.forms import Match, floating
 from tclint.isa.semantics import COMPUTE, widen
 from tclint.values.integers import type_width
-from tclint.verdicts.checker import TENSOR, Graph, Need, Refused, issues, writes_shared
+from tclint.verdicts.checker import TENSOR, Graph, Need, Refused, writes_shared
 
 __all__ = [
     "MMA_GROUPS",
@@ -159,7 +159,7 @@ class MmaQuestions(NamedTuple):
 
 def operations(function: Function, reachable: Iterable[int]) -> frozenset[int]:
     """The instructions among *reachable* that issue an operation."""
-    return frozenset(i for i in reachable if issues(function.instructions[i], MMA_GROUPS))
+    return frozenset(i for i in reachable if function.instructions[i].effects.begins in MMA_GROUPS)
 
 
 def needs_at(operation: Instruction, use: Instruction) -> Iterator[str]:

@@ -15,6 +15,7 @@ from tclint.analyses.extents import Extents
 from tclint.analyses.mbarriers import largest_expected
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Infeasible, PathQuery, find_paths, next_answer, solve
+from tclint.dataflow.may import May
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
@@ -33,7 +34,6 @@ from tclint.values.nodes import (
 )
 from tclint.verdicts.apart import outside, symbolically_apart
 from tclint.verdicts.checker import Graph, Refused
-from tclint.verdicts.may import May
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.paths import RelevantSites, path_assumptions
 from tclint.verdicts.proxy_checker import (

@@ -218,7 +218,7 @@ class Fences:
         blocks = list(reachable)
         self.accesses = {i: found for b in blocks for i in b if (found := accesses(self.instructions[i]))}
         """The instructions that access memory, each with its accesses."""
-        self.copies = Transfer(function, GENERIC_COPIES, blocks)
+        self.copies = Transfer(function, GENERIC_COPIES, [i for block in blocks for i in block])
         self.begun = {i: frozenset(_begun(i, found)) for i, found in self.accesses.items()}
         """The facts that begin when an instruction is executed."""
         self.affecting = frozenset(

@@ -15,10 +15,11 @@ from functools import cached_property
 from math import lcm
 from typing import NamedTuple
 
+from tclint.analyses.in_flight import Pending
 from tclint.analyses.model import KernelModel
 from tclint.sync.operations import OPEN
 from tclint.values.nodes import Compare, Constant, Masked, Negation, Select, Sum
-from tclint.verdicts.checker import Pending, Transfer, touches_shared
+from tclint.verdicts.checker import Transfer, touches_shared
 
 __all__ = ["Rings"]
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
 
+from tclint.analyses.in_flight import State
 from tclint.analyses.model import KernelModel
 from tclint.analyses.provenance import origin
 from tclint.findings.spans import span
@@ -19,7 +20,7 @@ from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.values import thread_masks as T
 from tclint.verdicts.across_threads import AcrossThreads
 from tclint.verdicts.apart import Bytes
-from tclint.verdicts.checker import Refused, State, Transfer
+from tclint.verdicts.checker import Refused, Transfer
 from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.epochs import (
     SHARED,
@@ -74,7 +75,7 @@ class SharedOrder:
         self.order = sorted(self.cfg.order)
         blocks = [range(self.cfg.blocks[b].start, self.cfg.blocks[b].end) for b in self.order]
         self.sites = [i for block in blocks for i in block]
-        self.transfer = Transfer(self.function, self.space.groups, blocks)
+        self.transfer = Transfer(self.function, self.space.groups, self.sites)
         self.across = AcrossThreads(model, Bytes(model, Rings(model, self.transfer)))
 
     def outcome(self) -> Outcome:

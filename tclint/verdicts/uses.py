@@ -17,7 +17,7 @@ from tclint.ir.inline import reached
 from tclint.ir.nodes import Function, Instruction
 from tclint.isa.effects import Resource
 from tclint.replay.bounds import operates
-from tclint.verdicts.checker import issues, names_shared
+from tclint.verdicts.checker import names_shared
 from tclint.verdicts.completion import BULK_GROUPS, COPY_GROUPS, TENSOR_GROUPS, WGMMA_GROUPS
 from tclint.verdicts.epochs import SHARED
 from tclint.verdicts.mma_checker import MMA_GROUPS
@@ -28,11 +28,11 @@ from tclint.verdicts.uniform import collective
 __all__ = ["events"]
 
 _CONCERNS: Mapping[HazardClass, Callable[[Instruction], bool]] = {
-    HazardClass.WGMMA: lambda i: issues(i, WGMMA_GROUPS),
-    HazardClass.TMEM_ACCESS: lambda i: issues(i, TENSOR_GROUPS),
-    HazardClass.TCGEN05_MMA: lambda i: issues(i, MMA_GROUPS),
-    HazardClass.CP_ASYNC: lambda i: issues(i, COPY_GROUPS),
-    HazardClass.BULK: lambda i: issues(i, BULK_GROUPS),
+    HazardClass.WGMMA: lambda i: i.effects.begins in WGMMA_GROUPS,
+    HazardClass.TMEM_ACCESS: lambda i: i.effects.begins in TENSOR_GROUPS,
+    HazardClass.TCGEN05_MMA: lambda i: i.effects.begins in MMA_GROUPS,
+    HazardClass.CP_ASYNC: lambda i: i.effects.begins in COPY_GROUPS,
+    HazardClass.BULK: lambda i: i.effects.begins in BULK_GROUPS,
     HazardClass.PROXIES: concerns,
     HazardClass.CONVERGENCE: lambda i: collective(0, i) is not None,
     HazardClass.SHARED_MEMORY: SHARED.concerns,

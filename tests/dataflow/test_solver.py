@@ -23,7 +23,7 @@ from tclint.analyses.cp_async import WAITED as DONE
 from tclint.analyses.data_indices import DataReadsSince, DataWritesSince
 from tclint.analyses.fabric_submission import FabricSubmission
 from tclint.analyses.groups import Depth, Groups, Waited, WgmmaGroups
-from tclint.analyses.in_flight import InFlight, Operation
+from tclint.analyses.in_flight import InFlight, Pending, SourcesInFlight
 from tclint.analyses.model import KernelModel
 from tclint.analyses.outside_shared import OutsideAfter, OutsideBefore
 from tclint.analyses.proxies import LANDED, WAITED, WIDE, Landed, Unfenced, UnfencedReads, UnfencedWaits
@@ -187,9 +187,8 @@ def _tensor_allocation(analysis: TensorAllocation) -> st.SearchStrategy[Any]:
 
 
 def _in_flight(analysis: InFlight) -> st.SearchStrategy[Any]:
-    sites = [i for i, each in enumerate(analysis.instructions) if each.event == "issue"]
-    ages = st.integers(OPEN, analysis.oldest)
-    return st.frozensets(st.builds(Operation, st.sampled_from(sites), ages, st.booleans()))
+    ages = st.integers(OPEN, analysis.strict.oldest)
+    return st.frozensets(st.builds(Pending, st.sampled_from(sorted(analysis.strict.begun)), ages))
 
 
 def _repeated(analysis: Repeated) -> st.SearchStrategy[Any]:
@@ -214,6 +213,7 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     TmemReadsSince: _since,
     TmemWritesSince: _since,
     InFlight: _in_flight,
+    SourcesInFlight: _in_flight,
     Repeated: _repeated,
     OutsideBefore: lambda analysis: st.booleans(),
     OutsideAfter: lambda analysis: st.booleans(),

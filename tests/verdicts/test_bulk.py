@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.analyses.in_flight import Pending, State
+from tclint.dataflow.may import May
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
 from tclint.ir.nodes import Instruction
 from tclint.verdicts import verdicts
-from tclint.verdicts.checker import Pending, State
-from tclint.verdicts.may import May
 from tclint.verdicts.uses import events
 from tests.tools.support import HOPPER, analysed, kernel, last_kernel, module
 
@@ -222,6 +222,17 @@ def test_a_prover_that_takes_a_wait_for_sources_for_one_for_results_is_refused(
     assert all(
         o.discharge is not None for o in found.obligations
     )  # the prover claims it, the checker does not accept
+
+
+def test_a_wait_for_the_async_proxy_alone_does_not_order_a_load() -> None:
+    restricted = wait().replace("wait_group", "wait_group.sync_restrict::proxy::async")
+    text = module(
+        SHARED,
+        kernel(f"{START}\n{COPY}\n{COMMIT}\n{restricted}\n{READ}\nret;"),
+        header=HOPPER.replace("8.0", "9.5"),
+    )
+    (found,) = verdicts(analysed(text), only=[HazardClass.BULK])
+    assert found.status is Status.UNKNOWN
 
 
 def test_read_only_memory_does_not_hold_a_result() -> None:

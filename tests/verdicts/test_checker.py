@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from tclint.analyses.in_flight import Pending
 from tclint.findings.verdicts import Assumption, Discharge
 from tclint.verdicts.checker import (
     Certificate,
     Need,
-    Pending,
     Questions,
     Refused,
     check,

@@ -1,7 +1,4 @@
-"""The analysis of provers: what may hold on any path of the control-flow graph.
-
-It is solved in the strict mode of a proof: no fact ends at an edge, whatever a branch decides.
-"""
+"""What may hold on any path of the control-flow graph: no fact ends at an edge, whatever a branch decides."""
 
 from __future__ import annotations
 
