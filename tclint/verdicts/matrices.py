@@ -20,12 +20,11 @@ from tclint.findings.verdicts import Assumption
 from tclint.ir.nodes import Immediate, Instruction
 from tclint.isa.effects import CP_ASYNC, TRANSACTIONS, WGMMA, Resource
 from tclint.isa.forms import Match
+from tclint.values.addresses import MemoryRange
 from tclint.values.descriptors import INSTRUCTION, SHARED, Form, shape
 
-__all__ = ["Matrices", "Range", "exact_ranges"]
+__all__ = ["Matrices", "exact_ranges"]
 
-Range = tuple[int, int]
-"""The value of an address, and the number of bytes or columns from there on."""
 _LINES = 8
 _K_BYTES = 32
 """The bytes of a row along K that one dense multiplication reads (9.7.15.5.2, 9.7.16.2.1)."""
@@ -44,7 +43,7 @@ _SIZES = {"mbarrier-init": 8, "tmem-alloc": 4}
 """The bytes that events write (9.7.13.15.1, 9.7.16.7.1)."""
 
 
-def exact_ranges(model: KernelModel, site: int) -> list[Range] | None:
+def exact_ranges(model: KernelModel, site: int) -> list[MemoryRange] | None:
     """The bytes of shared memory that an instruction accesses; None if it accesses none, or their sizes are not exact."""
     match = model.instruction(site).match
     if match is None or not _sized(match):
@@ -58,7 +57,7 @@ class Matrices:
 
     def __init__(self, model: KernelModel) -> None:
         self.model, self.values = model, model.values
-        self._read: dict[int, tuple[list[Range], frozenset[Assumption]] | None] = {}
+        self._read: dict[int, tuple[list[MemoryRange], frozenset[Assumption]] | None] = {}
 
     @property
     def documented(self) -> bool:
@@ -68,7 +67,7 @@ class Matrices:
 
     # ------------------------------------------------------------ reads
 
-    def read(self, operation: int) -> tuple[list[Range], frozenset[Assumption]] | None:
+    def read(self, operation: int) -> tuple[list[MemoryRange], frozenset[Assumption]] | None:
         """The ranges within which an operation reads shared memory, and what that rests on; None if one is unknown."""
         if operation not in self._read:
             instruction = self.model.instruction(operation)
@@ -139,7 +138,7 @@ class Matrices:
 
     def _matrix(
         self, site: int, name: str, rows: int, along_k: int, mn_major: bool, size: int
-    ) -> tuple[Range, frozenset[Assumption]] | None:
+    ) -> tuple[MemoryRange, frozenset[Assumption]] | None:
         """The range of one matrix; None if its descriptor is not known."""
         operand = self.model.instruction(site).named(name)
         if operand is None or not rows:
@@ -187,7 +186,7 @@ class Matrices:
 
     # ------------------------------------------------------------ writes
 
-    def written(self, site: int) -> tuple[list[Range], frozenset[Assumption]] | None:
+    def written(self, site: int) -> tuple[list[MemoryRange], frozenset[Assumption]] | None:
         """The bytes of shared memory that an instruction writes, and what that rests on; None if they are unknown."""
         match, model = self.model.instruction(site).match, self.model
         if match is None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 
-from tclint.analyses.extents import Extents
 from tclint.analyses.mbarriers import largest_expected
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Infeasible, PathQuery, find_paths, next_answer, solve
@@ -19,6 +18,7 @@ from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
 from tclint.values import thread_masks as T
+from tclint.values.addresses import EVER
 from tclint.values.nodes import (
     AddressOf,
     Allocated,
@@ -30,7 +30,6 @@ from tclint.values.nodes import (
     Sum,
     Unmodelled,
 )
-from tclint.verdicts.apart import outside, symbolically_apart
 from tclint.verdicts.checker import Graph, Refused
 from tclint.verdicts.matrices import exact_ranges
 from tclint.verdicts.may import May
@@ -353,10 +352,10 @@ class Proxies:
 
         between, _ = self.values.linear(self.values.add(first[0], self.values.times(then[0], -1)))
         of_variables = any(self.values.variable(term) is not None for term, _ in between)
-        if not of_variables and symbolically_apart(self.model, first, then, passes):
+        disjoint, everyone = self.values.addresses.disjoint, T.full(self.values.threads)
+        if not of_variables and disjoint(first, then, passes):
             return True  # what is past the end of a variable may be in another one
-        extents, everyone = self.model.fact(Extents), T.full(self.values.threads)
-        return outside(self.model, extents.reach(*first, everyone), extents.reach(*then, everyone))
+        return disjoint(first, then, EVER, (everyone, everyone)) is True
 
     def _range(self, site: int, access: Access) -> tuple[int, int] | None:
         """The address of an access, and the number of bytes from there on; None if that is not known exactly."""
