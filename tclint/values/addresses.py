@@ -156,13 +156,13 @@ class Addresses:
         stride, low, high = 0, 0, 0
         known = True
         for term, factor in terms:
-            stride = gcd(stride, factor * self.unit(term))
-            bounds = self.bounds.interval(term)
+            unit, bounds = self.unit(term), self.bounds.interval(term)
+            stride = gcd(stride, factor * unit)
             if bounds is None:
                 known = False
-            else:
-                low += min(bounds[0] * factor, bounds[1] * factor)
-                high += max(bounds[0] * factor, bounds[1] * factor)
+            else:  # an interval need not begin or end with a multiple of the unit
+                ends = -(-bounds[0] // unit) * unit * factor, bounds[1] // unit * unit * factor
+                low, high = low + min(ends), high + max(ends)
         if not known or not stride:
             return stride, 0, None
         return stride, low, (high - low) // stride + 1
