@@ -103,11 +103,12 @@ class Extents:
         """
         addresses = self.model.values.addresses
         form = addresses.over_iterations(address)
-        bounds = None if form.count is None else addresses.extremes(form.index, threads)
-        if form.count is None or bounds is None:
+        span = addresses.span(form, size, threads)
+        if span is None:
             return None
-        low, width = form.offset + bounds[0], bounds[1] - bounds[0] + size
-        high = low + (form.count - 1) * form.stride + width
+        assert form.count is not None
+        low, high = span
+        width = high - low - (form.count - 1) * form.stride
         attained = self._attained.sum(addresses.partition(address)[1])
         attained = attained and self._gapless(form.index, size, threads)
         return Extent(form.base, low, high, form.stride, width, attained)

@@ -33,6 +33,7 @@ from tclint.analyses.model import KernelModel
 from tclint.isa.effects import Resource
 from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
+from tclint.values.addresses import EVER
 from tclint.values.nodes import AddressOf, Arithmetic, Masked, Opaque, Phi, Select, Terms, Undefined
 
 __all__ = ["MASKS", "SIZE", "Address", "Array", "ClearedBits", "Home", "MbarrierAddresses", "MbarrierLocation", "array_of", "home", "mapped_by", "may_leave", "same"]  # fmt: skip
@@ -297,17 +298,19 @@ class MbarrierAddresses:
         """Whether two instructions name one mbarrier: True, False (in no pair of iterations), None (unknown)."""
         mine, theirs = self.locations(site), self.locations(other)
         if mine is None or theirs is None:
-            return False if self._never_meet(site, other) else None
+            return self._never_meet(site, other)
         if (mine, theirs) not in self._same:
             self._same[mine, theirs] = _agreed(same(self.model, a, b) for a in mine for b in theirs)
         return self._same[mine, theirs]
 
-    def _never_meet(self, site: int, other: int) -> bool:
+    def _never_meet(self, site: int, other: int) -> bool | None:
+        """False if the bytes are disjoint in all iterations, else None."""
         values = self.model.values
         a, b = self.model.mbarrier(site), self.model.mbarrier(other)
         if a is None or b is None:
-            return False
-        return values.disjoint_in_all_iterations(home(values, a).address, SIZE, home(values, b).address, SIZE)
+            return None
+        here, there = ((home(values, each).address, SIZE) for each in (a, b))
+        return False if values.addresses.disjoint(here, there, EVER) else None
 
     def offsets(self, site: int, address: Address) -> Iterator[tuple[int, int]]:
         """The offsets of all stages, each with the threads that may name it; none if their number is unknown."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 from typing import NamedTuple
 
-from tclint.analyses.extents import Extents
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Memory, Operand
 from tclint.isa.accesses import StateSpace
 from tclint.isa.effects import TCGEN05, TCGEN05_LD, TCGEN05_ST, TENSOR_MEMORY, Barrier, Resource
 from tclint.isa.forms import Match
 from tclint.isa.target import tensor_columns
+from tclint.values.addresses import EVER
 from tclint.values.descriptors import INSTRUCTION, Form, shape
 from tclint.values.nodes import Allocated
 
@@ -90,8 +90,6 @@ class TensorMemory:
         self.stores = frozenset(model.begins(TCGEN05_ST))
         self.operations = frozenset(model.begins(TCGEN05))
         """MMAs, copies and shifts."""
-        self._distances: dict[tuple[int, int], set[int]] = {}
-        """Distance between two addresses, and threads -> its values in these threads; none if unknown."""
         self._ranges: dict[tuple[int, str], ColumnRange | None] = {}
         self._widths: dict[tuple[int, str], int | None] = {}
         self._reaches: dict[tuple[int, str], _Reach] = {}
@@ -202,16 +200,12 @@ class TensorMemory:
         """
         if a is None or b is None or a.lanes != b.lanes:
             return False
-        values = self.model.values
-        disjoint = values.disjoint(a.start, a.columns, b.start, b.columns)
+        addresses, here, there = self.model.values.addresses, (a.start, a.columns), (b.start, b.columns)
+        disjoint = addresses.disjoint(here, there)
         if disjoint is not None or not threads:
             return disjoint is False
-        distance = values.add(b.start, values.times(a.start, -1))
-        key = distance, threads
-        if key not in self._distances:
-            self._distances[key] = values.addresses.offsets(distance, threads) or set()
-        found = self._distances[key]
-        return bool(found) and all(-b.columns < columns < a.columns for columns in found)
+        found = addresses.overlapping(here, there)
+        return found is not None and not threads & ~found
 
     def apart(self, a: int, role_a: str, b: int, role_b: str) -> bool:
         """Whether the columns of an operand of *a* and of one of *b* provably differ, whatever their lanes.
@@ -239,15 +233,13 @@ class TensorMemory:
         return self._reaches[key]
 
     def _reaches_apart(self, a: _Reach, b: _Reach) -> bool:
-        disjoint, extents = self.model.values.disjoint, self.model.fact(Extents)
-        if any(
-            disjoint(one, a.columns, two, b.columns) is True
-            for one, two in ((a.start, b.start), (a.first, b.first))
-        ):
-            return True
-        mine = extents.reach(a.start, a.columns, a.threads)
-        other = extents.reach(b.start, b.columns, b.threads)
-        return mine is not None and other is not None and not mine.meets(other)
+        disjoint = self.model.values.addresses.disjoint
+        here, there = (a.start, a.columns), (b.start, b.columns)
+        return bool(
+            disjoint(here, there)
+            or disjoint((a.first, a.columns), (b.first, b.columns))
+            or disjoint(here, there, EVER, (a.threads, b.threads))
+        )
 
     def _bounds(self, address: int) -> tuple[int, int]:
         """The least and the greatest column that *address* may select, by its known bits (9.7.16.1.1)."""

@@ -274,7 +274,7 @@ class TmemRelease:
         here = tmem.range(site, "taddr")
         return site in tmem.stores and any(
             here is None
-            or self.model.values.disjoint(here.start, here.columns, start, _OPERAND_COLUMNS) is not True
+            or not self.model.values.addresses.disjoint((here.start, here.columns), (start, _OPERAND_COLUMNS))
             for start in tmem.columns_read(user)
         )
 

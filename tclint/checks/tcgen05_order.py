@@ -164,7 +164,8 @@ class _Pairs:
     def _overwritten(self, mma: int, copy: int) -> bool:
         written = self.tmem.range(copy, "d")
         return written is not None and any(
-            self.values.disjoint(start, 1, written.start, 1) is False for start in self.operands.get(mma, ())
+            self.values.addresses.disjoint((start, 1), (written.start, 1)) is False
+            for start in self.operands.get(mma, ())
         )
 
     def _same_columns(self, first: int, then: int) -> bool:
@@ -309,7 +310,7 @@ def accumulates_on_nothing(model: KernelModel) -> Iterator[Hit]:
 
 def _separate(model: KernelModel, mine: int, start: int, columns: int) -> bool:
     """Whether an accumulator at *mine*, of any size, provably shares no column with the *columns* from *start* on."""
-    return model.values.disjoint(mine, 256, start, max(columns, 256)) is True
+    return model.values.addresses.disjoint((mine, 256), (start, max(columns, 256))) is True
 
 
 def _adds(model: KernelModel, site: int) -> bool:

@@ -13,7 +13,7 @@ with the part that answers each. A part is given those before it in this list, a
     uniformity         the scope in which a value is the same for all threads
     induction          loop counters, quotients, remainders
     intervals          ranges and known bits
-    addresses          what of an address threads share, what their index decides, and what loops add
+    addresses          what of an address threads share, and whether ranges of memory are disjoint
     loop_facts         what the exits and counters of loops imply
     bit_tests          what tests of bits imply about other bits, also of quotients (divisions)
     entailment         what comparisons imply about sums
@@ -62,7 +62,7 @@ class Values:
       ``Loaded``, ``CollectiveResult``) is equal to itself and comparable with nothing. The same happens where a budget is
       exhausted: a chain of more than ``MAX_DEFINITION_DEPTH`` definitions, a sum of more than ``MAX_TERMS_PER_SUM`` terms.
     - Questions with a truth or a number for an answer return None if it does not follow: ``constant_of``,
-      ``bit_slices``, ``mask``, ``interval``, ``trip_count``, ``induction``, ``disjoint``, ``entails``. The reasons are
+      ``bit_slices``, ``mask``, ``interval``, ``trip_count``, ``induction``, ``addresses.disjoint``, ``entails``. The reasons are
       an opaque operand, a form that is not recognised, a depth limit (``MAX_INTERVAL_DEPTH``,
       ``MAX_EXPRESSION_DEPTH`` and the others of :mod:`~tclint.values.entailment`), or a question about itself around a
       loop. ``uniformity`` has a level for that, ``UNKNOWN``. A caller must never report because of it.
@@ -97,7 +97,7 @@ class Values:
         # Attributes and not methods: the calls of the parts are the most frequent ones of an analysis. No part refers to
         # this object, so that there is no reference cycle.
         self.addresses = Addresses(bounds, uniformity)
-        """The forms of addresses."""
+        """The forms of addresses, and whether ranges of memory are disjoint."""
         self._ask_expressions(registers, table)
         self._ask_threads(thread_sets, roles, uniformity)
         self._ask_numbers(counters, bounds)
@@ -187,10 +187,6 @@ class Values:
         """The bits known to be 0, and those known to be 1."""
         self.trip_count = bounds.trip_count
         """An upper bound of the trip count of a loop; None: unknown."""
-        self.disjoint = bounds.disjoint
-        """Whether two ranges of addresses are disjoint; False: they overlap; None: unknown."""
-        self.disjoint_in_all_iterations = bounds.disjoint_in_all_iterations
-        """Whether two ranges are certain to be disjoint, whatever the iterations."""
 
     def _ask_paths(self, lifetimes: Lifetimes, loops: LoopFacts, conditions: Conditions) -> None:
         """Where values change, and what holds on a path."""

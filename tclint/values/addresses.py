@@ -1,4 +1,4 @@
-"""Addresses as sums of what threads share, what the thread index decides, and what loops add.
+"""Addresses as sums of what threads share, what the thread index decides, and what loops add; and whether two overlap.
 
 Everything that compares addresses of several threads or iterations asks this module for their :class:`AddressForm`, so
 that what is a base and what is an offset is decided in one place. Two questions have two answers:
@@ -13,22 +13,38 @@ costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import gcd
 from typing import NamedTuple, final
 
 from tclint._dataclass import dataclass
 from tclint.values import thread_masks as T
+from tclint.values.integers import trailing_zeros
 from tclint.values.intervals import Bounds
 from tclint.values.nodes import Terms
 from tclint.values.thread_predicates import UniformityScope
 from tclint.values.uniformity import Uniformity
 
-__all__ = ["AddressForm", "Addresses", "Footprint"]
+__all__ = ["AT_ONCE", "EVER", "AddressForm", "Addresses", "Footprint", "MemoryRange", "Pairs", "Passes"]
 
-MAX_SPAN = (1 << 18) - 1
-"""The distance of addresses up to which bytes are compared one by one: no two of shared memory are farther apart, as the
-fields of a descriptor limit them (9.7.15.5.1.2.2)."""
+MAX_SPAN = 1 << 20
+"""The distance of addresses up to which bytes are compared one by one: more than shared memory has."""
+MemoryRange = tuple[int, int]
+"""The value of an address, and the number of bytes or columns from there on."""
+Pairs = tuple[int, int]
+"""The threads that make each of two accesses, one bit for each thread. Any of them may meet any other, and itself."""
+Passes = Callable[[str, int], bool]
+"""Whether a thread may enter ``("block", b)``, or execute ``("site", i)``, after one of two accesses and before the other."""
+
+
+def AT_ONCE(kind: str, at: int) -> bool:
+    """Nothing changes between the two accesses."""
+    return False
+
+
+def EVER(kind: str, at: int) -> bool:
+    """The two accesses are made in any iterations."""
+    return True
 
 
 @final
@@ -71,13 +87,15 @@ class Footprint(NamedTuple):
 
 
 class Addresses:
-    """The forms of the addresses of one function."""
+    """The forms of the addresses of one function, and comparisons of what is at them."""
 
     def __init__(self, bounds: Bounds, uniformity: Uniformity) -> None:
         self.bounds, self.uniformity, self.counters = bounds, uniformity, bounds.counters
         self.table, self.thread_sets, self.lifetimes = bounds.table, bounds.thread_sets, bounds.lifetimes
         self._forms: dict[int, AddressForm] = {}
         self._over_iterations: dict[int, AddressForm] = {}
+        self._in_one_thread: dict[int, AddressForm] = {}
+        self._distances: dict[tuple[int, int], tuple[int, int] | None] = {}
         self._footprints: dict[tuple[int, int, int], Footprint | None] = {}
         self._extremes: dict[tuple[int, int], tuple[int, int] | None] = {}
 
@@ -138,13 +156,13 @@ class Addresses:
         stride, low, high = 0, 0, 0
         known = True
         for term, factor in terms:
-            stride = gcd(stride, factor * self.unit(term))
-            bounds = self.bounds.interval(term)
+            unit, bounds = self.unit(term), self.bounds.interval(term)
+            stride = gcd(stride, factor * unit)
             if bounds is None:
                 known = False
-            else:
-                low += min(bounds[0] * factor, bounds[1] * factor)
-                high += max(bounds[0] * factor, bounds[1] * factor)
+            else:  # an interval need not begin or end with a multiple of the unit
+                ends = -(-bounds[0] // unit) * unit * factor, bounds[1] // unit * unit * factor
+                low, high = low + min(ends), high + max(ends)
         if not known or not stride:
             return stride, 0, None
         return stride, low, (high - low) // stride + 1
@@ -184,6 +202,126 @@ class Addresses:
             offsets = self.offsets(index, threads) if threads else None
             self._footprints[key] = None if offsets is None else _covered(offsets, size)
         return self._footprints[key]
+
+    # ------------------------------------------------------------ comparison
+
+    def disjoint(
+        self, a: MemoryRange, b: MemoryRange, passes: Passes = AT_ONCE, pairs: Pairs | None = None
+    ) -> bool | None:
+        """Whether two ranges have nothing in common; False: they overlap; None: unknown.
+
+        Both are those of one thread or, with *pairs*, of any two: False then means of some two, if these exist. What
+        *passes* says may change between the accesses is taken to be unrelated.
+        """
+        if passes is AT_ONCE or not self.may_change(a, b, passes):
+            found = self._of_one_thread(a, b) if pairs is None else self._of_threads(a, b, pairs)
+            if found is not None:
+                return found
+        form = self._form_in_one_thread if pairs is None else self.over_iterations
+        return self.apart((form(a[0]), a[1]), (form(b[0]), b[1]), pairs or (1, 1)) or None
+
+    def may_change(self, a: MemoryRange, b: MemoryRange, passes: Passes) -> bool:
+        """Whether what the addresses depend on may change between the accesses."""
+        varying_at = self.lifetimes.varying_at
+        return any(passes(kind, at) for address, _ in (a, b) for kind, at in varying_at(address))
+
+    def _of_one_thread(self, a: MemoryRange, b: MemoryRange) -> bool | None:
+        """:meth:`disjoint` at one time. An address that is based on a variable is taken to be within it."""
+        (start, size), (other, its) = a, b
+        difference = self.table.add(start, self.table.times(other, -1))
+        terms, constant = self.table.linear(difference)
+        if not terms:
+            return constant >= its or -constant >= size
+        ends = self.bounds.interval(difference)
+        if ends is not None and (ends[0] >= its or -ends[1] >= size):
+            return True
+        zeros, ones = self.bounds.known_bits(difference)
+        modulus = 1 << trailing_zeros(~(zeros | ones))
+        remainder = ones & (modulus - 1)
+        if modulus > 1 and remainder >= its and modulus - remainder >= size:
+            return True
+        opposite = len(terms) == 2 and {f for _, f in terms} == {1, -1}
+        return True if opposite and self.table.separate(terms[0][0], terms[1][0]) else None
+
+    def overlapping(self, a: MemoryRange, b: MemoryRange) -> int | None:
+        """The threads in which two ranges overlap, if the thread index decides how far they are apart; else None."""
+        if self.form(a[0]).base != self.form(b[0]).base:
+            return None
+        planes = self.thread_sets.bit_slices(self.table.add(b[0], self.table.times(a[0], -1)))
+        if planes is None:
+            return None
+        n = self.thread_sets.threads
+        below = T.compare("lt", planes, T.constant(a[1], n), n)
+        return below & T.compare("lt", T.constant(-b[1], n), planes, n)
+
+    def _of_threads(self, a: MemoryRange, b: MemoryRange, pairs: Pairs) -> bool | None:
+        """:meth:`disjoint` at one time, of any two threads."""
+        here, there = self.form(a[0]), self.form(b[0])
+        if not (self.is_shared(here.base) and self.is_shared(there.base)):
+            return None
+        between = self._distance(here.base, there.base)
+        ends, its_ends = self.extremes(here.index, pairs[0]), self.extremes(there.index, pairs[1])
+        if between is None or ends is None or its_ends is None:
+            return None
+        least, greatest = (each + there.offset - here.offset for each in between)
+        if ends[1] + a[1] <= least + its_ends[0] or greatest + its_ends[1] + b[1] <= ends[0]:
+            return True
+        if least != greatest:
+            return None
+        own, its = (
+            self.footprint(f.index, s, t) for f, s, t in ((here, a[1], pairs[0]), (there, b[1], pairs[1]))
+        )
+        return None if own is None or its is None else not own.meets(its.moved(least))
+
+    def _distance(self, base: int, other: int) -> tuple[int, int] | None:
+        """The bounds of the distance from one value to another; None if unknown."""
+        if base == other:
+            return 0, 0
+        key = base, other
+        if key not in self._distances:
+            difference = self.table.add(other, self.table.times(base, -1))
+            self._distances[key] = self.bounds.interval(difference)
+        return self._distances[key]
+
+    def _form_in_one_thread(self, address: int) -> AddressForm:
+        """The form of *address* over all iterations of one thread: the base is all that never changes."""
+        found = self._in_one_thread.get(address)
+        if found is None:
+            terms, offset = self.table.linear(address)
+            moving = tuple(t for t in terms if self.lifetimes.varying_at(t[0]))
+            stride, low, count = self.steps(moving)
+            base = self.table.total(tuple(t for t in terms if t not in moving), 0)
+            found = AddressForm(base, self.table.constant(0), offset + low, stride, count)
+            self._in_one_thread[address] = found
+        return found
+
+    def apart(self, a: tuple[AddressForm, int], b: tuple[AddressForm, int], pairs: Pairs) -> bool:
+        """Whether all that any two threads access, each a number of bytes from an address on, is disjoint.
+
+        Past the end of a variable follows another one, so two variables are compared where neither is left.
+        """
+        base, other = a[0].base, b[0].base
+        if base != other and not self.table.separate(base, other):
+            return False
+        here, there = self.span(*a, pairs[0]), self.span(*b, pairs[1])
+        if here is None or there is None:
+            return False
+        if base == other:
+            return here[1] <= there[0] or there[1] <= here[0]
+        return self._inside(base, here) and self._inside(other, there)
+
+    def span(self, form: AddressForm, size: int, threads: int) -> tuple[int, int] | None:
+        """Where the *size* bytes begin and end that *threads* access, relative to the base; None if that is not bounded."""
+        ends = None if form.count is None else self.extremes(form.index, threads)
+        if form.count is None or ends is None:
+            return None
+        low = form.offset + ends[0]
+        return low, form.offset + ends[1] + (form.count - 1) * form.stride + size
+
+    def _inside(self, base: int, span: tuple[int, int]) -> bool:
+        """Whether *span* is within the variable at *base*."""
+        variable = self.table.variable(base)
+        return variable is not None and span[0] >= 0 and (not variable.size or span[1] <= variable.size)
 
 
 def _covered(offsets: set[int], size: int) -> Footprint | None:

@@ -1,4 +1,4 @@
-"""Intervals and known bits of values, trip counts of loops, and whether two ranges of addresses are disjoint.
+"""Intervals and known bits of values, and trip counts of loops.
 
 A counter of a loop with a known trip count has an exact interval. For any other phi, an interval that the constants and
 tests around the loop suggest is kept if it is inductive: every argument stays within it. Known bits start at
@@ -457,49 +457,6 @@ class Bounds:
             zeros, ones = _added(zeros, ones, z, o)
         exact &= most < 1 << 31
         return (zeros, ones) if exact or self.table.is_wide(value) else _low(zeros, ones)
-
-    # ------------------------------------------------------------ disjoint ranges
-
-    def disjoint_in_all_iterations(self, a: int, size_a: int, b: int, size_b: int) -> bool:
-        """Whether two ranges are disjoint, whatever the iterations of the loops that change their addresses."""
-        if not self.lifetimes.varying_at(a) and not self.lifetimes.varying_at(b):
-            return self.disjoint(a, size_a, b, size_b) is True
-        (base_a, bounds_a), (base_b, bounds_b) = (
-            self._invariant_and_varying(a),
-            self._invariant_and_varying(b),
-        )
-        if base_a != base_b or bounds_a is None or bounds_b is None:
-            return False
-        return bounds_a[1] + size_a <= bounds_b[0] or bounds_b[1] + size_b <= bounds_a[0]
-
-    def _invariant_and_varying(self, value: int) -> tuple[int, Interval | None]:
-        """The part of a sum that is constant for the life of a thread, and the interval of the rest."""
-        terms, constant = self.table.linear(value)
-        changing = tuple(t for t in terms if self.lifetimes.varying_at(t[0]))
-        fixed = tuple(t for t in terms if t not in changing)
-        return self.table.total(fixed, 0), self.interval(self.table.total(changing, constant))
-
-    def disjoint(self, a: int, size_a: int, b: int, size_b: int) -> bool | None:
-        """Whether ``[a, a+size_a)`` and ``[b, b+size_b)`` are disjoint; False if they overlap, None if unknown."""
-        difference = self.table.add(a, self.table.times(b, -1))
-        terms, constant = self.table.linear(difference)
-        if not terms:
-            return constant >= size_b or -constant >= size_a
-        bounds = self.interval(difference)
-        if bounds is not None and (bounds[0] >= size_b or -bounds[1] >= size_a):
-            return True
-        zeros, ones = self.known_bits(difference)
-        modulus = 1 << trailing_zeros(~(zeros | ones))
-        remainder = ones & (modulus - 1)
-        if modulus > 1 and remainder >= size_b and modulus - remainder >= size_a:
-            return True
-        if (
-            len(terms) == 2
-            and {f for _, f in terms} == {1, -1}
-            and self.table.separate(terms[0][0], terms[1][0])
-        ):
-            return True
-        return None
 
 
 def _fits(number: int, type_name: str) -> bool:

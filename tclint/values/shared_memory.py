@@ -17,15 +17,17 @@ from tclint.isa import accesses as isa
 from tclint.isa.accesses import Via
 from tclint.isa.forms import Match
 from tclint.isa.special_registers import WARP
-from tclint.values import UniformityScope, Values
+from tclint.values import Values
 from tclint.values import thread_masks as T
-from tclint.values.addresses import MAX_SPAN, Footprint, numbers
+from tclint.values.addresses import Footprint, numbers
 from tclint.values.nodes import Applied, Constant, Masked, Packed, Sum
 
 __all__ = ["Access", "SharedMemory"]
 
 _MIN_BYTES = 16
 """A lower bound of what a matrix instruction or a bulk copy accesses at its address (9.7.15.5.1.2, 9.7.9.25.4)."""
+_MAX_ADDRESS = (1 << 18) - 1
+"""The greatest address of shared memory, as the fields of a descriptor limit it (9.7.15.5.1.2.2)."""
 _ALL_LANES = 0xFFFFFFFF
 """All lanes of a warp."""
 _START_MASK = 0x3FFF
@@ -56,7 +58,6 @@ class SharedMemory:
         self.values, self.addresses = values, values.addresses
         self._cta_size = function.threads if smaller else values.cta_size
         self._accesses: dict[int, tuple[Access, ...]] = {}
-        self._cta_uniform: dict[int, bool] = {}
         self._own_overlaps: dict[tuple[int, ...], bool] = {}
         self._origins: dict[int, set[int]] = {}
         self._known_remainders: dict[tuple[int, int], tuple[int, int]] = {}
@@ -116,7 +117,7 @@ class SharedMemory:
         """A lower bound of the bytes of an access."""
         size = self.extent(site, access.extent)
         if size:
-            return min(size, MAX_SPAN)
+            return min(size, _MAX_ADDRESS)
         if access.later or match.scope == "warp":
             return self._matrix_size(site, match) or _MIN_BYTES
         return int(match.element[2:]) // 8
@@ -194,7 +195,7 @@ class SharedMemory:
 
     def _is_window_mask(self, address: int, mask: int) -> bool:
         """Whether *mask* clears no bit of *address*, except for the lowest four and those beyond shared memory."""
-        cleared = MAX_SPAN & ~mask & ~15
+        cleared = _MAX_ADDRESS & ~mask & ~15
         form = self.addresses.form(address)
         modulus, ones = self._known_remainder(form.base, 1 << cleared.bit_length())
         number = self.values.constant_of(form.index)
@@ -288,19 +289,6 @@ class SharedMemory:
                 found[base] = here
         return found
 
-    def _is_cta_uniform(self, base: int) -> bool:
-        """Whether *base* is the same in all threads of the CTA."""
-        if base not in self._cta_uniform:
-            values = self.values
-            self._cta_uniform[base] = all(
-                values.uniformity(t) <= UniformityScope.CTA for t, _ in values.linear(base)[0]
-            )
-        return self._cta_uniform[base]
-
-    def _same_base(self, a: Access, b: Access) -> bool:
-        """Whether the addresses of both are a distance apart that the thread index decides."""
-        return self.addresses.form(a.address).base == self.addresses.form(b.address).base
-
     def overlap_in_one_thread(self, a: Access, b: Access, threads: int) -> bool:
         """Whether the bytes of both provably overlap in one of *threads*."""
         key = (a.address, a.size, a.lanes, b.address, b.size, b.lanes, threads)
@@ -309,27 +297,18 @@ class SharedMemory:
         return self._own_overlaps[key]
 
     def _own(self, a: Access, b: Access, threads: int) -> bool:
-        values = self.values
         threads = self.certain_threads(self.addressing(a, self.addressing(b, threads)))
-        if not threads or not self._same_base(a, b):
-            return False
-        terms, constant = values.linear(values.add(b.address, values.times(a.address, -1)))
-        if not terms:
-            return -b.size < constant < a.size
-        planes = values.bit_slices(values.total(terms, constant))
-        if planes is None:
-            return False
-        n = values.threads
-        below = T.compare("lt", planes, T.constant(a.size, n), n)
-        above = T.compare("lt", T.constant(-b.size, n), planes, n)
-        return bool(below & above & threads)
+        found = self.addresses.overlapping((a.address, a.size), (b.address, b.size)) if threads else None
+        return found is not None and found & threads != 0
 
     def overlap(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in one of *threads_b*."""
-        if not self._same_base(a, b):
+        addresses = self.addresses
+        if addresses.form(a.address).base != addresses.form(b.address).base:
             return False
-        first, second = self.footprint(a, threads_a, threads_b), self.footprint(b, threads_b, threads_a)
-        return first is not None and second is not None and first.meets(second)
+        here = self.addressing(a, self.certain_threads(threads_a, threads_b))
+        there = self.addressing(b, self.certain_threads(threads_b, threads_a))
+        return addresses.disjoint((a.address, a.size), (b.address, b.size), pairs=(here, there)) is False
 
     def footprint(self, access: Access, threads: int, beside: int = 0) -> Footprint | None:
         """The bytes that *threads* access, relative to their base; None unless all of them share the base.
@@ -341,7 +320,7 @@ class SharedMemory:
     def _footprint_of(self, access: Access, threads: int) -> Footprint | None:
         """:meth:`footprint` for threads that are known to exist."""
         form = self.addresses.form(access.address)
-        if not self._is_cta_uniform(form.base):
+        if not self.addresses.is_shared(form.base):
             return None
         found = self.addresses.footprint(form.index, access.size, self.addressing(access, threads))
         return None if found is None else found.moved(form.offset)

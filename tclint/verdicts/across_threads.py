@@ -14,6 +14,7 @@ from typing import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.values import thread_masks as T
+from tclint.values.addresses import AddressForm, MemoryRange
 from tclint.values.nodes import (
     COMPUTED,
     AddressOf,
@@ -28,7 +29,6 @@ from tclint.verdicts.apart import Bytes
 from tclint.verdicts.convergence import index_alone
 from tclint.verdicts.epochs import Access, View
 from tclint.verdicts.lanes import Lanes
-from tclint.verdicts.matrices import Range
 from tclint.verdicts.uniform import MOVED
 
 __all__ = ["AcrossThreads"]
@@ -51,27 +51,12 @@ class _Bytes(NamedTuple):
     size: int
 
 
-class _Address(NamedTuple):
-    """The first byte that a thread accesses: base + index + low + a multiple of stride."""
-
-    base: int
-    """What all threads share, whenever they execute the access in one epoch."""
-    own: int
-    """What the index of the thread alone decides."""
-    low: int
-    stride: int
-    """0 if loops add nothing."""
-    multiples: int | None
-    """The number of multiples; None if it is unknown."""
-
-
 class AcrossThreads:
     """Comparisons of the bytes that threads of one kernel access."""
 
     def __init__(self, model: KernelModel, bytes: Bytes) -> None:
         self.model, self.values, self.bytes = model, model.values, bytes
         self._owners: dict[tuple[_Bytes, int, bool, int, int], Owners] = {}
-        self._bounds: dict[tuple[int, int], tuple[int, int]] = {}
         self._compared: dict[tuple[object, ...], bool] = {}
         self._by_index: dict[int, bool] = {}
         self._known_lanes: Lanes | None = None
@@ -95,7 +80,7 @@ class AcrossThreads:
             self._known_lanes = Lanes(self.model, view.together)
         return self._known_lanes
 
-    def _apart(self, a: Range, b: Range, view: View, warp: bool, alike: int) -> bool:
+    def _apart(self, a: MemoryRange, b: MemoryRange, view: View, warp: bool, alike: int) -> bool:
         """Whether two different threads access no common byte with two ranges.
 
         With *warp*, the byte that a thread accesses may be accessed by any of its warp. The lanes that differ in the bits
@@ -104,23 +89,25 @@ class AcrossThreads:
         first, then = self._split(a[0], view), self._split(b[0], view)
         if first is None or then is None:
             return False
-        if self._beside(first, a[1], then, b[1], view):
+        if self.values.addresses.apart((first, a[1]), (then, b[1]), (view.first, view.then)):
             return True
         distance = self.values.constant_of(self.values.add(then.base, self.values.times(first.base, -1)))
         if distance is None:
             return False
         modulus = gcd(first.stride, then.stride)
-        key = first.own, first.low, a[1], then.own, then.low + distance, b[1], modulus, view.first, view.then, warp, alike  # fmt: skip
+        key = first.index, first.offset, a[1], then.index, then.offset + distance, b[1], modulus, view.first, view.then, warp, alike  # fmt: skip
         if key not in self._compared:
             self._compared[key] = self._no_owner_in_common(
-                self._bytes(_Bytes(first.own, first.low, a[1]), view.first, warp, alike, modulus),
-                self._bytes(_Bytes(then.own, then.low + distance, b[1]), view.then, warp, alike, modulus),
+                self._bytes(_Bytes(first.index, first.offset, a[1]), view.first, warp, alike, modulus),
+                self._bytes(
+                    _Bytes(then.index, then.offset + distance, b[1]), view.then, warp, alike, modulus
+                ),
             )
         return self._compared[key]
 
     # ------------------------------------------------------------ addresses
 
-    def _split(self, address: int, view: View) -> _Address | None:
+    def _split(self, address: int, view: View) -> AddressForm | None:
         """The parts of an address; None if they are unknown."""
         values = self.values
         terms, constant = values.linear(address)
@@ -155,7 +142,7 @@ class AcrossThreads:
         own = values.total(tuple(index), 0)
         if values.bit_slices(own) is None:
             return None
-        return _Address(values.total(tuple(base), 0), own, low, stride, count or None)
+        return AddressForm(values.total(tuple(sorted(base)), 0), own, low, stride, count or None)
 
     def _is_index(self, value: int) -> bool:
         """Whether the index of the thread alone decides a value."""
@@ -185,7 +172,7 @@ class AcrossThreads:
         """The part of an address of which nothing is known; None if there is none."""
         terms, _ = self.values.linear(address)
         parts = {t: self._split(t, view) for t, _ in terms}
-        return next((t for t, p in parts.items() if p is None or (p.stride == 1 and not p.multiples)), None)
+        return next((t for t, p in parts.items() if p is None or (p.stride == 1 and p.count is None)), None)
 
     def shared_by_lanes(self, site: int) -> bool:
         """Whether several threads may store to one address that their index decides, but for what all threads share."""
@@ -213,35 +200,6 @@ class AcrossThreads:
         return found
 
     # ------------------------------------------------------------ bytes
-
-    def _beside(self, a: _Address, size: int, b: _Address, its: int, view: View) -> bool:
-        """Whether the ranges over all threads and iterations are disjoint."""
-        here, there = self._range(a, size, view.first), self._range(b, its, view.then)
-        if here is None or there is None:
-            return False
-        distance = self.values.constant_of(self.values.add(b.base, self.values.times(a.base, -1)))
-        if distance is not None:
-            return here[1] <= there[0] + distance or there[1] + distance <= here[0]
-        separate = self.values.separate(a.base, b.base)
-        return separate and self._inside(a.base, here) and self._inside(b.base, there)
-
-    def _range(self, of: _Address, size: int, threads: int) -> tuple[int, int] | None:
-        """The bytes over all threads and iterations, relative to the base; None if they are not bounded."""
-        planes = self.values.bit_slices(of.own)
-        if of.multiples is None or planes is None:
-            return None
-        key = of.own, threads
-        if key not in self._bounds:
-            low, high = (T.extreme(planes, threads, least=least) for least in (True, False))
-            self._bounds[key] = low, high
-        low, high = self._bounds[key]
-        return of.low + low, of.low + high + (of.multiples - 1) * of.stride + size
-
-    def _inside(self, base: int, within: tuple[int, int]) -> bool:
-        """Whether a range is within the variable at its base: past its end follows another one."""
-        variable = self.values.variable(base)
-        bounded = variable is not None and (not variable.size or within[1] <= variable.size)
-        return bounded and within[0] >= 0
 
     def _bytes(self, of: _Bytes, threads: int, warp: bool, alike: int, modulus: int) -> Owners:
         """The threads that access each byte, relative to the base, or modulo *modulus* unless it is 0."""

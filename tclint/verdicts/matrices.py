@@ -21,12 +21,11 @@ from tclint.ir.nodes import Immediate, Instruction
 from tclint.isa.accesses import Access, Via
 from tclint.isa.effects import WGMMA, Resource
 from tclint.isa.forms import Match
+from tclint.values.addresses import MemoryRange
 from tclint.values.descriptors import INSTRUCTION, SHARED, Form, shape
 
-__all__ = ["Matrices", "Range", "ranges"]
+__all__ = ["Matrices", "ranges"]
 
-Range = tuple[int, int]
-"""The value of an address, and the number of bytes or columns from there on."""
 _LINES = 8
 _K_BYTES = 32
 """The bytes of a row along K that one dense multiplication reads (9.7.15.5.2, 9.7.16.2.1)."""
@@ -43,9 +42,9 @@ _COPIED = {".128x256b": (128, 32), ".4x256b": (4, 32), ".128x128b": (128, 16), "
 """The rows that a copy reads, and the bytes of each."""
 
 
-def ranges(model: KernelModel, site: int, accesses: Iterable[Access]) -> list[Range] | None:
+def ranges(model: KernelModel, site: int, accesses: Iterable[Access]) -> list[MemoryRange] | None:
     """The bytes of *accesses* of an instruction; None if there is none, or those of one are not known exactly."""
-    found = list[Range]()
+    found = list[MemoryRange]()
     for access in accesses:
         operand = model.instruction(site).named(access.operand)
         size = model.shared.extent(site, access.extent)
@@ -60,7 +59,7 @@ class Matrices:
 
     def __init__(self, model: KernelModel) -> None:
         self.model, self.values = model, model.values
-        self._read: dict[int, tuple[list[Range], frozenset[Assumption]] | None] = {}
+        self._read: dict[int, tuple[list[MemoryRange], frozenset[Assumption]] | None] = {}
 
     @property
     def documented(self) -> bool:
@@ -70,7 +69,7 @@ class Matrices:
 
     # ------------------------------------------------------------ reads
 
-    def read(self, operation: int) -> tuple[list[Range], frozenset[Assumption]] | None:
+    def read(self, operation: int) -> tuple[list[MemoryRange], frozenset[Assumption]] | None:
         """The ranges within which an operation reads shared memory, and what that rests on; None if one is unknown."""
         if operation not in self._read:
             instruction = self.model.instruction(operation)
@@ -141,7 +140,7 @@ class Matrices:
 
     def _matrix(
         self, site: int, name: str, rows: int, along_k: int, mn_major: bool, size: int
-    ) -> tuple[Range, frozenset[Assumption]] | None:
+    ) -> tuple[MemoryRange, frozenset[Assumption]] | None:
         """The range of one matrix; None if its descriptor is not known."""
         operand = self.model.instruction(site).named(name)
         if operand is None or not rows:
@@ -189,7 +188,7 @@ class Matrices:
 
     # ------------------------------------------------------------ writes
 
-    def written(self, site: int) -> tuple[list[Range], frozenset[Assumption]] | None:
+    def written(self, site: int) -> tuple[list[MemoryRange], frozenset[Assumption]] | None:
         """The bytes of shared memory that an instruction writes, and what that rests on; None if they are unknown."""
         instruction, model = self.model.instruction(site), self.model
         makes = instruction.effects.resource is Resource.MBARRIER_INIT

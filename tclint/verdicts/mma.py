@@ -21,11 +21,12 @@ from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
 from tclint.isa.accesses import StateSpace
 from tclint.isa.effects import TCGEN05
+from tclint.values.addresses import MemoryRange
 from tclint.values.nodes import Logic
 from tclint.values.path_condition import PathCondition
 from tclint.verdicts.apart import Bytes, column_ranges_apart
 from tclint.verdicts.checker import Graph, Need, Refused, Transfer, writes_shared
-from tclint.verdicts.matrices import Matrices, Range
+from tclint.verdicts.matrices import Matrices
 from tclint.verdicts.mma_checker import (
     Counters,
     Fact,
@@ -447,7 +448,7 @@ class Multiplications:
                     return False
         return True
 
-    def _columns(self, site: int, operand: str) -> Range | None:
+    def _columns(self, site: int, operand: str) -> MemoryRange | None:
         """The columns that an operand covers at most; None if unknown."""
         match, tensor = self.instructions[site].match, self.model.fact(TensorMemory)
         assert match is not None

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 
-from tclint.analyses.extents import Extents
 from tclint.analyses.mbarriers import largest_expected
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Infeasible, PathQuery, find_paths, next_answer, solve
@@ -21,6 +20,7 @@ from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
 from tclint.isa.accesses import Proxy, StateSpace
 from tclint.values import thread_masks as T
+from tclint.values.addresses import EVER
 from tclint.values.nodes import (
     AddressOf,
     Allocated,
@@ -32,7 +32,6 @@ from tclint.values.nodes import (
     Sum,
     Unmodelled,
 )
-from tclint.verdicts.apart import outside, symbolically_apart
 from tclint.verdicts.checker import Graph, Refused
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.paths import RelevantSites, path_assumptions
@@ -349,10 +348,10 @@ class Proxies:
 
         between, _ = self.values.linear(self.values.add(first[0], self.values.times(then[0], -1)))
         of_variables = any(self.values.variable(term) is not None for term, _ in between)
-        if not of_variables and symbolically_apart(self.model, first, then, passes):
+        disjoint, everyone = self.values.addresses.disjoint, T.full(self.values.threads)
+        if not of_variables and disjoint(first, then, passes):
             return True  # what is past the end of a variable may be in another one
-        extents, everyone = self.model.fact(Extents), T.full(self.values.threads)
-        return outside(self.model, extents.reach(*first, everyone), extents.reach(*then, everyone))
+        return disjoint(first, then, EVER, (everyone, everyone)) is True
 
     def _range(self, site: int, access: Access) -> tuple[int, int] | None:
         """The address of an access, and the number of bytes from there on; None if that is not known exactly."""

@@ -44,6 +44,14 @@ def extent(lines: str) -> Extent | None:
         # Half of the threads read.
         (f"{THREAD}\n@!%p0 bra on;\nhere: ld.shared.u32 %r5, [%r3];\non:", (1024, 2036, 0)),
         (f"{STAGE}\nhere: ld.shared.u32 %r5, [%r3+4];", (4, 3080, 1024)),
+        # Of 0 to 5, an even number is at most 4; it is subtracted, so the last one comes first.
+        (
+            (
+                "and.b32 %r4, %r2, 6;\nsetp.lt.u32 %p2, %r4, 6;\nselp.b32 %r4, %r4, 0, %p2;\n"
+                "shl.b32 %r4, %r4, 6;\nsub.u32 %r3, %r1, %r4;\nhere: ld.shared.u32 %r5, [%r3+4096];"
+            ),
+            (3840, 4100, 128),
+        ),
         # From an address that nothing is known of, but that it stays.
         ("add.u32 %r3, %r1, %r9;\nhere: ld.shared.u32 %r5, [%r3];", (0, 4, 0)),
         # Anywhere in the variable.

@@ -1366,8 +1366,8 @@ def test_apart(a: str, size_a: int, b: str, size_b: int, expected: bool | None) 
         + END,
         before=".extern .shared .b8 dynamic[]; .extern .shared .b8 dynamic_too[];",
     )
-    assert m.values.disjoint(value(m, a), size_a, value(m, b), size_b) is expected
-    assert m.values.disjoint(value(m, b), size_b, value(m, a), size_a) is expected
+    assert m.values.addresses.disjoint((value(m, a), size_a), (value(m, b), size_b)) is expected
+    assert m.values.addresses.disjoint((value(m, b), size_b), (value(m, a), size_a)) is expected
 
 
 # ---------------------------------------------------------------- uniformity
@@ -1755,9 +1755,9 @@ def test_known_bits_distinguish_addresses() -> None:
         parameters=".param .u32 n",
     )
     full, there, other = (value(m, name) for name in ("%r4", "%r8", "%r6"))
-    assert m.values.disjoint(full, 8, there, 8) is True
-    assert m.values.disjoint(full, 9, there, 8) is None
-    assert m.values.disjoint(full, 8, other, 8) is None
+    assert m.values.addresses.disjoint((full, 8), (there, 8)) is True
+    assert m.values.addresses.disjoint((full, 9), (there, 8)) is None
+    assert m.values.addresses.disjoint((full, 8), (other, 8)) is None
     every = (1 << 64) - 1
     for name, may, must in (("%r9", 7, 0), ("%r11", 0b11101, 1), ("%r4", every & ~15, 0)):
         zeros, ones = m.values.known_bits(value(m, name))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tclint.findings.verdicts import Assumption, Discharge, Status
-from tclint.verdicts import apart, rings
+from tclint.values import addresses
+from tclint.verdicts import rings
 from tests.tools.copies import COMMIT, copies, copy, read, ring, wait
 
 
@@ -261,6 +262,6 @@ def test_a_ring_that_is_entered_again_while_copies_are_pending_is_unknown() -> N
 def test_addresses_far_apart_are_not_compared_byte_by_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     body = f"shl.b32 %r20, %r1, 21;\nadd.s32 %r21, %r3, %r20;\n{copy('%r21')}\n{COMMIT}\n{read('%r21+64')}\n{wait()}"
     compared = list[int]()
-    monkeypatch.setattr(apart.Bytes, "_footprint", lambda self, part, size: compared.append(part))
+    monkeypatch.setattr(addresses, "Footprint", lambda low, bytes: compared.append(low))
     assert copies(body).status is Status.UNKNOWN
     assert not compared

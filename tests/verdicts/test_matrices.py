@@ -8,7 +8,8 @@ import pytest
 
 from tclint.executor.descriptors import Generation, Major, Matrix, intervals
 from tclint.findings.verdicts import Assumption, Discharge, Status, Verdict
-from tclint.verdicts.matrices import Matrices, Range
+from tclint.values.addresses import MemoryRange
+from tclint.verdicts.matrices import Matrices
 from tests.tools.copies import COMMIT, copies, copy, ring, wait
 from tests.tools.support import HEADER, HOPPER, analysed, kernel, module
 
@@ -216,7 +217,7 @@ def operation(generation: Generation, kind: str, major: Major, a: int, b: int) -
     return module("", kernel(f"{setup}\n{use}\nret;"), header=HEADER)
 
 
-def spans(text: str) -> list[Range] | None:
+def spans(text: str) -> list[MemoryRange] | None:
     """The ranges that a proof takes the one operation of a kernel to read; None if they are unknown."""
     model = analysed(text)
     (site,) = model.sites("issue")

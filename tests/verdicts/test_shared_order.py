@@ -8,6 +8,7 @@ import pytest
 
 from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status, Verdict
+from tclint.values.addresses import Addresses
 from tclint.verdicts import shared_order, verdicts
 from tclint.verdicts.across_threads import AcrossThreads
 from tclint.verdicts.checker import Pending, Refused
@@ -391,8 +392,8 @@ RULES = {
     "separated": (Walk, "a neighbour without a barrier"),
     "both_atomic": (Walk, "an atomic operation and a load"),
     "_no_owner_in_common": (AcrossThreads, "a neighbour without a barrier"),
-    "_beside": (AcrossThreads, "past the end of a variable"),
-    "_inside": (AcrossThreads, "past the end of a variable"),
+    "apart": (Addresses, "past the end of a variable"),
+    "_inside": (Addresses, "past the end of a variable"),
     "_is_shared": (AcrossThreads, "a value selected by a divergent branch"),
 }
 
