@@ -8,7 +8,8 @@ with the setting ``strict``: the ISA forbids the code, and neither hardware nor 
 ``default = false`` leaves the rule off unless a setting selects it. ``hazards`` names the classes that its findings violate
 (:class:`tclint.findings.verdicts.HazardClass`); it is empty for a rule about something else, such as an operand or speed.
 ``subsumed_by`` and ``subsumed_by_worse`` list the rules whose findings make its own superfluous, and ``race = true`` marks a
-rule about two unordered accesses to memory (:mod:`tclint.linting.subsumption`).
+rule about two unordered accesses to memory (:mod:`tclint.linting.subsumption`). ``confirmed_by`` has the observations of an
+execution that confirm its findings, and ``observed_as`` those that ``tclint run`` and replays report under it.
 
 ``words`` in the TOML states what to change in the source language from which the PTX was generated. It is a table with a
 text for each of ``PRODUCERS``, or ``"none"`` for one without such a text; or the id of a rule with such a table, which
@@ -52,6 +53,7 @@ _NAME = pattern(r"[a-z0-9]+(-[a-z0-9]+)*")
 _VERSION = pattern(r"\d+\.\d+\.\d+")
 _SECTION = pattern(r"\d+(\.\d+)*")
 _TOOLKIT = pattern(r"(\d+)\.(\d+)")
+_OBSERVATION = pattern(r"[a-z-]+( (of|at) [\w.]+)?")
 _SENTENCE_END = pattern(r"(?<=[.!?])\s")
 _KEYS: dict[str, type] = {
     "name": str,
@@ -67,6 +69,8 @@ _OPTIONAL_KEYS: dict[str, type] = {
     "assembles": bool,
     "strict": str,
     "default": bool,
+    "confirmed_by": dict,
+    "observed_as": list,
     "race": bool,
     "subsumed_by": list,
     "subsumed_by_worse": list,
@@ -74,6 +78,7 @@ _OPTIONAL_KEYS: dict[str, type] = {
 _LISTS = {
     "manual": (_SECTION, 'section numbers such as "9.7.15.7.3"'),
     "hazards": (_NAME, 'classes such as "wgmma"'),
+    "observed_as": (_OBSERVATION, 'observations such as "read-too-early of cp.async"'),
     "subsumed_by": (ID, "rules such as WG001"),
     "subsumed_by_worse": (ID, "rules such as WG001"),
 }
@@ -143,6 +148,11 @@ class Rule:
     """The severity of its findings with the setting ``strict``; None if that is ``severity``."""
     default: bool = True
     """Whether it is on if no setting selects rules."""
+    confirmed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    """Which observations of an execution confirm a finding, by what they must have in common with it
+    (:mod:`tclint.driver.evidence`); empty if none does."""
+    observed_as: tuple[str, ...] = ()
+    """The observations that are defects of this rule where no check has found them (:func:`claims`)."""
     race: bool = False
     """Whether it is about two unordered accesses to memory; two findings about the same accesses are then one defect."""
     subsumed_by: tuple[str, ...] = ()
@@ -255,6 +265,16 @@ def default_rules() -> frozenset[str]:
 
 
 @cache
+def claims() -> Mapping[str, str]:
+    """Observation -> the rule whose page claims it: a kind, which may be restricted.
+
+    *KIND of ENGINE* is one of a pending operation of that engine, *KIND at ENGINE* or *KIND at FORM* one that such an
+    instruction exhibits. Of several that fit, the one in this order counts, and before the kind alone.
+    """
+    return {name: id for id, names in declared("observed_as").items() for name in names}
+
+
+@cache
 def declared(key: str) -> Mapping[str, Any]:
     """Rule -> what the front matter of its page states as *key*, as TOML has it; without the rules that state nothing.
 
@@ -272,10 +292,14 @@ def load_rules(folder: Path) -> Mapping[str, Rule]:
 
     rules = Pages(folder)
     names: dict[str, str] = {}
+    claimed: dict[str, str] = {}
     classes = {hazard.value for hazard in HazardClass}
     for rule in rules.values():
         if (other := names.setdefault(rule.name, rule.id)) != rule.id:
             raise RuleError(f"{rule.id}.md:1: {other} already has the name {rule.name}")
+        for observation in rule.observed_as:
+            if (other := claimed.setdefault(observation, rule.id)) != rule.id:
+                raise RuleError(f"{rule.id}.md:1: front matter: {other} already claims {observation}")
         words_of(rule, rules)
         if unknown := set(rule.hazards) - classes:
             raise RuleError(f"{rule.id}.md:1: front matter: hazards: unknown class {min(unknown)}")
@@ -509,6 +533,10 @@ def _front_matter(front: Mapping[str, Any], fail: Callable[[str], RuleError]) ->
         meta[key] = tuple(meta.get(key, ()))
     if not meta["manual"]:
         raise fail("front matter: manual must list section numbers")
+    proofs = meta.get("confirmed_by", {})
+    if not all(isinstance(kinds, list) and kinds for kinds in proofs.values()):
+        raise fail("front matter: confirmed_by must have lists of observations")
+    meta["confirmed_by"] = {where: tuple(kinds) for where, kinds in proofs.items()}
     if "toolkit" in meta:
         toolkit = _TOOLKIT.fullmatch(meta["toolkit"])
         if toolkit is None:
