@@ -23,7 +23,7 @@ def _operations(model: KernelModel) -> list[int]:
     return [site for site in model.begins(TRANSACTIONS) if is_fabric(model.instruction(site))]
 
 
-@check(FB001, needs="fabric", analyses=(MbarrierAddresses,))
+@check(FB001, analyses=(MbarrierAddresses,))
 def wrong_layout(model: KernelModel) -> Iterator[Hit]:
     """Fabric operations on an mbarrier that no thread initialises with layout v1."""
     addresses = model.fact(MbarrierAddresses)
@@ -46,7 +46,7 @@ def wrong_layout(model: KernelModel) -> Iterator[Hit]:
         )
 
 
-@check(FB002, needs="fabric", analyses=(FabricSubmission, MbarrierAddresses))
+@check(FB002, analyses=(FabricSubmission, MbarrierAddresses))
 def never_submitted(model: KernelModel) -> Iterator[Hit]:
     """Fabric operations whose thread waits for their mbarrier, or ends, without having submitted them."""
     for site in _operations(model):

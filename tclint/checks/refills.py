@@ -30,7 +30,7 @@ _READERS = {WGMMA: "wgmma.mma_async", TCGEN05: "tcgen05.mma", NO_ENGINE: "anothe
 """The group of the reading operations, "" for ordinary reads -> what a message calls them."""
 
 
-@check(BK011, also=(WG011, TC012), needs="cp", analyses=(BulkRings, HappensBefore, Mbarriers, ObjectNames))
+@check(BK011, also=(WG011, TC012), analyses=(BulkRings, HappensBefore, Mbarriers, ObjectNames))
 def refilled(model: KernelModel) -> Iterator[Hit]:
     """A loop that refills the stages of a ring buffer without waiting for the readers."""
     if not model.begins(TRANSACTIONS) or not whole_program(model):

@@ -7,7 +7,8 @@ reports; ``cuda`` blocks are CUDA C++ with inline assembly, for the rules about 
 with the setting ``strict``: the ISA forbids the code, and neither hardware nor machine code has shown it to go wrong.
 ``default = false`` leaves the rule off unless a setting selects it. ``hazards`` names the classes that its findings violate
 (:class:`tclint.findings.verdicts.HazardClass`); it is empty for a rule about something else, such as an operand or speed.
-``subsumed_by`` and ``subsumed_by_worse`` list the rules whose findings make its own superfluous, and ``race = true`` marks a
+``checks`` lists the modules of :mod:`tclint.checks` that decide the rule, and ``needs`` what a kernel must contain one of to
+have a finding. ``subsumed_by`` and ``subsumed_by_worse`` list the rules whose findings make its own superfluous, and ``race = true`` marks a
 rule about two unordered accesses to memory (:mod:`tclint.linting.subsumption`). ``confirmed_by`` has the observations of an
 execution that confirm its findings, and ``observed_as`` those that ``tclint run`` and replays report under it.
 
@@ -54,6 +55,8 @@ _VERSION = pattern(r"\d+\.\d+\.\d+")
 _SECTION = pattern(r"\d+(\.\d+)*")
 _TOOLKIT = pattern(r"(\d+)\.(\d+)")
 _OBSERVATION = pattern(r"[a-z-]+( (of|at) [\w.]+)?")
+_MODULE = pattern(r"[a-z0-9_]+")
+_NEED = pattern(r"[a-z0-9. ]+")
 _SENTENCE_END = pattern(r"(?<=[.!?])\s")
 _KEYS: dict[str, type] = {
     "name": str,
@@ -69,6 +72,8 @@ _OPTIONAL_KEYS: dict[str, type] = {
     "assembles": bool,
     "strict": str,
     "default": bool,
+    "checks": list,
+    "needs": list,
     "confirmed_by": dict,
     "observed_as": list,
     "race": bool,
@@ -78,6 +83,8 @@ _OPTIONAL_KEYS: dict[str, type] = {
 _LISTS = {
     "manual": (_SECTION, 'section numbers such as "9.7.15.7.3"'),
     "hazards": (_NAME, 'classes such as "wgmma"'),
+    "checks": (_MODULE, 'modules such as "wgmma_order"'),
+    "needs": (_NEED, 'what a kernel contains, such as "bulk copy"'),
     "observed_as": (_OBSERVATION, 'observations such as "read-too-early of cp.async"'),
     "subsumed_by": (ID, "rules such as WG001"),
     "subsumed_by_worse": (ID, "rules such as WG001"),
@@ -148,6 +155,10 @@ class Rule:
     """The severity of its findings with the setting ``strict``; None if that is ``severity``."""
     default: bool = True
     """Whether it is on if no setting selects rules."""
+    checks: tuple[str, ...] = ()
+    """The modules of :mod:`tclint.checks` that decide it; empty if another package does."""
+    needs: tuple[str, ...] = ()
+    """What a kernel must contain one of for a finding (:mod:`tclint.checks._needs`); empty if there may be one in any."""
     confirmed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     """Which observations of an execution confirm a finding, by what they must have in common with it
     (:mod:`tclint.driver.evidence`); empty if none does."""
