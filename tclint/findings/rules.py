@@ -19,6 +19,7 @@ then applies to both; or ``"none"`` if no producer has a text. A comment beside 
 
 from __future__ import annotations
 
+import marshal
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,7 +31,7 @@ from typing import Any, NamedTuple
 from tclint import _toml
 from tclint._data import PACKAGE, data
 from tclint._dataclass import dataclass
-from tclint._kept import keep, kept
+from tclint._kept import VERSION, keep, kept
 from tclint._pattern import pattern
 from tclint.findings.scales import Confidence, Severity
 
@@ -91,6 +92,8 @@ _LISTS = {
 }
 """Key -> the form of each member of its list, and what a message calls them."""
 _NO_WORDS = "none"
+_READ = 1 << 11
+"""Bytes of a page that are read at once."""
 _MIN_START = 4
 """Characters of a word from which a longer one is suggested that starts with them."""
 _FRONT_MATTER = PACKAGE / "findings" / "front_matter.marshal"
@@ -196,16 +199,21 @@ class Pages(Mapping[str, Rule]):
         self._read: dict[str, Rule] = {}
 
     @cached_property
-    def front(self) -> Mapping[str, Mapping[str, Any]]:
-        """Id -> the front matter of the page, as its TOML has it. Raises RuleError if one is not TOML."""
+    def _front(self) -> _Front:
+        """Raises RuleError if the front matter of a page is not TOML."""
         texts = self._front_texts()
         if self._kept is None:
             return _fronts(texts)
-        found: Mapping[str, Mapping[str, Any]] = kept(self._kept, _made_of(texts), lambda: _fronts(texts))
+        found: _Front = kept(self._kept, _made_of(texts), lambda: _fronts(texts))
         return found
 
+    def declared(self, key: str) -> Mapping[str, Any]:
+        """Id -> what the front matter of the page states as *key*, an optional one, as TOML has it; without the pages that
+        state nothing. Raises RuleError if that of a page is not TOML."""
+        return self._front[0].get(key, {})
+
     def keep(self) -> None:
-        """Keep the front matter. Raises RuleError if a page has none, and OSError if it cannot be kept."""
+        """Keep the front matter. Raises RuleError if that of a page is not TOML, and OSError if it cannot be kept."""
         assert self._kept is not None
         texts = self._front_texts()
         keep(self._kept, _made_of(texts), _fronts(texts))
@@ -217,7 +225,7 @@ class Pages(Mapping[str, Rule]):
         rule = self._read.get(id)
         if rule is None:
             text = Path(self._paths[id]).read_text(encoding="utf-8")
-            rule = self._read[id] = parse_page(id, text, self.front[id])
+            rule = self._read[id] = parse_page(id, text, marshal.loads(self._front[1][id]))
         return rule
 
     def __contains__(self, id: object) -> bool:
@@ -231,17 +239,34 @@ class Pages(Mapping[str, Rule]):
 
 
 def _head(path: str) -> bytes:
-    """The front matter of a page, without the lines around it."""
-    with open(path, "rb", buffering=0) as file:
-        return file.readall().partition(b"\n+++")[0].partition(b"\n")[2]
+    """The front matter of a page, without the lines around it. Every run reads all of them, so no more is read."""
+    file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    try:
+        text = b""
+        while b"\n+++" not in text and (more := os.read(file, _READ)):
+            text += more
+    finally:
+        os.close(file)
+    return text.partition(b"\n+++")[0].partition(b"\n")[2]
 
 
 def _made_of(texts: Mapping[str, bytes]) -> bytes:
-    return b"".join(f"\0{id}\0{len(text)}\0".encode() + text for id, text in texts.items())
+    parts = (f"\0{id}\0{len(text)}\0".encode() + text for id, text in texts.items())
+    return b"".join((f"{_LAYOUT} {' '.join(_OPTIONAL_KEYS)}".encode(), *parts))
 
 
-def _fronts(texts: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
-    return {id: _toml_of(id, text.decode()) for id, text in texts.items()}
+_LAYOUT = 1
+"""A number for how what is kept is laid out, of which older files are not read."""
+_Front = tuple[dict[str, dict[str, Any]], dict[str, bytes]]
+"""Optional key -> id -> its value, and id -> the marshalled front matter, which a run needs of few pages."""
+
+
+def _fronts(texts: Mapping[str, bytes]) -> _Front:
+    fronts = {id: _toml_of(id, text.decode()) for id, text in texts.items()}
+    declared = {
+        key: {id: front[key] for id, front in fronts.items() if key in front} for key in _OPTIONAL_KEYS
+    }
+    return declared, {id: marshal.dumps(front, VERSION) for id, front in fronts.items()}
 
 
 def _toml_of(id: str, text: str) -> dict[str, Any]:
@@ -285,13 +310,10 @@ def claims() -> Mapping[str, str]:
     return {name: id for id, names in declared("observed_as").items() for name in names}
 
 
-@cache
 def declared(key: str) -> Mapping[str, Any]:
-    """Rule -> what the front matter of its page states as *key*, as TOML has it; without the rules that state nothing.
-
-    No page is parsed for this.
-    """
-    return {id: front[key] for id, front in all_rules().front.items() if key in front}
+    """Rule -> what the front matter of its page states as *key*, without the rules that state nothing
+    (:meth:`Pages.declared`). No page is parsed for this."""
+    return all_rules().declared(key)
 
 
 def load_rules(folder: Path) -> Mapping[str, Rule]:
