@@ -77,6 +77,7 @@ _OPTIONAL_KEYS: dict[str, type] = {
     "needs": list,
     "confirmed_by": dict,
     "observed_as": list,
+    "moved": dict,
     "race": bool,
     "subsumed_by": list,
     "subsumed_by_worse": list,
@@ -167,6 +168,8 @@ class Rule:
     (:mod:`tclint.driver.evidence`); empty if none does."""
     observed_as: tuple[str, ...] = ()
     """The observations that are defects of this rule where no check has found them (:func:`claims`)."""
+    moved: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """What other rules report now (:mod:`tclint.findings.moved`); empty if nothing has moved."""
     race: bool = False
     """Whether it is about two unordered accesses to memory; two findings about the same accesses are then one defect."""
     subsumed_by: tuple[str, ...] = ()
@@ -336,7 +339,8 @@ def load_rules(folder: Path) -> Mapping[str, Rule]:
         words_of(rule, rules)
         if unknown := set(rule.hazards) - classes:
             raise RuleError(f"{rule.id}.md:1: front matter: hazards: unknown class {min(unknown)}")
-        for key, others in (("subsumed_by", rule.subsumed_by), ("subsumed_by_worse", rule.subsumed_by_worse)):
+        named = {key: getattr(rule, key) for key in ("subsumed_by", "subsumed_by_worse")}
+        for key, others in {**named, "moved": rule.moved.get("rules", ())}.items():
             if unknown := set(others) - rules.keys():
                 raise RuleError(f"{rule.id}.md:1: front matter: {key}: unknown rule {min(unknown)}")
     try:
@@ -570,6 +574,8 @@ def _front_matter(front: Mapping[str, Any], fail: Callable[[str], RuleError]) ->
     if not all(isinstance(kinds, list) and kinds for kinds in proofs.values()):
         raise fail("front matter: confirmed_by must have lists of observations")
     meta["confirmed_by"] = {where: tuple(kinds) for where, kinds in proofs.items()}
+    if "moved" in meta and meta["moved"].keys() != {"what", "method", "rules", "until"}:
+        raise fail("front matter: moved must have what, method, rules and until")
     if "toolkit" in meta:
         toolkit = _TOOLKIT.fullmatch(meta["toolkit"])
         if toolkit is None:
