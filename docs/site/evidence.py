@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
-from tclint.driver.evidence import CAUSED_BY, EVIDENCE, Proof
+from tclint.driver.evidence import CAUSED_BY
 from tclint.executor.missing import MISSING
 from tclint.executor.observations import KINDS
-from tclint.findings.rules import all_rules
+from tclint.findings.rules import Rule, all_rules
 
 PAGE = Path(__file__).resolve().parent.parent / "executor.md"
 _KINDS = "| observation | meaning |\n|---|---|\n"
@@ -26,11 +27,10 @@ _WHERE = {
 
 def tables() -> dict[str, str]:
     """The head of each table of the page, and its rows."""
-    rules = all_rules()
     missing: dict[str, list[str]] = {}
     for form, reason in MISSING.items():
         missing.setdefault(reason, []).append(form)
-    confirmable = [_row(rule, proof) for rule in rules if rule in EVIDENCE for proof in EVIDENCE[rule]]
+    confirmable = [row for rule in all_rules().values() for row in _rows(rule)]
     return {
         _KINDS: "".join(f"| `{kind}` | {meaning} |\n" for kind, meaning in KINDS.items()),
         _RULES: "".join(confirmable),
@@ -39,8 +39,9 @@ def tables() -> dict[str, str]:
     }
 
 
-def _row(rule: str, proof: Proof) -> str:
-    return f"| [{rule}](../rules/{rule}.md) | {_list(proof.kinds)} | {_WHERE[proof.where]} |\n"
+def _rows(rule: Rule) -> Iterator[str]:
+    for where, kinds in rule.confirmed_by.items():
+        yield f"| [{rule.id}](../rules/{rule.id}.md) | {_list(kinds)} | {_WHERE[where]} |\n"
 
 
 def _list(kinds: tuple[str, ...] | list[str]) -> str:

@@ -289,6 +289,9 @@ def rule_page(rule: Rule) -> str:
     ]
     if rule.toolkit:
         rows.append(("CUDA toolkit", ".".join(map(str, rule.toolkit))))
+    if kinds := sorted({kind for kinds in rule.confirmed_by.values() for kind in kinds}):
+        observed = ", ".join(f"`{kind}`" for kind in kinds)
+        rows.append(("Confirmed by", f"{observed} in [an execution](../docs/executor.md)"))
     if others := sorted(_mentions()[rule.id]):
         rows.append(("Related", "<br>".join(f"[{id}]({id}.md) {all_rules()[id].name}" for id in others)))
     rows += [

@@ -20,7 +20,7 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar
 from tclint._data import modules
 from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
-from tclint.checks._needs import contents, idle, needed
+from tclint.checks._needs import contents, idle, needed, needs
 from tclint.findings.edits import Repair
 from tclint.findings.finding import Confirmation
 from tclint.findings.moved import former, subject
@@ -191,7 +191,8 @@ class Check(Generic[F]):
 
     rules: tuple[RuleId, ...]
     run: F
-    needs: str = ""
+    needs: frozenset[str] = frozenset()
+    """What a kernel must contain one of; empty if the check runs on any."""
     analyses: tuple[type, ...] = ()
     method: Method = Method.STATIC
     """How the check decides its cases of rules that another check owns."""
@@ -219,14 +220,14 @@ def check(
     *rules: RuleId,
     also: tuple[RuleId, ...] = (),
     method: Method = Method.STATIC,
-    needs: str = "",
     analyses: tuple[type, ...] = (),
 ) -> Callable[[KernelCheck], KernelCheck]:
     """Register a function that yields the hits of the *rules* that it decides.
 
     *also* are rules that another check owns and of which this one decides some cases, by the *method*.
 
-    *needs* is the first word of an opcode; the check does not run on a kernel without such an opcode.
+    The check does not run on a kernel that contains nothing of what the pages of the *rules* name as ``needs``; those of
+    *also* count if there are no *rules*.
 
     *analyses* are the classes that the check, or a helper in this package, passes to :meth:`KernelModel.solution` and
     :meth:`KernelModel.fact`. Analyses that these use in turn are not declared.
@@ -241,7 +242,7 @@ def check(
 
     def register(function: KernelCheck) -> KernelCheck:
         _own(rules, function)
-        _kernel.append(Check((*rules, *also), function, needs, analyses, method))
+        _kernel.append(Check((*rules, *also), function, needs(rules or also), analyses, method))
         return function
 
     return register
@@ -334,7 +335,7 @@ def _chosen(checks: list[Check[F]], uses: Iterable[Use] | None, on: frozenset[st
     return [
         check
         for check in checks
-        if check.run.__module__ in imported and (not check.needs or check.needs in found)
+        if check.run.__module__ in imported and (not check.needs or not check.needs.isdisjoint(found))
     ]
 
 

@@ -1,124 +1,141 @@
 """What a function must contain for the checks of a module to find anything: only then is the module imported.
 
 Importing all checks, with the analyses that they use, takes longer than linting a kernel of ordinary size, and most
-kernels need few of them: those for Ampere contain neither mbarriers nor bulk copies. This is the one place that states
-what the modules need. A single check of a module may need more (``needs`` of :func:`tclint.checks.check`).
+kernels need few of them: those for Ampere contain neither mbarriers nor bulk copies. The pages of the rules say which
+module decides a rule (``checks``) and what a function without findings of the rule lacks (``needs``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 
+from tclint.findings.rules import declared
 from tclint.ir.nodes import Use
-from tclint.isa.effects import TCGEN05, WGMMA
+from tclint.isa.effects import (
+    BULK,
+    CP_ASYNC,
+    ENDLESS,
+    FABRIC,
+    NO_ENGINE,
+    TCGEN05,
+    TENSOR_MEMORY,
+    TRANSACTIONS,
+    WGMMA,
+    Barrier,
+    Fence,
+    Order,
+    Query,
+    Resource,
+    spelled_order,
+)
+from tclint.isa.forms import Form
 from tclint.values.shared_memory import SharedMemory
 
-__all__ = ["NEEDS", "OPTIONAL", "SHARED", "contents", "idle", "needed"]
+__all__ = ["CONTENTS", "RELAXED", "SHARED", "contents", "deciding", "idle", "needed", "needs"]
 
 SHARED = "shared memory"
 """Contained in a function with an instruction that may access shared memory."""
+RELAXED = ".relaxed"
+"""Contained in a function with an instruction that states this order."""
 
-_COPIES = (
-    "applypriority.async",
-    "clusterlaunchcontrol",
-    "cp.bulk",
-    "fabric",
-    "multimem.async",
-    "red.async",
-    "st.async",
-)
-"""The asynchronous operations that complete in a bulk group or on an mbarrier, as opposed to ``cp.async``."""
-_ASYNC = (*_COPIES, "tcgen05", "wgmma")
-_BARRIERS = ("bar", "barrier")
+_BULK = (BULK, ENDLESS, FABRIC, TRANSACTIONS)
+_BARRIERS = frozenset((Barrier.CTA, Barrier.WARP, Barrier.CLUSTER))
+_MBARRIERS = (Resource.MBARRIER_INIT, Resource.MBARRIER_INVAL)
 
-NEEDS: dict[str, tuple[str, ...]] = {
-    "async_reads": _ASYNC,
-    "barrier_phases": _BARRIERS,
-    "barrier_races": (SHARED,),
-    "barriers": _BARRIERS,
-    "bulk": _COPIES,
-    "bulk_loads": _COPIES,
-    "bulk_operands": (*_COPIES, "mbarrier", "tcgen05"),
-    "bulk_signals": _COPIES,
-    "busy_polls": ("mbarrier",),
-    "clc": ("clusterlaunchcontrol",),
-    "clusters": (*_COPIES, "barrier.cluster", "mapa", "tcgen05"),
-    "cp_async": (*_COPIES, "cp.async", "mbarrier", "tcgen05"),
-    "cta_group": ("tcgen05",),
-    "early_waits": ("griddepcontrol", "tcgen05"),
-    "fabric": ("fabric",),
-    "grid_control": ("griddepcontrol",),
-    "lane_races": (SHARED,),
-    "mbarrier": ("mbarrier",),
-    "mbarrier_lifetime": ("mbarrier.inval",),
-    "mbarrier_objects": ("mbarrier",),
-    "mbarrier_order": ("mbarrier",),
-    "mbarrier_parity": ("mbarrier",),
-    "mbarrier_phases": ("mbarrier",),
-    "mbarrier_release": ("mbarrier",),
-    "membermasks": ("bar.warp", "elect", "match", "redux", "shfl", "vote"),
-    "needless_fences": ("fence", "membar"),
-    "needless_waits": ("cp", "tcgen05", "wgmma"),
-    "operands": ("mma", "wgmma"),
-    "proxies": (*_ASYNC, "fence.tensormap::generic", "tensormap"),
-    "refills": _COPIES,
-    "relaxed_polls": (".relaxed",),
-    "replay": ("mbarrier",),
-    "serialised_wgmma": ("wgmma",),
-    "setmaxnreg": ("setmaxnreg",),
-    "shared_operands": (TCGEN05, WGMMA),
-    "shared_races": (SHARED,),
-    "tcgen05": ("tcgen05",),
-    "tcgen05_fence": ("tcgen05",),
-    "tcgen05_issue": (*_COPIES, "tcgen05"),
-    "tcgen05_operands": ("tcgen05",),
-    "tcgen05_order": ("tcgen05",),
-    "tmem_balance": ("tcgen05",),
-    "tmem_columns": ("tcgen05",),
-    "tmem_in_use": ("tcgen05",),
-    "tmem_pairs": ("tcgen05",),
-    "tmem_races": ("tcgen05",),
-    "tmem_results": ("tcgen05",),
-    "tmem_warps": ("tcgen05",),
-    "warpgroups": ("setmaxnreg", "wgmma"),
-    "wgmma": ("wgmma",),
-    "wgmma_operands": ("wgmma",),
-    "wgmma_order": ("wgmma",),
+
+def _at(form: Form) -> tuple[Barrier | None, Barrier | None]:
+    """What an instruction arrives at, and what it waits for."""
+    return form.effects.arrives, form.effects.awaits
+
+
+def _mbarrier(form: Form) -> bool:
+    does = form.effects
+    return (
+        does.changes_phase
+        or Barrier.MBARRIER in _at(form)
+        or does.resource in _MBARRIERS
+        or does.query is Query.PENDING_COUNT
+    )
+
+
+def _prefetches(form: Form) -> bool:
+    """Whether it is a bulk prefetch, whose completion no thread can await."""
+    return form.group == NO_ENGINE and ("coords" in form.roles or bool(form.align))
+
+
+CONTENTS: Mapping[str, Callable[[Form], bool]] = {
+    "barrier": lambda form: not _BARRIERS.isdisjoint(_at(form)),
+    "bulk copy": lambda form: (
+        form.group in _BULK or _prefetches(form) or form.effects.query is Query.CANCELLED
+    ),
+    "cluster barrier": lambda form: Barrier.CLUSTER in _at(form),
+    "clusterlaunchcontrol": lambda form: form.effects.query in (Query.CANCEL, Query.CANCELLED),
+    "cp.async": lambda form: form.group == CP_ASYNC,
+    "fabric": lambda form: form.group == FABRIC or form.proxy == "fabric",
+    "fence": lambda form: form.effects.fence in (Fence.MEMORY, Fence.PROXY),
+    "griddepcontrol": lambda form: Barrier.GRIDS in _at(form),
+    "mapa": lambda form: form.compute == "mapa",
+    "mbarrier": _mbarrier,
+    "membermask": lambda form: form.effects.exchange is not None or Barrier.WARP in _at(form),
+    "setmaxnreg": lambda form: form.effects.resource is Resource.REGISTERS,
+    "sparse mma": lambda form: "metadata" in form.roles,
+    "tcgen05": lambda form: (
+        form.group in (TCGEN05, *TENSOR_MEMORY)
+        or form.effects.manages_tensor_memory
+        or form.effects.fence in (Fence.TCGEN05_BEFORE, Fence.TCGEN05_AFTER)
+    ),
+    "tensormap": lambda form: "tensormap" in form.roles or form.proxy == "tensormap",
+    "wgmma": lambda form: form.group == WGMMA,
 }
-"""Module -> what a function must contain one of: the first word of an opcode (``cp``), with one of its modifiers
-(``cp.bulk``), a modifier of any opcode (``.relaxed``), or :data:`SHARED`. A module that is not listed is always
-imported. The order of modifiers is free in PTX, so a second modifier cannot be stated."""
-
-OPTIONAL: dict[str, tuple[str, ...]] = {
-    "busy_polls": ("CO007",),
-    "early_waits": ("CO006", "CO009"),
-    "needless_fences": ("CO003", "CO004", "CO005"),
-    "needless_waits": ("CO001", "CO008"),
-    "serialised_wgmma": ("CO002",),
-}
-"""Module -> the rules that it decides, if all of them are off by default: a run without them does not import it."""
-
-
-def idle(on: Collection[str]) -> frozenset[str]:
-    """The modules that decide nothing in a run of the rules that are *on*."""
-    return frozenset(module for module, rules in OPTIONAL.items() if not any(rule in on for rule in rules))
+"""What ``needs`` may name, besides :data:`SHARED` and :data:`RELAXED`, and which instructions are meant. ``bulk copy``
+stands for all asynchronous operations that complete in a bulk group or on an mbarrier, as opposed to ``cp.async``."""
 
 
 def contents(uses: Iterable[Use]) -> frozenset[str]:
-    """What instructions contain, in the terms of :data:`NEEDS`."""
-    found: set[str] = set()
-    for use in uses:
-        root, *modifiers = use.opcode.split(".")
-        found.add(root)
-        for modifier in modifiers:
-            found.add(f".{modifier}")
-            found.add(f"{root}.{modifier}")
-        if use.match is not None and SHARED not in found and SharedMemory.touches(use.match):
-            found.add(SHARED)
+    """What instructions contain, in the terms of the pages."""
+    matches = [use.match for use in uses if use.match is not None]
+    forms = {match.form.place: match.form for match in matches}
+    found = {name for name, is_in in CONTENTS.items() if any(map(is_in, forms.values()))}
+    if any(map(SharedMemory.touches, matches)):
+        found.add(SHARED)
+    if any(spelled_order(match.modifiers) is Order.RELAXED for match in matches):
+        found.add(RELAXED)
     return frozenset(found)
+
+
+def needs(rules: Iterable[str]) -> frozenset[str]:
+    """What a function must contain one of for a finding of one of the *rules*; empty if there may be one in any function."""
+    each = [declared("needs").get(rule, ()) for rule in rules]
+    return frozenset().union(*each) if all(each) else frozenset()
+
+
+@cache
+def deciding() -> Mapping[str, tuple[str, ...]]:
+    """Module -> the rules whose pages name it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for rule, modules in declared("checks").items():
+        for module in modules:
+            found[module] = (*found.get(module, ()), rule)
+    return found
+
+
+@cache
+def _needs_of(module: str) -> frozenset[str]:
+    return needs(deciding().get(module, ()))
 
 
 def needed(module: str, found: frozenset[str]) -> bool:
     """Whether the checks of a *module* may find something in what contains *found*."""
-    needs = NEEDS.get(module)
-    return needs is None or not found.isdisjoint(needs)
+    wanted = _needs_of(module)
+    return not wanted or not found.isdisjoint(wanted)
+
+
+def idle(on: Collection[str]) -> frozenset[str]:
+    """The modules that decide nothing in a run of the rules that are *on*: theirs are all off by default."""
+    off = declared("default")
+    return frozenset(
+        module
+        for module, rules in deciding().items()
+        if all(rule in off and rule not in on for rule in rules)
+    )

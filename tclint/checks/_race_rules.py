@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from tclint.checks import RuleId
-from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05, TCGEN05_LD, TCGEN05_ST, TRANSACTIONS, WGMMA
+from tclint.findings.rules import claims
+from tclint.isa.effects import (
+    BULK,
+    CP_ASYNC,
+    NO_ENGINE,
+    TCGEN05,
+    TCGEN05_LD,
+    TCGEN05_ST,
+    TRANSACTIONS,
+    WGMMA,
+    Engine,
+)
 
-__all__ = [
-    "BK001",
-    "BK002",
-    "BK011",
-    "CA001",
-    "COMPLETION",
-    "HAZARDS",
-    "PR005",
-    "READERS_ARRIVE",
-    "SM001",
-    "TC001",
-    "TC002",
-    "TC012",
-    "WG011",
-]
+__all__ = ["COMPLETION", "HAZARDS", "READERS_ARRIVE", "race_rule"]
 
-BK001, BK002, BK011, CA001, PR005, SM001, TC001, TC002, TC012, WG011 = HAZARDS = tuple(
-    map(RuleId, "BK001 BK002 BK011 CA001 PR005 SM001 TC001 TC002 TC012 WG011".split())
+_RACES = (
+    "read-too-early", "source-overwritten", "tensor-memory", "tensor-memory-across-warps", "unordered", "unordered-operand",
+    "unordered-refill",
+)  # fmt: skip
+"""What a replay shows of two unordered accesses, in the terms of the observations of an execution."""
+HAZARDS = tuple(
+    sorted(RuleId(rule) for name, rule in claims().items() if name.partition(" of ")[0] in _RACES)
 )
 """The rules about two unordered accesses to shared or tensor memory."""
+
+
+def race_rule(kind: str, of: Engine = NO_ENGINE, otherwise: str = "") -> RuleId:
+    """The rule about an observation of a *kind*: of a pending operation *of* an engine, if there is one, or *otherwise*."""
+    return RuleId(claims().get(f"{kind} of {of}") or claims()[otherwise or kind])
+
 
 COMPLETION = {
     BULK: "wait until its source has been read (cp.async.bulk.wait_group.read), then let that thread arrive at an mbarrier",

@@ -10,23 +10,10 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.checks import Hit, Mark, RuleId, grouped
 from tclint.checks._deadlocks import MAX_PARTIES, called, incomplete, parties, threads_in_words
-from tclint.checks._race_rules import (
-    BK001,
-    BK002,
-    BK011,
-    CA001,
-    COMPLETION,
-    PR005,
-    READERS_ARRIVE,
-    SM001,
-    TC001,
-    TC002,
-    TC012,
-    WG011,
-)
+from tclint.checks._race_rules import COMPLETION, READERS_ARRIVE, race_rule
 from tclint.checks._wording import copy_name, times
 from tclint.findings.scales import Confidence, Method, Severity
-from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05, TENSOR_MEMORY, TRANSACTIONS, WGMMA
+from tclint.isa.effects import BULK, TENSOR_MEMORY, TRANSACTIONS
 from tclint.replay.accesses import Access
 from tclint.replay.interface import EqualWords
 from tclint.replay.launches import ReplayRun
@@ -79,21 +66,18 @@ def _seen(model: KernelModel, run: ReplayRun) -> Iterator[Hit]:
         yield _late(model, *run.late[0])
 
 
-_UNFINISHED_READ = {BULK: BK002, TCGEN05: TC012, WGMMA: WG011}
-"""The rules about shared memory that is written while an asynchronous operation may still read it, by its group."""
-_UNFINISHED_WRITE = {CP_ASYNC: CA001, TRANSACTIONS: BK001}
-"""The rules about shared memory that is accessed while an asynchronous operation may still write it, by its group."""
-
-
 def _hazard(model: KernelModel, race: Race) -> RuleId:
     """The rule that describes what goes wrong in *race*."""
     first, second = race
     group = model.instruction(first.site).group
     if first.tensor:  # loads and stores of one warp are ordered in a replay
-        return TC002 if group in TENSOR_MEMORY else TC001
+        return race_rule("tensor-memory-across-warps" if group in TENSOR_MEMORY else "tensor-memory")
     if first.writes:
-        return _UNFINISHED_WRITE.get(group, SM001 if second.plain or second.writes else PR005)
-    return _UNFINISHED_READ.get(group, SM001 if second.mbarrier is None else BK011)
+        plain = second.plain or second.writes
+        return race_rule("read-too-early", group, "unordered" if plain else "unordered-operand")
+    return race_rule(
+        "source-overwritten", group, "unordered" if second.mbarrier is None else "unordered-refill"
+    )
 
 
 def _relaxed_note(model: KernelModel) -> str:

@@ -43,7 +43,7 @@ BK005 = RuleId("BK005")
 _ONCE = "as far as known, ptxas makes the warp issue this copy once, and another lane waits for it"
 
 
-@check(BK002, BK003, needs="cp", analyses=(BulkReads,))
+@check(BK002, BK003, analyses=(BulkReads,))
 def sources_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Report writes to the source of a bulk copy that is pending, or whose wait does not order the writing thread."""
     operations = model.begins(BULK)
@@ -227,7 +227,7 @@ def _unordered(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: 
     ).doubted(_TOGETHER if one_warp and not others & ~waiting else "")
 
 
-@check(BK004, needs="cp", analyses=(BulkWrites,))
+@check(BK004, analyses=(BulkWrites,))
 def results_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Report reads of global memory that a bulk copy of the same thread may not have written yet."""
     operations = frozenset(i for i in model.begins(BULK) if model.instruction(i).role("destination"))
@@ -313,7 +313,7 @@ def _committed(model: KernelModel, lost: list[tuple[int, list[int]]]) -> tuple[R
     return (Repair(f"add {listed}", changes, waits_for_all_groups(model, BULK)),)
 
 
-@check(BK005, needs="cp", analyses=(BulkReads,))
+@check(BK005, analyses=(BulkReads,))
 def not_committed(model: KernelModel) -> Iterator[Hit]:
     """Report bulk copies that are never committed to a group, so that no wait covers them."""
     operations = model.begins(BULK)

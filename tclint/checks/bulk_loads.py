@@ -31,7 +31,7 @@ _SAME_DATA = "what makes the thread skip the wait also decides whether it reads"
 """The doubt about a path on which the same data decides both."""
 
 
-@check(BK001, needs="cp", analyses=(BulkRings, HappensBefore))
+@check(BK001, analyses=(BulkRings, HappensBefore))
 def read_before_complete(model: KernelModel) -> Iterator[Hit]:
     """Report reads of what bulk loads write on paths without a wait for their mbarrier."""
     if not model.begins(TRANSACTIONS) or not whole_program(model):

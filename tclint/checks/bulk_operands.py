@@ -32,7 +32,7 @@ _WINDOW = 1 << 24
 """The size of the part of the ``.shared::cluster`` window that belongs to one CTA: smaller offsets stay within it."""
 
 
-@check(BK006, needs="cp")
+@check(BK006)
 def copied_by_several_threads(model: KernelModel) -> Iterator[Hit]:
     """Report copies that several threads of a warp provably execute with the same addresses."""
     copies = reachable(model, lambda match: copies_in_bulk(match.form))

@@ -58,7 +58,7 @@ class _Signalled(NamedTuple):
     doubt: Doubt
 
 
-@check(also=(BK004,), needs="cp", analyses=(BulkWrites,))
+@check(also=(BK004,), analyses=(BulkWrites,))
 def flag_before_result(model: KernelModel) -> Iterator[Hit]:
     """Report flags that a thread sets when it has waited only until the source of its bulk copy was read."""
     reads = [i for i in model.waits(BULK) if model.instruction(i).effects.sources]

@@ -17,7 +17,7 @@ _TARGET = 90
 """The version and the target with ``mbarrier.try_wait``."""
 
 
-@check(CO007, needs="mbarrier")
+@check(CO007)
 def polls_busily(model: KernelModel) -> Iterator[Hit]:
     """A loop of test_wait with nothing else in it, where try_wait exists."""
     module = model.module

@@ -19,7 +19,7 @@ from tclint.values.nodes import Elected, Loaded, Negation, Packed, PartOf, Unmod
 CL004 = RuleId("CL004")
 
 
-@check(CL004, needs="clusterlaunchcontrol", analyses=(HappensBefore,))
+@check(CL004, analyses=(HappensBefore,))
 def response_misuse(model: KernelModel) -> Iterator[Hit]:
     """Report responses of try_cancel that are decoded unchecked or read unawaited, and requests after a failed one."""
     requests = model.sites(Query.CANCEL)

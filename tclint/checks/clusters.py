@@ -40,7 +40,7 @@ _COMPENSATED = "as many waits follow: an H200 counts each further arrival toward
 """The doubt about arrivals in a row that are followed by as many waits."""
 
 
-@check(CL001, needs="barrier", analyses=(ClusterBarrier,))
+@check(CL001, analyses=(ClusterBarrier,))
 def barrier_pairing(model: KernelModel) -> Iterator[Hit]:
     """Report threads that arrive twice in one phase of the cluster barrier, or wait without having arrived."""
     arrivals = model.arrives(Barrier.CLUSTER)
@@ -334,7 +334,7 @@ def _role(model: KernelModel, site: int) -> str:
     return model.describe_threads(model.views.context_of(site).threads)
 
 
-@check(BK010, needs="cp", analyses=(HappensBefore,))
+@check(BK010, analyses=(HappensBefore,))
 def multicast_reused(model: KernelModel) -> Iterator[Hit]:
     """Report multicast loads that a loop repeats into the same bytes without synchronising with the peer CTAs."""
     if not model.function.entry or single_cta_cluster(model):
@@ -365,7 +365,7 @@ def multicast_reused(model: KernelModel) -> Iterator[Hit]:
         return
 
 
-@check(CL003, needs="mapa", analyses=(HappensBefore,))
+@check(CL003, analyses=(HappensBefore,))
 def relaxed_taken_for_release(model: KernelModel) -> Iterator[Hit]:
     """Report shared memory that a peer reads after a cluster barrier at which the writer arrived with .relaxed."""
     relaxed = [i for i in model.arrives(Barrier.CLUSTER) if model.instruction(i).order is Order.RELAXED]

@@ -40,7 +40,7 @@ CA004 = RuleId("CA004")
 CA005 = RuleId("CA005")
 
 
-@check(CA001, CA002, CA003, needs="cp", analyses=(CopyGroups, Extents))
+@check(CA001, CA002, CA003, analyses=(CopyGroups, Extents))
 def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Shared memory read, or written by another copy, while a cp.async of the thread may still write it."""
     if not model.begins(CP_ASYNC):
@@ -198,7 +198,7 @@ def _doubt(model: KernelModel, rule: RuleId, conflict: Conflict) -> Doubt:
     return found
 
 
-@check(CA005, needs="cp", analyses=(WaitedCopies, WritesSince))
+@check(CA005, analyses=(WaitedCopies, WritesSince))
 def copies_without_barrier(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that a thread of another warp copied, accessed with no barrier since that thread waited."""
     if not model.begins(CP_ASYNC) or model.values.threads <= 32 or not model.function.entry:

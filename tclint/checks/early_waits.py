@@ -20,7 +20,7 @@ _OWN = (".shared", ".shared::cta", ".param", ".const")
 """The memory that no earlier grid writes."""
 
 
-@check(CO006, needs="griddepcontrol")
+@check(CO006)
 def waits_before_the_set_up(model: KernelModel) -> Iterator[Hit]:
     """A griddepcontrol.wait of all threads before the initialisation of mbarriers, or a barrier, that it does not concern."""
     cfg = model.cfg
@@ -90,7 +90,7 @@ def _may_depend(instruction: Instruction) -> bool:
     return not (form.memory and not form.event and match.space in _OWN)
 
 
-@check(CO009, needs="tcgen05", analyses=(InFlight,))
+@check(CO009, analyses=(InFlight,))
 def waits_long_before_the_use(model: KernelModel) -> Iterator[Hit]:
     """A tcgen05.wait after which many instructions follow that it does not concern."""
     waits = list(own_sites(model, (*model.waits(TCGEN05_LD), *model.waits(TCGEN05_ST))))

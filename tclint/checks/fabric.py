@@ -26,7 +26,7 @@ def _has_layout_1(model: KernelModel, init: int) -> bool:
     return match is not None and match.layout == 1
 
 
-@check(FB001, needs="fabric", analyses=(MbarrierAddresses,))
+@check(FB001, analyses=(MbarrierAddresses,))
 def wrong_layout(model: KernelModel) -> Iterator[Hit]:
     """Fabric operations on an mbarrier that no thread initialises with layout v1."""
     addresses = model.fact(MbarrierAddresses)
@@ -49,7 +49,7 @@ def wrong_layout(model: KernelModel) -> Iterator[Hit]:
         )
 
 
-@check(FB002, needs="fabric", analyses=(FabricSubmission, MbarrierAddresses))
+@check(FB002, analyses=(FabricSubmission, MbarrierAddresses))
 def never_submitted(model: KernelModel) -> Iterator[Hit]:
     """Fabric operations whose thread waits for their mbarrier, or ends, without having submitted them."""
     for site in _operations(model):

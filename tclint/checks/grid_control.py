@@ -30,7 +30,7 @@ Given = tuple[int, int]
 """A buffer passed to the kernel: the value of a parameter and 0, or the address of a parameter and an offset."""
 
 
-@check(GD001, needs="griddepcontrol", analyses=(HappensBefore,))
+@check(GD001, analyses=(HappensBefore,))
 def read_before_wait(model: KernelModel) -> Iterator[Hit]:
     """Report reads of global memory by threads that are not ordered after the completion of earlier grids."""
     waits = model.awaits(Barrier.GRIDS)

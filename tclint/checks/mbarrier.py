@@ -37,7 +37,7 @@ _UNTESTED, _TESTED, _USED = range(3)
 """State of a path after a wait: its result is untested; a branch has tested it; then a protected operation followed."""
 
 
-@check(MB001, needs="mbarrier", analyses=(MbarrierAddresses,))
+@check(MB001, analyses=(MbarrierAddresses,))
 def unheeded_waits(model: KernelModel) -> Iterator[Hit]:
     """Report waits for an mbarrier after which a thread continues although the phase is not complete."""
     waits = model.awaits(Barrier.MBARRIER)
@@ -370,7 +370,7 @@ class _Waits:
 # ---------------------------------------------------------------- MB003
 
 
-@check(MB003, needs="mbarrier", analyses=(MbarrierAddresses,))
+@check(MB003, analyses=(MbarrierAddresses,))
 def counts(model: KernelModel) -> Iterator[Hit]:
     """Report arrival and byte counts that an mbarrier cannot hold. Literals are left to PX004."""
     for use in model.function.uses:
@@ -437,7 +437,7 @@ def _too_many(model: KernelModel) -> Iterator[Hit]:
 # ---------------------------------------------------------------- MB010
 
 
-@check(MB010, needs="mbarrier")
+@check(MB010)
 def remote(model: KernelModel) -> Iterator[Hit]:
     """Report operations on an mbarrier of another CTA that only the CTA that owns it may perform."""
     for use in model.function.uses:
@@ -514,7 +514,7 @@ def _only_local(model: KernelModel, site: int) -> Hit:
 # ---------------------------------------------------------------- MB011
 
 
-@check(MB011, needs="mbarrier", analyses=(MbarrierAddresses,))
+@check(MB011, analyses=(MbarrierAddresses,))
 def states(model: KernelModel) -> Iterator[Hit]:
     """Report uses of a state that no arrival at the same mbarrier has returned."""
     for site in (*model.awaits(Barrier.MBARRIER), *model.sites(Query.PENDING_COUNT)):

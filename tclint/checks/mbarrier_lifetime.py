@@ -17,9 +17,11 @@ from tclint.values import thread_masks as T
 MB009 = RuleId("MB009")
 
 
-@check(also=(MB009,), needs="mbarrier", analyses=(MbarrierAddresses,))
+@check(also=(MB009,), analyses=(MbarrierAddresses,))
 def invalidated(model: KernelModel) -> Iterator[Hit]:
     """Report uses of an mbarrier that has been invalidated, and mbarriers that are invalidated before any use."""
+    if not model.sites(Resource.MBARRIER_INVAL):
+        return
     known = model.fact(MbarrierObjects)
     hits = list(_ended(known))
     yield from hits

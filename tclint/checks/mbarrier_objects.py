@@ -43,7 +43,7 @@ MB002 = RuleId("MB002")
 MB009 = RuleId("MB009")
 
 
-@check(MB002, MB009, needs="mbarrier", analyses=(MbarrierAddresses, HappensBefore, Replay))
+@check(MB002, MB009, analyses=(MbarrierAddresses, HappensBefore, Replay))
 def objects(model: KernelModel) -> Iterator[Hit]:
     """Report operations on an mbarrier, and accesses to its memory, at the wrong time of its lifetime."""
     known = model.fact(MbarrierObjects)

@@ -47,7 +47,7 @@ MAX_ACCESSES_PER_PAIR = 16
 # ---------------------------------------------------------------- arrivals on mbarriers of other CTAs
 
 
-@check(MB012, also=(MB013,), needs="mbarrier", analyses=(Extents, Mbarriers))
+@check(MB012, also=(MB013,), analyses=(Extents, Mbarriers))
 def remote_arrivals(model: KernelModel) -> Iterator[Hit]:
     """Report arrivals on mbarriers of other CTAs that release to the executing CTA only, or not at all."""
     remote = [i for i in model.arrives(Barrier.MBARRIER) if _may_leave(model, i)]
@@ -226,7 +226,7 @@ def _relaxed_to_peer(count: int, passed: _Passed) -> Hit:
 # ---------------------------------------------------------------- MB013
 
 
-@check(MB013, needs="mbarrier", analyses=(HappensBefore,))
+@check(MB013, analyses=(HappensBefore,))
 def relaxed(model: KernelModel) -> Iterator[Hit]:
     """Report relaxed signals and waits by which threads pass data in shared memory, and arrivals of copies alone."""
     waits, arrivals = model.awaits(Barrier.MBARRIER), model.arrives(Barrier.MBARRIER)

@@ -17,7 +17,7 @@ MB007 = RuleId("MB007")
 _ARRIVALS = ("mbarrier-arrive", "commit")
 
 
-@check(MB007, needs="mbarrier", analyses=(Mbarriers,))
+@check(MB007, analyses=(Mbarriers,))
 def invariant_parity(model: KernelModel) -> Iterator[Hit]:
     """Report waits that a loop repeats for one mbarrier with the same parity, while its phases advance."""
     mbarriers = model.fact(Mbarriers)

@@ -102,7 +102,7 @@ def _implies_operands(node: Node, truth: bool) -> bool:
 # ---------------------------------------------------------------- arrivals
 
 
-@check(MB006, MB008, needs="mbarrier", analyses=(Mbarriers,))
+@check(MB006, MB008, analyses=(Mbarriers,))
 def arrivals(model: KernelModel) -> Iterator[Hit]:
     """Report phases whose number of arrivals differs from the count of the mbarrier.
 
@@ -276,7 +276,7 @@ def _too_many(
 # ---------------------------------------------------------------- bytes
 
 
-@check(MB004, MB005, needs="mbarrier", analyses=(Mbarriers, Rooms))
+@check(MB004, MB005, analyses=(Mbarriers, Rooms))
 def transactions(model: KernelModel) -> Iterator[Hit]:
     """Report phases whose expected bytes differ from what their copies transfer."""
     mbarriers = model.fact(Mbarriers)

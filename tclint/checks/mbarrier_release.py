@@ -42,7 +42,7 @@ MAX_OPERATIONS_PER_MBARRIER = 16
 """Arrivals, waits and accesses that are compared for one mbarrier. More are copies made by unrolling a loop."""
 
 
-@check(MB014, MB015, needs="mbarrier", analyses=(HappensBefore, SharedByWarps))
+@check(MB014, MB015, analyses=(HappensBefore, SharedByWarps))
 def arrives_for_others(model: KernelModel) -> Iterator[Hit]:
     """Report arrivals by one lane for threads whose accesses nothing orders before the arrival."""
     arrivals = [i for i in model.arrives(Barrier.MBARRIER) if _by_one_lane(model, i)]

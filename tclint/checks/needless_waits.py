@@ -77,7 +77,7 @@ def _nothing(group: Engine, groups: int, pending: bool) -> str:
     return "an earlier wait has completed the sources of all copies on any path to it"
 
 
-@check(CO008, needs="cp", analyses=(InFlight,))
+@check(CO008, analyses=(InFlight,))
 def waits_for_the_newest(model: KernelModel) -> Iterator[Hit]:
     """A wait for all groups in a loop, although the thread could leave the newest one in flight.
 

@@ -435,7 +435,7 @@ def _fenced(model: KernelModel, clash: _Clash, begins: int | None = None) -> tup
     return fence_between(model, clash.first.site, clash.passed, f"{_FENCE};", begins)
 
 
-@check(PR002, needs="cp", analyses=(Landed, Mbarriers))
+@check(PR002, analyses=(Landed, Mbarriers))
 def unfenced_copies(model: KernelModel) -> Iterator[Hit]:
     """Report shared memory that cp.async fills and the async proxy reads, with no fence after the wait for the copy."""
     copies = frozenset(model.begins(CP_ASYNC))
@@ -476,7 +476,7 @@ def unfenced_copies(model: KernelModel) -> Iterator[Hit]:
         )
 
 
-@check(PR003, needs="cp", analyses=(TensorMaps,))
+@check(PR003, analyses=(TensorMaps,))
 def unfenced_maps(model: KernelModel) -> Iterator[Hit]:
     """Report tensor copies that use a map that the kernel has written, without the fences that make it visible."""
     if not any("tensormap" in use.match.form.roles for use in model.function.uses if use.match is not None):

@@ -17,7 +17,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.analyses.role_paths import whole_program
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._race_rules import COMPLETION, READERS_ARRIVE
+from tclint.checks._race_rules import COMPLETION, READERS_ARRIVE, race_rule
 from tclint.isa.effects import NO_ENGINE, TCGEN05, TRANSACTIONS, WGMMA, Engine
 from tclint.values.nodes import Compare, Negation
 from tclint.values.shared_memory import Access
@@ -26,12 +26,11 @@ BK011 = RuleId("BK011")
 TC012 = RuleId("TC012")
 WG011 = RuleId("WG011")
 
-_RULES = {WGMMA: WG011, TCGEN05: TC012, NO_ENGINE: BK011}
-"""The group of the reading operations, "" for ordinary reads -> the rule."""
 _READERS = {WGMMA: "wgmma.mma_async", TCGEN05: "tcgen05.mma", NO_ENGINE: "another thread"}
+"""The group of the reading operations, "" for ordinary reads -> what a message calls them."""
 
 
-@check(BK011, also=(WG011, TC012), needs="cp", analyses=(BulkRings, HappensBefore, Mbarriers, ObjectNames))
+@check(BK011, also=(WG011, TC012), analyses=(BulkRings, HappensBefore, Mbarriers, ObjectNames))
 def refilled(model: KernelModel) -> Iterator[Hit]:
     """A loop that refills the stages of a ring buffer without waiting for the readers."""
     if not model.begins(TRANSACTIONS) or not whole_program(model):
@@ -43,7 +42,7 @@ def refilled(model: KernelModel) -> Iterator[Hit]:
         by_group = grouped(
             (model.instruction(read.site).group if read.later else NO_ENGINE, read) for read in filled.reads
         )
-        if not _RULES.keys() >= by_group.keys():
+        if not _READERS.keys() >= by_group.keys():
             continue
         for group, reads in by_group.items():
             hit = _unsynchronised(model, copies, group, reads)
@@ -96,7 +95,7 @@ def _unsynchronised(model: KernelModel, copies: list[int], group: Engine, reads:
         block_of = model.cfg.block_of
         read = max(a.site for a in readers if block_of[a.site] == block_of[readers[0].site])
         producer = model.describe_threads(model.views.context_of(copy).threads)
-        return _RULES[group].hit(
+        return race_rule("source-overwritten", group, "unordered-refill").hit(
             site=copy,
             message=f"refills shared memory that {_READERS[group]} may still read: no wait in the loop covers the read",
             steps=(

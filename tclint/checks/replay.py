@@ -36,7 +36,6 @@ _UNRELATED = (
     MB016,
     also=HAZARDS,
     method=Method.REPLAY,
-    needs="mbarrier",
     analyses=(Mbarriers, ObjectNames, Replay),
 )
 def replayed(model: KernelModel) -> Iterator[Hit]:

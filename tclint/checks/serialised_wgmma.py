@@ -12,7 +12,7 @@ from tclint.isa.effects import WGMMA
 CO002 = RuleId("CO002")
 
 
-@check(CO002, needs="wgmma")
+@check(CO002)
 def serialised_by_a_call(model: KernelModel) -> Iterator[Hit]:
     """A call that is left in a function with wgmma: of a function of the driver, or of one that is not known."""
     multiplications = model.begins(WGMMA)

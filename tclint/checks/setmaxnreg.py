@@ -31,7 +31,7 @@ CV012 = RuleId("CV012")
 CV013 = RuleId("CV013")
 
 
-@check(CV007, needs="setmaxnreg")
+@check(CV007)
 def no_entry_count(model: KernelModel) -> Iterator[Hit]:
     """setmaxnreg in a kernel whose directives do not specify how many registers a thread has at launch."""
     sites = model.sites(Resource.REGISTERS)
@@ -60,7 +60,7 @@ def _bounded(model: KernelModel, threads: str | None) -> tuple[Repair, ...]:
     return (Repair("add .minnctapersm 1", (DirectiveEdit(stated.name, " .minnctapersm 1"),)),)
 
 
-@check(CV008, needs="setmaxnreg", analyses=(RegisterCounts,))
+@check(CV008, analyses=(RegisterCounts,))
 def direction(model: KernelModel) -> Iterator[Hit]:
     """A .dec that requests more registers than the warp owns, or an .inc that requests fewer."""
     sites = model.sites(Resource.REGISTERS)
@@ -121,7 +121,7 @@ def _wrong_direction(model: KernelModel, site: int, origin: int, owned: int) -> 
     )
 
 
-@check(CV012, needs="setmaxnreg")
+@check(CV012)
 def pool_overflow(model: KernelModel) -> Iterator[Hit]:
     """Warps that together request more registers than the CTA has at launch."""
     sites, available = model.sites(Resource.REGISTERS), pool(model.function)
@@ -172,7 +172,7 @@ def pool_overflow(model: KernelModel) -> Iterator[Hit]:
     )
 
 
-@check(CV013, needs="setmaxnreg", analyses=(HappensBefore,))
+@check(CV013, analyses=(HappensBefore,))
 def repeated_unsynchronised(model: KernelModel) -> Iterator[Hit]:
     """A setmaxnreg after another one with no intervening barrier at which the warps of the warpgroup synchronise."""
     sites = model.sites(Resource.REGISTERS)

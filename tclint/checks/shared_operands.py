@@ -50,7 +50,7 @@ def _overlaps(model: KernelModel, size: int, operand: Access, use: Access, route
     return model.shared.overlap(operand, use, issuers, writers)
 
 
-@check(WG011, needs="wgmma", analyses=(ObjectNames, WgmmaGroups))
+@check(WG011, analyses=(ObjectNames, WgmmaGroups))
 def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     """Shared memory written while a wgmma of the same warpgroup may still read it as a matrix."""
     operations = _operations(model, WGMMA)
@@ -80,7 +80,7 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
         )
 
 
-@check(TC012, needs="tcgen05", analyses=(ObjectNames, Outstanding))
+@check(TC012, analyses=(ObjectNames, Outstanding))
 def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     """Shared memory written while a tcgen05.mma or tcgen05.cp of the thread may still read it."""
     operations = _operations(model, TCGEN05)

@@ -68,7 +68,6 @@ class _Candidate:
     TC002,
     TC003,
     TC004,
-    needs="tcgen05",
     analyses=(LoadLiveness, HappensBefore, Tcgen05Operations, TensorMemory, TmemRelease, TmemTransfers),
 )
 def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
@@ -392,7 +391,7 @@ def _uses_no_value(effects: Effects) -> bool:
     return effects.exchange is Exchange.ELECT or effects.fence in (Fence.TCGEN05_BEFORE, Fence.TCGEN05_AFTER)
 
 
-@check(TC005, TC008, needs="tcgen05", analyses=(Tcgen05Operations,))
+@check(TC005, TC008, analyses=(Tcgen05Operations,))
 def missing_commit(model: KernelModel) -> Iterator[Hit]:
     """An MMA, copy or shift that its thread never commits on some path to the end (9.7.16.6.2.1.1).
 
@@ -525,7 +524,7 @@ def _committed_elsewhere(model: KernelModel, commit: int, sites: list[int]) -> H
     )
 
 
-@check(TC007, needs="tcgen05", analyses=(TmemTransfers,))
+@check(TC007, analyses=(TmemTransfers,))
 def register_use_before_wait(model: KernelModel) -> Iterator[Hit]:
     """One note per kernel: registers of tcgen05.ld used before tcgen05.wait::ld, which is legal (9.7.16.6.4.5)."""
     if not model.begins(TCGEN05_LD):

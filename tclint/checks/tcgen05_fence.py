@@ -22,7 +22,7 @@ MAX_PAIRS = 8
 """Pairs for which a path is searched, nearest first; also loads that are considered in a kernel without a fence."""
 
 
-@check(TC013, needs="tcgen05", analyses=(ThreadSync,))
+@check(TC013, analyses=(ThreadSync,))
 def missing_after_fence(model: KernelModel) -> Iterator[Hit]:
     """One finding per kernel: a tcgen05.ld follows a wait for the MMA with no intervening fence."""
     loads = frozenset(model.begins(TCGEN05_LD))
@@ -52,7 +52,7 @@ def missing_after_fence(model: KernelModel) -> Iterator[Hit]:
     )
 
 
-@check(TC014, needs="tcgen05", analyses=(ThreadSync, TmemRelease))
+@check(TC014, analyses=(ThreadSync, TmemRelease))
 def missing_before_fence(model: KernelModel) -> Iterator[Hit]:
     """One finding per kernel that has fences: an arrival follows a tcgen05.ld or .st with no intervening fence.
 

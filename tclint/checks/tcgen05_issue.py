@@ -38,7 +38,7 @@ def _once_for_a_warp(match: Match) -> bool:
     )
 
 
-@check(TC010, needs="tcgen05")
+@check(TC010)
 def issued_by_several_threads(model: KernelModel) -> Iterator[Hit]:
     """An instruction for a single thread that several threads of a warp provably execute."""
     for threads, sites in by_several_threads(model, reachable(model, _for_one_thread)).items():

@@ -65,7 +65,7 @@ _REMEDY_15 = "encode the descriptor according to table 40 of 9.7.16.4.1: 0b001 i
 _REMEDY_WGMMA = "this is a wgmma descriptor: set bit 46, and take the swizzling mode of bits 61-63 from table 40 of 9.7.16.4.1"
 
 
-@check(TC015, TC016, TC026, needs="tcgen05")
+@check(TC015, TC016, TC026)
 def descriptors(model: KernelModel) -> Iterator[Hit]:
     """Descriptors with a field whose known bits admit no legal value (9.7.16.4)."""
     judged: dict[tuple[Form, Bits], tuple[str, Severity | None]] = {}
@@ -168,7 +168,7 @@ _WITHOUT_ABSOLUTE = frozenset((100, 101, 110))
 # ---------------------------------------------------------------- immediates and registers
 
 
-@check(TC019, needs="tcgen05")
+@check(TC019)
 def scale_input(model: KernelModel) -> Iterator[Hit]:
     """An MMA with scale-input-d whose kind does not scale D (9.7.16.10.9.1)."""
     faults: list[OperandFault] = []
@@ -196,7 +196,7 @@ _UNSCALED = frozenset((".kind::f8f6f4", ".kind::i8"))
 """Kinds that do not scale D; of ``.kind::ti16`` it is unknown."""
 
 
-@check(TC018, needs="tcgen05")
+@check(TC018)
 def duplicate_destination(model: KernelModel) -> Iterator[Hit]:
     """A register that appears more than once in the destination of tcgen05.ld (9.7.16.8.3)."""
     for site in model.begins(TCGEN05_LD):
@@ -217,7 +217,7 @@ def duplicate_destination(model: KernelModel) -> Iterator[Hit]:
 # ---------------------------------------------------------------- addresses of tensor memory
 
 
-@check(TC017, TC020, needs="tcgen05", analyses=(TensorAllocation, TensorMemory))
+@check(TC017, TC020, analyses=(TensorAllocation, TensorMemory))
 def bounds(model: KernelModel) -> Iterator[Hit]:
     """Addresses of columns out of bounds, and of lanes that do not exist or are not aligned (9.7.16.1.1,
     9.7.16.9.3)."""
@@ -283,7 +283,7 @@ def _is_shift(instruction: Instruction) -> bool:
     return len(instruction.operands) == 1
 
 
-@check(TC022, needs="tcgen05")
+@check(TC022)
 def divergent_address(model: KernelModel) -> Iterator[Hit]:
     """An address of tensor memory that is not warp-uniform (9.7.16.8.3, 9.7.16.8.4)."""
     faults: list[OperandFault] = []
@@ -350,7 +350,7 @@ _NO_WARP = (
 _ONE_WARP = "a launch of fewer threads may have only the first of the warps that execute it"
 
 
-@check(TC023, needs="tcgen05", analyses=(TensorMemory,))
+@check(TC023, analyses=(TensorMemory,))
 def lane_window(model: KernelModel) -> Iterator[Hit]:
     """Accesses to lanes of tensor memory that belong to another warp (9.7.16.8.1)."""
     sites = (*model.begins(TCGEN05_LD), *model.begins(TCGEN05_ST))

@@ -44,7 +44,7 @@ def _path(
 _WORKS = "block-scaled loops of libraries rely on this order, and work"
 
 
-@check(TC009, needs="tcgen05", analyses=(Tcgen05Operations, TensorMemory))
+@check(TC009, analyses=(Tcgen05Operations, TensorMemory))
 def unordered_pair(model: KernelModel) -> Iterator[Hit]:
     """Two operations of one thread on the same tensor memory that are not implicitly pipelined (9.7.16.6.2)."""
     if not model.begins(TCGEN05):
@@ -182,7 +182,7 @@ def _shape(model: KernelModel, mma: int) -> int | None:
 _RELOADED = "the path may not need the values of the first load"
 
 
-@check(TC011, needs="tcgen05", analyses=(TmemTransfers,))
+@check(TC011, analyses=(TmemTransfers,))
 def register_overwritten(model: KernelModel) -> Iterator[Hit]:
     """Another instruction writes a register that a pending tcgen05.ld has yet to fill (9.7.16.6.4.5)."""
     if not model.begins(TCGEN05_LD):
@@ -236,7 +236,7 @@ def _unfilled(
 _FILLED_ELSEWHERE = "on other paths an MMA fills the buffer"
 
 
-@check(TC021, needs="tcgen05", analyses=(Collector,))
+@check(TC021, analyses=(Collector,))
 def empty_collector(model: KernelModel) -> Iterator[Hit]:
     """A collector buffer that is used on a path on which no MMA has filled it since the entry, or since it was
     discarded (9.7.16.10.9)."""
@@ -279,7 +279,7 @@ def _empty(
     return buffers.transfer(state, at, instruction) & {fact} or None
 
 
-@check(TC024, needs="tcgen05", analyses=(TensorMemory,))
+@check(TC024, analyses=(TensorMemory,))
 def accumulates_on_nothing(model: KernelModel) -> Iterator[Hit]:
     """MMAs that all add to an accumulator that nothing initialises."""
     function = model.function

@@ -23,7 +23,7 @@ TM001 = RuleId("TM001")
 TM003 = RuleId("TM003")
 
 
-@check(TM001, TM003, needs="tcgen05", analyses=(HappensBefore, TensorAllocation))
+@check(TM001, TM003, analyses=(HappensBefore, TensorAllocation))
 def balance(model: KernelModel) -> Iterator[Hit]:
     """Allocations that are not freed exactly once, as a whole, by the address that tcgen05.alloc returned."""
     if not model.sites(Resource.TMEM_ALLOC) and not model.sites(Resource.TMEM_DEALLOC):

@@ -20,7 +20,7 @@ TM004 = RuleId("TM004")
 TM005 = RuleId("TM005")
 
 
-@check(TM002, needs="tcgen05")
+@check(TM002)
 def column_count(model: KernelModel) -> Iterator[Hit]:
     """A number of columns, given in a register, that no allocation can have; the assembler rejects an immediate."""
     values = model.values
@@ -80,7 +80,7 @@ def _alternatives(model: KernelModel, value: int) -> set[int]:
     return found
 
 
-@check(TM004, TM005, needs="tcgen05", analyses=(HappensBefore, TensorAllocation))
+@check(TM004, TM005, analyses=(HappensBefore, TensorAllocation))
 def order(model: KernelModel) -> Iterator[Hit]:
     """Allocations after the permit was relinquished, and larger ones after smaller ones."""
     allocations, relinquished = model.sites(Resource.TMEM_ALLOC), model.sites(Resource.TMEM_RELINQUISH)

@@ -25,7 +25,7 @@ from tclint.values import thread_masks as T
 TM006 = RuleId("TM006")
 
 
-@check(TM006, needs="tcgen05", analyses=(HappensBefore, TensorMemory))
+@check(TM006, analyses=(HappensBefore, TensorMemory))
 def freed_in_use(model: KernelModel) -> Iterator[Hit]:
     """Tensor memory is freed while this thread's operations, or other warps, may still be using it (9.7.16.5)."""
     frees = model.sites(Resource.TMEM_DEALLOC)

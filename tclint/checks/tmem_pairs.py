@@ -18,7 +18,7 @@ TM010 = RuleId("TM010")
 TM011 = RuleId("TM011")
 
 
-@check(TM010, needs="tcgen05")
+@check(TM010)
 def pair_without_cluster(model: KernelModel) -> Iterator[Hit]:
     """Operations of a CTA pair in a kernel whose clusters do not consist of CTA pairs."""
     directives = model.function.directives
@@ -49,7 +49,7 @@ _OTHER_WARP = (
 _USES = (TCGEN05_LD, TCGEN05_ST, TCGEN05)
 
 
-@check(TM011, needs="tcgen05", analyses=(HappensBefore,))
+@check(TM011, analyses=(HappensBefore,))
 def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
     """The tensor memory of a CTA pair is freed without waiting for the peer CTA (9.7.16.5)."""
     frees = paired(model, model.sites(Resource.TMEM_DEALLOC))

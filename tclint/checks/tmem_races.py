@@ -17,7 +17,7 @@ from tclint.values.shared_memory import Access
 TC025 = RuleId("TC025")
 
 
-@check(TC025, needs="tcgen05", analyses=(TmemReadsSince, TmemWritesSince))
+@check(TC025, analyses=(TmemReadsSince, TmemWritesSince))
 def reused_by_another_warp(model: KernelModel) -> Iterator[Hit]:
     """Report columns that one warp stores while another warp of the same lanes may load them."""
     if not model.function.entry or not model.begins(TCGEN05_ST) or model.values.threads <= 128:

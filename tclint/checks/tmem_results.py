@@ -15,7 +15,7 @@ from tclint.isa.effects import TCGEN05, TCGEN05_LD, TCGEN05_ST
 TC001 = RuleId("TC001")
 
 
-@check(also=(TC001,), needs="tcgen05", analyses=(Extents, HappensBefore, TensorMemory))
+@check(also=(TC001,), analyses=(Extents, HappensBefore, TensorMemory))
 def read_by_another_role(model: KernelModel) -> Iterator[Hit]:
     """A role that loads an accumulator of another role's MMA, on a path without a wait that may observe its
     completion."""

@@ -28,7 +28,7 @@ _OWN_COLUMNS = "the address differs between threads, so each warp may have colum
 _ONE_WARP = "a launch may have one warp only"
 
 
-@check(TM007, needs="tcgen05")
+@check(TM007)
 def not_one_warp(model: KernelModel) -> Iterator[Hit]:
     """Allocation, deallocation or relinquishment that several warps of the CTA provably execute."""
     if not model.function.entry:
@@ -84,7 +84,7 @@ def _own_word(model: KernelModel, site: int) -> bool:
     return value is not None and model.values.uniformity(value) is not UniformityScope.CTA
 
 
-@check(TM008, needs="tcgen05", analyses=(HappensBefore, TensorAllocation))
+@check(TM008, analyses=(HappensBefore, TensorAllocation))
 def result_unsynced(model: KernelModel) -> Iterator[Hit]:
     """A load of the address that an allocation writes, by another warp that has not waited for the allocation."""
     if not model.sites(Resource.TMEM_ALLOC) or not model.function.entry:
@@ -164,7 +164,7 @@ def _unsynced(model: KernelModel, allocation: int, path: Path) -> Hit:
     )
 
 
-@check(TM009, needs="tcgen05")
+@check(TM009)
 def destination(model: KernelModel) -> Iterator[Hit]:
     """An allocation that does not write the address to the shared memory of the CTA."""
     values = model.values

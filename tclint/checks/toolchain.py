@@ -64,7 +64,7 @@ def _lowered(module: Module, newest: Version) -> tuple[Repair, ...]:
 _UNTESTED = "whether the ptxas of this toolkit merges the two has not been tested"
 
 
-@check(TL002, needs="wgmma")
+@check(TL002)
 def identical_repeat(model: KernelModel) -> Iterator[Hit]:
     """A wgmma that repeats an earlier one of its group with equal operands, which ptxas treats as redundant."""
     toolkit = model.toolkit
@@ -139,7 +139,7 @@ def _separates(model: KernelModel, intervening: int, site: int) -> bool:
     return not set(instruction.writes).isdisjoint(model.instruction(site).writes)
 
 
-@check(TL003, needs="wgmma", analyses=(WgmmaGroups,))
+@check(TL003, analyses=(WgmmaGroups,))
 def fragment_register_reused(model: KernelModel) -> Iterator[Hit]:
     """An A fragment copied from registers that the next iteration of a loop rewrites while the wgmma is in flight."""
     toolkit = model.toolkit

@@ -61,7 +61,7 @@ class _Accesses:
     """Reads of A fragments."""
 
 
-@check(WG001, WG003, WG004, WG007, WG009, needs="wgmma", analyses=(WgmmaGroups,))
+@check(WG001, WG003, WG004, WG007, WG009, analyses=(WgmmaGroups,))
 def registers_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Registers accessed, or the kernel exited, while a wgmma may still use them."""
     groups, results = model.solution(WgmmaGroups)
@@ -392,7 +392,7 @@ def _last_ordering(model: KernelModel, path: Path) -> Iterator[Mark]:
         yield Mark(last, "no wgmma.fence follows on the path")
 
 
-@check(WG002, needs="wgmma", analyses=(WgmmaFences,))
+@check(WG002, analyses=(WgmmaFences,))
 def missing_fence(model: KernelModel) -> Iterator[Hit]:
     """Registers that a wgmma uses with no wgmma.fence since their last ordinary access (9.7.15.7.1)."""
     fences, results = model.solution(WgmmaFences)
@@ -534,7 +534,7 @@ def _dirtied(
     return None
 
 
-@check(WG005, needs="wgmma", analyses=(Depth, Waited, WgmmaGroups))
+@check(WG005, analyses=(Depth, Waited, WgmmaGroups))
 def wait_depth(model: KernelModel) -> Iterator[Hit]:
     """``wait_group N`` where at most N groups can be pending (9.7.15.7.3)."""
     waits = [i for i in model.waits(WGMMA) if isinstance(model.instruction(i).role("depth"), Immediate)]

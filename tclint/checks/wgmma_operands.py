@@ -22,7 +22,7 @@ WG012 = RuleId("WG012")
 WG013 = RuleId("WG013")
 
 
-@check(WG006, needs="wgmma")
+@check(WG006)
 def register_tuple_alias(model: KernelModel) -> Iterator[Hit]:
     """A register that appears twice in an accumulator, or in both the accumulator and the A fragment."""
     for site in model.begins(WGMMA):
@@ -57,7 +57,7 @@ def _aligned(model: KernelModel, site: int) -> InstructionEdit:
     return opcode(site, model.instruction(site).opcode.replace(".sync", ".sync.aligned", 1))
 
 
-@check(WG010, needs="wgmma")
+@check(WG010)
 def optional_aligned(model: KernelModel) -> Iterator[Hit]:
     """Instructions without ``.aligned``, which is mandatory in the manual's syntax."""
     bare = sorted(
@@ -88,7 +88,7 @@ def _descriptors(instruction: Instruction) -> list[str]:
 _LOADED = "it depends on loaded data, which may be the same in all these threads"
 
 
-@check(WG012, needs="wgmma")
+@check(WG012)
 def nonuniform_descriptor(model: KernelModel) -> Iterator[Hit]:
     """A matrix descriptor that provably differs between threads of a warpgroup."""
     values = model.values
@@ -147,7 +147,7 @@ def _loaded(values: Values, value: int) -> bool:
     )
 
 
-@check(WG013, needs="wgmma", analyses=(UnwrittenAccumulators,))
+@check(WG013, analyses=(UnwrittenAccumulators,))
 def undefined_accumulate(model: KernelModel) -> Iterator[Hit]:
     """A wgmma that adds to an accumulator which is uninitialised on some path from the entry."""
     adding = [i for i in model.begins(WGMMA) if model.instruction(i).writes and _adds(model, i)]

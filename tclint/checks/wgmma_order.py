@@ -98,7 +98,7 @@ def _copied(model: KernelModel, site: int, first: _Layout, second: _Layout) -> b
     return first.shape == second.shape and held[0] == held[1]
 
 
-@check(WG008, needs="wgmma", analyses=(WgmmaGroups,))
+@check(WG008, analyses=(WgmmaGroups,))
 def shape_change_without_fence(model: KernelModel) -> Iterator[Hit]:
     """Registers shared by two wgmma that are not implicitly ordered."""
     layouts = {site: _Layout.of(model.instruction(site)) for site in model.begins(WGMMA)}

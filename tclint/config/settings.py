@@ -17,7 +17,7 @@ from tclint._dataclass import dataclass
 from tclint._read import read_file
 from tclint.config.config import IGNORES, PATH, PATHS, Config, Selection, Setting, settings
 from tclint.config.selection import enabled
-from tclint.findings.moved import MOVED, moved_to, note, subject
+from tclint.findings.moved import all_moved, moved_to, note, subject
 from tclint.findings.rules import UnknownRule, all_rules, nearest
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import SettingsError, former_named, meant
@@ -225,7 +225,7 @@ def _former_names(where: str, selectors: tuple[str, ...]) -> Iterator[str]:
     """A note for each former rule among the *selectors* of one setting, unless they denote all that moved as well."""
     named = frozenset().union(*(meant(selector)[0] for selector in selectors))
     for old in filter(None, map(former_named, selectors)):
-        if rules := [rule for rule in MOVED[old].rules if rule not in named]:
+        if rules := [rule for rule in all_moved()[old].rules if rule not in named]:
             yield note(where, old, f"name {', '.join(rules)}")
 
 
@@ -262,7 +262,7 @@ def show(found: Settings) -> str:
     lines.append(f"\n# rules: {', '.join(dict.fromkeys(chosen)) or 'default'}")
     lines += ["select = [", *(f"    {_spelled(id)}," for id in sorted(rules)), "]"]
     # An id denotes what moved to the rule, and a former id what moved from it.
-    for old, moved in MOVED.items():
+    for old, moved in all_moved().items():
         if old in on:
             off = [id for id in moved.rules if subject(id, old) not in on]
         else:

@@ -14,7 +14,7 @@ from itertools import chain
 
 from tclint._dataclass import dataclass
 from tclint.config.config import Config
-from tclint.driver.evidence import EVIDENCE, Claim, demonstrations, evidence
+from tclint.driver.evidence import Claim, demonstrations, evidence
 from tclint.driver.launches import Candidate, candidates
 from tclint.executor.errors import Unsupported
 from tclint.executor.launch import LaunchFile
@@ -91,7 +91,7 @@ def confirm(report: FileReport, launches: LaunchFile | None = None, steps: int =
     verdicts = {
         n: replace(f, confirmation=Confirmation("not-confirmable", _NOT_CONFIRMABLE))
         for n, f in open_.items()
-        if f.rule.id not in EVIDENCE
+        if not f.rule.confirmed_by
     }
     confirmable = {n: f for n, f in open_.items() if f.entry and n not in verdicts}
     if confirmable:

@@ -1,34 +1,39 @@
 """Which observations of an execution confirm a finding, by rule.
 
 A rule claims something about an instruction, a pair of instructions or an mbarrier, and only an observation of that
-kind, about these, demonstrates it (:data:`EVIDENCE`). A rule without an entry can never be confirmed. An assumed launch
-demonstrates nothing that its assumptions may have caused (:data:`CAUSED_BY`), and no fault.
+kind, about these, demonstrates it: its page lists them as ``confirmed_by``, and docs/executor.md shows them all. A rule
+without them can never be confirmed. An assumed launch demonstrates nothing that its assumptions may have caused
+(:data:`CAUSED_BY`), and no fault.
+
+The observations are keys of :data:`~tclint.executor.observations.KINDS`, or ``deadlock-`` with the kind of a wait, or
+``fault-`` with the kind of a fault. ``unordered`` and ``tensor-memory`` also say which access came first
+(:func:`ordered_kind`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from tclint._dataclass import dataclass
 from tclint.executor.observations import Observation
 from tclint.executor.run import Execution
-from tclint.findings.rules import all_rules
+from tclint.findings.rules import all_rules, declared
 from tclint.findings.verdicts import UNEXECUTED, HazardClass
-from tclint.ir.nodes import Function
+from tclint.ir.nodes import Function, Instruction
 from tclint.isa.effects import BULK, TCGEN05, TENSOR_MEMORY, WGMMA
 
 __all__ = [
     "CAUSED_BY",
-    "EVIDENCE",
+    "READERS",
     "Basis",
     "Claim",
-    "Proof",
     "Where",
     "bounded_classes",
     "demonstrations",
     "due_to",
     "evidence",
+    "ordered_kind",
     "seen",
 ]
 
@@ -42,101 +47,8 @@ mbarrier that threads wait for. ``wait``: a thread waits at the first instructio
 """
 
 
-class Proof(NamedTuple):
-    """Observations that demonstrate a finding, if they are about the same instructions or mbarrier."""
-
-    where: Where
-    kinds: tuple[str, ...]
-    """Keys of :data:`~tclint.executor.observations.KINDS`, or ``deadlock-`` with the kind of a wait, or ``fault-`` with
-    the kind of a fault. ``unordered`` and ``tensor-memory`` also say which access came first (:func:`_ordered_kind`)."""
-
-
-_COPIED_INTO = ("read-too-early", "unordered-result")
-_COPIED_FROM = ("source-overwritten", "unordered-source")
-_TENSOR_MEMORY = ("tensor-memory", "tensor-memory-ld", "tensor-memory-st")
-_STOPPED = ("deadlock-arrivals", "deadlock-bytes")
-_READERS = frozenset((BULK, TCGEN05, WGMMA))
+READERS = frozenset((BULK, TCGEN05, WGMMA))
 """Groups of the operations that read shared memory."""
-
-EVIDENCE: Mapping[str, tuple[Proof, ...]] = {
-    "BK001": (Proof("pair", (*_COPIED_INTO, "filled-twice")),),
-    "BK002": (Proof("pair", _COPIED_FROM),),
-    "BK003": (Proof("pair", _COPIED_FROM),),
-    "BK005": (Proof("operation", ("left-in-flight",)),),
-    "BK007": (Proof("instruction", ("cta-mask",)),),
-    "BK010": (Proof("instruction", ("unordered-refill", "unordered-source", "filled-twice")),),
-    "BK011": (Proof("pair", ("read-too-early", "unordered-refill")),),
-    "CA001": (Proof("pair", (*_COPIED_INTO, "filled-twice")),),
-    "CA002": (Proof("pair", ("read-too-early", "filled-twice")),),
-    "CA003": (Proof("pair", ("filled-twice",)),),
-    "CA004": (Proof("instruction", ("fault-misaligned",)),),
-    "CA005": (Proof("pair", ("unordered-result",)),),
-    "CL001": (Proof("instruction", ("cluster-barrier",)),),
-    "CL002": (Proof("instruction", ("exited-cta", "unstarted-cta")),),
-    "CL003": (Proof("pair", ("unordered",)),),
-    "CV001": (Proof("instruction", ("divergent", "warpgroup")), Proof("wait", ("deadlock-barrier",))),
-    "CV002": (Proof("instruction", ("divergent", "warpgroup")),),
-    "CV003": (Proof("instruction", ("divergent",)),),
-    "CV004": (Proof("instruction", ("warpgroup",)),),
-    "CV005": (Proof("instruction", ("shuffle",)), Proof("wait", ("deadlock-lanes",))),
-    "CV006": (Proof("instruction", ("membermask",)),),
-    "CV008": (Proof("instruction", ("registers",)),),
-    "CV010": (Proof("instruction", ("barrier-count", "fault-barrier")), Proof("wait", ("deadlock-barrier",))),
-    "CV011": (Proof("pair", ("barrier-count",)), Proof("wait", ("deadlock-barrier",))),
-    "CV012": (Proof("wait", ("deadlock-registers",)),),
-    "CV014": (Proof("wait", ("deadlock-barrier",)),),
-    "GD001": (Proof("instruction", ("grid-dependency",)),),
-    "MB001": (Proof("mbarrier", (*_COPIED_INTO, *_COPIED_FROM, "tensor-memory")),),
-    "MB002": (Proof("instruction", ("mbarrier-absent",)), Proof("pair", ("mbarrier-unordered",))),
-    "MB003": (Proof("instruction", ("mbarrier-count", "mbarrier-overrun")),),
-    "MB004": (Proof("mbarrier", (*_COPIED_INTO, "deadlock-bytes")), Proof("pair", ("box-bytes",))),
-    "MB005": (Proof("mbarrier", (*_COPIED_INTO, "deadlock-bytes")),),
-    "MB006": (Proof("mbarrier", ("mbarrier-overrun", "deadlock-arrivals")),),
-    "MB007": (Proof("mbarrier", (*_COPIED_INTO, *_STOPPED)),),
-    "MB008": (Proof("mbarrier", ("mbarrier-overrun", *_STOPPED)),),
-    "MB009": (
-        Proof("instruction", ("mbarrier-absent", "mbarrier-init", "mbarrier-inval")),
-        Proof("pair", ("mbarrier-absent",)),
-    ),
-    "MB013": (Proof("pair", ("unordered", "unordered-operand", "unordered-result")),),
-    "MB015": (Proof("pair", ("unordered", "unordered-refill", "unordered-source")),),
-    "MB016": (
-        Proof("instruction", ("mbarrier-overrun",)),
-        Proof("wait", _STOPPED),
-    ),
-    "MO001": (Proof("instruction", ("fault-address",)),),
-    "PR001": (Proof("pair", ("proxy",)),),
-    "PR002": (Proof("pair", ("proxy",)),),
-    "PR005": (Proof("pair", ("unordered-operand", "unordered-result")),),
-    "SM001": (Proof("pair", (*_COPIED_INTO, "unordered", "unordered-refill", "filled-twice")),),
-    "TC001": (Proof("pair", ("tensor-memory",)),),
-    "TC002": (Proof("operation", ("tensor-memory-ld", "tensor-memory-st")),),
-    "TC003": (Proof("pair", ("tensor-memory-ld",)),),
-    "TC004": (Proof("pair", ("tensor-memory-st",)),),
-    "TC005": (Proof("operation", ("uncommitted", "left-in-flight")),),
-    "TC012": (Proof("pair", _COPIED_FROM),),
-    "TC017": (Proof("instruction", ("tensor-memory-unallocated", "fault-tensor-memory")),),
-    "TC020": (Proof("instruction", ("fault-tensor-memory",)),),
-    "TC022": (Proof("instruction", ("nonuniform",)),),
-    "TC023": (Proof("instruction", ("tensor-memory-lanes",)),),
-    "TM001": (Proof("operation", ("tensor-memory-leak",)),),
-    "TM002": (Proof("instruction", ("fault-tensor-memory",)),),
-    "TM003": (Proof("instruction", ("tensor-memory-allocation",)),),
-    "TM004": (Proof("instruction", ("tensor-memory-allocation",)),),
-    "TM006": (Proof("pair", _TENSOR_MEMORY),),
-    "TM008": (Proof("pair", ("unordered",)),),
-    "TM009": (Proof("instruction", ("fault-address",)),),
-    "TM010": (Proof("instruction", ("fault-cluster",)),),
-    "WG001": (Proof("pair", ("register-in-flight",)),),
-    "WG002": (Proof("pair", ("wgmma-fence",)),),
-    "WG003": (Proof("pair", ("register-in-flight",)),),
-    "WG004": (Proof("pair", ("register-in-flight",)),),
-    "WG006": (Proof("instruction", ("register-twice",)),),
-    "WG007": (Proof("operation", ("left-in-flight",)),),
-    "WG011": (Proof("pair", _COPIED_FROM),),
-    "WG012": (Proof("instruction", ("nonuniform",)),),
-}
-"""The proofs of each rule that an execution can demonstrate; docs/executor.md shows them."""
 
 CAUSED_BY: Mapping[str, frozenset[str]] = {
     "threads": frozenset((
@@ -218,12 +130,11 @@ def demonstrations(
     claim: Claim, execution: Execution, basis: Basis
 ) -> Iterator[tuple[Observation, frozenset[str]]]:
     """The observations of *execution* that demonstrate *claim*, each with what it may be :func:`due_to` instead."""
-    for proof in EVIDENCE.get(claim.rule, ()):
+    for where, kinds in declared("confirmed_by").get(claim.rule, {}).items():
         for observation in seen(execution):
             kind = _ordered_kind(observation, execution.function)
-            if kind not in proof.kinds or not _about(claim, proof.where, observation, execution):
-                continue
-            yield observation, due_to(observation, basis)
+            if kind in kinds and _about(claim, where, observation, execution):
+                yield observation, due_to(observation, basis)
 
 
 _OF_THREADS = frozenset((
@@ -238,7 +149,9 @@ def bounded_classes(function: Function, basis: Basis) -> frozenset[HazardClass]:
     A tensor map of an assumed launch is unknown, and copies through it move nothing.
     """
     rules = all_rules()
-    observed = {HazardClass(name) for rule in EVIDENCE for name in rules[rule].hazards} - UNEXECUTED
+    observed = {
+        HazardClass(name) for rule in declared("confirmed_by") for name in rules[rule].hazards
+    } - UNEXECUTED
     maps = any(i.match is not None and "tensormap" in i.match.form.roles for i in function.instructions)
     return frozenset(observed & _OF_THREADS if maps and basis.assumes is not None else observed)
 
@@ -272,23 +185,29 @@ def evidence(observation: Observation) -> Iterator[tuple[int, str, str | None]]:
 
 
 def _ordered_kind(observation: Observation, function: Function) -> str:
-    """The kind of an observation, with which of the two accesses of a conflict came first.
+    """The kind of an observation; of a conflict, with which of the two accesses came first."""
+    if observation.other < 0:
+        return observation.kind
+    earlier, later = function.instructions[observation.other], function.instructions[observation.site]
+    return ordered_kind(observation.kind, earlier, later)
+
+
+def ordered_kind(kind: str, earlier: Instruction, later: Instruction) -> str:
+    """The *kind* of an observation about two instructions, with which of the two accesses of a conflict came first.
 
     A missing wait and a stage that is released too early are conflicts of the same two instructions in opposite orders.
     Of two ``unordered`` accesses, the first one is a copy (``-result``) or an operation that reads what the second one
     overwrites (``-source``), or else the second one is an operation that reads (``-operand``) or a copy (``-refill``).
     The operation that still uses ``tensor-memory`` is ``-ld``, ``-st`` or another one.
     """
-    kind, at, first = observation.kind, observation.site, observation.other
-    if first < 0 or kind not in ("unordered", "tensor-memory"):
-        return kind
-    earlier, later = function.instructions[first], function.instructions[at]
     if kind == "tensor-memory":
         return f"{kind}-{earlier.group[-2:]}" if earlier.group in TENSOR_MEMORY else kind
+    if kind != "unordered":
+        return kind
     if earlier.effects.begins is not None:
-        return f"{kind}-source" if earlier.group in _READERS else f"{kind}-result"
+        return f"{kind}-source" if earlier.group in READERS else f"{kind}-result"
     if later.effects.begins is not None:
-        return f"{kind}-operand" if later.group in _READERS else f"{kind}-refill"
+        return f"{kind}-operand" if later.group in READERS else f"{kind}-refill"
     return kind
 
 

@@ -18,13 +18,7 @@ from dataclasses import field, replace
 
 from tclint._dataclass import dataclass
 from tclint.checks import Hit, Mark
-from tclint.driver.evidence import (
-    EVIDENCE,
-    bounded_classes,
-    due_to,
-    evidence,
-    seen,
-)
+from tclint.driver.evidence import bounded_classes, due_to, evidence, seen
 from tclint.driver.hazards import hazard
 from tclint.driver.launches import Candidate, candidates
 from tclint.driver.one import debug, internal_error
@@ -103,8 +97,10 @@ class Executor:
 
     def _is_shown(self, hit: Hit) -> bool:
         """Whether a hit will be shown and is about something that an execution can demonstrate."""
-        confidence = hit.confidence or all_rules()[hit.rule].confidence
-        return hit.rule in EVIDENCE and confidence >= self._selected.min_confidence
+        rule = all_rules()[hit.rule]
+        return (
+            bool(rule.confirmed_by) and (hit.confidence or rule.confidence) >= self._selected.min_confidence
+        )
 
     def _is_grave(self, hit: Hit) -> bool:
         return hit.severity_if(all_rules()[hit.rule], self._selected.strict) > Severity.INFO

@@ -20,7 +20,7 @@ from tclint.config.config import Config
 from tclint.driver.one import Input, debug, internal_error, lint
 from tclint.findings.edits import joined
 from tclint.findings.finding import Edit, FileReport, Finding, Fix
-from tclint.findings.moved import MOVED, moved_to
+from tclint.findings.moved import all_moved, moved_to
 from tclint.findings.places import displayed_name
 from tclint.findings.scales import Method, Severity
 from tclint.linting.cache import IncrementalCache
@@ -260,7 +260,7 @@ def _about(config: Config, findings: Iterable[Finding]) -> Config:
     """
     rules = related(finding.rule.id for finding in findings)
     if any(finding.replayed or finding.method is Method.REPLAY for finding in findings):
-        former = [id for id, moved in MOVED.items() if moved.method is Method.REPLAY]
+        former = [id for id, moved in all_moved().items() if moved.method is Method.REPLAY]
         rules = rules.union(former, *map(moved_to, former))
     return replace(config, rules=rules & config.selected.on)
 

@@ -1,33 +1,25 @@
 """Which rule describes what an execution observed.
 
 :mod:`tclint.driver.evidence` answers the opposite question, which observations demonstrate a finding that exists. Here
-only the rule whose page claims exactly what was observed is chosen; an observation that no rule describes has none.
+only the rule whose page claims exactly what was observed is chosen (``observed_as``); an observation that no page claims has
+none. These are a second ``mbarrier.init``, a ``setmaxnreg`` of some warps, a copy that is pending at the exit of its CTA, and
+an address that names the tensor memory of another warp: all of these work in practice. No rule describes a ``shuffle``
+from an absent lane.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
 
 from tclint.checks import Hit, RuleId
+from tclint.driver.evidence import ordered_kind
 from tclint.executor.observations import Observation
+from tclint.findings.rules import claims
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Function, Instruction, registers
-from tclint.isa.effects import (
-    BULK,
-    CP_ASYNC,
-    TCGEN05,
-    TCGEN05_LD,
-    TCGEN05_ST,
-    TENSOR_MEMORY,
-    TRANSACTIONS,
-    WGMMA,
-    Fence,
-)
+from tclint.isa.effects import CP_ASYNC, NO_ENGINE, TRANSACTIONS, WGMMA, Engine, Fence
 
 __all__ = ["hazard"]
-
-_UNFINISHED_READ = {BULK: "BK002", TCGEN05: "TC012", WGMMA: "WG011"}
-"""The rules about shared memory that is written while an operation may still read it, by the group of that operation."""
 
 
 def hazard(observation: Observation, function: Function) -> Hit | None:
@@ -35,11 +27,10 @@ def hazard(observation: Observation, function: Function) -> Hit | None:
 
     *function* is the entry that was executed; the sites of the observation are indices of its instructions.
     """
-    describe = _RULES.get(observation.kind)
     at = function.instructions[observation.site]
     other = function.instructions[observation.other] if observation.other >= 0 else at
-    rule = describe(observation, at, other) if callable(describe) else describe
-    if not rule:
+    rule = next((claims()[name] for name in _names(observation, at, other) if name in claims()), None)
+    if rule is None:
         return None
     hit = RuleId(rule).hit(site=observation.site, message=observation.message, function=function)
     return hit.unshown(Severity.WARNING if _may_be_harmless(rule, at, other, function) else None)
@@ -69,108 +60,46 @@ def _wide(instruction: Instruction) -> bool:
     return match is not None and match.form.effects.fence is Fence.MEMORY and match.wide
 
 
-def _bulk(instruction: Instruction) -> bool:
-    return instruction.effects.begins is not None and instruction.opcode.startswith("cp.async.bulk")
+def _names(o: Observation, at: Instruction, other: Instruction) -> Iterator[str]:
+    """What a page may call an observation (:func:`~tclint.findings.rules.claims`), the most precise name first."""
+    kind = _kind(o, at, other)
+    yield f"{kind} of {_engine(other)}"
+    yield f"{kind} at {at.name}"
+    yield f"{kind} at {at.group}"
+    yield kind
 
 
-def _into_shared(instruction: Instruction) -> bool:
-    """Whether it is a bulk copy into shared memory."""
-    return _bulk(instruction) and instruction.group == TRANSACTIONS
+def _engine(operation: Instruction) -> Engine:
+    """That of a pending operation; none of a store that completes on an mbarrier, which no rule is about."""
+    return operation.group if operation.group != TRANSACTIONS or _bulk_copy(operation) else NO_ENGINE
 
 
-def _registers(o: Observation, at: Instruction, wgmma: Instruction) -> str:
-    """Of a register of a pending ``wgmma``."""
-    return "WG001" if set(at.reads) & set(wgmma.writes) else "WG004"
+def _bulk_copy(instruction: Instruction) -> bool:
+    return instruction.opcode.startswith("cp.async.bulk") and instruction.group == TRANSACTIONS
 
 
-def _read_too_early(o: Observation, at: Instruction, copy: Instruction) -> str:
-    return "CA001" if copy.group == CP_ASYNC else "BK001" if _into_shared(copy) else ""
+_OF_ONE_WARP = ("filled-twice", "tensor-memory-ld", "tensor-memory-st")
+"""Kinds that are other ones if two warps are involved."""
 
 
-def _filled_twice(o: Observation, at: Instruction, copy: Instruction) -> str:
-    if copy.group == at.group == "cp.async":
-        return "SM001" if o.crosses else "CA003"
-    return _read_too_early(o, at, copy)
+def _kind(o: Observation, at: Instruction, other: Instruction) -> str:
+    """The kind of an observation, more precisely where rules differ in it; empty if no rule is about it.
 
-
-def _source_overwritten(o: Observation, at: Instruction, reader: Instruction) -> str:
-    return _UNFINISHED_READ.get(reader.group, "")
-
-
-def _unordered(o: Observation, at: Instruction, other: Instruction) -> str:
-    """As in the table of ``rules/MB016.md``; *other* is the access that precedes in this execution."""
+    Of unordered accesses as in the table of ``rules/MB016.md``; *other* is the access that precedes in this execution.
+    """
+    kind = ordered_kind(o.kind, other, at)
+    if kind == "register-in-flight":
+        return f"{kind}-read" if set(at.reads) & set(other.writes) else kind
+    if kind == "filled-twice" and not at.group == other.group == CP_ASYNC:
+        return "read-too-early"
+    if o.crosses and kind in _OF_ONE_WARP:
+        return f"{o.kind}-across-warps"
+    if o.kind != "unordered":
+        return kind
     if "mbarrier" in at.opcode or "mbarrier" in other.opcode:
         return ""
-    if other.group in _UNFINISHED_READ:
-        return _UNFINISHED_READ[other.group] if other.effects.begins is not None else ""
-    if other.group == CP_ASYNC:
-        return "CA005"
-    if _into_shared(other):
-        return "BK001"
-    if other.group or other.event:
+    if other.effects.begins is None and (other.group or other.event):
         return ""
-    if _into_shared(at):
-        return "BK011" if other.opcode.startswith("ld") else "SM001"
-    return "PR005" if at.group in _UNFINISHED_READ else "SM001"
-
-
-def _proxy(o: Observation, at: Instruction, write: Instruction) -> str:
-    return "PR002" if write.group == CP_ASYNC else "PR001"
-
-
-def _tensor_memory(o: Observation, at: Instruction, operation: Instruction) -> str:
-    if operation.group in TENSOR_MEMORY:
-        return "TC002" if o.crosses else "TC003" if operation.group == TCGEN05_LD else "TC004"
-    return "TM006" if at.opcode.startswith("tcgen05.dealloc") else "TC001"
-
-
-def _tensor_memory_fault(o: Observation, at: Instruction, other: Instruction) -> str:
-    return {"tcgen05.alloc": "TM002", "tcgen05.shift": "TC020"}.get(at.name, "TC017")
-
-
-def _nonuniform(o: Observation, at: Instruction, other: Instruction) -> str:
-    return {WGMMA: "WG012", TCGEN05_LD: "TC022", TCGEN05_ST: "TC022"}.get(at.group, "")
-
-
-_RULES: Mapping[str, str | Callable[[Observation, Instruction, Instruction], str]] = {
-    "register-in-flight": _registers,
-    "register-twice": "WG006",
-    "wgmma-fence": "WG002",
-    "read-too-early": _read_too_early,
-    "source-overwritten": _source_overwritten,
-    "filled-twice": _filled_twice,
-    "unordered": _unordered,
-    "proxy": _proxy,
-    "tensor-memory": _tensor_memory,
-    "tensor-memory-unallocated": "TC017",
-    "tensor-memory-allocation": lambda o, at, other: "TM003" if "dealloc" in at.opcode else "TM004",
-    "tensor-memory-leak": "TM001",
-    "uncommitted": "TC005",
-    "divergent": "CV001",
-    "warpgroup": lambda o, at, other: "CV004" if at.group == WGMMA else "",
-    "nonuniform": _nonuniform,
-    "membermask": "CV006",
-    "barrier-count": "CV011",
-    "cluster-barrier": "CL001",
-    "mbarrier-absent": "MB009",
-    "mbarrier-unordered": "MB002",
-    "mbarrier-overrun": "MB016",
-    "mbarrier-count": "MB003",
-    "mbarrier-inval": "MB009",
-    "cta-mask": "BK007",
-    "grid-dependency": "GD001",
-    "registers": "CV008",
-    "left-in-flight": lambda o, at, other: "WG007" if other.group == WGMMA else "",
-    "exited-cta": "CL002",
-    "deadlock-arrivals": "MB016",
-    "deadlock-bytes": "MB016",
-    "deadlock-barrier": "CV014",
-    "fault-tensor-memory": _tensor_memory_fault,
-    "fault-barrier": "CV010",
-}
-"""By the kind of the observation.
-
-Missing are a second ``mbarrier.init``, a ``setmaxnreg`` of some warps, a copy that is pending at the exit of its CTA, and
-an address that names the tensor memory of another warp: all of these work in practice. No rule describes a ``shuffle``
-from an absent lane.
-"""
+    if kind == "unordered-refill" and not (_bulk_copy(at) and other.opcode.startswith("ld")):
+        return "unordered"
+    return kind

@@ -2,19 +2,21 @@
 
 A selector denotes *subjects*: the id of a rule, for its findings, and for those of them that another rule reported in
 earlier releases a string with both ids. So the former id selects, ignores and suppresses the moved findings and no
-others, and the new id those and all others of the rule. An entry of :data:`MOVED` is deleted in the release that it
-names, which changes what the former id denotes and nothing else.
+others, and the new id those and all others of the rule. The page of the former rule says what has ``moved``; that is deleted
+in the release that it names, which changes what the former id denotes and nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint.findings.rules import declared
 from tclint.findings.scales import Method
 
-__all__ = ["MOVED", "Former", "Moved", "former", "moved_to", "note", "subject", "subjects"]
+__all__ = ["Former", "Moved", "all_moved", "former", "moved_to", "note", "subject", "subjects"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Moved:
     """How they are found; those of the other rules that are found by another method have not moved."""
     rules: tuple[str, ...]
     """The ids of the rules that report them now."""
-    removal: str
+    until: str
     """The first version in which the former id no longer denotes them."""
 
 
@@ -41,20 +43,20 @@ class Former(NamedTuple):
     """What hides the finding by naming that rule: ``a comment``, ``the baseline``; empty if nothing does."""
 
 
-MOVED: Mapping[str, Moved] = {
-    "MB016": Moved(
-        "unordered accesses that a replay shows",
-        Method.REPLAY,
-        tuple("BK001 BK002 BK011 CA001 PR005 SM001 TC001 TC002 TC012 WG011".split()),
-        "0.2.0",
-    ),
-}
-"""Former rule -> what it no longer reports."""
+@cache
+def all_moved() -> Mapping[str, Moved]:
+    """Former rule -> what it no longer reports."""
+    return {
+        id: Moved(entry["what"], Method(entry["method"]), tuple(entry["rules"]), entry["until"])
+        for id, entry in declared("moved").items()
+    }
 
 
 def former(rule: str, method: Method) -> str:
     """The id of the rule that reported the findings of *rule* by *method* in earlier releases; empty if it is the same."""
-    return next((old for old, moved in MOVED.items() if rule in moved.rules and method is moved.method), "")
+    return next(
+        (old for old, moved in all_moved().items() if rule in moved.rules and method is moved.method), ""
+    )
 
 
 def subject(rule: str, former: str) -> str:
@@ -65,14 +67,18 @@ def subject(rule: str, former: str) -> str:
 def subjects(ids: Iterable[str]) -> frozenset[str]:
     """The subjects of all findings of the rules *ids*."""
     on = frozenset(ids)
-    return on.union(subject(id, old) for old, moved in MOVED.items() for id in on.intersection(moved.rules))
+    return on.union(
+        subject(id, old) for old, moved in all_moved().items() for id in on.intersection(moved.rules)
+    )
 
 
 def moved_to(id: str) -> frozenset[str]:
     """The subjects of the findings that the rule *id* no longer reports."""
-    return frozenset(subject(rule, id) for rule in MOVED[id].rules) if id in MOVED else frozenset()
+    return (
+        frozenset(subject(rule, id) for rule in all_moved()[id].rules) if id in all_moved() else frozenset()
+    )
 
 
 def note(where: str, id: str, remedy: str) -> str:
     """That the former *id*, which is named *where*, no longer reports everything, and the *remedy*."""
-    return f"{where}: {id} no longer reports {MOVED[id].what}; {remedy} before tclint {MOVED[id].removal}"
+    return f"{where}: {id} no longer reports {all_moved()[id].what}; {remedy} before tclint {all_moved()[id].until}"

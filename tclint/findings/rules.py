@@ -7,8 +7,10 @@ reports; ``cuda`` blocks are CUDA C++ with inline assembly, for the rules about 
 with the setting ``strict``: the ISA forbids the code, and neither hardware nor machine code has shown it to go wrong.
 ``default = false`` leaves the rule off unless a setting selects it. ``hazards`` names the classes that its findings violate
 (:class:`tclint.findings.verdicts.HazardClass`); it is empty for a rule about something else, such as an operand or speed.
-``subsumed_by`` and ``subsumed_by_worse`` list the rules whose findings make its own superfluous, and ``race = true`` marks a
-rule about two unordered accesses to memory (:mod:`tclint.linting.subsumption`).
+``checks`` lists the modules of :mod:`tclint.checks` that decide the rule, and ``needs`` what a kernel must contain one of to
+have a finding. ``subsumed_by`` and ``subsumed_by_worse`` list the rules whose findings make its own superfluous, and ``race = true`` marks a
+rule about two unordered accesses to memory (:mod:`tclint.linting.subsumption`). ``confirmed_by`` has the observations of an
+execution that confirm its findings, and ``observed_as`` those that ``tclint run`` and replays report under it.
 
 ``words`` in the TOML states what to change in the source language from which the PTX was generated. It is a table with a
 text for each of ``PRODUCERS``, or ``"none"`` for one without such a text; or the id of a rule with such a table, which
@@ -17,6 +19,7 @@ then applies to both; or ``"none"`` if no producer has a text. A comment beside 
 
 from __future__ import annotations
 
+import marshal
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,7 +31,7 @@ from typing import Any, NamedTuple
 from tclint import _toml
 from tclint._data import PACKAGE, data
 from tclint._dataclass import dataclass
-from tclint._kept import keep, kept
+from tclint._kept import VERSION, keep, kept
 from tclint._pattern import pattern
 from tclint.findings.scales import Confidence, Severity
 
@@ -52,6 +55,9 @@ _NAME = pattern(r"[a-z0-9]+(-[a-z0-9]+)*")
 _VERSION = pattern(r"\d+\.\d+\.\d+")
 _SECTION = pattern(r"\d+(\.\d+)*")
 _TOOLKIT = pattern(r"(\d+)\.(\d+)")
+_OBSERVATION = pattern(r"[a-z-]+( (of|at) [\w.]+)?")
+_MODULE = pattern(r"[a-z0-9_]+")
+_NEED = pattern(r"[a-z0-9. ]+")
 _SENTENCE_END = pattern(r"(?<=[.!?])\s")
 _KEYS: dict[str, type] = {
     "name": str,
@@ -67,6 +73,11 @@ _OPTIONAL_KEYS: dict[str, type] = {
     "assembles": bool,
     "strict": str,
     "default": bool,
+    "checks": list,
+    "needs": list,
+    "confirmed_by": dict,
+    "observed_as": list,
+    "moved": dict,
     "race": bool,
     "subsumed_by": list,
     "subsumed_by_worse": list,
@@ -74,11 +85,16 @@ _OPTIONAL_KEYS: dict[str, type] = {
 _LISTS = {
     "manual": (_SECTION, 'section numbers such as "9.7.15.7.3"'),
     "hazards": (_NAME, 'classes such as "wgmma"'),
+    "checks": (_MODULE, 'modules such as "wgmma_order"'),
+    "needs": (_NEED, 'what a kernel contains, such as "bulk copy"'),
+    "observed_as": (_OBSERVATION, 'observations such as "read-too-early of cp.async"'),
     "subsumed_by": (ID, "rules such as WG001"),
     "subsumed_by_worse": (ID, "rules such as WG001"),
 }
 """Key -> the form of each member of its list, and what a message calls them."""
 _NO_WORDS = "none"
+_READ = 1 << 11
+"""Bytes of a page that are read at once."""
 _MIN_START = 4
 """Characters of a word from which a longer one is suggested that starts with them."""
 _FRONT_MATTER = PACKAGE / "findings" / "front_matter.marshal"
@@ -143,6 +159,17 @@ class Rule:
     """The severity of its findings with the setting ``strict``; None if that is ``severity``."""
     default: bool = True
     """Whether it is on if no setting selects rules."""
+    checks: tuple[str, ...] = ()
+    """The modules of :mod:`tclint.checks` that decide it; empty if another package does."""
+    needs: tuple[str, ...] = ()
+    """What a kernel must contain one of for a finding (:mod:`tclint.checks._needs`); empty if there may be one in any."""
+    confirmed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    """Which observations of an execution confirm a finding, by what they must have in common with it
+    (:mod:`tclint.driver.evidence`); empty if none does."""
+    observed_as: tuple[str, ...] = ()
+    """The observations that are defects of this rule where no check has found them (:func:`claims`)."""
+    moved: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """What other rules report now (:mod:`tclint.findings.moved`); empty if nothing has moved."""
     race: bool = False
     """Whether it is about two unordered accesses to memory; two findings about the same accesses are then one defect."""
     subsumed_by: tuple[str, ...] = ()
@@ -175,16 +202,21 @@ class Pages(Mapping[str, Rule]):
         self._read: dict[str, Rule] = {}
 
     @cached_property
-    def front(self) -> Mapping[str, Mapping[str, Any]]:
-        """Id -> the front matter of the page, as its TOML has it. Raises RuleError if one is not TOML."""
+    def _front(self) -> _Front:
+        """Raises RuleError if the front matter of a page is not TOML."""
         texts = self._front_texts()
         if self._kept is None:
             return _fronts(texts)
-        found: Mapping[str, Mapping[str, Any]] = kept(self._kept, _made_of(texts), lambda: _fronts(texts))
+        found: _Front = kept(self._kept, _made_of(texts), lambda: _fronts(texts))
         return found
 
+    def declared(self, key: str) -> Mapping[str, Any]:
+        """Id -> what the front matter of the page states as *key*, an optional one, as TOML has it; without the pages that
+        state nothing. Raises RuleError if that of a page is not TOML."""
+        return self._front[0].get(key, {})
+
     def keep(self) -> None:
-        """Keep the front matter. Raises RuleError if a page has none, and OSError if it cannot be kept."""
+        """Keep the front matter. Raises RuleError if that of a page is not TOML, and OSError if it cannot be kept."""
         assert self._kept is not None
         texts = self._front_texts()
         keep(self._kept, _made_of(texts), _fronts(texts))
@@ -196,7 +228,7 @@ class Pages(Mapping[str, Rule]):
         rule = self._read.get(id)
         if rule is None:
             text = Path(self._paths[id]).read_text(encoding="utf-8")
-            rule = self._read[id] = parse_page(id, text, self.front[id])
+            rule = self._read[id] = parse_page(id, text, marshal.loads(self._front[1][id]))
         return rule
 
     def __contains__(self, id: object) -> bool:
@@ -210,17 +242,34 @@ class Pages(Mapping[str, Rule]):
 
 
 def _head(path: str) -> bytes:
-    """The front matter of a page, without the lines around it."""
-    with open(path, "rb", buffering=0) as file:
-        return file.readall().partition(b"\n+++")[0].partition(b"\n")[2]
+    """The front matter of a page, without the lines around it. Every run reads all of them, so no more is read."""
+    file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    try:
+        text = b""
+        while b"\n+++" not in text and (more := os.read(file, _READ)):
+            text += more
+    finally:
+        os.close(file)
+    return text.partition(b"\n+++")[0].partition(b"\n")[2]
 
 
 def _made_of(texts: Mapping[str, bytes]) -> bytes:
-    return b"".join(f"\0{id}\0{len(text)}\0".encode() + text for id, text in texts.items())
+    parts = (f"\0{id}\0{len(text)}\0".encode() + text for id, text in texts.items())
+    return b"".join((f"{_LAYOUT} {' '.join(_OPTIONAL_KEYS)}".encode(), *parts))
 
 
-def _fronts(texts: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
-    return {id: _toml_of(id, text.decode()) for id, text in texts.items()}
+_LAYOUT = 1
+"""A number for how what is kept is laid out, of which older files are not read."""
+_Front = tuple[dict[str, dict[str, Any]], dict[str, bytes]]
+"""Optional key -> id -> its value, and id -> the marshalled front matter, which a run needs of few pages."""
+
+
+def _fronts(texts: Mapping[str, bytes]) -> _Front:
+    fronts = {id: _toml_of(id, text.decode()) for id, text in texts.items()}
+    declared = {
+        key: {id: front[key] for id, front in fronts.items() if key in front} for key in _OPTIONAL_KEYS
+    }
+    return declared, {id: marshal.dumps(front, VERSION) for id, front in fronts.items()}
 
 
 def _toml_of(id: str, text: str) -> dict[str, Any]:
@@ -255,12 +304,19 @@ def default_rules() -> frozenset[str]:
 
 
 @cache
-def declared(key: str) -> Mapping[str, Any]:
-    """Rule -> what the front matter of its page states as *key*, as TOML has it; without the rules that state nothing.
+def claims() -> Mapping[str, str]:
+    """Observation -> the rule whose page claims it: a kind, which may be restricted.
 
-    No page is parsed for this.
+    *KIND of ENGINE* is one of a pending operation of that engine, *KIND at ENGINE* or *KIND at FORM* one that such an
+    instruction exhibits. Of several that fit, the one in this order counts, and before the kind alone.
     """
-    return {id: front[key] for id, front in all_rules().front.items() if key in front}
+    return {name: id for id, names in declared("observed_as").items() for name in names}
+
+
+def declared(key: str) -> Mapping[str, Any]:
+    """Rule -> what the front matter of its page states as *key*, without the rules that state nothing
+    (:meth:`Pages.declared`). No page is parsed for this."""
+    return all_rules().declared(key)
 
 
 def load_rules(folder: Path) -> Mapping[str, Rule]:
@@ -272,14 +328,19 @@ def load_rules(folder: Path) -> Mapping[str, Rule]:
 
     rules = Pages(folder)
     names: dict[str, str] = {}
+    claimed: dict[str, str] = {}
     classes = {hazard.value for hazard in HazardClass}
     for rule in rules.values():
         if (other := names.setdefault(rule.name, rule.id)) != rule.id:
             raise RuleError(f"{rule.id}.md:1: {other} already has the name {rule.name}")
+        for observation in rule.observed_as:
+            if (other := claimed.setdefault(observation, rule.id)) != rule.id:
+                raise RuleError(f"{rule.id}.md:1: front matter: {other} already claims {observation}")
         words_of(rule, rules)
         if unknown := set(rule.hazards) - classes:
             raise RuleError(f"{rule.id}.md:1: front matter: hazards: unknown class {min(unknown)}")
-        for key, others in (("subsumed_by", rule.subsumed_by), ("subsumed_by_worse", rule.subsumed_by_worse)):
+        named = {key: getattr(rule, key) for key in ("subsumed_by", "subsumed_by_worse")}
+        for key, others in {**named, "moved": rule.moved.get("rules", ())}.items():
             if unknown := set(others) - rules.keys():
                 raise RuleError(f"{rule.id}.md:1: front matter: {key}: unknown rule {min(unknown)}")
     try:
@@ -509,6 +570,12 @@ def _front_matter(front: Mapping[str, Any], fail: Callable[[str], RuleError]) ->
         meta[key] = tuple(meta.get(key, ()))
     if not meta["manual"]:
         raise fail("front matter: manual must list section numbers")
+    proofs = meta.get("confirmed_by", {})
+    if not all(isinstance(kinds, list) and kinds for kinds in proofs.values()):
+        raise fail("front matter: confirmed_by must have lists of observations")
+    meta["confirmed_by"] = {where: tuple(kinds) for where, kinds in proofs.items()}
+    if "moved" in meta and meta["moved"].keys() != {"what", "method", "rules", "until"}:
+        raise fail("front matter: moved must have what, method, rules and until")
     if "toolkit" in meta:
         toolkit = _TOOLKIT.fullmatch(meta["toolkit"])
         if toolkit is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tclint._dataclass import dataclass
 from tclint.findings.finding import FileReport, Finding
-from tclint.findings.moved import MOVED, moved_to, subjects
+from tclint.findings.moved import all_moved, moved_to, subjects
 from tclint.findings.rules import UnknownRule, all_rules, default_rules, nearest
 from tclint.findings.scales import Confidence, Severity
 from tclint.isa.target import Version
@@ -77,7 +77,7 @@ def meant(selector: str) -> tuple[frozenset[str], int]:
 def former_named(selector: str) -> str:
     """The rule that a selector names by id or name, if findings of it moved to others; else empty. Raises UnknownRule."""
     ids, specificity = meant(selector)
-    return next((id for id in MOVED if specificity == _EXACT and id in ids), "")
+    return next((id for id in all_moved() if specificity == _EXACT and id in ids), "")
 
 
 @dataclass(frozen=True, slots=True)

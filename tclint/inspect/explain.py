@@ -146,6 +146,7 @@ def rules_json(rules: Iterable[Rule]) -> str:
             "since": rule.since,
             "manual": list(rule.manual),
             "summary": rule.summary,
+            "confirmed_by": {where: list(kinds) for where, kinds in rule.confirmed_by.items()},
             "words": dict(words_of(rule, all_rules())),
             "explanation": rule.body,
         }

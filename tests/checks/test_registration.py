@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.coverage import statement
 from tclint import checks
 from tclint._data import modules
 from tclint.analyses.groups import WgmmaGroups
@@ -25,7 +26,7 @@ from tclint.checks import (
     module_checks,
     registered,
 )
-from tclint.checks._needs import NEEDS, OPTIONAL, SHARED, contents, needed
+from tclint.checks._needs import CONTENTS, RELAXED, SHARED, contents, deciding, idle, needed, needs
 from tclint.findings.edits import resolve
 from tclint.findings.moved import subjects
 from tclint.findings.rules import all_rules, default_rules
@@ -36,7 +37,7 @@ from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Use
 from tclint.isa.forms import Form
-from tclint.isa.table import split_opcode, table
+from tclint.isa.table import table
 from tclint.isa.target import Version
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source
@@ -183,6 +184,12 @@ def test_a_rule_that_only_shares_a_check_is_refused_when_the_checks_are_loaded(
 # ---------------------------------------------------------------- what a module of checks needs
 
 
+def use(instruction: str) -> Use:
+    """The use that consists of one instruction."""
+    opcode, shapes = statement(instruction)
+    return Use(opcode, table().match(opcode, shapes), (), (), False, False)
+
+
 def test_the_order_of_the_checks_is_that_of_their_modules_until_it_is_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -190,7 +197,7 @@ def test_the_order_of_the_checks_is_that_of_their_modules_until_it_is_changed(
     names = [each.run.__module__ for each in complete]
     assert names == sorted(names)
     monkeypatch.setattr("tclint.checks._kernel", complete[::-1])
-    some = kernel_checks([Use("wgmma.fence.sync.aligned", None, (), (), False, False)])
+    some = kernel_checks([use("wgmma.fence.sync.aligned;")])
     assert some == [each for each in reversed(complete) if each in some]
     assert 10 < len(some) < len(complete)
 
@@ -211,7 +218,7 @@ def test_modules_are_imported_where_a_kernel_contains_what_they_need() -> None:
 
     nothing = imported("")
     assert {"assembler", "availability", "memory"} <= nothing
-    assert nothing.isdisjoint(NEEDS)
+    assert nothing.isdisjoint({module for module, rules in deciding().items() if needs(rules)})
     wait = imported("wgmma.wait_group.sync.aligned 0;")
     assert {"wgmma", "wgmma_order", "warpgroups"} <= wait
     assert wait.isdisjoint({"tcgen05", "mbarrier", "bulk", "membermasks", "clc"})
@@ -223,35 +230,30 @@ def test_a_module_of_rules_that_are_off_is_imported_only_for_one_of_them() -> No
         by_module.setdefault(each.run.__module__.rpartition(".")[2], set()).update(each.rules)
     rules = all_rules()
     off = {name: found for name, found in by_module.items() if not any(rules[rule].default for rule in found)}
-    assert {name: set(found) for name, found in OPTIONAL.items()} == off
-    wait = [Use("wgmma.wait_group.sync.aligned", None, (), (), False, False)]
+    assert idle(default_rules()) == off.keys() == idle(())
+    assert idle({min(off["needless_waits"])}) == off.keys() - {"needless_waits"}
+    wait = [use("wgmma.wait_group.sync.aligned 0;")]
     assert {rule for each in kernel_checks(wait, frozenset({"WG001"})) for rule in each.rules}.isdisjoint(
         {rule for found in off.values() for rule in found}
     )
     assert "CO001" in {rule for each in kernel_checks(wait, frozenset({"CO001"})) for rule in each.rules}
 
 
-def test_what_is_needed_names_modules_and_words_that_exist() -> None:
-    roots = table().roots
-    modifiers = {
-        modifier
-        for lines in roots.values()
-        for form, _ in lines
-        for example in form.examples
-        for modifier in split_opcode(example.split()[0].rstrip(";"))[1]
-    }
-    assert NEEDS.keys() <= set(modules(checks.__path__))
-    for need in {need for needs in NEEDS.values() for need in needs} - {SHARED}:
-        root, _, modifier = need.partition(".")
-        assert root in roots or root == "", need
-        assert not modifier or f".{modifier}" in modifiers or modifier == "bulk", need
+def test_the_pages_name_the_modules_that_decide_a_rule() -> None:
+    found: dict[str, set[str]] = {}
+    for each in (*kernel_checks(), *module_checks()):
+        module = each.run.__module__.rpartition(".")[2]
+        found.setdefault(module, set()).update(each.rules)
+        owned = {rule for rule in each.rules if registered()[rule] is each.run}
+        assert {rule for rule in owned if module not in all_rules()[rule].checks} == set(), module
+    assert found.keys() == deciding().keys() == set(modules(checks.__path__))
+    assert {module for module, rules in deciding().items() if not found[module].issuperset(rules)} == set()
 
 
-def test_a_check_needs_what_its_module_needs() -> None:
-    for each in kernel_checks():
-        needs = NEEDS.get(each.run.__module__.rpartition(".")[2])
-        if each.needs and needs is not None:
-            assert each.needs in {need.partition(".")[0] for need in needs}, each.run
+def test_what_a_page_needs_is_what_some_instruction_contains() -> None:
+    named = {need for rule in all_rules().values() for need in rule.needs}
+    assert named == {*CONTENTS, SHARED, RELAXED}
+    assert {name for name, is_in in CONTENTS.items() if not any(map(is_in, table().forms.values()))} == set()
 
 
 def looked_at(form: Form) -> Iterator[str]:
@@ -298,7 +300,7 @@ def test_every_form_that_a_check_looks_at_is_in_what_its_module_needs() -> None:
     for form in table().forms.values():
         for module in looked_at(form):
             for example in form.examples:
-                found = contents([Use(example.split()[0].rstrip(";"), None, (), (), False, False)])
+                found = contents([use(example)])
                 assert needed(module, found), f"{module} looks at {example}"
                 seen.add(module)
     assert len(seen) > 20

@@ -1,4 +1,4 @@
-"""Which observations confirm which finding: the table, and how an observation is matched with a finding."""
+"""Which observations confirm which finding: what the pages say, and how an observation is matched with a finding."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any, get_args
 import pytest
 
 from tclint.driver.confirm import confirm
-from tclint.driver.evidence import CAUSED_BY, EVIDENCE, Basis, Claim, Where, demonstrations
+from tclint.driver.evidence import CAUSED_BY, Basis, Claim, Where, demonstrations
 from tclint.executor.assume import Parameters
 from tclint.executor.observations import KINDS, Observation, Wait
 from tclint.executor.run import Execution, prepared
 from tclint.findings.finding import Confirmation, Finding
-from tclint.findings.rules import all_rules
+from tclint.findings.rules import all_rules, claims
+from tclint.isa.effects import ENGINES
+from tclint.isa.table import table
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 from tests.tools.support import HOPPER, built, kernel, module
@@ -73,12 +75,12 @@ def confirms(of: Claim, *observations: Observation, basis: Basis = GIVEN, **chan
     return any(not causes for _, causes in demonstrations(of, execution(*observations, **changes), basis))
 
 
-# ---------------------------------------------------------------- the table
+# ---------------------------------------------------------------- what the pages name
 
 
 @pytest.mark.parametrize("rule", all_rules())
-def test_a_rule_that_is_not_in_the_table_is_never_confirmed(rule: str) -> None:
-    """Whatever is observed at all instructions of the finding; a rule in the table is confirmed by it."""
+def test_a_rule_that_nothing_confirms_is_never_confirmed(rule: str) -> None:
+    """Whatever is observed at all instructions of the finding; another rule is confirmed by it."""
     of = claim(rule, 1, 2, LOAD, STORE, TMEM_LD, TMEM_ST, MMA)
     everything = [
         observed(kind, a, b, users=frozenset((1, 2))) for kind in KINDS for a, b in permutations(of.sites, 2)
@@ -89,28 +91,40 @@ def test_a_rule_that_is_not_in_the_table_is_never_confirmed(rule: str) -> None:
         *(o for wait in waits for o in demonstrations(of, execution(waits=(wait,)), GIVEN)),
         *(o for kind in FAULTS for o in demonstrations(of, execution(fault=kind, site=1), GIVEN)),
     ]
-    assert bool(found) == (rule in EVIDENCE)
+    assert bool(found) == bool(all_rules()[rule].confirmed_by)
 
 
-def test_the_table_names_what_exists() -> None:
-    kinds = {
-        *KINDS,
-        *(f"deadlock-{kind}" for kind in WAITS),
-        *(f"fault-{kind}" for kind in FAULTS),
-        *(f"unordered-{order}" for order in ("operand", "refill", "result", "source")),
-        *(f"tensor-memory-{group}" for group in ("ld", "st")),
-    }
-    assert EVIDENCE.keys() <= all_rules().keys()
-    for proofs in EVIDENCE.values():
-        for proof in proofs:
-            assert proof.where in get_args(Where)
-            assert set(proof.kinds) <= kinds
-    assert frozenset().union(*CAUSED_BY.values()) <= kinds
+OBSERVATIONS = {
+    *KINDS,
+    *(f"deadlock-{kind}" for kind in WAITS),
+    *(f"fault-{kind}" for kind in FAULTS),
+    *(f"unordered-{order}" for order in ("operand", "refill", "result", "source")),
+    *(f"tensor-memory-{group}" for group in ("ld", "st")),
+}
+REPORTED = {
+    *OBSERVATIONS,
+    "filled-twice-across-warps",
+    "register-in-flight-read",
+    "tensor-memory-across-warps",
+}
+
+
+def test_the_pages_name_observations_that_exist() -> None:
+    for rule in all_rules().values():
+        assert rule.confirmed_by.keys() <= set(get_args(Where)), rule.id
+        assert {kind for kinds in rule.confirmed_by.values() for kind in kinds} <= OBSERVATIONS, rule.id
+    assert frozenset().union(*CAUSED_BY.values()) <= OBSERVATIONS
+    for claimed in claims():
+        kind, which, where = claimed.partition(" of ") if " of " in claimed else claimed.partition(" at ")
+        assert kind in REPORTED, claimed
+        assert where in (
+            ENGINES.keys() if which == " of " else ENGINES.keys() | table().forms.keys() | {""}
+        ), claimed
 
 
 @pytest.mark.parametrize("rule", ["AV003", "BK009", "CV009", "MB010", "MB012", "TC007", "WG005", "WG010"])
-def test_a_note_or_a_claim_that_no_observation_shows_is_not_in_the_table(rule: str) -> None:
-    assert rule not in EVIDENCE
+def test_a_note_or_a_claim_that_no_observation_shows_confirms_nothing(rule: str) -> None:
+    assert not all_rules()[rule].confirmed_by
 
 
 # ---------------------------------------------------------------- what an observation is about

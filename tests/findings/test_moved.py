@@ -12,7 +12,7 @@ import pytest
 
 from tclint.config.config import Config
 from tclint.findings.finding import FileReport
-from tclint.findings.moved import MOVED, former
+from tclint.findings.moved import all_moved, former
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Method
 from tclint.findings.selection import Request
@@ -57,7 +57,7 @@ def test_what_follows_from_the_code_has_not_moved() -> None:
     assert all(f.former is None for f in lint(pages.block("MB016", "producer_begins_with_parity_0")).findings)
 
 
-@pytest.mark.parametrize("id", MOVED["MB016"].rules)
+@pytest.mark.parametrize("id", all_moved()["MB016"].rules)
 def test_each_rule_to_which_findings_moved_has_an_example_that_only_a_replay_shows(id: str) -> None:
     methods = {
         f.method for block in all_rules()[id].examples for f in lint(block.code).findings if f.rule.id == id

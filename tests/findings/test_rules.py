@@ -255,23 +255,23 @@ def test_the_file_name_is_the_id() -> None:
 
 
 def test_front_matter_is_parsed_again_only_when_a_page_has_changed(tmp_path: Path) -> None:
-    pages, kept = _pages(tmp_path, NO_WORDS, NO_WORDS), tmp_path / "kept"
-    first = Pages(pages, kept).front
-    assert first["AB002"] == {**first["AB001"], "name": "rule-2"}
+    pages, kept = _pages(tmp_path, f"{NO_WORDS}\nrace = true", NO_WORDS), tmp_path / "kept"
+    assert Pages(pages, kept).declared("race") == {"AB001": True}
     written = kept.read_bytes()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(rules._toml, "parse", None)
-        assert Pages(pages, kept).front == first
-        assert Pages(pages, kept)["AB001"].name == "rule-1"
+        assert Pages(pages, kept).declared("race") == {"AB001": True}
+        assert Pages(pages, kept)["AB002"].name == "rule-2"
     page = pages / "AB001.md"
     page.write_text(page.read_text() + "More.\n")
     Pages(pages, kept).keep()
     assert kept.read_bytes() == written  # the text below is not kept
-    page.write_text(page.read_text().replace("rule-1", "rule-9"))
-    assert Pages(pages, kept).front["AB001"]["name"] == "rule-9"
+    page.write_text(page.read_text().replace("rule-1", "rule-9").replace("race = true", "race = false"))
+    assert Pages(pages, kept).declared("race") == {"AB001": False}
+    assert Pages(pages, kept)["AB001"].name == "rule-9"
     page.write_text(page.read_text().replace('"rule-9"', "rule-9"))
     with pytest.raises(RuleError, match=r"AB001\.md:1: front matter"):
-        _ = Pages(pages, kept).front
+        Pages(pages, kept).declared("race")
 
 
 def test_names_are_unique(tmp_path: Path) -> None:

@@ -46,6 +46,14 @@ def test_a_rule_that_is_off_and_one_that_strict_raises_are_marked() -> None:
         assert "info (warning with --strict)" in text
 
 
+def test_programs_learn_what_confirms_a_rule() -> None:
+    documents = json.loads(rules_json([find("CV001"), find("WG010")]))
+    assert [document["confirmed_by"] for document in documents] == [
+        {"instruction": ["divergent", "warpgroup"], "wait": ["deadlock-barrier"]},
+        {},
+    ]
+
+
 def test_the_list_of_all_rules_is_current() -> None:
     """``tclint rules --output-format markdown`` makes it."""
     rules = list(all_rules().values())
