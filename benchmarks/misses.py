@@ -164,7 +164,7 @@ def _unused(kernel: Kernel, fault: Fault) -> bool:
         return False
     mbarriers = KernelModel(kernel.function, kernel.module).fact(Mbarriers)
     rings = [ring for ring in mbarriers.rings if not set(inits).isdisjoint(ring.inits)]
-    return not mbarriers.unresolved and all(set(ring.uses) <= _LIFE for ring in rings)
+    return not mbarriers.unresolved and all(e.bounds_mbarrier for ring in rings for e in ring.uses.values())
 
 
 def _replays_show(kernel: Kernel, fault: Fault) -> str:
@@ -216,7 +216,8 @@ def _releases_nothing(site: int, replay: Replay) -> bool:
     Plain arrivals are not considered: threads on one path observe nothing of each other in a replay.
     """
     rings = replay.model.fact(Mbarriers).rings_at(site)
-    commits = all(set(ring.uses) <= {*_LIFE, "commit", "mbarrier-wait"} for ring in rings)
+    uses = [effects for ring in rings for effects in ring.uses.values()]
+    commits = all(e.bounds_mbarrier or e.commits or e.awaits for e in uses)
     return bool(rings) and commits and not any(site in run.acquiring_waits for run in replay.runs)
 
 
@@ -254,7 +255,6 @@ def _site(kernel: Kernel, fault: Fault) -> int | None:
     return min(sites, key=lambda i: kernel.instructions[i].event in ("", "issue"), default=None)
 
 
-_LIFE = frozenset(("mbarrier-init", "mbarrier-inval"))
 _BETWEEN_THREADS = ("barrier", "mbarrier", "memory-fence", "proxy-fence", "tcgen05-fence")
 
 

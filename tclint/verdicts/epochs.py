@@ -33,7 +33,7 @@ from tclint._dataclass import dataclass
 from tclint.findings.verdicts import Discharge
 from tclint.ir.nodes import Function, Instruction
 from tclint.isa.callees import SYSTEM_CALLS
-from tclint.isa.effects import CP_ASYNC, Engine
+from tclint.isa.effects import CP_ASYNC, Barrier, Engine
 from tclint.isa.special_registers import WARP
 from tclint.verdicts.checker import Graph, Refused, State, Transfer, touches_shared
 from tclint.verdicts.uniform import Collective, Holding, Level, Uniform, check_levels, narrowed
@@ -212,7 +212,7 @@ def full_barriers(of: Uniform, candidates: Collection[int]) -> frozenset[int]:
     numbers: dict[int, int | None] = {}
     for site in of.block_of:
         instruction = of.instructions[site]
-        if instruction.event.startswith("barrier") and instruction.group != "cluster":
+        if instruction.effects.arrives in (Barrier.CTA, Barrier.WARP):
             operand = instruction.role("id")
             if operand is not None:
                 numbers[site] = of.ask.constant(operand, site)
