@@ -30,7 +30,7 @@ from tclint.analyses.proxies import (
     through_async,
 )
 from tclint.analyses.role_paths import known_functions
-from tclint.checks import kernel_checks
+from tclint.checks._needs import contents, needs
 from tclint.dataflow import GaveUp
 from tclint.ir.cfg import CFG
 from tclint.ir.frontend import analyse
@@ -164,7 +164,7 @@ def _unused(kernel: Kernel, fault: Fault) -> bool:
         return False
     mbarriers = KernelModel(kernel.function, kernel.module).fact(Mbarriers)
     rings = [ring for ring in mbarriers.rings if not set(inits).isdisjoint(ring.inits)]
-    return not mbarriers.unresolved and all(set(ring.uses) <= _LIFE for ring in rings)
+    return not mbarriers.unresolved and all(e.bounds_mbarrier for ring in rings for e in ring.uses.values())
 
 
 def _replays_show(kernel: Kernel, fault: Fault) -> str:
@@ -216,7 +216,8 @@ def _releases_nothing(site: int, replay: Replay) -> bool:
     Plain arrivals are not considered: threads on one path observe nothing of each other in a replay.
     """
     rings = replay.model.fact(Mbarriers).rings_at(site)
-    commits = all(set(ring.uses) <= {*_LIFE, "commit", "mbarrier-wait"} for ring in rings)
+    uses = [effects for ring in rings for effects in ring.uses.values()]
+    commits = all(e.bounds_mbarrier or e.commits or e.awaits for e in uses)
     return bool(rings) and commits and not any(site in run.acquiring_waits for run in replay.runs)
 
 
@@ -242,9 +243,8 @@ def _leads_out(kernel: Kernel) -> bool:
 
 def _applies(operator: Operator, kernel: Kernel) -> bool:
     """Whether the kernel has an instruction that one of the rules looks at."""
-    roots = {use.opcode.partition(".")[0] for use in kernel.function.uses}
-    needs = {check.needs for check in kernel_checks() if not operator.rules.isdisjoint(check.rules)}
-    return not needs or "" in needs or not needs.isdisjoint(roots)
+    wanted = needs(operator.rules)
+    return not wanted or not wanted.isdisjoint(contents(kernel.function.uses))
 
 
 def _site(kernel: Kernel, fault: Fault) -> int | None:
@@ -254,7 +254,6 @@ def _site(kernel: Kernel, fault: Fault) -> int | None:
     return min(sites, key=lambda i: kernel.instructions[i].event in ("", "issue"), default=None)
 
 
-_LIFE = frozenset(("mbarrier-init", "mbarrier-inval"))
 _BETWEEN_THREADS = ("barrier", "mbarrier", "memory-fence", "proxy-fence", "tcgen05-fence")
 
 

@@ -44,7 +44,7 @@ class Filled:
     @property
     def waits(self) -> list[int]:
         """The waits for an mbarrier of the ring."""
-        return self.ring.uses.get("mbarrier-wait", [])
+        return self.ring.waits
 
 
 class BulkRings:

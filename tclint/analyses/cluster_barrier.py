@@ -6,6 +6,7 @@ from tclint.analyses.fact_set import FactSet
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction
 from tclint.isa.callees import SYSTEM_CALLS
+from tclint.isa.effects import Barrier
 
 __all__ = ["START", "ClusterBarrier"]
 
@@ -28,7 +29,7 @@ class ClusterBarrier(FactSet[tuple[int]]):
         return frozenset(((START,),) if self.model.function.entry else ())
 
     def affecting(self, instruction: Instruction) -> bool:
-        return instruction.group == "cluster" or instruction.flow == "call"
+        return instruction.effects.barrier is Barrier.CLUSTER or instruction.flow == "call"
 
     def transfer(self, state: ClusterBarrierState, at: int, instruction: Instruction) -> ClusterBarrierState:
         if instruction.flow == "call":

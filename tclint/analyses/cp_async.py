@@ -36,7 +36,7 @@ class CopyGroups(Groups):
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
-        tracked = model.sites("mbarrier-arrive", self.group)
+        tracked = model.tracks(self.group)
         self.completions = model.fact(HappensBefore).completed(tracked) if tracked else frozenset[int]()
         """The waits after which the thread may know that tracked operations are complete."""
         self.add_sites(self.completions)

@@ -22,6 +22,7 @@ from tclint.analyses.since_barrier import WritesSince
 from tclint.analyses.warp_memory import plain
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Variable
+from tclint.isa.effects import Barrier
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.nodes import Broadcast, CollectiveResult
@@ -89,10 +90,7 @@ def lookups(model: KernelModel) -> Iterator[Lookup]:
 
 def _has_warps(model: KernelModel) -> bool:
     """Whether the text shows that a CTA has several warps: it states the size of the CTA, or has a CTA barrier."""
-    return model.function.most_threads is not None or any(
-        (match := model.instruction(i).match) is not None and match.form.scope != "lanes"
-        for i in model.sites("barrier-sync")
-    )
+    return model.function.most_threads is not None or bool(model.awaits(Barrier.CTA))
 
 
 class _Search:

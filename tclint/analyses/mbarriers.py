@@ -15,7 +15,7 @@ passed by a caller, or initialised by an array of inits whose end is unknown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Hashable, Iterable, Iterator
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 from dataclasses import field
 from functools import cached_property
 from itertools import chain
@@ -29,7 +29,7 @@ from tclint.analyses.phases import WaitFreeRegions
 from tclint.analyses.provenance import origin
 from tclint.analyses.role_paths import controlling_predicates, whole_program
 from tclint.ir.nodes import MAX_CLUSTER_CTAS
-from tclint.isa.effects import Barrier, Query
+from tclint.isa.effects import BARRIERS, Barrier, Effects, Query, Resource
 from tclint.isa.forms import Match
 from tclint.sync.mbarriers import MAX_COUNT
 from tclint.values import UniformityScope
@@ -81,8 +81,17 @@ class Ring:
     """Objects that one address names in different iterations of a loop. Most rings consist of a single object."""
 
     stages: tuple[Mbarrier, ...]
-    uses: dict[str, list[int]] = field(default_factory=dict)
-    """Event -> the instructions that name an object of the ring."""
+    uses: dict[int, Effects] = field(default_factory=dict)
+    """The instructions that name an object of the ring, in program order, each with what it does."""
+
+    def where(self, holds: Callable[[Effects], bool]) -> list[int]:
+        """Those of :attr:`uses` with effects for which *holds* is true, in program order."""
+        return [site for site, effects in self.uses.items() if holds(effects)]
+
+    @property
+    def waits(self) -> list[int]:
+        """The instructions that wait for a phase, or test it, in program order."""
+        return self.where(lambda effects: effects.awaits is Barrier.MBARRIER)
 
     @property
     def inits(self) -> list[int]:
@@ -118,16 +127,26 @@ class Mbarriers:
         self._delivered: dict[Mbarrier, list[Delivery] | None] = {}
 
     @cached_property
-    def sites(self) -> dict[str, list[int]]:
-        """Event -> the reachable instructions that name an mbarrier, in program order."""
-        found: dict[str, list[int]] = {}
+    def sites(self) -> dict[int, Effects]:
+        """The reachable instructions that name an mbarrier, in program order, each with what it does."""
         rank, block_of = self.model.cfg.rank, self.model.cfg.block_of
-        for use in self.model.function.uses:
-            match = use.match
-            if match is not None and not match.problem and match.form.mbarrier:
-                event = match.form.event
-                found.setdefault(event, []).extend(i for i in use.sites if block_of[i] in rank)
-        return {event: sorted(sites) for event, sites in found.items()}
+        return dict(
+            sorted(
+                (i, match.form.effects)
+                for use in self.model.function.uses
+                if (match := use.match) is not None and not match.problem and match.form.mbarrier
+                for i in use.sites
+                if block_of[i] in rank
+            )
+        )
+
+    def where(self, holds: Callable[[Effects], bool]) -> list[int]:
+        """Those of :attr:`sites` with effects for which *holds* is true, in program order."""
+        return [site for site, effects in self.sites.items() if holds(effects)]
+
+    @cached_property
+    def _inits(self) -> frozenset[int]:
+        return frozenset(self.where(lambda effects: effects.resource is Resource.MBARRIER_INIT))
 
     # ------------------------------------------------------------ objects
 
@@ -135,7 +154,7 @@ class Mbarriers:
     def objects(self) -> dict[tuple[int, int], Mbarrier]:
         """``(base, offset)`` -> the object at that location."""
         found: dict[tuple[int, int], Mbarrier] = {}
-        for site in self.sites.get("mbarrier-init", ()):
+        for site in sorted(self._inits):
             count = self._number(site, "count")
             for address in self.addresses.of(site):
                 for place, _ in self.addresses.offsets(site, address):
@@ -147,13 +166,7 @@ class Mbarriers:
     @cached_property
     def unresolved(self) -> list[int]:
         """The reachable instructions for which it is unknown which mbarrier they name, in program order."""
-        return sorted(
-            i
-            for event, sites in self.sites.items()
-            for i in sites
-            if (event == "mbarrier-init" and not self._initialises(i))
-            or (event != "mbarrier-init" and not self.named(i))
-        )
+        return [i for i in self.sites if not (self._initialises(i) if i in self._inits else self.named(i))]
 
     def _initialises(self, site: int) -> bool:
         """Whether the init at *site* initialises known objects."""
@@ -215,36 +228,39 @@ class Mbarriers:
 
     def _unwaited(self, base: int, offset: int, may_be_unused: bool) -> bool:
         """Whether no wait names an object by itself, and another instruction does, unless it *may_be_unused*."""
-        named = self._named_alone
-        return (
-            named is not None
-            and (base, offset) not in named["mbarrier-wait"]
-            and (may_be_unused or any((base, offset) in found for found in named.values()))
-        )
+        if self._named_alone is None:
+            return False
+        waited, named = self._named_alone
+        return (base, offset) not in waited and (may_be_unused or (base, offset) in named)
 
     @cached_property
-    def _named_alone(self) -> dict[str, set[tuple[int, int]]] | None:
-        """Event -> the locations that addresses with a known number of stages name; None if an address is unknown."""
-        found: dict[str, set[tuple[int, int]]] = {"mbarrier-wait": set()}
-        for event, sites in self.sites.items():
-            for site in sites if event not in ("mbarrier-init", "mbarrier-inval") else ():
-                if not self.addresses.of(site):
-                    return None
-                for address in self.addresses.of(site):
-                    places = self.addresses.offsets(site, address)
-                    found.setdefault(event, set()).update((address.base, place) for place, _ in places)
-        return found
+    def _named_alone(self) -> tuple[set[tuple[int, int]], set[tuple[int, int]]] | None:
+        """The locations that addresses with a known number of stages name, in waits and in all uses; None if an address
+        is unknown."""
+        waited, named = set[tuple[int, int]](), set[tuple[int, int]]()
+        for site in self._used:
+            if not self.addresses.of(site):
+                return None
+            for address in self.addresses.of(site):
+                places = {(address.base, place) for place, _ in self.addresses.offsets(site, address)}
+                named |= places
+                waited |= places if self.sites[site].awaits is Barrier.MBARRIER else set()
+        return waited, named
+
+    @cached_property
+    def _used(self) -> list[int]:
+        """The instructions that need an initialised mbarrier."""
+        return self.where(lambda effects: not effects.bounds_mbarrier)
 
     @cached_property
     def _later_stages(self) -> frozenset[tuple[int, int]]:
         """The locations within an array with a known number of stages, after its first one: no array begins there."""
         found = set[tuple[int, int]]()
-        for event, sites in self.sites.items():
-            for site in sites if event not in ("mbarrier-init", "mbarrier-inval") else ():
-                for address in self.addresses.of(site):
-                    for start, _ in self.addresses.starts(site, address):
-                        later = range(1, address.stages or 1)
-                        found.update((address.base, start + k * address.stride) for k in later)
+        for site in self._used:
+            for address in self.addresses.of(site):
+                for start, _ in self.addresses.starts(site, address):
+                    later = range(1, address.stages or 1)
+                    found.update((address.base, start + k * address.stride) for k in later)
         return frozenset(found)
 
     @cached_property
@@ -256,17 +272,13 @@ class Mbarriers:
         none: an array that is indexed has at least two stages.
         """
         found: dict[tuple[int, int], int] = {}
-        for event, sites in self.sites.items():
-            for site in sites:
-                for address in self.addresses.of(site):
-                    if address.stages != 1 and event != "mbarrier-init":
-                        stride = 0 if address.stages is not None else address.stride
-                        found[address.base, address.start] = stride
-                    elif (
-                        len(places := sorted({place for place, _ in self.addresses.offsets(site, address)}))
-                        > 1
-                    ):
-                        found.setdefault((address.base, places[0]), 0)
+        for site in self.sites:
+            for address in self.addresses.of(site):
+                if address.stages != 1 and site not in self._inits:
+                    stride = 0 if address.stages is not None else address.stride
+                    found[address.base, address.start] = stride
+                elif len(places := sorted({place for place, _ in self.addresses.offsets(site, address)})) > 1:
+                    found.setdefault((address.base, places[0]), 0)
         return {
             place
             for place, stride in found.items()
@@ -304,13 +316,12 @@ class Mbarriers:
                 m = leader[m]
             return m
 
-        for event, sites in self.sites.items():
-            for site in sites if event != "mbarrier-init" else ():
-                for address in self.addresses.of(site):
-                    if address.stages != 1:
-                        array = [m for m, _ in self._objects_at(site, address)]
-                        for other in array[1:]:
-                            leader[find(other)] = find(array[0])
+        for site in self.sites.keys() - self._inits:
+            for address in self.addresses.of(site):
+                if address.stages != 1:
+                    array = [m for m, _ in self._objects_at(site, address)]
+                    for other in array[1:]:
+                        leader[find(other)] = find(array[0])
         groups: dict[Mbarrier, list[Mbarrier]] = {}
         for object_ in leader:
             groups.setdefault(find(object_), []).append(object_)
@@ -321,10 +332,9 @@ class Mbarriers:
         ]
         rings.sort(key=lambda ring: (ring.stages[0].base, ring.stages[0].offset))
         of = {m: ring for ring in rings for m in ring.stages}
-        for event, sites in self.sites.items():
-            for site in sites:
-                for ring in dict.fromkeys(of[m] for m in self.named(site)):
-                    ring.uses.setdefault(event, []).append(site)
+        for site, effects in self.sites.items():
+            for m in self.named(site):
+                of[m].uses[site] = effects
         return of
 
     def _by_count(self, group: list[Mbarrier]) -> list[list[Mbarrier]]:
@@ -334,12 +344,7 @@ class Mbarriers:
         """
         counts = {frozenset(m.counts) for m in group}
         every = set(group)
-        if len(counts) == 1 or any(
-            every == set(self.named(i))
-            for e, sites in self.sites.items()
-            if e != "mbarrier-init"
-            for i in sites
-        ):
+        if len(counts) == 1 or any(every == set(self.named(i)) for i in self.sites.keys() - self._inits):
             return [group]
         return [[m for m in group if frozenset(m.counts) == count] for count in counts]
 
@@ -357,9 +362,8 @@ class Mbarriers:
     @cached_property
     def arriving(self) -> list[int]:
         """The instructions that arrive at an mbarrier for the threads that execute them (9.7.13.15.13, 9.7.16.12.1)."""
-        sites = self.sites
-        found = [*sites.get("mbarrier-arrive", ()), *sites.get("commit", ())]
-        return sorted(i for i in found if not self._is_neutral(i))
+        found = self.where(lambda effects: effects.arrival is Barrier.MBARRIER)
+        return [i for i in found if not self._is_neutral(i)]
 
     def _is_neutral(self, site: int) -> bool:
         """Whether an arrival also increments the pending count, so that both cancel out (9.7.9.25.3.4)."""
@@ -477,12 +481,8 @@ class Mbarriers:
 
     def expects(self, ring: Ring) -> list[int]:
         """The instructions that perform expect_tx on an object of the ring."""
-        return [
-            i
-            for e in ("mbarrier-arrive", "mbarrier-expect")
-            for i in ring.uses.get(e, ())
-            if self.model.instruction(i).role("tx") is not None
-        ]
+        expecting = ring.where(lambda effects: effects.expects or effects.arrives is Barrier.MBARRIER)
+        return [i for i in expecting if self.model.instruction(i).role("tx") is not None]
 
     def _deliveries(self, object_: Mbarrier) -> list[Delivery] | None:
         if not whole_program(self.model) or any(self.unknown_bytes(object_)):
@@ -509,7 +509,7 @@ class Mbarriers:
         for i in every:
             if self._leaves(i):
                 yield i, "peer CTAs may also expect or transfer bytes"
-        for i in ring.uses.get("mbarrier-complete", ()):
+        for i in ring.where(lambda effects: effects.completes):
             yield i, "it performs complete_tx without a copy"
         for i in every:
             if object_ in self.named(i) and (
@@ -526,7 +526,7 @@ class Mbarriers:
 
     def copies(self, ring: Ring) -> list[int]:
         """The instructions that complete transactions on an object of the ring, in program order."""
-        return sorted(i for event in ("issue", "clc-request") for i in ring.uses.get(event, ()))
+        return ring.where(lambda effects: effects.transacts)
 
     def _launched(self, threads: int) -> int:
         """Those of *threads* that a launch has: as many as the kernel's bound, if there is one, else one warp."""
@@ -638,12 +638,16 @@ class Mbarriers:
         return not any((at if kind == "block" else cfg.block_of[at]) in loop for kind, at in changes)
 
     @cached_property
+    def _waits(self) -> list[int]:
+        return self.where(lambda effects: effects.awaits is Barrier.MBARRIER)
+
+    @cached_property
     def _tested_waits(self) -> list[int]:
         """The waits whose result decides a branch or a guard. After another wait the phase need not be complete."""
         model = self.model
         return [
             i
-            for i in self.sites.get("mbarrier-wait", ())
+            for i in self._waits
             if any(guards or model.instruction(at).flow for at, guards in model.transitive_users(i))
         ]
 
@@ -654,7 +658,7 @@ class Mbarriers:
 
     @cached_property
     def _barriers(self) -> list[int]:
-        return [*self.model.sites("barrier-sync"), *self.model.awaits(Barrier.CLUSTER)]
+        return self.model.where(lambda effects: effects.awaits in BARRIERS)
 
     @cached_property
     def _between_barriers(self) -> WaitFreeRegions:
@@ -664,7 +668,7 @@ class Mbarriers:
     @cached_property
     def _before_any_wait(self) -> WaitFreeRegions:
         """The regions bounded by barriers and all mbarrier waits: after either, a phase may have completed."""
-        return WaitFreeRegions(self.model.cfg, (*self.sites.get("mbarrier-wait", ()), *self._barriers))
+        return WaitFreeRegions(self.model.cfg, (*self._waits, *self._barriers))
 
 
 def largest_expected(model: KernelModel) -> int | None:

@@ -69,7 +69,7 @@ class ObjectNames:
             yield words if len(memory) == len(names) == 1 else f"{verb} {words}"
         if instruction.mbarrier is not None and (mbarrier := self._mbarrier_at(site)):
             yield mbarrier
-        number = self.model.constant_of(site, "id") if instruction.event.startswith("barrier-") else None
+        number = self.model.constant_of(site, "id")
         if number is not None:
             yield f"barrier {number}"
 
@@ -162,14 +162,13 @@ class ObjectNames:
         found = {ring: _FULL for ring in mbarriers.rings if mbarriers.copies(ring)}
         loads = [i for ring in found for i in mbarriers.copies(ring)]
         for ring in mbarriers.rings:
-            waits = ring.uses.get("mbarrier-wait", ())
             arrivals = [i for i in mbarriers.arriving if ring in mbarriers.rings_at(i)]
-            waiting, arriving = self._threads(waits), self._threads(arrivals)
+            waiting, arriving = self._threads(ring.waits), self._threads(arrivals)
             if ring in found or not arriving or waiting & arriving:
                 continue
             if any(
                 cfg.dominates(cfg.block_of[wait], cfg.block_of[i]) and self._repeats(wait, i)
-                for wait in waits
+                for wait in ring.waits
                 for i in loads
                 if i > wait
             ):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import Order
+from tclint.isa.effects import Barrier, Order
 
 __all__ = ["OutsideAfter", "OutsideBefore", "leaves_the_cta"]
 
@@ -26,7 +26,9 @@ def leaves_the_cta(instruction: Instruction) -> bool:
         return True
     form = match.form
     later = form.async_reads or form.async_writes or form.proxy
-    cluster = form.group == "cluster" or form.compute == "mapa" or match.space == ".shared::cluster"
+    cluster = (
+        form.effects.barrier is Barrier.CLUSTER or form.compute == "mapa" or match.space == ".shared::cluster"
+    )
     return bool(later) or cluster or form.family in ("texture", "surface", "fabric")
 
 

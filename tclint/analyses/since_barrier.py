@@ -73,7 +73,9 @@ def synchronising_sites(model: KernelModel) -> frozenset[int]:
         i for i in model.awaits(Barrier.MBARRIER) if not _by_warps(model, i)
     )
     # One lane may wait on behalf of its warp, which then passes a barrier of the warp.
-    after = model.reached_from(alone, model.sites("barrier-sync"), order.partial_barriers.full)
+    after = model.reached_from(
+        alone, model.where(lambda effects: effects.synchronises is not None), order.partial_barriers.full
+    )
     return order.points.acquire_points(Scope.WARPS) | order.points.release_points | after
 
 

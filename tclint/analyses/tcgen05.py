@@ -54,12 +54,12 @@ class Tcgen05Operations(FactSet[tuple[int, int]]):
         return concerns(instruction.match)
 
     def transfer(self, state: OperationsState, at: int, instruction: Instruction) -> OperationsState:
-        event, group = instruction.event, instruction.group
-        if event == "issue" and group == TCGEN05:
+        effects = instruction.effects
+        if effects.begins == TCGEN05:
             return state | {(at, ISSUED)}
         if not state:
             return state
-        if event == "commit" and group == TCGEN05:
+        if effects.commits == TCGEN05:
             pair = self.cta_groups[at]
             tracked = {s for s, _ in state if self.cta_groups[s] == pair}
             # If several commits have tracked an operation, the wait for it is up to another role.
@@ -67,7 +67,7 @@ class Tcgen05Operations(FactSet[tuple[int, int]]):
             followed = {s for s in tracked if s in self.compared and commits[s] < _MAX_COMMITS}
             left = frozenset(f for f in state if f[0] not in tracked or (f[1] != ISSUED and f[0] in followed))
             return left | {(s, at + 1) for s in followed}
-        if event == "mbarrier-wait":
+        if effects.awaits is Barrier.MBARRIER:
             complete = {s for s, status in state if status != ISSUED and at in self._completed(status - 1)}
             return (
                 frozenset(f for f in state if f[1] == ISSUED or f[0] not in complete) if complete else state

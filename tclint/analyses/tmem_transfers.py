@@ -200,9 +200,9 @@ class TmemTransfers(Analysis[TransfersState]):
         return state & ~effect.ended | effect.made
 
     def _effect(self, at: int, instruction: Instruction) -> _Effect:
-        event, group = instruction.event, instruction.group
+        effects = instruction.effects
         ended = made = copied = used = 0
-        if group != TCGEN05_LD and (taken := self.takes(instruction)):
+        if instruction.group != TCGEN05_LD and (taken := self.takes(instruction)):
             # The hardware makes a use wait for the load; in the ISA only one note mentions it (9.7.16.6.4.5).
             if computes(instruction.match):
                 direct = 0
@@ -211,11 +211,11 @@ class TmemTransfers(Analysis[TransfersState]):
                 copied, used = (direct, 0) if instruction.moves else (0, direct)
             else:
                 ended = taken
-        if event == "issue" and at in self.bits:
+        if effects.begins is not None and at in self.bits:
             made = self.bits[at]
             ended |= made
-        elif event == "wait" and group in TENSOR_MEMORY:
-            ended |= self.set_of(self.loads if group == TCGEN05_LD else self.stores)
+        elif effects.waits in TENSOR_MEMORY:
+            ended |= self.set_of(self.loads if effects.waits == TCGEN05_LD else self.stores)
         return _Effect(self._every(ended), made, copied, used)
 
     def guarded(self, state: TransfersState, after: TransfersState, at: int) -> TransfersState:

@@ -184,7 +184,7 @@ class WgmmaFences(Analysis[WgmmaFencesState]):
             for block, end in work:
                 fenced = False
                 for i in range(end - 1, cfg.blocks[block].start - 1, -1):
-                    if instructions[i].event == "register-fence" and instructions[i].guard < 0:
+                    if instructions[i].effects.fence is Fence.REGISTERS and instructions[i].guard < 0:
                         fenced = True
                         break
                     if self.touches(instructions[i]):

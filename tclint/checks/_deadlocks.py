@@ -10,6 +10,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.checks import Blocked, Mark
 from tclint.checks._wording import times
+from tclint.isa.effects import Barrier as BarrierKind
 from tclint.replay.sync import Barrier, Mbarrier
 
 if TYPE_CHECKING:
@@ -85,8 +86,7 @@ def _completing(model: KernelModel, party: Stuck) -> Iterator[int]:
             sites = sorted({i for ring in rings for i in mbarriers.copies(ring)})
         yield from (i for i in sites if not rings.isdisjoint(mbarriers.rings_at(i)))
     elif what.number >= 0:
-        barriers = sorted(model.sites("barrier-sync") + model.sites("barrier-arrive"))
-        yield from (i for i in barriers if model.constant_of(i, "id") == what.number)
+        yield from (i for i in model.arrives(BarrierKind.CTA) if model.constant_of(i, "id") == what.number)
 
 
 def _blocking(model: KernelModel, stuck: list[Stuck], party: Stuck, site: int) -> Stuck | None:

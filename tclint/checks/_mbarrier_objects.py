@@ -84,8 +84,7 @@ class MbarrierObjects:
             for use in self.model.function.uses
             if use.match is not None
             and use.match.form.mbarrier
-            and use.match.form.effects.resource is not Resource.MBARRIER_INIT
-            and use.match.form.effects.resource is not Resource.MBARRIER_INVAL
+            and not use.match.form.effects.bounds_mbarrier
             for i in use.sites
             if cfg.block_of[i] in cfg.rank
         )

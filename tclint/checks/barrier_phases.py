@@ -22,6 +22,7 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._deadlocks import MAX_PARTIES, called, parties, threads_in_words
 from tclint.dataflow import Path
 from tclint.findings.scales import Confidence, Method, Severity
+from tclint.isa.effects import Barrier as BarrierKind
 from tclint.replay.faults import proven_fault, replayed_without_fault
 from tclint.replay.sync import ORDER_OF_ARRIVALS, Barrier, BarrierArrival, Mbarrier, PhaseOverlap
 from tclint.values import thread_masks as T
@@ -48,7 +49,10 @@ def deadlocked(model: KernelModel) -> Iterator[Hit]:
 @check(CV015, analyses=(HappensBefore, ExecutionGuarantee))
 def phases_overlap(model: KernelModel) -> Iterator[Hit]:
     """Arrivals at a CTA barrier with a thread count that may be counted in the phase before the one they are meant for."""
-    arrivals = [i for i in model.sites("barrier-arrive", "") if model.views.context_of(i).threads]
+    waits = model.awaits(BarrierKind.CTA)
+    arrivals = [
+        i for i in model.arrives(BarrierKind.CTA) if i not in waits and model.views.context_of(i).threads
+    ]
     reported = set[int | str]()
     for barrier, hit in _repeated(model, arrivals) if arrivals and whole_program(model) else ():
         reported.add(barrier)
@@ -133,7 +137,7 @@ def _uses(model: KernelModel, site: int) -> list[_Use]:
 def _repeated(model: KernelModel, arrivals: list[int]) -> Iterator[tuple[int | str, Hit]]:
     """For each barrier an arrival that threads repeat before any wait, although its phase has no room for all of them."""
     waits = model.fact(HappensBefore).points.acquire_points(Scope.WARPS)
-    sites = (*arrivals, *model.sites("barrier-sync", ""))
+    sites = (*arrivals, *model.awaits(BarrierKind.CTA))
     used = grouped(
         (use.barrier, use)
         for site in sites
@@ -141,7 +145,7 @@ def _repeated(model: KernelModel, arrivals: list[int]) -> Iterator[tuple[int | s
         for use in _uses(model, site)
     )
     for barrier, uses in used.items():
-        firsts = (use for use in uses if model.instruction(use.site).event == "barrier-arrive")
+        firsts = (use for use in uses if model.instruction(use.site).effects.awaits is None)
         hit = next(filter(None, (_crowded(model, first, uses, waits) for first in firsts)), None)
         if hit is not None:
             yield barrier, hit

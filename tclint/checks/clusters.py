@@ -102,7 +102,7 @@ def _out_of_turn(model: KernelModel, site: int, wrong: frozenset[int]) -> Hit | 
 
     def step(state: object, i: int, instruction: Instruction) -> object:
         unknown = instruction.flow == "call" and instruction.callee not in barrier.quiet
-        return None if instruction.group == "cluster" or unknown else state
+        return None if instruction.effects.barrier is Barrier.CLUSTER or unknown else state
 
     for (origin,) in sorted(results.before(site)):
         if origin not in wrong:
@@ -116,7 +116,7 @@ def _out_of_turn(model: KernelModel, site: int, wrong: frozenset[int]) -> Hit | 
 
 
 def _hit(model: KernelModel, site: int, origin: int, role: str) -> Hit:
-    if model.instruction(site).event == "barrier-arrive":
+    if model.instruction(site).effects.arrives is Barrier.CLUSTER:
         again = site == origin
         return CL001.hit(
             site=site,

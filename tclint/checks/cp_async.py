@@ -85,7 +85,7 @@ def _never_complete(model: KernelModel, groups: CopyGroups, reported: Collection
     """
     ends = [*model.waits(CP_ASYNC), *calls(model)]
     if groups.completions:
-        ends += model.sites("mbarrier-arrive", "cp.async")
+        ends += model.tracks(CP_ASYNC)
     copies = model.begins(CP_ASYNC)
     idle = set(copies) - model.reaching(copies, ends)
     if not model.function.entry or not idle - set(reported):

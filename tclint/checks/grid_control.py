@@ -13,7 +13,7 @@ from tclint.checks._repairs import fence_before, first_of_blocks
 from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Function, Module
-from tclint.isa.effects import Barrier
+from tclint.isa.effects import Barrier, Effects
 from tclint.isa.target import Version
 from tclint.values import Values
 from tclint.values import thread_masks as T
@@ -181,8 +181,8 @@ def _given(model: KernelModel, site: int, name: str) -> frozenset[Given]:
 @module_check(GD002)
 def launch_without_wait(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     """Report kernels that let dependents start, in a module in which no kernel waits for earlier grids."""
-    launching = [(f, site) for f in module.functions if (site := _first(f, "pdl-launch")) is not None]
-    if not launching or any(_first(f, "pdl-wait") is not None for f in module.functions):
+    launching = [(f, site) for f in module.functions if (site := _first(f, _launches)) is not None]
+    if not launching or any(_first(f, _awaits) is not None for f in module.functions):
         return  # a kernel that only lets dependents start may be the first of its chain
     known = known_functions(module)
     if any(i.flow == "call" and i.callee not in known for f, _ in launching for i in f.instructions):
@@ -214,9 +214,17 @@ def launch_without_wait(module: Module, toolkit: Version | None) -> Iterator[Hit
             )
 
 
-def _first(function: Function, event: str) -> int | None:
-    """The first instruction with *event*; None without one."""
-    sites = (i for u in function.uses if u.match is not None and u.match.form.event == event for i in u.sites)
+def _launches(effects: Effects) -> bool:
+    return effects.arrives is Barrier.GRIDS
+
+
+def _awaits(effects: Effects) -> bool:
+    return effects.awaits is Barrier.GRIDS
+
+
+def _first(function: Function, holds: Callable[[Effects], bool]) -> int | None:
+    """The first instruction with effects for which *holds* is true; None without one."""
+    sites = (i for u in function.uses if u.match is not None and holds(u.match.form.effects) for i in u.sites)
     return min(sites, default=None)
 
 

@@ -296,7 +296,7 @@ class _Waits:
         """The barriers that other threads reach after a wait for the same mbarrier as the one at *site*."""
         model = self.model
         others = [w for w in self.same(site) if model.views.mutually_exclusive(site, w)]
-        barriers = model.sites("barrier-sync") if others else ()
+        barriers = model.where(lambda effects: effects.synchronises is not None) if others else ()
         return frozenset(b for b in barriers if any(model.reaches(w, b) for w in others))
 
     def _after_branches(self, branches: frozenset[int]) -> frozenset[int]:
@@ -375,7 +375,7 @@ def counts(model: KernelModel) -> Iterator[Hit]:
     """Report arrival and byte counts that an mbarrier cannot hold. Literals are left to PX004."""
     for use in model.function.uses:
         match = use.match
-        if match is None or match.problem or not match.form.event.startswith("mbarrier-"):
+        if match is None or match.problem or not match.form.mbarrier:
             continue
         for role, what, least in (("count", "arrivals", 1), ("tx", "bytes", 0)):
             if role not in match.form.roles:

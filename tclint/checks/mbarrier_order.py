@@ -15,27 +15,14 @@ from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.findings.edits import Repair, without_word
 from tclint.findings.scales import Severity
-from tclint.ir.nodes import Memory
-from tclint.isa.effects import TRANSACTIONS, Barrier, Fence, Order
+from tclint.ir.nodes import Instruction, Memory
+from tclint.isa.effects import BARRIERS, CP_ASYNC, TRANSACTIONS, Barrier, Fence, Order
 from tclint.values.shared_memory import Access
 
 MB012 = RuleId("MB012")
 MB013 = RuleId("MB013")
 
 """Scopes that include the other CTAs of the cluster."""
-_SIGNAL = {"mbarrier-complete": "completes bytes of a phase"}
-"""What a signal other than an arrival does, by its event."""
-_UNRELEASING = {
-    "complete": (
-        "mbarrier.complete_tx is relaxed and no fence precedes it",
-        "add fence.acq_rel.cta between the store and mbarrier.complete_tx",
-    ),
-    "cp.async": (
-        "this arrival is ordered after the copies of its thread alone",
-        "add mbarrier.arrive after the stores, and count it in mbarrier.init",
-    ),
-}
-"""Why a signal that has no form with a release publishes no store, and the remedy."""
 _QUESTION = "memory that a relaxed signal or wait passes"
 """What :attr:`KernelModel.ledger` calls the question of MB013."""
 MAX_PAIRS = 32
@@ -92,7 +79,7 @@ def _passed(model: KernelModel, arrivals: list[int], strong: Collection[int]) ->
     """
     unknown = None
     stores = _remote_stores(model)
-    wide = [i for i in (*model.sites(Fence.MEMORY), *model.sites("barrier-arrive")) if _is_wide(model, i)]
+    wide = [i for i in (*model.sites(Fence.MEMORY), *model.arrives(Barrier.CLUSTER)) if _is_wide(model, i)]
     block_of = model.cfg.block_of
     for last in role_paths.last(model, [a.site for a in stores], wide, arrivals):
         together = [a for a in stores if block_of[a.site] == block_of[last]]
@@ -150,9 +137,7 @@ def _read_after(
     """
     mbarriers, extents = model.fact(Mbarriers), model.fact(Extents)
     waits, rings = model.awaits(Barrier.MBARRIER), mbarriers.rings_at(arrival)
-    ordering = {
-        wait for i in strong for ring in mbarriers.rings_at(i) for wait in ring.uses.get("mbarrier-wait", ())
-    }
+    ordering = {wait for i in strong for ring in mbarriers.rings_at(i) for wait in ring.waits}
     ordering.update(i for i in model.awaits(Barrier.CLUSTER) if model.instruction(i).role("id") is None)
     places, reads = [extents.of(a) for a in stores], dict[int, bool]()
     for a in extents.reads:
@@ -230,9 +215,9 @@ def _relaxed_to_peer(count: int, passed: _Passed) -> Hit:
 def relaxed(model: KernelModel) -> Iterator[Hit]:
     """Report relaxed signals and waits by which threads pass data in shared memory, and arrivals of copies alone."""
     waits, arrivals = model.awaits(Barrier.MBARRIER), model.arrives(Barrier.MBARRIER)
-    completes = model.sites("mbarrier-complete")
+    completes = model.where(lambda effects: effects.completes)
     weak = {i for i in (*waits, *arrivals, *completes) if model.instruction(i).order is Order.RELAXED}
-    weak.update(model.sites("mbarrier-arrive", "cp.async"))
+    weak.update(model.tracks(CP_ASYNC))
     if not weak:
         return
     signals = [*arrivals, *completes, *model.begins(TRANSACTIONS)]
@@ -252,7 +237,7 @@ def relaxed(model: KernelModel) -> Iterator[Hit]:
 
 def _orders(model: KernelModel) -> list[int]:
     """Fences, non-relaxed barriers and calls: instructions that order memory without the mbarrier."""
-    barriers = [*model.sites("barrier-sync"), *model.sites("barrier-arrive"), *model.awaits(Barrier.CLUSTER)]
+    barriers = model.where(lambda effects: effects.barrier in BARRIERS)
     kept = [i for i in barriers if model.instruction(i).order is not Order.RELAXED]
     fences = [
         i
@@ -300,7 +285,7 @@ def _own(model: KernelModel, store: Access, load: Access) -> bool:
 def _stored(model: KernelModel, wait: int, arrival: int, weak: Collection[int]) -> Hit | None:
     """The finding about bytes written before *arrival* and read after *wait*, one of which is relaxed; or None."""
     ends, order = _orders(model), model.fact(HappensBefore)
-    unreleasing = {*model.sites("mbarrier-arrive", "cp.async"), *model.sites("mbarrier-complete")}
+    unreleasing = {*model.tracks(CP_ASYNC), *model.where(lambda effects: effects.completes)}
     loads = _nearest(model, _accesses(model, False), wait)
     for store in _nearest(model, _accesses(model, True), arrival):
         view = model.views.context_of(store.site)
@@ -360,20 +345,34 @@ def _copied(model: KernelModel, wait: int, copy: int) -> Hit | None:
     return None if path is None else _unordered(model, wait, copy, None, wait, path.end)
 
 
+def _signals(signal: Instruction) -> str:
+    return "completes bytes of a phase" if signal.effects.completes else "arrives"
+
+
+def _unreleasing(signal: Instruction) -> tuple[str, str] | None:
+    """Why a signal that has no form with a release publishes no store, and the remedy; None for another one."""
+    if signal.effects.completes:
+        return (
+            "mbarrier.complete_tx is relaxed and no fence precedes it",
+            "add fence.acq_rel.cta between the store and mbarrier.complete_tx",
+        )
+    if signal.effects.tracks is not None:
+        return (
+            "this arrival is ordered after the copies of its thread alone",
+            "add mbarrier.arrive after the stores, and count it in mbarrier.init",
+        )
+    return None
+
+
 def _unordered(model: KernelModel, site: int, store: int, arrival: int | None, wait: int, load: int) -> Hit:
     steps = (
         Mark(store, "writes the bytes" if arrival is not None else "starts to write the bytes"),
-        *(
-            (Mark(arrival, _SIGNAL.get(model.instruction(arrival).event, "arrives")),)
-            if arrival is not None
-            else ()
-        ),
+        *((Mark(arrival, _signals(model.instruction(arrival))),) if arrival is not None else ()),
         Mark(wait, "waits"),
         Mark(load, "reads the bytes"),
     )
-    kind = "complete" if model.instruction(site).effects.completes else model.instruction(site).group
-    if kind in _UNRELEASING:
-        why, remedy = _UNRELEASING[kind]
+    if (unreleasing := _unreleasing(model.instruction(site))) is not None:
+        why, remedy = unreleasing
         return MB013.hit(
             site=site,
             message=f"{why}, so it does not order the shared memory that a store has written and that is read after the wait",

@@ -10,11 +10,9 @@ from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._wording import TWICE, repeats
 from tclint.findings.scales import Severity
-from tclint.isa.effects import Exchange
+from tclint.isa.effects import Barrier, Exchange
 
 MB007 = RuleId("MB007")
-
-_ARRIVALS = ("mbarrier-arrive", "commit")
 
 
 @check(MB007, analyses=(Mbarriers,))
@@ -26,13 +24,9 @@ def invariant_parity(model: KernelModel) -> Iterator[Hit]:
     ):
         if any(model.cfg.block_of[i] in model.cfg.in_cycle for i in ring.inits):
             continue  # initialised in each iteration, so its first phase is the current one
-        waits = ring.uses.get("mbarrier-wait", ())
-        arrivals = [
-            i
-            for event in _ARRIVALS
-            for i in ring.uses.get(event, ())
-            if _repeating(model, ring, i) is not None
-        ]
+        waits = ring.waits
+        arriving = ring.where(lambda effects: effects.arrival is Barrier.MBARRIER)
+        arrivals = [i for i in arriving if _repeating(model, ring, i) is not None]
         if not arrivals or any(model.constant_of(i, "parity") is None for i in waits):
             continue
         if len({model.constant_of(i, "parity") for i in waits}) == 1:
@@ -52,7 +46,7 @@ def _repeating(model: KernelModel, ring: Ring, site: int, each: bool = False) ->
     if model.mbarrier(site) is None or len(ring.stages) > 1:
         return None
     block = cfg.block_of[site]
-    waits = ring.uses.get("mbarrier-wait", ())
+    waits = ring.waits
     for head in cfg.enclosing_loops(block):
         inside = cfg.loops[head]
         events = [e.site for e in model.events if cfg.block_of[e.site] in inside]

@@ -38,7 +38,7 @@ from tclint.checks._wording import times
 from tclint.findings.edits import Repair, operand
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Immediate
-from tclint.isa.effects import Query
+from tclint.isa.effects import Query, Resource
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 from tclint.values.nodes import Logic, Negation, Node
@@ -109,7 +109,7 @@ def arrivals(model: KernelModel) -> Iterator[Hit]:
     One hit stands for the mbarriers of all warps that execute the same instructions.
     """
     mbarriers = model.fact(Mbarriers)
-    if not model.function.entry or not mbarriers.sites.get("mbarrier-init"):
+    if not model.function.entry or not mbarriers.objects:
         return
     hits = (hit for ring in mbarriers.rings if (hit := _counted_wrongly(model, mbarriers, ring)) is not None)
     for alike in grouped(((hit.site, hit.message, hit.about), hit) for hit in hits).values():
@@ -118,7 +118,7 @@ def arrivals(model: KernelModel) -> Iterator[Hit]:
 
 def _counted_wrongly(model: KernelModel, mbarriers: Mbarriers, ring: Ring) -> Hit | None:
     """The first finding about the arrivals at a ring; None if there is none."""
-    if not ring.uses.get("mbarrier-wait") or _reinitialised(model, ring):
+    if not ring.waits or _reinitialised(model, ring):
         return None
     uneven = _uneven(mbarriers, ring)
     if uneven is not None:
@@ -129,7 +129,8 @@ def _counted_wrongly(model: KernelModel, mbarriers: Mbarriers, ring: Ring) -> Hi
 
 def _reinitialised(model: KernelModel, ring: Ring) -> bool:
     """True if the memory may be initialised again after an mbarrier.inval, perhaps with another count."""
-    return any(model.reaches(i, j) for i in ring.uses.get("mbarrier-inval", ()) for j in ring.inits)
+    ends = ring.where(lambda effects: effects.resource is Resource.MBARRIER_INVAL)
+    return any(model.reaches(i, j) for i in ends for j in ring.inits)
 
 
 def _uneven(mbarriers: Mbarriers, ring: Ring) -> Hit | None:
@@ -181,7 +182,7 @@ def _miscounted(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mba
         wait = _first_wait(model, mbarriers, ring, stage)
         return None if wait is None else _too_few(stage, stage.count, bounds, wait, steps, confidence)
     if bounds.least > stage.count and not _alternatives(model, arriving):
-        about = (*ring.uses.get("mbarrier-expect", ()), *arriving)
+        about = (*ring.where(lambda effects: effects.expects), *arriving)
         hit = _too_many(stage, stage.count, bounds, about, steps, confidence)
         arrive = [mbarriers.named(i)[stage] for i in arriving]
         return hit.doubted("" if model.function.threads else _fits_smaller_cta(stage.count, arrive))
@@ -209,7 +210,7 @@ def _alternatives(model: KernelModel, arriving: list[int]) -> bool:
 def _first_wait(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mbarrier) -> int | None:
     """A wait for the first phase of *stage* that names this stage alone or the whole ring; None without one."""
     whole = (1, len(ring.stages))
-    for wait in ring.uses["mbarrier-wait"]:
+    for wait in ring.waits:
         named = mbarriers.named(wait)
         if stage in named and len(named) in whole and first_waits_for(model, wait, 0):
             return wait
@@ -280,13 +281,13 @@ def _too_many(
 def transactions(model: KernelModel) -> Iterator[Hit]:
     """Report phases whose expected bytes differ from what their copies transfer."""
     mbarriers = model.fact(Mbarriers)
-    if not model.function.entry or not mbarriers.sites.get("mbarrier-init"):
+    if not model.function.entry or not mbarriers.objects:
         return
     if any(_counts_bytes(model, i) for i in mbarriers.unresolved):
         return  # it may count at any of the mbarriers
     rest: dict[Ring, list[Delivery] | None] = {}
     for ring in mbarriers.rings:
-        if not ring.uses.get("mbarrier-wait") or not mbarriers.copies(ring):
+        if not ring.waits or not mbarriers.copies(ring):
             continue
         known = [found for stage in ring.stages if (found := mbarriers.deliveries(stage)) is not None]
         split = [[part for delivery in found for part in _parts(model, delivery)] for found in known]
@@ -307,11 +308,7 @@ def transactions(model: KernelModel) -> Iterator[Hit]:
 def _counts_bytes(model: KernelModel, site: int) -> bool:
     """True if the instruction at *site* performs expect_tx or complete_tx on an mbarrier."""
     instruction = model.instruction(site)
-    return (
-        instruction.effects.begins is not None
-        or instruction.effects.query is Query.CANCEL
-        or instruction.role("tx") is not None
-    )
+    return instruction.effects.transacts or instruction.role("tx") is not None
 
 
 def _mistaken(
@@ -327,7 +324,7 @@ def _mistaken(
         if not copies:
             return hit
     elsewhere = " for this copy" if any(d.expects for d in deliveries) else ""
-    wait = ring.uses["mbarrier-wait"][0]
+    wait = ring.waits[0]
     return MB005.hit(
         site=copies[0],
         message=f"completes its bytes on an mbarrier that expects none{elsewhere}: "
@@ -359,7 +356,7 @@ def _unpaid(model: KernelModel, ring: Ring, deliveries: list[Delivery], parts: l
 def _completed_by_issuer(model: KernelModel, ring: Ring, deliveries: list[Delivery], part: Delivery) -> bool:
     """True if the issuing thread completes the phase of the copies itself, as it does wherever it expects bytes."""
     mbarriers = model.fact(Mbarriers)
-    arrivals = [i for i in mbarriers.arriving if i in ring.uses.get("mbarrier-arrive", ())]
+    arrivals = [i for i in mbarriers.arriving if i in ring.uses and ring.uses[i].commits is None]
     expects = [i for d in deliveries for i in d.expects]
     threads = {model.views.context_of(i).threads for i in arrivals}
     if len(threads) != 1 or any(ring.count != t.bit_count() or part.threads & ~t for t in threads):
@@ -540,7 +537,9 @@ def _partial_rows(model: KernelModel, rings: Rest) -> Iterator[Hit]:
         # A response of clusterlaunchcontrol is a few bytes that belong to no matrix.
         asked = any(model.instruction(i).effects.query is Query.CANCEL for i in mbarriers.copies(ring))
         row, read = (
-            rows(model, ring) if odd and not asked and "mbarrier-complete" not in ring.uses else (1, -1)
+            rows(model, ring)
+            if odd and not asked and not ring.where(lambda effects: effects.completes)
+            else (1, -1)
         )
         if row <= RESPONSE:
             continue

@@ -159,7 +159,7 @@ def _observes_other_ctas(model: KernelModel) -> bool:
             return True
         if _scope(each):
             return True
-        if each.event.startswith("barrier") and each.group == "cluster":
+        if each.effects.barrier is Barrier.CLUSTER:
             return True
         if match.form.memory and match.strong and _outside(match):
             return True

@@ -380,21 +380,21 @@ def _between(model: KernelModel, clash: _Clash, complete: int = -1) -> Iterator[
     shown: set[str] = set()
     for place, i in enumerate(clash.passed):
         instruction = model.instruction(i)
-        event, why = instruction.event, ""
+        effects, why = instruction.effects, ""
         if place == complete:
             why = "completes the copy, for the copying thread"
-        elif event == "proxy-fence":
+        elif effects.fence is Fence.PROXY:
             if not fences(instruction):
                 why = "this fence does not cover shared memory"
             elif clash.partly_fenced:
                 why = "this fence orders only the writes of the threads that execute it"
             else:
                 why = "this fence is too early"
-        elif event == "memory-fence":
+        elif effects.fence is Fence.MEMORY:
             why = "this fence orders memory accesses, but not between proxies"
-        elif event == "mbarrier-arrive":
+        elif effects.arrives is Barrier.MBARRIER:
             why = "the arrival orders the threads, but not the proxies"
-        elif instruction.effects.awaits_threads:
+        elif effects.awaits_threads:
             why = "this orders the threads, but not the proxies"
         if why and why not in shown:
             shown.add(why)

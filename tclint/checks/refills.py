@@ -18,7 +18,7 @@ from tclint.analyses.objects import ObjectNames
 from tclint.analyses.role_paths import whole_program
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._race_rules import COMPLETION, READERS_ARRIVE, race_rule
-from tclint.isa.effects import NO_ENGINE, TCGEN05, TRANSACTIONS, WGMMA, Engine
+from tclint.isa.effects import NO_ENGINE, TCGEN05, TRANSACTIONS, WGMMA, Barrier, Engine
 from tclint.values.nodes import Compare, Negation
 from tclint.values.shared_memory import Access
 
@@ -58,7 +58,7 @@ def _refills(model: KernelModel, filled: Filled, copy: int) -> bool:
     if not loop or any(a.stages is None or a.remote for a in addresses) or not addresses:
         return False
     alone = all(cfg.block_of[i] in loop for i in filled.copies)
-    waits = any(cfg.block_of[i] in loop for i in mbarriers.sites.get("mbarrier-wait", ()))
+    waits = any(cfg.block_of[i] in loop for i in model.awaits(Barrier.MBARRIER))
     return (alone or waits) and not _fills_once(model, loop, len(filled.ring.stages))
 
 

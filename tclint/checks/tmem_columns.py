@@ -38,7 +38,7 @@ def column_count(model: KernelModel) -> Iterator[Hit]:
             divergent.setdefault(value, []).append(site)
     for (numbers, allowed), sites in wrong.items():
         step = max(len(numbers) for numbers in allowed) > 1
-        verb = "allocates" if model.instruction(sites[0]).event == "tmem-alloc" else "frees"
+        verb = "allocates" if model.instruction(sites[0]).effects.resource is Resource.TMEM_ALLOC else "frees"
         yield TM002.hit(
             site=sites[0],
             message=f"{verb} {numbers} columns of tensor memory: the number must be {in_words(allowed)}",

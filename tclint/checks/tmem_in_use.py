@@ -19,7 +19,7 @@ from tclint.analyses.tensor_memory import TensorMemory
 from tclint.analyses.tmem_allocation import paired
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.findings.scales import Confidence
-from tclint.isa.effects import TCGEN05, TCGEN05_LD, TCGEN05_ST, TRANSACTIONS, Engine, Resource
+from tclint.isa.effects import TCGEN05, TCGEN05_LD, TCGEN05_ST, TRANSACTIONS, Resource
 from tclint.values import thread_masks as T
 
 TM006 = RuleId("TM006")
@@ -230,8 +230,7 @@ def _no_wait_since_barrier(model: KernelModel, frees: list[int]) -> Hit | None:
 class _Start(NamedTuple):
     """A kind of operation that lets other warps start to use tensor memory."""
 
-    event: str
-    group: Engine
+    sites: Callable[[KernelModel], list[int]]
     noun: str
     effect: str
     users: Callable[[KernelModel], Iterable[int]]
@@ -239,13 +238,17 @@ class _Start(NamedTuple):
 
 
 _COPY = _Start(
-    "issue",
-    TRANSACTIONS,
+    lambda model: model.begins(TRANSACTIONS),
     "copy",
     "copies an operand of the multiplication",
     lambda model: model.begins(TCGEN05),
 )
-_COMMIT = _Start("commit", TCGEN05, "commit", "announces the result", lambda model: _used_loads(model))
+_COMMIT = _Start(
+    lambda model: model.commits(TCGEN05),
+    "commit",
+    "announces the result",
+    lambda model: _used_loads(model),
+)
 
 
 def _no_wait_since(model: KernelModel, frees: list[int], kind: _Start) -> Hit | None:
@@ -256,7 +259,7 @@ def _no_wait_since(model: KernelModel, frees: list[int], kind: _Start) -> Hit | 
     ends = model.fact(HappensBefore).points.acquire_points(Scope.WARPS)
     for free in frees if not model.reachability.unresolved_dispatchers else ():
         warp = T.whole(model.views.context_of(free).threads, 32)
-        for start in last(model, model.sites(kind.event, kind.group), ends, (free,)):
+        for start in last(model, kind.sites(model), ends, (free,)):
             use = None if _waits_elsewhere(model, warp, start, free) else _started(model, frees, start, kind)
             path = None if use is None else path_avoiding(model, start, warp, (free,), ends).witness
             if use is None or path is None or not warp & path.threads:

@@ -85,7 +85,7 @@ def _accesses(model: KernelModel, groups: WgmmaGroups, results: Results[GroupsSt
         block = model.cfg.blocks[b]
         state = results.entry[b]
         changes = results.affecting[b]
-        if not state[0] and not any(instructions[i].event == "issue" for i in changes):
+        if not state[0] and not any(instructions[i].effects.begins is not None for i in changes):
             continue
         pending = iter(changes)
         change = next(pending, -1)

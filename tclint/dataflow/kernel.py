@@ -38,7 +38,9 @@ class Event:
 def _keys(event: Event, effects: Effects) -> Iterator[tuple[object, object]]:
     """What an instruction is listed under."""
     yield from ((event.kind, event.group), (event.kind, None))
-    engines = (("begins", effects.begins), ("commits", effects.commits), ("waits", effects.waits))
+    engines = (
+        ("begins", effects.begins), ("commits", effects.commits), ("waits", effects.waits), ("tracks", effects.tracks),
+    )  # fmt: skip
     for name, engine in engines:
         if engine is not None:
             yield from ((name, engine), (name, None))
@@ -158,6 +160,10 @@ class Kernel:
     def waits(self, engine: Engine | None = None) -> list[int]:
         """The reachable instructions that wait for operations (of *engine*), in program order."""
         return list(self._sites.get(("waits", engine), ()))
+
+    def tracks(self, engine: Engine) -> list[int]:
+        """The reachable arrivals that take place when operations of *engine* are complete, in program order."""
+        return list(self._sites.get(("tracks", engine), ()))
 
     def arrives(self, barrier: Barrier) -> list[int]:
         """The reachable instructions whose thread arrives at a *barrier* of this kind, in program order."""

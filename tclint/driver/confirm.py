@@ -25,6 +25,7 @@ from tclint.findings.finding import Confirmation, FileReport, Finding, Step
 from tclint.findings.scales import Confidence, Method
 from tclint.findings.spans import Span, span
 from tclint.ir.nodes import Module
+from tclint.isa.effects import Barrier, Resource
 from tclint.syntax.source import Source
 
 __all__ = ["STEPS", "confirm"]
@@ -187,15 +188,15 @@ class _Entry:
     def _claim(self, rule: str, site: int, sites: frozenset[int]) -> Claim:
         instructions = self.function.instructions
         accesses = frozenset(
-            s for s in sites if not instructions[s].flow and instructions[s].event in ("", "issue")
+            s for s in sites if not instructions[s].flow and instructions[s].effects.only_accesses
         )
         return Claim(
             rule,
             site,
             sites,
             accesses,
-            frozenset(s for s in sites if instructions[s].event == "mbarrier-init"),
-            site >= 0 and instructions[site].event == "mbarrier-wait",
+            frozenset(s for s in sites if instructions[s].effects.resource is Resource.MBARRIER_INIT),
+            site >= 0 and instructions[site].effects.awaits is Barrier.MBARRIER,
             self._copies(site),
         )
 

@@ -193,7 +193,9 @@ class Runs:
                 if at not in found and cfg.block_of[at] in cfg.rank:
                     found.add(at)
                     work += [*instructions[at].reads, instructions[at].guard]
-        allocations = (i for i in range(len(instructions)) if instructions[i].event == "tmem-alloc")
+        allocations = (
+            i for i in range(len(instructions)) if instructions[i].effects.resource is Resource.TMEM_ALLOC
+        )
         return frozenset(found.union(allocations))
 
     def _written(self) -> frozenset[str]:

@@ -245,29 +245,32 @@ class Waits:
             yield Operation(site, deed, certain, shares)
 
     def _on_mbarrier(self, object_: Object) -> Iterator[tuple[int, str, bool, int]]:
-        mbarriers, model = self._mbarriers, self.model
-        copies = [i for event in ("issue", "clc-request") for i in mbarriers.sites.get(event, ())]
-        for site in {*mbarriers.arriving, *copies, *mbarriers.sites.get("mbarrier-complete", ())}:
+        mbarriers = self._mbarriers
+        completing = mbarriers.where(lambda effects: effects.transacts or effects.completes)
+        for site in {*mbarriers.arriving, *completing}:
             rings = mbarriers.rings_at(site)
             if object_.ring is not None and rings and object_.ring not in rings:
                 continue
-            event = model.instruction(site).event
-            deed = {"commit": "commit", "mbarrier-arrive": "arrive", "mbarrier-complete": "complete"}
+            effects = mbarriers.sites[site]
+            if effects.transacts:
+                deed = "copy"
+            elif effects.completes:
+                deed = "complete"
+            else:
+                deed = "arrive" if effects.commits is None else "commit"
             certain = rings == {object_.ring}
-            yield site, deed.get(event, "copy"), certain or len(rings) > 1, self.sites.threads(site)
+            yield site, deed, certain or len(rings) > 1, self.sites.threads(site)
 
     def _on_barrier(self, object_: Object) -> Iterator[tuple[int, str, bool, int]]:
-        for event, deed in (("barrier-sync", "sync"), ("barrier-arrive", "arrive")):
-            for site in self.model.sites(event):
-                match = self.model.instruction(site).match
-                if match is None or match.form.scope == "lanes" or match.form.group == "cluster":
-                    continue
-                for number, threads in self._numbers(site):
-                    counted = self._counted_through(site) if number is None else range(0)
-                    if number == object_.number or object_.number is None or (number is None and not counted):
-                        yield site, deed, number is not None, threads
-                    elif object_.number in counted:  # threads at a sync may be at it for another number
-                        yield site, deed, deed == "arrive", threads
+        for site in self.model.arrives(Barrier.CTA):
+            waits = self.model.instruction(site).effects.awaits is Barrier.CTA
+            deed = "sync" if waits else "arrive"
+            for number, threads in self._numbers(site):
+                counted = self._counted_through(site) if number is None else range(0)
+                if number == object_.number or object_.number is None or (number is None and not counted):
+                    yield site, deed, number is not None, threads
+                elif object_.number in counted:  # threads at a sync may be at it for another number
+                    yield site, deed, not waits, threads
 
     # ------------------------------------------------------------ where its threads are
 

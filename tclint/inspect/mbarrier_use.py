@@ -25,9 +25,8 @@ class MbarrierUse(FactSet[tuple[int, int]]):
         self.rings: dict[int, tuple[int, ...]] = {}
         """Site of an operation on an mbarrier -> the rings that it may refer to; unresolved operations are absent."""
         for number, ring in enumerate(mbarriers.rings_by_init):
-            for event, sites in ring.uses.items():
-                for site in sites if event not in ("mbarrier-init", "mbarrier-inval") else ():
-                    self.rings[site] = (*self.rings.get(site, ()), number)
+            for site in ring.where(lambda effects: not effects.bounds_mbarrier):
+                self.rings[site] = (*self.rings.get(site, ()), number)
 
     def affecting_sites(self) -> list[int]:
         return list(self.rings)

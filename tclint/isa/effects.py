@@ -12,6 +12,7 @@ from enum import Enum
 from tclint._dataclass import dataclass
 
 __all__ = [
+    "BARRIERS",
     "BULK",
     "CP_ASYNC",
     "ENDLESS",
@@ -213,6 +214,11 @@ class Effects:
     """It asks for this."""
 
     @property
+    def barrier(self) -> Barrier | None:
+        """That at which its thread arrives, or for which it waits; with :attr:`synchronises` it does both."""
+        return self.arrives or self.awaits
+
+    @property
     def arrival(self) -> Barrier | None:
         """That of which a phase lacks one arrival less: now, or when what it commits is complete."""
         return Barrier.MBARRIER if self.commits is TCGEN05 else self.arrives
@@ -225,7 +231,7 @@ class Effects:
     @property
     def at_barrier(self) -> bool:
         """Whether its thread arrives at a barrier that is no mbarrier: of a warp, the CTA or the cluster."""
-        return self.arrives in _BARRIERS
+        return self.arrives in BARRIERS
 
     @property
     def signals(self) -> bool:
@@ -241,6 +247,21 @@ class Effects:
     def changes_phase(self) -> bool:
         """Whether it changes what a phase of an mbarrier lacks, now or when what it commits is complete."""
         return self.expects or self.completes or self.arrival is Barrier.MBARRIER
+
+    @property
+    def only_accesses(self) -> bool:
+        """Whether it does nothing but access registers and memory, now or later."""
+        return self == Effects(begins=self.begins)
+
+    @property
+    def transacts(self) -> bool:
+        """Whether the operation that it begins completes bytes of a phase of an mbarrier when it is done."""
+        return self.begins is TRANSACTIONS or self.query is Query.CANCEL
+
+    @property
+    def bounds_mbarrier(self) -> bool:
+        """Whether it makes an mbarrier, or ends it; whatever else names one needs it in between."""
+        return self.resource in _BOUNDS
 
     @property
     def exchanges(self) -> bool:
@@ -271,7 +292,9 @@ class Effects:
 
 _ORDERING = (Barrier.MBARRIER, Barrier.CTA, Barrier.WARP, Barrier.CLUSTER)
 """The barriers that order memory by themselves."""
-_BARRIERS = (Barrier.CTA, Barrier.WARP, Barrier.CLUSTER)
+_BOUNDS = (Resource.MBARRIER_INIT, Resource.MBARRIER_INVAL)
+BARRIERS = (Barrier.CTA, Barrier.WARP, Barrier.CLUSTER)
+"""Those that are no mbarriers, and at which threads of one CTA or cluster wait for each other."""
 _OF_TENSOR_MEMORY = (Resource.TMEM_ALLOC, Resource.TMEM_DEALLOC, Resource.TMEM_RELINQUISH)
 INERT = Effects()
 """The effects of an instruction that has none beside its accesses."""

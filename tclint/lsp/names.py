@@ -115,11 +115,9 @@ class Cursor:
         own = self.declarations() if declaration else []
         if self.mbarriers and self.function is not None:
             barriers = self.model(self.function).fact(Mbarriers)
-            sites = (i for found in barriers.sites.values() for i in found)
             mine = set(self.mbarriers)
-            return _in_order(
-                [*own, *(self._instruction(i) for i in sites if mine & barriers.named(i).keys())]
-            )
+            sites = (i for i in barriers.sites if mine & barriers.named(i).keys())
+            return _in_order([*own, *map(self._instruction, sites)])
         if self.register is not None:
             return _in_order([*own, *self._mentions(lambda i: True)])
         scope, declared = self._definitions

@@ -19,7 +19,7 @@ from tclint.dataflow import GaveUp
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Reason
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import Barrier
+from tclint.isa.effects import Barrier, Resource
 from tclint.replay import reasons
 from tclint.replay.interface import Faulty
 from tclint.replay.launches import ReplayRun
@@ -33,7 +33,6 @@ _HELP = {
     reasons.Reason.NO_CLUSTER_SHAPE: "state the shape of the cluster with .reqnctapercluster, and of the CTA with .reqntid",
 }
 """What would let the kernel be replayed."""
-_INVALIDATE = "mbarrier-inval"
 """The event of the class that a replay does not execute."""
 
 
@@ -78,7 +77,7 @@ def _open(model: KernelModel, last: Collection[int]) -> Iterator[Reason]:
     if not replay.runs:
         yield Reason(None, "no launch was replayed")
         return
-    for site in model.sites(_INVALIDATE):
+    for site in model.sites(Resource.MBARRIER_INVAL):
         if site not in last:
             what = "the mbarrier that it ends may be used later, by this thread or another one"
             yield _at(model, site, what, "execute it in one thread, after a barrier of all threads")
@@ -112,7 +111,9 @@ def _sites(model: KernelModel) -> list[int]:
     return [
         site
         for site, instruction in enumerate(model.function.instructions)
-        if operates(instruction) and instruction.event != _INVALIDATE and block_of[site] in rank
+        if operates(instruction)
+        and instruction.effects.resource is not Resource.MBARRIER_INVAL
+        and block_of[site] in rank
     ]
 
 

@@ -47,7 +47,7 @@ class LaunchOperands:
         A copy in a loop of its own, of which the launch decides how often it iterates, states none.
         """
         model, cfg = self.model, self.model.cfg
-        expecting = [*model.sites("mbarrier-expect"), *model.arrives(Barrier.MBARRIER)]
+        expecting = model.where(lambda effects: effects.expects or effects.arrives is Barrier.MBARRIER)
         around = set(cfg.loops).intersection(*(cfg.enclosing_loops(cfg.block_of[i]) for i in expecting))
         stated = set[int]()
         for copy in model.begins(TRANSACTIONS):

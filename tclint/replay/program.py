@@ -427,5 +427,6 @@ def relaxes(model: KernelModel) -> bool:
     ``mbarrier.complete_tx`` always is.
     """
     sites = (*model.awaits(Barrier.MBARRIER), *model.arrives(Barrier.MBARRIER))
-    completes = bool(model.sites("mbarrier-complete"))
-    return completes or any(model.instruction(i).order is Order.RELAXED for i in sites)
+    return bool(model.where(lambda effects: effects.completes)) or any(
+        model.instruction(i).order is Order.RELAXED for i in sites
+    )

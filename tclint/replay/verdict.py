@@ -154,7 +154,7 @@ class Replay(ReplayAnswers):
             return None
         awaited, first = min(stuck, key=lambda each: (each[0].phase, each[1].site))
         own = self._trip_count_words(first.site)
-        events = [event.site for event in self.model.events if event.kind != "mbarrier-wait"]
+        events = self.model.where(lambda effects: effects.awaits is not Barrier.MBARRIER)
         sides = {own, *(self._trip_count_words(i) for i in events if self._may_unblock(first, i))}
         words = [w for w in frozenset().union(*sides) - {GRID, MEMORY, CANCELLED} if not w.high]
         if len(sides) < 2 and len(words) < 2:
@@ -400,9 +400,8 @@ class Replay(ReplayAnswers):
         entered = frozenset[int]().union(*(run.entered for run in self.runs))
         waits = {block_of[i] for i in model.awaits(Barrier.MBARRIER)}
         deeds: dict[int, list[int]] = {}
-        for event in model.events:
-            if event.kind != "mbarrier-wait":
-                deeds.setdefault(block_of[event.site], []).append(event.site)
+        for site in model.where(lambda effects: effects.awaits is not Barrier.MBARRIER):
+            deeds.setdefault(block_of[site], []).append(site)
         for head, loop in model.cfg.loops.items():
             if loop.isdisjoint(waits) or not loop.isdisjoint(entered):
                 continue
@@ -421,7 +420,7 @@ class Replay(ReplayAnswers):
 
         A number of tiles that is passed beside the size that it follows from is unrelated to it in a replay.
         """
-        events = [event.site for event in self.model.events if event.kind != "mbarrier-wait"]
+        events = self.model.where(lambda effects: effects.awaits is not Barrier.MBARRIER)
         for s in run.deadlocks:
             if isinstance(s.what, Mbarrier):
                 words = self._trip_count_words(s.site)
@@ -507,7 +506,4 @@ def _recorded_cluster(model: KernelModel) -> Shape | None:
 
 def _waits_for_warps(model: KernelModel) -> bool:
     """Whether the kernel has a CTA barrier, which one warp alone does not need."""
-    return any(
-        (match := model.instruction(i).match) is not None and match.form.scope != "lanes"
-        for i in model.sites("barrier-sync")
-    )
+    return bool(model.awaits(Barrier.CTA))

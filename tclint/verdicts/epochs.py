@@ -36,7 +36,7 @@ from tclint.ir.nodes import Function, Instruction
 from tclint.isa.accesses import Access as Made
 from tclint.isa.accesses import Proxy, StateSpace
 from tclint.isa.callees import SYSTEM_CALLS
-from tclint.isa.effects import GENERIC_COPIES, Engine, Resource
+from tclint.isa.effects import GENERIC_COPIES, Barrier, Engine, Resource
 from tclint.isa.special_registers import WARP
 from tclint.verdicts.checker import Graph, Refused, Transfer
 from tclint.verdicts.uniform import Collective, Holding, Level, Uniform, check_levels, narrowed
@@ -215,7 +215,7 @@ def full_barriers(of: Uniform, candidates: Collection[int]) -> frozenset[int]:
     numbers: dict[int, int | None] = {}
     for site in of.block_of:
         instruction = of.instructions[site]
-        if instruction.event.startswith("barrier") and instruction.group != "cluster":
+        if instruction.effects.arrives in (Barrier.CTA, Barrier.WARP):
             operand = instruction.role("id")
             if operand is not None:
                 numbers[site] = of.ask.constant(operand, site)

@@ -15,6 +15,7 @@ from tclint.analyses.mbarrier_addresses import MbarrierAddresses
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import dominated_by
 from tclint.findings.verdicts import Assumption
+from tclint.isa.effects import Resource
 from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.shared_order import barriers_of_all
 
@@ -39,7 +40,7 @@ class Invalidations:
         return frozenset(
             site
             for site in self.named
-            if self.instructions[site].event == "mbarrier-inval"
+            if self.instructions[site].effects.resource is Resource.MBARRIER_INVAL
             and self._alone(site)
             and not self._named_again(site, site)
             and any(
@@ -66,7 +67,7 @@ class Invalidations:
         """Whether an instruction initialises the mbarrier that *site* ends, in the same thread."""
         context = self.model.views.context_of
         return (
-            self.instructions[init].event == "mbarrier-init"
+            self.instructions[init].effects.resource is Resource.MBARRIER_INIT
             and self.addresses.same(init, site) is True
             and context(init).threads == context(site).threads
         )

@@ -20,7 +20,7 @@ from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
 from tclint.isa.accesses import StateSpace
-from tclint.isa.effects import TCGEN05
+from tclint.isa.effects import TCGEN05, Barrier, Resource
 from tclint.values.addresses import MemoryRange
 from tclint.values.nodes import Logic
 from tclint.values.path_condition import PathCondition
@@ -55,10 +55,6 @@ MAX_STATES = 5000
 """The states of one thread at the entries of all blocks."""
 MAX_KNOWN = 6
 """The predicates whose truth is remembered along a path."""
-_SILENT = frozenset(("mbarrier-init", "mbarrier-inval", "mbarrier-wait", "mbarrier-pending"))
-"""The events that name an mbarrier and do not change its phase once it is initialised."""
-_ENDS = frozenset(("mbarrier-init", "mbarrier-inval"))
-"""The events that begin and end an mbarrier."""
 
 _WHAT = {
     "columns": "it has completed before an operation on tensor memory that the ISA does not order after it",
@@ -347,11 +343,10 @@ class Multiplications:
     def _is_first(self, init: int, at: MbarrierLocation) -> bool:
         """Whether one thread executes an initialisation once, none of the operations on the mbarrier before it, and none
         after an ``mbarrier.inval``."""
-        sites, threads = self.model.fact(Mbarriers).sites, self.model.views.context_of(init).threads
-        ends = [i for i in sites.get("mbarrier-inval", ()) if self._may_name(i, at)]
-        used = [
-            i for event, each in sites.items() if event not in _ENDS for i in each if self._may_name(i, at)
-        ]
+        threads = self.model.views.context_of(init).threads
+        named = {i: e for i, e in self.model.fact(Mbarriers).sites.items() if self._may_name(i, at)}
+        ends = [i for i, effects in named.items() if effects.resource is Resource.MBARRIER_INVAL]
+        used = [i for i, effects in named.items() if not effects.bounds_mbarrier]
         return (
             threads & (threads - 1) == 0
             and self.cfg.block_of[init] not in self.cfg.in_cycle
@@ -361,8 +356,8 @@ class Multiplications:
 
     def _elsewhere(self, own: Collection[MbarrierLocation]) -> frozenset[int]:
         """The commits and waits that name none of the mbarriers *own*."""
-        sites = self.model.fact(Mbarriers).sites
-        found = (*sites.get("commit", ()), *sites.get("mbarrier-wait", ()))
+        sites = self.model.fact(Mbarriers).sites.items()
+        found = [i for i, e in sites if e.commits is not None or e.awaits is Barrier.MBARRIER]
         return frozenset(site for site in found if not any(self._may_name(site, at) for at in own))
 
     def _may_name(self, site: int, at: MbarrierLocation) -> bool:
@@ -380,9 +375,8 @@ class Multiplications:
         """Whether all that may change the phase of an mbarrier are commits of *thread* in its own CTA."""
         return all(
             self._plain_commit(site, thread)
-            for event, sites in self.model.fact(Mbarriers).sites.items()
-            for site in (sites if event not in _SILENT else ())
-            if self._may_name(site, at)
+            for site, effects in self.model.fact(Mbarriers).sites.items()
+            if (effects.changes_phase or effects.transacts) and self._may_name(site, at)
         )
 
     def _plain_commit(self, site: int, thread: int) -> bool:
@@ -408,7 +402,7 @@ class Multiplications:
             return Discharge.DISJOINT
         if need not in pending:
             return Discharge.WAIT if need.use in reached else Discharge.INFEASIBLE
-        if need.what != "columns" or self.instructions[need.use].event != "issue":
+        if need.what != "columns" or self.instructions[need.use].effects.begins is None:
             return None
         ordered = in_order(self.instructions[need.operation], self.instructions[need.use])
         if ordered is None:

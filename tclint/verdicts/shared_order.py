@@ -113,8 +113,8 @@ class SharedOrder:
         """The first CTA barrier that orders nothing, because not all threads are known to meet there."""
         of = self.uniform
         for each in of.needed:
-            event = self.function.instructions[each.site].event
-            if each.level is Level.CTA and event == "barrier-sync" and each.site not in self.barriers:
+            joins = self.function.instructions[each.site].effects.synchronises
+            if each.level is Level.CTA and joins is not None and each.site not in self.barriers:
                 why = of.why(each) or of.refused(each) or "threads may wait or arrive at it elsewhere"
                 yield Reason(
                     span(self.function, each.site), f"this barrier orders nothing: {why}", self._help

@@ -40,7 +40,7 @@ from tclint.ir.nodes import (
     specials,
     symbols,
 )
-from tclint.isa.effects import Barrier, Exchange
+from tclint.isa.effects import BARRIERS, Barrier, Exchange
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.verdicts.checker import Graph, Refused
 
@@ -130,9 +130,9 @@ def collective(site: int, instruction: Instruction) -> Collective | None:
     match = instruction.match
     if match is None:
         return None
-    barrier = match.form.event.startswith("barrier")
-    scope = match.form.scope if barrier else match.scope
-    if barrier and match.form.group == "cluster":
+    barrier = match.form.effects.barrier
+    scope = match.form.scope if barrier in BARRIERS else match.scope
+    if barrier is Barrier.CLUSTER:
         return Collective(site, Level.CLUSTER, match.scope != "thread")
     if scope in _OF_SCOPE:
         return Collective(site, _OF_SCOPE[scope], scope != "lanes" and match.scope != "thread")
@@ -406,7 +406,7 @@ class Uniform:
             state = entry[block] = entry[block] | state
             for at in self.graph.blocks[block]:
                 instruction = self.instructions[at]
-                if instruction.group != "cluster" or not instruction.event.startswith("barrier"):
+                if instruction.effects.barrier is not Barrier.CLUSTER:
                     continue
                 waits = instruction.effects.awaits is Barrier.CLUSTER
                 if (not waits) in state:

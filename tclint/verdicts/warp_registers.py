@@ -79,7 +79,10 @@ class Pool:
         self.function, self.of, self.certificate, self.ask = function, of, certificate, ask
         self.graph, self.instructions = of.graph, function.instructions
         self.sites = [
-            i for b in of.order for i in self.graph.blocks[b] if self.instructions[i].event == "setmaxnreg"
+            i
+            for b in of.order
+            for i in self.graph.blocks[b]
+            if self.instructions[i].effects.resource is Resource.REGISTERS
         ]
         self.first = dict.fromkeys(self.sites, 0)
         """``setmaxnreg`` -> the threads for which it may be the first one."""
@@ -205,7 +208,10 @@ class Pool:
         block, guard = self.of.block_of[site], self.instructions[site].guard
         threads = self.certificate.before[block] | self.certificate.after[block]
         threads = narrowed(threads, self.ask.holding, site, guard, not self.instructions[site].negated)
-        only = all(i == site or self.instructions[i].event != "tmem-alloc" for i in self.of.block_of)
+        only = all(
+            i == site or self.instructions[i].effects.resource is not Resource.TMEM_ALLOC
+            for i in self.of.block_of
+        )
         return only and not looping and T.one_warp(threads) != 0
 
     def _by_all(self, site: int, instruction: Instruction, looping: bool) -> bool:
@@ -220,7 +226,7 @@ class Pool:
         before = [i for i, b in self.of.block_of.items() if b in around or (b == block and i < site)]
         if not set(self.sites).isdisjoint(before):
             return False
-        if instruction.group == "cluster":
+        if instruction.effects.barrier is Barrier.CLUSTER:
             return self._in_turn
         return not any(self._joins(i, self.instructions[i], site) for i in before)
 
@@ -239,7 +245,7 @@ class Pool:
     def _joins(self, site: int, instruction: Instruction, barrier: int) -> bool:
         """Whether an instruction may arrive at the CTA barrier of *barrier* without waiting for all threads."""
         operand, its = instruction.role("id"), self.instructions[barrier].role("id")
-        if not instruction.event.startswith("barrier") or operand is None or its is None:
+        if instruction.effects.arrives is not Barrier.CTA or operand is None or its is None:
             return False
         numbers = {self.of.ask.constant(operand, site), self.of.ask.constant(its, barrier)}
         return (len(numbers) == 1 or None in numbers) and not self._of_all(site, instruction)

@@ -7,6 +7,7 @@ import pytest
 from tclint.analyses.mbarriers import Mbarriers, Ring, first_waits_for
 from tclint.analyses.model import KernelModel
 from tclint.ir.frontend import analyse
+from tclint.isa.effects import Barrier
 from tclint.syntax.source import Source
 
 KERNEL = """
@@ -135,7 +136,7 @@ def test_a_stage_by_bits_that_are_known(which: str, offset: int) -> None:
     mbarrier.arrive.shared::cta.b64 _, [%r7];
 """
     found = Mbarriers(model(inits("full", 4, 1) + used))
-    (site,) = found.sites["mbarrier-arrive"]
+    (site,) = found.arriving
     assert sorted(m.offset for m in found.named(site)) == [offset, offset + 8]
 
 
@@ -167,7 +168,7 @@ W:  mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r7], 0;
     add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, %r1; @%p1 bra L;
 """
     found = Mbarriers(model(inits("full", 4, 1) + used))
-    (site,) = found.sites["mbarrier-arrive"]
+    (site,) = found.arriving
     assert sorted(m.offset for m in found.named(site)) == named
     assert found.unresolved == ([] if named else [site])
 
@@ -202,7 +203,7 @@ W:  mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r7], 0;
     add.u32 %r2, %r2, 8; setp.lt.u32 %p1, %r2, %r1; @%p1 bra L;
 """
     found = Mbarriers(model(body))
-    (wait,), (arrive,) = found.sites["mbarrier-wait"], found.sites["mbarrier-arrive"]
+    (wait,), (arrive,) = found.model.awaits(Barrier.MBARRIER), found.arriving
     assert sorted(m.offset for m in found.named(wait)) == list(range(0, second, 8))
     assert sorted(m.offset for m in found.named(arrive)) == [second, second + 8]
 
@@ -214,7 +215,7 @@ def test_a_spare_mbarrier_after_a_ring_of_three_is_not_a_stage() -> None:
     mbarrier.arrive.shared::cta.b64 _, [%r7];
 """
     found = Mbarriers(model(inits("full", 4, 1) + used))
-    (site,) = found.sites["mbarrier-arrive"]
+    (site,) = found.arriving
     assert sorted(m.offset for m in found.named(site)) == [0, 8, 16]
 
 
@@ -251,7 +252,7 @@ def test_each_warp_has_its_own() -> None:
         "    mbarrier.arrive.shared::cta.b64 _, [%r3];"
     )
     found = Mbarriers(model(body, ".reqntid 128"))
-    (site,) = found.sites["mbarrier-arrive"]
+    (site,) = found.arriving
     assert {m.offset: threads for m, threads in found.named(site).items()} == {
         8 * warp: 0xFFFFFFFF << 32 * warp for warp in range(4)
     }
@@ -267,7 +268,7 @@ def test_an_address_from_memory_is_unresolved() -> None:
         inits("full", 1, 1) + "    ld.shared.u32 %r2, [tile];\n    mbarrier.arrive.shared::cta.b64 _, [%r2];"
     )
     found = Mbarriers(model(body))
-    assert found.unresolved == found.sites["mbarrier-arrive"]
+    assert found.unresolved == found.arriving
     arrivals = found.arrivals(found.rings[0].stages[0])
     assert arrivals is not None
     assert arrivals.most is None
@@ -281,7 +282,7 @@ def test_another_cta_may_arrive(mapped: str, beyond: int) -> None:
         f"    mbarrier.arrive.shared::cluster.b64 _, [%r3+{beyond}];"
     )
     found, ring = ring_of(body)
-    assert found.rings_at(found.sites["mbarrier-arrive"][0]) == {ring}
+    assert found.rings_at(found.arriving[0]) == {ring}
     assert found.arrivals(ring.stages[0]) is None
 
 

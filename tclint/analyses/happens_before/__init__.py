@@ -156,7 +156,7 @@ class HappensBefore:
         if not group:
             return frozenset(sites)
         model = self.model
-        found = [*model.waits(group), *model.sites("mbarrier-arrive", group)]
+        found = [*model.waits(group), *model.tracks(group)]
         if group == TCGEN05:
             found += model.commits(group)
         return frozenset(e for e in found if any(model.reaches(i, e) for i in sites))

@@ -132,7 +132,7 @@ class MayOrder:
                     waits |= {signal} if signal in self.points.waits else self.next_waits(signal, channel)
                 elif channel != ANY:
                     channels.add(channel)
-                elif self.model.instruction(signal).event.startswith("barrier"):
+                elif self.model.instruction(signal).effects.at_barrier:
                     waits |= self.points.barrier_sites(Scope.WARPS)  # its number is unknown
                 elif not self._writes(signal):
                     waits.update(self.points.waits)
@@ -146,7 +146,7 @@ class MayOrder:
         match = self.model.instruction(signal).match
         return (
             match is not None
-            and match.form.event in ("", "issue")
+            and match.form.effects.only_accesses
             and not match.form.flow
             and not match.form.mbarrier
         )

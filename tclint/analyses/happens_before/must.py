@@ -112,9 +112,7 @@ class MustOrder:
         number, count = (model.constant_of(barrier, role) for role in ("id", "count"))
         threads, certainly = model.views.context_of(barrier).threads, model.fact(ExecutionGuarantee).certainly
         alike = [barrier]
-        for site in (*model.sites("barrier-sync", ""), *model.sites("barrier-arrive", "")):
-            if model.instruction(site).role("id") is None:
-                continue  # of a warp
+        for site in model.arrives(Barrier.CTA):
             other = model.constant_of(site, "id")
             if site == barrier or (number is not None and other is not None and other != number):
                 continue

@@ -76,7 +76,7 @@ class SynchronisationPoints:
         model = self.model
         return [
             i
-            for i in sorted(self._barriers[Scope.WARPS].intersection(model.sites("barrier-sync")))
+            for i in sorted(self._barriers[Scope.WARPS].intersection(model.awaits(Barrier.CTA)))
             if model.instruction(i).role("count") is None
             and model.instruction(i).guard < 0
             and model.cfg.block_of[i] not in model.cfg.in_cycle
@@ -163,7 +163,7 @@ class SynchronisationPoints:
         """The accesses that *verb*, ``read`` or ``write``, memory in one of the memory *orders*."""
         for use in self.model.function.uses:
             match = use.match
-            if match is None or match.form.event not in ("", "issue"):
+            if match is None or not match.form.effects.only_accesses:
                 continue
             if any(v == verb for v, _ in match.form.memory) and match.order in orders:
                 yield from use.sites
@@ -193,7 +193,7 @@ class SynchronisationPoints:
         if "id" in match.form.roles:
             numbers = self.barrier_numbers(site) or self._joined_numbers(site)
             return frozenset(map(CtaBarrier, numbers)) or frozenset((ANY,))
-        return frozenset((CLUSTER,)) if match.form.event.startswith("barrier") else frozenset((ANY,))
+        return frozenset((CLUSTER if instruction.effects.barrier is Barrier.CLUSTER else ANY,))
 
     def barrier_numbers(self, site: int) -> dict[int, int]:
         """The numbers of the CTA barriers at *site*, each with the threads that use it; empty if unknown."""

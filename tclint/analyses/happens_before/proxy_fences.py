@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator
 from tclint.analyses.happens_before.may import MayOrder
 from tclint.analyses.mbarriers import first_waits_for
 from tclint.analyses.role_paths import dominated_by
+from tclint.isa.effects import Barrier, Resource
 
 __all__ = ["fences_between", "returns_at_once"]
 
@@ -57,10 +58,10 @@ def returns_at_once(may: MayOrder, start: int, wait: int) -> bool:
     """
     model, mbarriers = may.model, may.points.mbarriers
     for ring in mbarriers.rings_at(wait):
-        for event, sites in ring.uses.items():
-            if event == "mbarrier-wait":
-                if any(i != wait and model.reaches(i, wait) and not model.reaches(wait, i) for i in sites):
+        for i, effects in ring.uses.items():
+            if effects.awaits is Barrier.MBARRIER:
+                if i != wait and model.reaches(i, wait) and not model.reaches(wait, i):
                     return False
-            elif event != "mbarrier-init" and any(model.reaches(-1, i, (start,)) for i in sites):
+            elif effects.resource is not Resource.MBARRIER_INIT and model.reaches(-1, i, (start,)):
                 return False
     return first_waits_for(model, wait, 1)

@@ -8,6 +8,7 @@ from tclint.inspect.protocol.parts import Barrier, BarrierUse, Event, merged
 from tclint.inspect.protocol.regions import Regions
 from tclint.inspect.protocol.rings import Rings
 from tclint.inspect.protocol.sites import Sites
+from tclint.isa.effects import Barrier as BarrierKind
 
 __all__ = ["Events"]
 
@@ -72,7 +73,7 @@ class Events:
         return Barrier(None, tuple(merged(uses))) if uses else None
 
     def _of_cluster(self, site: int) -> bool:
-        return self.model.instruction(site).group == "cluster"
+        return self.model.instruction(site).effects.barrier is BarrierKind.CLUSTER
 
     def _barrier_use(self, site: int) -> BarrierUse:
         return BarrierUse(

@@ -24,7 +24,7 @@ class Successions:
     def after(self, ring: Ring) -> Iterator[Next]:
         """The rings that threads signal after they have waited on *ring*."""
         found: list[Next] = []
-        for wait in ring.uses.get("mbarrier-wait", ()):
+        for wait in ring.waits:
             for signal, rings in self._signals.items():
                 threads = self.sites.threads(wait) & self.sites.threads(signal)
                 if not threads or wait not in self._before(signal):

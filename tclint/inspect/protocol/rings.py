@@ -49,7 +49,7 @@ class Rings:
             expects=tuple(merged(self._bytes(i, "tx") for i in sorted(expects))),
             copies=tuple(merged(self._bytes(i, "bytes") for i in self.mbarriers.copies(ring))),
             delivered=self._delivered(first),
-            waits=tuple(merged(self._wait(i) for i in ring.uses.get("mbarrier-wait", ()))),
+            waits=tuple(merged(self._wait(i) for i in ring.waits)),
             then=(),
         )
 

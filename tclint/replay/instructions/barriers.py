@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from tclint._dataclass import dataclass
+from tclint.isa.effects import Barrier as BarrierKind
 from tclint.isa.effects import Fence, Order
 from tclint.replay.abstract_lanes import Lanes, broadcast
 from tclint.replay.lane_exchange import barrier_result
@@ -42,7 +43,7 @@ def _barrier_sync(
 def _barrier_arrive(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> bool:
-    if step.instruction.group == "cluster":
+    if step.instruction.effects.arrives is BarrierKind.CLUSTER:
         group.cluster = machine.cluster_barrier.phase
         machine.epochs.fence(group, cluster=True)
         machine.cluster_barrier.arrive(len(positions))
