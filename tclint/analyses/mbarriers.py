@@ -35,7 +35,7 @@ from tclint.sync.mbarriers import MAX_COUNT
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
-__all__ = ["RESPONSE", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "first_waits_for", "largest_expected", "transaction_unit", "transferred"]  # fmt: skip
+__all__ = ["RESPONSE", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "first_waits_for", "largest_expected", "transferred"]  # fmt: skip
 
 RESPONSE = 16
 """Bytes of the response to a request to cancel a launch; the request completes them on an mbarrier (9.7.13.17)."""
@@ -683,11 +683,6 @@ def largest_expected(model: KernelModel) -> int | None:
     return most or None
 
 
-def transaction_unit(match: Match) -> int:
-    """The bytes for which complete_tx lowers the tx-count by one: 16 with ``.mbarrier::complete_tx::16B``, else 1."""
-    return 16 if ".mbarrier::complete_tx::16B" in match.modifiers else 1
-
-
 def transferred(match: Match) -> int | None:
     """The bytes that an instruction completes on an mbarrier, if its form determines them; None otherwise.
 
@@ -698,7 +693,7 @@ def transferred(match: Match) -> int | None:
         return RESPONSE
     if form.effects.begins is None or not form.mbarrier or form.roles.keys() & {"bytes", "tensormap"}:
         return None
-    if transaction_unit(match) != 1:
+    if match.transaction_unit != 1:
         return None
     return int(match.element[2:]) // 8 * int((match.binding.get("vec") or ".v1")[2:])  # st.async
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
+from tclint.ir.nodes import Instruction
 from tclint.isa.effects import BULK, TRANSACTIONS
 
 __all__ = ["TWICE", "agreeing", "called", "copy_name", "if_repeated", "in_words", "repeats", "times"]
@@ -41,6 +42,12 @@ def called(model: KernelModel, site: int) -> str:
     if instruction.match is not None and instruction.match.scope == "warp":
         return words[0]
     return ".".join(words[:2])
+
+
+def together(instruction: Instruction) -> str:
+    """A short name for what threads execute together: ``bar.sync``, ``mma.sync``, but ``tcgen05.ld``."""
+    name = instruction.opcode.partition(".sync")[0]
+    return name if "." in name else f"{name}.sync"
 
 
 def in_words(ranges: tuple[range, ...]) -> str:

@@ -20,7 +20,7 @@ from tclint._dataclass import dataclass
 from tclint.analyses.execution import Condition, branches, guards, others_exit
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._wording import agreeing
+from tclint.checks._wording import agreeing, together
 from tclint.dataflow import EXIT, Found, Path, PathQuery, Search, find_paths, next_answer
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.dataflow.views import ThreadContext
@@ -115,8 +115,7 @@ def _splitting(model: KernelModel) -> Iterator[tuple[Condition, tuple[_Verdict, 
 
 def _hit(model: KernelModel, condition: Condition, verdict: _Verdict, sites: list[int]) -> Hit:
     i, group = sites[0], verdict.group
-    opcode = model.instruction(i).opcode.partition(".sync")[0]
-    opcode += ".sync" if "." not in opcode else ""  # bar.sync and mma.sync, but tcgen05.ld
+    opcode = together(model.instruction(i))
     if verdict.rule == CV003:
         remedy = f"exit only in whole {group}s, or move the exit after it"
     else:

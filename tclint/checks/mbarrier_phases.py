@@ -30,7 +30,6 @@ from tclint.analyses.mbarriers import (
     Mbarriers,
     Ring,
     first_waits_for,
-    transaction_unit,
 )
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
@@ -484,7 +483,7 @@ def _amount(model: KernelModel, site: int, role: str) -> int | None:
         return model.values.constant(RESPONSE)
     if match.form.scope != "thread":
         return None
-    unit = transaction_unit(match)
+    unit = match.transaction_unit
     constant = None if amount is None else model.values.constant_of(amount)
     return amount if unit == 1 else None if constant is None else model.values.constant(constant // unit)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tclint.analyses.issuers import _deciding, by_several_threads, reachable
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
-from tclint.ir.nodes import Instruction
+from tclint.checks._wording import called
 from tclint.isa.effects import TRANSACTIONS
 from tclint.isa.forms import Match
 from tclint.values import Values
@@ -17,11 +17,6 @@ from tclint.values.nodes import Compare, Elected, Logic
 
 CV009 = RuleId("CV009")
 TC010 = RuleId("TC010")
-
-
-def _name(instruction: Instruction) -> str:
-    words = instruction.opcode.split(".")
-    return ".".join(words[:2] if words[0] == "tcgen05" else words[:3])
 
 
 def _for_one_thread(match: Match) -> bool:
@@ -42,7 +37,7 @@ def _once_for_a_warp(match: Match) -> bool:
 def issued_by_several_threads(model: KernelModel) -> Iterator[Hit]:
     """An instruction for a single thread that several threads of a warp provably execute."""
     for threads, sites in by_several_threads(model, reachable(model, _for_one_thread)).items():
-        name = _name(model.instruction(sites[0]))
+        name = called(model, sites[0])
         who = model.describe_threads(threads)
         yield TC010.hit(
             site=sites[0],
@@ -74,7 +69,7 @@ def not_elected(model: KernelModel) -> Iterator[Hit]:
     role = model.describe_threads(threads)
     yield CV009.hit(
         site=site,
-        message=f"{_name(model.instruction(site))} is executed by {role} only, but ptxas does not recognise the condition as "
+        message=f"{called(model, site)} is executed by {role} only, but ptxas does not recognise the condition as "
         "true in a single thread, and generates a loop over the active threads",
         steps=(Mark(site, "compiles to an ELECT loop", role=role),),
         count=len(found),

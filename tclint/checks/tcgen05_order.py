@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -110,9 +110,9 @@ def _outstanding(
     return None if after and waits and (site, ISSUED) not in after else after
 
 
-def _modifiers(model: KernelModel, site: int) -> tuple[str, ...]:
+def _binding(model: KernelModel, site: int) -> Mapping[str, str]:
     match = model.instruction(site).match
-    return match.modifiers if match is not None else ()
+    return match.binding if match is not None else {}
 
 
 class _Pairs:
@@ -121,7 +121,7 @@ class _Pairs:
     def __init__(self, model: KernelModel) -> None:
         self.tmem = tmem = model.fact(TensorMemory)
         self.kinds = {i: model.name(i).partition(".")[2] for i in tmem.operations}
-        self.modifiers = {i: _modifiers(model, i) for i in tmem.operations}
+        self.bindings = {i: _binding(model, i) for i in tmem.operations}
         self.shapes = {i: _shape(model, i) for i, kind in self.kinds.items() if kind == "mma"}
         self.operands = {i: tmem.columns_read(i) for i in self.shapes}
         self.values = model.values
@@ -153,9 +153,9 @@ class _Pairs:
             return "adds, with another M or N, to the result of"
         if (kinds[first], kinds[then]) == ("mma", "shift"):
             return ""
-        if kinds[first] == "shift" and ".4x256b" in self.modifiers[then]:
+        if kinds[first] == "shift" and self.bindings[then].get("shape") == ".4x256b":
             return ""
-        if (kinds[first], kinds[then]) == ("cp", "cp") and self.modifiers[first] != self.modifiers[then]:
+        if (kinds[first], kinds[then]) == ("cp", "cp") and self.bindings[first] != self.bindings[then]:
             return ""  # another shape or multicast may write other lanes
         if not self._same_columns(first, then):
             return _ANTI if kinds[then] == "cp" and self._overwritten(first, then) else ""

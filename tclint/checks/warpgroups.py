@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tclint.analyses.execution import conditions, executing
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
-from tclint.checks._wording import agreeing
+from tclint.checks._wording import agreeing, together
 from tclint.findings.scales import Confidence, Severity
 from tclint.isa.effects import Resource
 from tclint.values import thread_masks as T
@@ -46,7 +46,7 @@ def _partial_cta(model: KernelModel, sites: list[int], bound: int) -> Iterator[H
         if bound < _WARPGROUP or (known[1] and model.values.cta_size):
             found.append(i)
     if found:
-        opcode = model.instruction(found[0]).opcode.partition(".sync")[0]
+        opcode = together(model.instruction(found[0]))
         has = f"the CTA has {bound} threads"
         if bound > _WARPGROUP:
             has = f"the last warpgroup of a CTA of {bound} threads has only {bound % _WARPGROUP} threads"

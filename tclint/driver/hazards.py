@@ -96,7 +96,7 @@ def _kind(o: Observation, at: Instruction, other: Instruction) -> str:
         return f"{o.kind}-across-warps"
     if o.kind != "unordered":
         return kind
-    if "mbarrier" in at.opcode or "mbarrier" in other.opcode:
+    if at.mbarrier is not None or other.mbarrier is not None:
         return ""
     if other.effects.begins is None and (other.group or other.event):
         return ""

@@ -297,6 +297,11 @@ class Match:
         return int(self.binding.get("layout", "0")[-1])
 
     @property
+    def transaction_unit(self) -> int:
+        """The bytes for which the completion of its copies lowers the count of an mbarrier by one (9.7.13.15.6)."""
+        return 16 if ".mbarrier::complete_tx::16B" in self.modifiers else 1
+
+    @property
     def suspends(self) -> bool:
         """Whether a test of a phase first lets its thread wait for some time (9.7.13.15.16)."""
         return ".try_wait" in self.modifiers

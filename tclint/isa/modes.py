@@ -94,6 +94,10 @@ class Modes:
     """The indices of the stored elements rise (9.7.14.6.1)."""
     compresses = _Flag(".spcompress")
     """Two of every four loaded values are kept, with their indices (9.7.16.8.1)."""
+    decompresses = _Flag(".decompress::lut::b")
+    """The elements of B are indices into a table (9.7.16.10)."""
+    gathers = _Flag(".tile::gather4")
+    """A box of four rows that need not be neighbours (5.5.6)."""
     weight_stationary = _Flag(".ws")
     """The matrix B stays in a collector buffer, and A streams (9.7.16.10)."""
     shifts_a = _Flag(".ashift")

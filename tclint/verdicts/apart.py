@@ -56,7 +56,7 @@ def _columns(model: KernelModel, site: int) -> MemoryRange | None:
     """The columns that a load or store of tensor memory accesses at most."""
     tensor = model.fact(TensorMemory)
     columns, width = tensor.range(site, "taddr"), tensor.exact_width(site, "taddr")
-    if columns is None or width is None or "spcompress" in model.instruction(site).opcode:
+    if columns is None or width is None:
         return None
     split = model.instruction(site).named("immHalfSplitoff")
     if split is not None:  # the upper lanes access other columns

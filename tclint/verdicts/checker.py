@@ -235,7 +235,7 @@ def reads_result(operation: Instruction, instruction: Instruction) -> bool:
     match, copy = instruction.match, operation.match
     if match is None or copy is None:
         return True
-    if "redOp" in copy.binding and match.modifiers == copy.modifiers:
+    if "redOp" in copy.binding and match.form is copy.form and match.binding == copy.binding:
         return False
     return any(
         a.outside and a.proxy is not Proxy.MAP and (a.via is Via.HANDLE or not a.writes)

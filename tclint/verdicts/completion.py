@@ -201,7 +201,9 @@ class Completion:
         columns = [
             i
             for i in reachable
-            if instructions[i].effects.begins is not None and "tcgen05" in instructions[i].opcode
+            if instructions[i].effects.begins is not None
+            and (match := instructions[i].match) is not None
+            and match.form.of_tcgen05
         ]
         shared = [i for i in reachable if touches_shared(instructions[i])]
         overwriting = [i for i in reachable if writes_shared(instructions[i])]

@@ -9,7 +9,6 @@ address if the variable is aligned as the pattern is.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
@@ -31,7 +30,6 @@ _K_BYTES = 32
 """The bytes of a row along K that one dense multiplication reads (9.7.15.5.2, 9.7.16.2.1)."""
 _TARGETS = frozenset((100, 101, 103, 110))
 """The targets on which rows along K of ``tcgen05.mma`` have that many bytes for certain."""
-_WGMMA = re.compile(r"\.m(\d+)n(\d+)k\d+")
 _HALF = 2
 """The bytes of an element of a matrix that ``wgmma`` may transpose."""
 _ATOMS_32 = 1
@@ -107,11 +105,11 @@ class Matrices:
             yield name, self._operand(match, site, name)
 
     def _of_wgmma(self, match: Match, site: int, name: str) -> tuple[int, int, bool, int]:
-        sides, letter = _WGMMA.fullmatch(match.binding.get("shape", "")), name[0]
+        letter = name[0]
         flag = self.model.instruction(site).named(f"imm-trans-{letter}")
-        if sides is None or ".sp" in match.modifiers or not (flag is None or isinstance(flag, Immediate)):
+        if not match.shape or match.modes.sparse or not (flag is None or isinstance(flag, Immediate)):
             return 0, 0, False, 0
-        rows = int(sides[1] if letter == "a" else sides[2])
+        rows = match.shape[0 if letter == "a" else 1]
         return rows, _K_BYTES, isinstance(flag, Immediate) and flag.value != 0, _HALF
 
     def _operand(self, match: Match, site: int, name: str) -> tuple[int, int, bool, int]:
@@ -129,12 +127,7 @@ class Matrices:
         bits = self.values.known_bits(idesc)
         found, transposed = shape(form, bits), field.read(bits)
         size = _ELEMENT.get(form.kind, 0)
-        if (
-            found is None
-            or transposed is None
-            or (transposed and not size)
-            or ".decompress::lut::b" in match.modifiers
-        ):
+        if found is None or transposed is None or (transposed and not size) or match.modes.decompresses:
             return 0, 0, False, 0
         return (found.m if letter == "A" else found.n), _K_BYTES, bool(transposed), size or 1
 

@@ -140,7 +140,7 @@ def accesses(instruction: Instruction) -> tuple[Access, ...]:
     """What *instruction* accesses in shared and global memory, now or later."""
     if instruction.flow == "call":
         return tuple(Access(Proxy.GENERIC, memory, True) for memory in _MEMORIES)
-    if instruction.match is None or ".nc" in instruction.match.modifiers:
+    if instruction.match is None or instruction.match.modes.read_only:
         return ()
     objects = instruction.effects.resource is Resource.MBARRIER_INVAL
     found = (a for a in instruction.accesses if objects or not a.object)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tclint.analyses.mbarriers import RESPONSE, transaction_unit, transferred
+from tclint.analyses.mbarriers import RESPONSE, transferred
 from tclint.isa.effects import BULK
 from tclint.replay.abstract_lanes import Lanes, apply
 from tclint.replay.accesses import CTA_STRIDE, OFFSET, SHARED, Access
@@ -36,13 +36,13 @@ def copy(
     )
     size, ctas = _size(machine, group, step), machine.role(group, step, "mask", ALL_CTAS)
     tensor_map = machine.role(group, step, "tensormap")
-    if size is None and "::gather4" not in step.instruction.opcode:
-        size = machine.launch.copied_bytes(tensor_map)
-    box = step.site if tensor_map is None else (step.instruction.opcode, tensor_map)
-    several, pairs = (word in step.instruction.opcode for word in (".multicast", ".cta_group::2"))
     match = step.instruction.match
     assert match is not None
-    together, unit = match.scope == "warp", transaction_unit(match)
+    if size is None and not match.modes.gathers:
+        size = machine.launch.copied_bytes(tensor_map)
+    box = step.site if tensor_map is None else (step.instruction.opcode, tensor_map)
+    several, pairs = match.multicast, match.of_pair
+    together, unit = match.scope == "warp", match.transaction_unit
     operands = address, _known(destination), _known(size), ctas
     machine.epochs.end(group)
     clocks: dict[tuple[int, ...], Clock] = {}
@@ -121,12 +121,12 @@ def _clc_query(
     if response is None:
         raise Unresolved(step.site, Reason.UNKNOWN_RESPONSE)
     first = apply(lambda number: number * machine.launch.shape.cluster[0], [response])
-    found: dict[str, Sequence[Lanes]] = {
-        ".is_canceled": [apply(lambda number: int(number > 0), [response])],
-        ".get_first_ctaid": [first, 0, 0, None],
-        ".get_first_ctaid::x": [first],
-    }
-    values = next((v for name, v in found.items() if name in match.modifiers), [0])
+    coordinate = match.binding.get("coordinate")
+    values: Sequence[Lanes] = [first, 0, 0, None]
+    if match.modes.tests_cancellation:
+        values = [apply(lambda number: int(number > 0), [response])]
+    elif coordinate is not None:
+        values = [first if coordinate.endswith("x") else 0]
     for item, value in zip(items(step.instruction.operands[0]), values, strict=True):
         if isinstance(item, int):
             machine.assign(group, item, value, where)
