@@ -306,10 +306,10 @@ def _of_fence(kernel: Kernel, site: int, changed: Change) -> str:
         before += [a for i in sites for a in shared.accesses(i) if unfenced.begins(a)]
     uses = [
         use
-        for i, match in shared.sites.items()
-        if match.form.proxy == "async"
+        for writes in (False, True)
+        for i in sorted(through_async(model, writes=writes))
         for use in shared.accesses(i)
-        if through_async(model, use)
+        if use.writes is writes
     ]
     meeting = [(a, use, _meet(model, a, use)) for a in before for use in uses if a.writes or use.writes]
     touching = {use.site for _, use, surely in meeting if surely is not False}

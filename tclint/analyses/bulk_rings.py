@@ -274,4 +274,7 @@ def _matrices(model: KernelModel, site: int) -> Iterator[tuple[Access, int]]:
         zeros, ones = values.known_bits(descriptor)
         known = (zeros | ones) >> _MODE_SHIFT & 7 == 7
         span = SWIZZLE_SPANS.get(ones >> _MODE_SHIFT & 7 if known else 0, _UNSWIZZLED)
-        yield Access(site, False, model.shared.start(descriptor), _UNSWIZZLED, later=True), span
+        yield (
+            Access(site, False, model.shared.start(descriptor), _UNSWIZZLED, later=True, proxy=each.proxy),
+            span,
+        )

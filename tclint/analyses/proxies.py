@@ -27,6 +27,7 @@ from tclint.analyses.mbarriers import Mbarriers, Ring, largest_expected
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import dominated_by
 from tclint.ir.nodes import Instruction
+from tclint.isa.accesses import Proxy
 from tclint.isa.effects import BULK, CP_ASYNC, Barrier, Fence, Order, Resource
 from tclint.values.shared_memory import Access
 
@@ -73,10 +74,14 @@ def is_wide(instruction: Instruction) -> bool:
     return orders and instruction.wide and instruction.order is not Order.RELAXED
 
 
-def through_async(model: KernelModel, access: Access) -> bool:
-    """Whether *access* is made asynchronously, through the async proxy."""
-    match = model.instruction(access.site).match
-    return access.later and match is not None and match.form.proxy == "async"
+def through_async(model: KernelModel, *, writes: bool) -> frozenset[int]:
+    """The instructions that read, or with *writes* write, shared memory through the async proxy."""
+    shared = model.shared
+    return frozenset(
+        i
+        for i, match in shared.sites.items()
+        if any(a.proxy is Proxy.ASYNC and a.writes is writes and shared.within(a) for a in match.accesses)
+    )
 
 
 class Unfenced(FactSet[tuple[int, int]]):
@@ -204,7 +209,7 @@ class Overwritten:
             access
             for site in shared.writers
             for access in shared.accesses(site)
-            if access.writes and through_async(self.model, access)
+            if access.writes and access.proxy is Proxy.ASYNC
         ]
 
     @cached_property

@@ -27,7 +27,7 @@ from tclint.analyses.plausibility import (
 from tclint.analyses.since_barrier import ReadsSince, SinceBarrier, WritesSince, unordered_threads
 from tclint.analyses.unchanging_stores import same_value, written_back
 from tclint.analyses.warp_memory import atomic
-from tclint.isa.effects import CP_ASYNC
+from tclint.isa.accesses import Proxy
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
@@ -66,7 +66,7 @@ def _races_of(
         instruction = model.instruction(access.site)
         if component[block_of[access.site]] in passed:
             return False
-        if access.later and instruction.group != CP_ASYNC:
+        if access.proxy is not Proxy.GENERIC:
             # Asynchronous reads are left to PR005.
             return access.writes and not since.writes and instruction.effects.begins is not None
         return access.writes or since.writes

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from operator import and_
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from tclint.checks._repairs import barrier_between
 from tclint.checks._wording import called
 from tclint.dataflow import Path, Results
 from tclint.findings.scales import Confidence, Severity
+from tclint.isa.accesses import Proxy
 from tclint.isa.effects import WGMMA, Fence
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
@@ -38,7 +39,7 @@ PR005 = RuleId("PR005")
 @check(PR005, analyses=(HappensBefore, WaitedCopies, WritesSince))
 def read_before_others_wrote(model: KernelModel) -> Iterator[Hit]:
     """Report asynchronous reads by a thread that is not ordered after the writes of other threads to the same bytes."""
-    if model.values.threads == 1 or not model.function.entry or not _reads(model):
+    if model.values.threads == 1 or not model.function.entry or not through_async(model, writes=False):
         return
     block_of = model.cfg.block_of
     found = (
@@ -52,19 +53,9 @@ def read_before_others_wrote(model: KernelModel) -> Iterator[Hit]:
         yield replace(hit, pairs=tuple(meeting.sites for meeting, _ in alike))
 
 
-def _wanted(model: KernelModel, access: Access) -> bool:
+def _wanted(access: Access) -> bool:
     """True if *access* is a read through the async proxy."""
-    return not access.writes and through_async(model, access)
-
-
-def _reads(model: KernelModel) -> list[int]:
-    """The instructions that read shared memory through the async proxy."""
-    shared = model.shared
-    return [
-        i
-        for i, match in sorted(shared.sites.items())
-        if match.form.proxy == "async" and any(_wanted(model, a) for a in shared.accesses(i))
-    ]
+    return not access.writes and access.proxy is Proxy.ASYNC
 
 
 class _Early(NamedTuple):
@@ -205,7 +196,7 @@ class _Writes:
     def _issuers(self) -> dict[int, int]:
         """The issuing threads, by the block of a preceding write."""
         model, found = self.model, dict[int, int]()
-        for read in _reads(model):
+        for read in sorted(through_async(model, writes=False)):
             for site in self.numbering.members(self.pending(self.results.before(read))):
                 block = model.cfg.block_of[site]
                 found[block] = found.get(block, 0) | model.views.context_of(read).threads
@@ -236,9 +227,7 @@ class _Stores(_Writes):
             lambda state, site: bool(self.pending(state) & self.numbering.bit(site)),
             lambda site: False,
             self.since.follow_to_wait,
-            lambda access: (
-                _wanted(self.model, access) and memory.placed(access, context_of(access.site).threads)
-            ),
+            lambda access: _wanted(access) and memory.placed(access, context_of(access.site).threads),
             self.meet,
             begins=lambda access: access.writes and not access.later,
             memory=memory,
@@ -259,7 +248,7 @@ class _Copies(_Writes):
         return self.groups.waited(state)
 
     def meetings(self) -> OverlapSearch:
-        wanted = partial(_wanted, self.model)
+        wanted = _wanted
         return self.groups.conflicts(wanted, self.meet, self.since.memory, self.doubt, whole_loops=True)
 
 

@@ -43,7 +43,8 @@ from tclint.dataflow import Found, Path, Results
 from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Memory
-from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05, TRANSACTIONS, WGMMA, Barrier, Fence, Query
+from tclint.isa.accesses import Proxy
+from tclint.isa.effects import CP_ASYNC, Barrier, Fence, Query
 from tclint.sync.operations import OPEN
 from tclint.values.addresses import Footprint
 from tclint.values.shared_memory import Access
@@ -60,23 +61,9 @@ MAX_HANDOVERS = 32_768
 _FENCE = "fence.proxy.async.shared::cta"
 
 
-def _uses(model: KernelModel, writes: bool) -> frozenset[int]:
-    """The instructions that read, or with *writes* write, shared memory through the async proxy."""
-    issued = any(model.begins(group) for group in (WGMMA, TCGEN05, BULK, TRANSACTIONS))
-    if not issued and not model.sites(Query.CANCEL):
-        return frozenset()
-    shared = model.shared
-    return frozenset(
-        site
-        for site, match in shared.sites.items()
-        if match.form.proxy == "async"
-        and any(a.writes == writes and through_async(model, a) for a in shared.accesses(site))
-    )
-
-
-def _wanted(model: KernelModel, writes: bool, access: Access) -> bool:
+def _wanted(writes: bool, access: Access) -> bool:
     """True if *access* is a read, or with *writes* a write, through the async proxy."""
-    return access.writes == writes and through_async(model, access)
+    return access.writes == writes and access.proxy is Proxy.ASYNC
 
 
 def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterator[Conflict]:
@@ -102,7 +89,7 @@ def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterato
         lambda state, site: any(s == site for s, _ in state),
         lambda site: 0,
         unfenced.follow,
-        partial(_wanted, model, writes),
+        partial(_wanted, writes),
         meet,
         begins=unfenced.begins,
         tries=2 if writes else None,  # findings of low confidence do not justify a longer search
@@ -141,7 +128,7 @@ class _Clash(NamedTuple):
 @check(PR001, analyses=(UnfencedWaits, HappensBefore, Mbarriers, Overwritten, Unfenced))
 def unfenced_writes(model: KernelModel) -> Iterator[Hit]:
     """Report shared memory that stores write and the async proxy reads, with no intervening proxy fence."""
-    uses = _uses(model, writes=False)
+    uses = through_async(model, writes=False)
     if not uses:
         return
     found = [_Clash.of(model, meeting) for meeting in _meetings(model, Unfenced, writes=False)]
@@ -301,7 +288,7 @@ def _same_at_first(
     used: dict[int, list[tuple[Access, Footprint]]] = {}
     for site in uses:
         for operand in shared.accesses(site):
-            if _wanted(model, writes, operand):
+            if _wanted(writes, operand):
                 use = first(operand)
                 for base, there in shared.combined_footprints((use,), views.context_of(site).threads).items():
                     if there is not None:
@@ -439,7 +426,7 @@ def _fenced(model: KernelModel, clash: _Clash, begins: int | None = None) -> tup
 def unfenced_copies(model: KernelModel) -> Iterator[Hit]:
     """Report shared memory that cp.async fills and the async proxy reads, with no fence after the wait for the copy."""
     copies = frozenset(model.begins(CP_ASYNC))
-    if not copies or not _uses(model, writes=False):
+    if not copies or not through_async(model, writes=False):
         return
     landed, results = model.solution(Landed)
     meetings = OverlapSearch(
@@ -451,7 +438,7 @@ def unfenced_copies(model: KernelModel) -> Iterator[Hit]:
         landed.lasting,
         lambda site: OPEN,
         landed.follow,
-        partial(_wanted, model, False),
+        partial(_wanted, False),
         lambda copy, use, route: route.path.state == LANDED and _meet(model, copy, use, route),
     )
     for clash, pairs in _folded(model, (_Clash.of(model, meeting) for meeting in meetings)):
@@ -608,7 +595,7 @@ _FIRST = "no copy has filled what is read, so the operation fills it for the fir
 @check(PR004, analyses=(UnfencedWaits, HappensBefore, Mbarriers, Overwritten, UnfencedReads))
 def unfenced_reads(model: KernelModel) -> Iterator[Hit]:
     """Report shared memory that loads read and the async proxy overwrites, with no intervening proxy fence."""
-    uses = _uses(model, writes=True)
+    uses = through_async(model, writes=True)
     if not uses:
         return
     found = [_Clash.of(model, meeting) for meeting in _meetings(model, UnfencedReads, writes=True)]

@@ -16,6 +16,7 @@ from tclint.findings.scales import Confidence, Severity
 from tclint.findings.spans import Span
 from tclint.inline.asm import Asm, AsmOperand, Ptx, unused
 from tclint.ir.nodes import Function, Instruction, Memory, specials
+from tclint.isa.accesses import Proxy, StateSpace
 from tclint.isa.effects import BULK, CP_ASYNC, Barrier, Effects, Fence, Order, Query
 
 __all__ = ["Defect", "defects"]
@@ -306,12 +307,8 @@ def _spaces(ins: Instruction) -> Iterator[tuple[str, Memory]]:
     assert match is not None
     if match.spelled_space not in _CONVERSIONS:
         return
-    accessed = dict.fromkeys(name for _, name in match.form.memory)
-    # A copy to global memory names the space of its source only.
-    found = [ins.named(name) for name in accessed if ".global" not in match.modifiers]
-    if match.form.group == CP_ASYNC:
-        found.append(ins.role("destination"))
-    found.append(ins.mbarrier)
-    for operand in found:
+    spaces = (StateSpace.SHARED, StateSpace.LOCAL)
+    own = [a.operand for a in match.accesses if a.proxy is Proxy.GENERIC and a.space in spaces]
+    for operand in map(ins.named, dict.fromkeys(own)):
         if isinstance(operand, Memory):
             yield match.space, operand

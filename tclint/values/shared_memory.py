@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tclint.ir.nodes import Function, Memory
 from tclint.isa import accesses as isa
-from tclint.isa.accesses import Via
+from tclint.isa.accesses import Proxy, Via
 from tclint.isa.forms import Match
 from tclint.isa.special_registers import WARP
 from tclint.values import Values
@@ -45,6 +45,7 @@ class Access(NamedTuple):
     """The lanes of a warp whose address counts."""
     later: bool = False
     """Whether the access is asynchronous, and happens at some time after the instruction."""
+    proxy: Proxy = Proxy.GENERIC
 
 
 class SharedMemory:
@@ -101,7 +102,8 @@ class SharedMemory:
             elif not isinstance(operand, Memory):
                 continue
             lanes = (1 << match.address_lanes) - 1 if access.rows else _ALL_LANES
-            yield Access(site, access.writes, address, self._least(site, match, access), lanes, access.later)
+            least = self._least(site, match, access)
+            yield Access(site, access.writes, address, least, lanes, access.later, access.proxy)
 
     @classmethod
     def touches(cls, match: Match) -> bool:
