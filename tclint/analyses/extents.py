@@ -94,7 +94,7 @@ class Extents:
             type(values.node(t)) is AddressOf for t, _ in values.linear(found.base)[0]
         ):
             return found
-        return self._whole(values.addresses.partition(access.address)[0])
+        return self._whole(values.linear(values.addresses.over_iterations(access.address).base)[0])
 
     def reach(self, address: int, size: int, threads: int) -> Extent | None:
         """The range of *size* bytes, or columns of tensor memory, at *address*, over *threads* and all iterations.
@@ -109,7 +109,7 @@ class Extents:
         assert form.count is not None
         low, high = span
         width = high - low - (form.count - 1) * form.stride
-        attained = self._attained.sum(addresses.partition(address)[1])
+        attained = self._attained.sum(form.moving)
         attained = attained and self._gapless(form.index, size, threads)
         return Extent(form.base, low, high, form.stride, width, attained)
 

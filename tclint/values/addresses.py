@@ -13,7 +13,7 @@ costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import gcd
 from typing import NamedTuple, final
 
@@ -21,7 +21,7 @@ from tclint._dataclass import dataclass
 from tclint.values import thread_masks as T
 from tclint.values.integers import trailing_zeros
 from tclint.values.intervals import Bounds
-from tclint.values.nodes import Terms
+from tclint.values.nodes import AddressOf, Terms
 from tclint.values.thread_predicates import UniformityScope
 from tclint.values.uniformity import Uniformity
 
@@ -35,6 +35,13 @@ Pairs = tuple[int, int]
 """The threads that make each of two accesses, one bit for each thread. Any of them may meet any other, and itself."""
 Passes = Callable[[str, int], bool]
 """Whether a thread may enter ``("block", b)``, or execute ``("site", i)``, after one of two accesses and before the other."""
+
+
+Steps = tuple[int, int, int | None]
+"""``(stride, first, count)``: first + stride * k, for k from 0 on. The count bounds how many there are, and not all need
+occur; None: k may be any integer."""
+Predicate = Callable[[int], bool]
+"""Whether something holds of a value."""
 
 
 def AT_ONCE(kind: str, at: int) -> bool:
@@ -61,6 +68,8 @@ class AddressForm:
     """0: all is at one place."""
     count: int | None = 1
     """None: k may be any integer."""
+    moving: Terms = ()
+    """The terms that decide k."""
 
 
 class Footprint(NamedTuple):
@@ -116,20 +125,43 @@ class Addresses:
         """The form of *address* over all iterations: the base is the same in all threads of the CTA, and never changes."""
         found = self._over_iterations.get(address)
         if found is None:
-            once = self.form(address)
-            fixed, moving = self.partition(address)
-            stride, low, count = self.steps(moving)
-            base = self.table.total(fixed, 0)
-            found = self._over_iterations[address] = AddressForm(
-                base, once.index, once.offset + low, stride, count
+            found = self._over_iterations[address] = self.decomposed(
+                address, self.is_index, self.is_lasting, self.is_pointer
             )
         return found
 
-    def partition(self, address: int) -> tuple[Terms, Terms]:
-        """The terms of *address* that the thread index does not decide: those that threads share for life, and the others."""
-        terms, _ = self.table.linear(self.form(address).base)
-        fixed = tuple(t for t in terms if self.is_lasting(t[0]))
-        return fixed, tuple(t for t in terms if t not in fixed)
+    def decomposed(
+        self, address: int, is_index: Predicate, is_base: Predicate, follows: Predicate
+    ) -> AddressForm:
+        """The form of *address* over all iterations, by which terms are decided by the thread index, and which are a base.
+
+        A loop counter that *follows* holds for is what it begins with, and a number of steps.
+        """
+        terms, offset = self.table.linear(address)
+        index, base, rest, followed = dict[int, int](), dict[int, int](), dict[int, int](), dict[int, int]()
+        steps, work = list[Steps](), list(terms)
+        while work:
+            term, factor = work.pop()
+            part = index if is_index(term) else base if is_base(term) else rest
+            start, stride = self._counter(term) if part is rest and follows(term) else (-1, 0)
+            if start < 0 or term in followed:
+                part[term] = part.get(term, 0) + factor
+                continue
+            followed[term] = factor
+            more, constant = self.table.linear(start)
+            work += ((t, f * factor) for t, f in more)
+            offset += constant * factor
+            steps.append((stride * factor, 0, self.bounds.trip_count(self.table.phi(term).block)))
+        steps.append(self.steps(_terms(rest)))
+        by, low, count = _sum_of_steps(steps)
+        total = self.table.total
+        moving = _terms(rest | followed)
+        return AddressForm(total(_terms(base), 0), total(_terms(index), 0), offset + low, by, count, moving)
+
+    def _counter(self, value: int) -> tuple[int, int]:
+        """What a loop counter that does not wrap begins with, and its stride; -1 and 0 if *value* is not one."""
+        start, stride, modulus = self.counters.induction(value) or (-1, 0, None)
+        return (start, stride) if modulus is None else (-1, 0)
 
     def is_index(self, value: int) -> bool:
         """Whether the thread index alone decides *value*."""
@@ -143,29 +175,24 @@ class Addresses:
         """Whether *value* is the same in all threads of the CTA, at one time."""
         return self.uniformity.uniformity(value) is UniformityScope.CTA
 
-    def steps(self, terms: Terms) -> tuple[int, int, int | None]:
-        """``(stride, minimum, count)`` of the values of a sum that varies in loops; the count is None if it is unknown.
+    def is_pointer(self, value: int) -> bool:
+        """Whether *value* is a pointer that a loop advances, not an index: it begins with an address."""
+        start, _ = self._counter(value)
+        terms = self.table.linear(start)[0] if start >= 0 else ()
+        return any(type(self.table.node(term)) is AddressOf for term, _ in terms)
 
-        The count bounds how many there are, and not all of them need occur.
-        """
-        if not terms:
-            return 0, 0, 1
-        ring = self.counters.remainder(terms)
-        if ring is not None:
-            return ring
-        stride, low, high = 0, 0, 0
-        known = True
-        for term, factor in terms:
-            unit, bounds = self.unit(term), self.bounds.interval(term)
-            stride = gcd(stride, factor * unit)
-            if bounds is None:
-                known = False
-            else:  # an interval need not begin or end with a multiple of the unit
-                ends = -(-bounds[0] // unit) * unit * factor, bounds[1] // unit * unit * factor
-                low, high = low + min(ends), high + max(ends)
-        if not known or not stride:
-            return stride, 0, None
-        return stride, low, (high - low) // stride + 1
+    def steps(self, terms: Terms) -> Steps:
+        """The values of a sum that varies in loops."""
+        ring = self.counters.remainder(terms) if terms else None
+        return _sum_of_steps(self._steps_of(*term) for term in terms) if ring is None else ring
+
+    def _steps_of(self, term: int, factor: int) -> Steps:
+        """The values of a term: an interval need not begin or end with a multiple of the lowest bit that may be set."""
+        unit, bounds = self.unit(term), self.bounds.interval(term)
+        if bounds is None:
+            return unit * factor, 0, None
+        least, greatest = -(-bounds[0] // unit), bounds[1] // unit
+        return unit * factor, least * unit * factor, greatest - least + 1
 
     def unit(self, term: int) -> int:
         """The lowest bit of *term* that may be set."""
@@ -287,12 +314,9 @@ class Addresses:
         """The form of *address* over all iterations of one thread: the base is all that never changes."""
         found = self._in_one_thread.get(address)
         if found is None:
-            terms, offset = self.table.linear(address)
-            moving = tuple(t for t in terms if self.lifetimes.varying_at(t[0]))
-            stride, low, count = self.steps(moving)
-            base = self.table.total(tuple(t for t in terms if t not in moving), 0)
-            found = AddressForm(base, self.table.constant(0), offset + low, stride, count)
-            self._in_one_thread[address] = found
+            found = self._in_one_thread[address] = self.decomposed(
+                address, _never, lambda term: not self.lifetimes.varying_at(term), self.is_pointer
+            )
         return found
 
     def apart(self, a: tuple[AddressForm, int], b: tuple[AddressForm, int], pairs: Pairs) -> bool:
@@ -322,6 +346,29 @@ class Addresses:
         """Whether *span* is within the variable at *base*."""
         variable = self.table.variable(base)
         return variable is not None and span[0] >= 0 and (not variable.size or span[1] <= variable.size)
+
+
+def _terms(factors: Mapping[int, int]) -> Terms:
+    return tuple(sorted((term, factor) for term, factor in factors.items() if factor))
+
+
+def _never(value: int) -> bool:
+    return False
+
+
+def _sum_of_steps(parts: Iterable[Steps]) -> Steps:
+    """The values of a sum whose parts have these."""
+    stride, first, most = 0, 0, 0
+    known = True
+    for step, low, count in parts:
+        stride, first = gcd(stride, step), first + low
+        if count is None:
+            known = False
+        else:
+            first, most = first + min(step * (count - 1), 0), most + abs(step) * (count - 1)
+    if not known:
+        return stride, first, None
+    return stride, first, most // stride + 1 if stride else 1
 
 
 def _covered(offsets: set[int], size: int) -> Footprint | None:

@@ -109,40 +109,10 @@ class AcrossThreads:
 
     def _split(self, address: int, view: View) -> AddressForm | None:
         """The parts of an address; None if they are unknown."""
-        values = self.values
-        terms, constant = values.linear(address)
-        base, index = list[tuple[int, int]](), list[tuple[int, int]]()
-        low, stride, count = constant, 0, 1
-        work, seen = list(terms), set[int]()
-        while work:
-            term, factor = work.pop()
-            if self._is_index(term):
-                index.append((term, factor))
-                continue
-            if self._is_shared(term, view):
-                base.append((term, factor))
-                continue
-            moved = values.induction(term)
-            if moved is not None and moved[2] is None and term not in seen:
-                seen.add(term)
-                more, constant = values.linear(moved[0])
-                work += [(t, f * factor) for t, f in more]
-                low += constant * factor
-                stride, count = gcd(stride, moved[1] * factor), 0
-                continue
-            step, least, number = values.addresses.steps(((term, factor),))
-            if not step:
-                return None
-            low += least + min(step * ((number or 1) - 1), 0)
-            step = abs(step)
-            if count == 1 and number is not None:
-                stride, count = step, number
-            else:
-                stride, count = gcd(stride, step), 0
-        own = values.total(tuple(index), 0)
-        if values.bit_slices(own) is None:
-            return None
-        return AddressForm(values.total(tuple(sorted(base)), 0), own, low, stride, count or None)
+        form = self.values.addresses.decomposed(
+            address, self._is_index, lambda term: self._is_shared(term, view), lambda term: True
+        )
+        return None if self.values.bit_slices(form.index) is None else form
 
     def _is_index(self, value: int) -> bool:
         """Whether the index of the thread alone decides a value."""
