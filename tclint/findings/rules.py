@@ -48,6 +48,8 @@ LANGUAGES = ("ptx", "cuda")
 """The languages of the fenced blocks that are tests."""
 PRODUCERS = ("CUTLASS", "CuTe DSL", "CUDA C++", "Triton")
 """The languages and libraries in which the source of a module can be written."""
+INLINE = ("string", "statement", "architecture")
+"""What a rule may need to know of inline assembly: the string, the statement around it, or the architecture too."""
 ID = re.compile(r"[A-Z]{2,4}[0-9]{3}")
 """The id of a rule: the letters of its family, and three digits."""
 
@@ -77,6 +79,7 @@ _OPTIONAL_KEYS: dict[str, type] = {
     "needs": list,
     "confirmed_by": dict,
     "observed_as": list,
+    "inline": str,
     "moved": dict,
     "race": bool,
     "subsumed_by": list,
@@ -168,6 +171,8 @@ class Rule:
     (:mod:`tclint.driver.evidence`); empty if none does."""
     observed_as: tuple[str, ...] = ()
     """The observations that are defects of this rule where no check has found them (:func:`claims`)."""
+    inline: str = ""
+    """What must be known of inline assembly for the rule to apply to it, one of ``INLINE``; empty if it does not."""
     moved: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """What other rules report now (:mod:`tclint.findings.moved`); empty if nothing has moved."""
     race: bool = False
@@ -557,6 +562,8 @@ def _front_matter(front: Mapping[str, Any], fail: Callable[[str], RuleError]) ->
             if meta[key] not in labels:
                 raise fail(f"front matter: {key} must be one of {', '.join(labels)}")
             meta[key] = labels[meta[key]]
+    if meta.get("inline", INLINE[0]) not in INLINE:
+        raise fail(f"front matter: inline must be one of {', '.join(INLINE)}")
     if "strict" in meta and meta["strict"] <= meta["severity"]:
         raise fail("front matter: strict must be above severity")
     if meta["confidence"] is Confidence.CONFIRMED:

@@ -2,8 +2,8 @@
 
 :func:`check` builds one module from all strings of a file, each as the body of a function, and passes it through the same
 parser, IR and checks as any other module; the spans of findings refer to the file. Only rules about single instructions
-are checked (``RULES``), because the code around a string, and so the control flow, is unknown. The grammars of the host
-languages come with ``tclint-ptx[inline]``. Imports ``linting`` and the layers below it.
+are checked (``inline`` on their pages), because the code around a string, and so the control flow, is unknown. The grammars
+of the host languages come with ``tclint-ptx[inline]``. Imports ``linting`` and the layers below it.
 
 Change this package to find strings in another host language, or to understand more of a statement around them.
 """

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tclint._dataclass import dataclass
 from tclint.findings.finding import AsmCount, BlockedWait, FileReport, Finding, Fingerprints, Fix, Step
+from tclint.findings.rules import declared
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
 from tclint.findings.spans import Span
@@ -26,12 +27,10 @@ if TYPE_CHECKING:
     from tclint.ir.nodes import Function, Module
     from tclint.isa.target import Version
 
-__all__ = ["RULES", "STATEMENT", "check", "has_findings", "is_ptx", "modules", "strings"]
+__all__ = ["STATEMENT", "check", "has_findings", "is_ptx", "modules", "strings"]
 
-STATEMENT = frozenset("IA001 IA002 IA003 IA004 IA005 IA006 IA007".split())
+STATEMENT = frozenset(rule for rule, known in declared("inline").items() if known == "statement")
 """The rules about the statement around a string; none of them applies to other PTX."""
-RULES = STATEMENT | frozenset("PX001 PX002 PX003 PX004 PX005 PX006 PX007 PX008 AV001 AV002".split())
-"""The rules that need only the statement, not the code around it; AV001 and AV002 only if the architecture is given."""
 
 _ASM = re.compile(rb"\b(?:asm|__asm__|__asm)\b")
 _PTX = re.compile(
@@ -74,7 +73,7 @@ def check(
 
 def _asked(selected: Selected, arch: str | None) -> Selected:
     """What is *selected*, without the rules that are not checked in inline assembly."""
-    rules = RULES | {"SU001", "SU002"} if arch else (RULES | {"SU001", "SU002"}) - {"AV001", "AV002"}
+    rules = {rule for rule, known in declared("inline").items() if arch or known != "architecture"}
     return replace(selected, rules=selected.on & rules)
 
 
@@ -310,7 +309,7 @@ class _Fragments:
 
     def _holds(self, hit: Hit, function: Function, one: _Placed) -> bool:
         """Whether a hit holds independently of the code around the string and of its unknown pieces."""
-        if hit.rule in ("AV001", "AV002"):
+        if declared("inline")[hit.rule] == "architecture":
             return bool(self.compiled[id(one.asm)]) and (hit.rule == "AV001" or self.toolkit is not None)
         if hit.rule in ("PX005", "PX006"):
             return self._undefined(hit, function, one)

@@ -8,7 +8,8 @@ from tclint.analyses import overlaps
 from tclint.findings.rules import all_rules
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
-from tests.tools.support import agrees, by_rule, kernel, lint, module
+from tests.tools import pages
+from tests.tools.support import agrees, by_rule, found, kernel, lint, module
 
 HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 START = """
@@ -485,6 +486,14 @@ MAPS = {
 @pytest.mark.parametrize("case", MAPS)
 def test_tensor_maps(case: str) -> None:
     agrees(text(MAPS[case]), "PR003")
+
+
+def test_a_kernel_that_only_changes_maps_is_checked_too() -> None:
+    example = pages.block("PR003", "kept_to_itself")
+    use = "    cp.async.bulk.prefetch.tensor.1d.L2.global.tile [%map, {%r1}];\n"
+    assert use in example
+    for code in (example, example.replace(use, "")):
+        assert [rule for rule, _ in found(lint(code))] == ["PR003"]
 
 
 @pytest.mark.parametrize(

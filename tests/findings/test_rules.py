@@ -90,6 +90,20 @@ def test_a_page_becomes_a_rule() -> None:
         ('["wgmma"]', "[1]", "hazards must list classes"),
         ('family = "some"', 'family = "some"\nsubsumed_by = ["wgmma"]', "subsumed_by must list rules"),
         ('family = "some"', 'family = "some"\nrace = 1', "race must be a bool"),
+        ('family = "some"', 'family = "some"\nchecks = ["a-b"]', "checks must list modules"),
+        ('family = "some"', 'family = "some"\nneeds = ["A"]', "needs must list what a kernel contains"),
+        (
+            'family = "some"',
+            'family = "some"\nobserved_as = ["a in b"]',
+            "observed_as must list observations",
+        ),
+        (
+            'family = "some"',
+            'family = "some"\nconfirmed_by = { pair = "unordered" }',
+            "confirmed_by must have lists",
+        ),
+        ('family = "some"', 'family = "some"\ninline = "file"', "inline must be one of string, statement"),
+        ('family = "some"', 'family = "some"\nmoved = { what = "all" }', "moved must have what, method,"),
         (NO_WORDS, "", "words must be a table, the id of a rule such as WG001, or"),
         (NO_WORDS, "words = 1", "words must be a table"),
         (NO_WORDS, 'words = "wgmma"', "words must be a table"),
@@ -193,6 +207,15 @@ def test_a_page_that_names_one_without_words_is_refused(
 ) -> None:
     with pytest.raises(RuleError, match=message):
         load_rules(_pages(tmp_path, *words))
+
+
+def test_an_observation_is_reported_under_one_rule(tmp_path: Path) -> None:
+    words = f'{NO_WORDS}\nobserved_as = ["proxy", "proxy of cp.async"]'
+    load_rules(_pages(tmp_path, words, words.replace('"proxy", ', "").replace("cp.async", "wgmma")))
+    with pytest.raises(
+        RuleError, match=r"AB002\.md:1: front matter: AB001 already claims proxy of cp\.async"
+    ):
+        load_rules(_pages(tmp_path, words, words.replace('"proxy", ', "")))
 
 
 def test_all_pages_of_tclint_are_valid_together() -> None:
