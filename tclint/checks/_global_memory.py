@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.model import KernelModel
-from tclint.isa.effects import TRANSACTIONS
+from tclint.isa.accesses import Proxy
 from tclint.isa.forms import Match
 from tclint.values import Values
 from tclint.values.nodes import Loaded, Packed, ParameterRead, Phi, Select
@@ -18,13 +18,11 @@ _POINTER = 8
 
 def global_operands(match: Match, verb: str) -> tuple[str, ...]:
     """The operands that determine where in global memory an instruction reads, or writes, as *verb* says."""
-    form = match.form
-    names = tuple(name for v, name in form.memory if v == verb and match.space in (".global", ""))
-    if form.effects.begins is not None and "tensormap" in form.roles:
-        loads = form.group == TRANSACTIONS
-        return (*names, form.roles["tensormap"]) if loads == (verb == "read") else names
-    later = form.async_reads if verb == "read" else form.async_writes
-    return (*names, *(n[1:] for n in later if n.startswith("*") and not n.endswith("desc")))
+    return tuple(
+        a.operand
+        for a in match.accesses
+        if a.outside and a.operand and a.writes is (verb == "write") and a.proxy is not Proxy.MAP
+    )
 
 
 def origins(model: KernelModel, site: int, verb: str) -> frozenset[int]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.checks._global_memory import global_operands
 from tclint.findings.scales import Confidence
-from tests.tools.support import by_rule, kernel, lint, module
+from tests.tools.support import by_rule, function, kernel, lint, module
 
 START = """
     mov.u32 %r0, %tid.x;
@@ -233,3 +234,26 @@ def test_a_flag_that_announces_data_of_the_previous_iteration_is_doubted() -> No
     body = [TURN, READ, "next:", SET, WRITE, "setp.ne.u32 %p2, %r2, 0;", "@%p2 bra next;"]
     (finding,) = by_rule(lint(in_turn(*body)), "MO005")
     assert finding.confidence is Confidence.LOW
+
+
+@pytest.mark.parametrize(
+    ("line", "read", "written"),
+    [
+        ("ld.b32 %r1, [%rd1];", ("a",), ()),
+        ("st.global.b32 [%rd1], %r2;", (), ("a",)),
+        ("cp.async.ca.shared.global [%r1], [%rd1], 4;", ("src",), ()),
+        ("cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 64;", (), ("dstMem",)),
+        (
+            "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%rd1, {%r1}], [%r2];",
+            (),
+            ("tensorMap",),
+        ),
+        ("tcgen05.st.sync.aligned.32x32b.x1.b32 [%r1], {%r2};", (), ()),
+    ],
+)
+def test_operands_of_global_memory(line: str, read: tuple[str, ...], written: tuple[str, ...]) -> None:
+    """A copy to shared memory and a store to tensor memory write no global memory."""
+    match = function(module(kernel(line))).instructions[0].match
+    assert match is not None
+    assert global_operands(match, "read") == read
+    assert global_operands(match, "write") == written
