@@ -15,7 +15,6 @@ from tclint.checks._race_rules import (
     BK002,
     BK011,
     CA001,
-    COMPLETION,
     PR005,
     READERS_ARRIVE,
     SM001,
@@ -144,7 +143,7 @@ def _refilled(model: KernelModel, rule: RuleId, race: Race) -> Hit:
             *(_waited(model, copy, last, "waits for an mbarrier; this does not cover the read")),
             _mark(model, copy, "starts to refill it"),
         ),
-        help=COMPLETION.get(group, READERS_ARRIVE)
+        help=(group.words.observed or READERS_ARRIVE)
         + ", and wait for that phase before the copy"
         + _relaxed_note(model),
     )
@@ -194,8 +193,9 @@ def _unordered(model: KernelModel, rule: RuleId, race: Race) -> Hit:
                 ("overwrites it" if race.early else "reads it") + ", in another warp" * race.together,
             ),
         ),
-        help=COMPLETION.get(
-            group, f"let {'all of ' * race.together}those threads arrive at an mbarrier after that access"
+        help=(
+            group.words.observed
+            or f"let {'all of ' * race.together}those threads arrive at an mbarrier after that access"
         )
         + f", and wait for that phase before {model.name(second.site)}"
         + _relaxed_note(model),
