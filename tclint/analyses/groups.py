@@ -18,7 +18,7 @@ from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import BULK, NO_ENGINE, WGMMA, Engine
+from tclint.isa.effects import BULK, INERT, NO_ENGINE, WGMMA, Engine
 from tclint.sync.operations import NO_GROUPS, OPEN, oldest, step
 
 __all__ = ["BulkGroups", "Depth", "Groups", "GroupsState", "Waited", "WgmmaGroups", "groups_of"]
@@ -122,15 +122,15 @@ class Groups(Analysis[GroupsState]):
 
     def transfer(self, state: GroupsState, at: int, instruction: Instruction) -> GroupsState:
         facts, copies = state
-        event = instruction.event if instruction.group == self.group else ""
-        if event == "issue":
+        effects = instruction.effects if instruction.group == self.group else INERT
+        if effects.begins is not None:
             return facts.issued(at, OPEN), copies
         if not facts:
             return state
         after = facts.moved(lambda age: self.aged(age, at, instruction))
         if not self.copied:
             return state if after is facts else (after, copies)
-        if event in ("commit", "wait"):
+        if effects.commits is not None or effects.waits is not None:
             aged = ((c, self.aged(c[3], at, instruction)) for c in copies)
             return after, frozenset((*c[:3], age) for c, age in aged if age is not None)
         written = instruction.writes

@@ -10,20 +10,11 @@ from tclint.analyses.repeated import Repeated
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._needless import decidable, own_sites
 from tclint.findings.edits import Repair, operand, without
-from tclint.isa.effects import BULK, CP_ASYNC, SELF_AWAITED, TCGEN05_LD, TCGEN05_ST, WGMMA, Engine
+from tclint.isa.effects import CP_ASYNC, SELF_AWAITED, Engine
 from tclint.sync.operations import OPEN, UNCLEAR
 
 CO001 = RuleId("CO001")
 CO008 = RuleId("CO008")
-
-_CLASSES = {
-    WGMMA: "wgmma",
-    CP_ASYNC: "cp-async",
-    BULK: "bulk",
-    TCGEN05_LD: "tcgen05-ldst",
-    TCGEN05_ST: "tcgen05-ldst",
-}
-"""The class of hazards that a wait of a group prevents."""
 
 
 @check(CO001, analyses=(InFlight, SourcesInFlight, Repeated))
@@ -55,7 +46,7 @@ def completes_nothing(model: KernelModel) -> Iterator[Hit]:
             help="remove the wait, or leave fewer groups pending if it is meant to complete one"
             if depth(instruction) > 0
             else "remove the wait",
-            fixes=(Repair("delete the wait", (without(wait),), proves=(_CLASSES[group],)),),
+            fixes=(Repair("delete the wait", (without(wait),), proves=(group.words.hazard,)),),
         )
 
 

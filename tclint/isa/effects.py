@@ -59,6 +59,8 @@ class Words(NamedTuple):
     """Those of a commit and a wait."""
     scope: str = ""
     """The threads that execute a commit and a wait together, if each thread does not by itself."""
+    hazard: str = ""
+    """The class of hazards that a wait prevents, as in verdicts."""
     observed: str = ""
     """What to do so that other threads can observe that an operation has completed."""
 
@@ -125,25 +127,28 @@ ENGINES = {
 _WORDS = {
     WGMMA: Words(
         "wgmma.mma_async", "wgmma.wait_group", commit="wgmma.commit_group", modifiers=".sync.aligned", scope="warpgroup",
+        hazard="wgmma",
         observed="wait for its group (wgmma.wait_group), then let those threads arrive at an mbarrier",
     ),
     CP_ASYNC: Words(
-        "cp.async", "cp.async.wait_group", whole="cp.async.wait_all", commit="cp.async.commit_group",
+        "cp.async", "cp.async.wait_group", whole="cp.async.wait_all", commit="cp.async.commit_group", hazard="cp-async",
         observed="wait for it (cp.async.wait_group), then let that thread arrive at an mbarrier, or let an mbarrier track it"
         " (cp.async.mbarrier.arrive)",
     ),
     BULK: Words(
         "bulk copy of a bulk group", "cp.async.bulk.wait_group", read="cp.async.bulk.wait_group.read",
-        commit="cp.async.bulk.commit_group",
+        commit="cp.async.bulk.commit_group", hazard="bulk",
         observed="wait until its source has been read (cp.async.bulk.wait_group.read), then let that thread arrive at an mbarrier",
     ),
     TRANSACTIONS: Words(observed="use the mbarrier on which the copy completes"),
     TCGEN05: Words(observed="commit that operation to an mbarrier (tcgen05.commit)"),
     TCGEN05_LD: Words(
-        "tcgen05.ld", "tcgen05.wait::ld", observed="let those threads arrive at an mbarrier after tcgen05.wait::ld"
+        "tcgen05.ld", "tcgen05.wait::ld", hazard="tcgen05-ldst",
+        observed="let those threads arrive at an mbarrier after tcgen05.wait::ld",
     ),
     TCGEN05_ST: Words(
-        "tcgen05.st", "tcgen05.wait::st", observed="let those threads arrive at an mbarrier after tcgen05.wait::st"
+        "tcgen05.st", "tcgen05.wait::st", hazard="tcgen05-ldst",
+        observed="let those threads arrive at an mbarrier after tcgen05.wait::st",
     ),
 }  # fmt: skip
 _NO_WORDS = Words()

@@ -298,15 +298,15 @@ class Fences:
 
     def _stages(self, fact: Fact, at: int, instruction: Instruction) -> Iterable[int]:
         """The stages of an access after an instruction; none if it is separated from all that follows."""
-        event, stage = instruction.event, fact.stage
-        if stage >= OPEN and instruction.group == CP_ASYNC and event != "issue":
+        effects, stage = instruction.effects, fact.stage
+        if stage >= OPEN and instruction.group == CP_ASYNC:
             after = self.copies.stage(stage, at, instruction)
             return (READY if after is None else after,)
-        if stage == ISSUED and event == "commit" and instruction.group == TCGEN05:
+        if stage == ISSUED and effects.commits == TCGEN05:
             return (COMMITTED if self._tracks(instruction, fact.site) else stage,)
-        if stage == COMMITTED and instruction.effects.awaits_threads:
+        if stage == COMMITTED and effects.awaits_threads:
             return (READY,)
-        if stage in (READY, NARROW, ALLOCATED) and event == "proxy-fence":
+        if stage in (READY, NARROW, ALLOCATED) and effects.fence is Fence.PROXY:
             return self._fenced(fact, instruction)
         return (stage,)
 
