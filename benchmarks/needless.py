@@ -28,7 +28,6 @@ from typing import Any
 from benchmarks import mutation, results
 from benchmarks.corpus.builder import default_cache
 from benchmarks.faults import OPERATORS, Kernel, apply
-from tclint.analyses.in_flight import GROUPS
 from tclint.findings.edits import joined
 from tclint.findings.finding import Edit, FileReport
 from tclint.findings.moved import subjects
@@ -36,6 +35,7 @@ from tclint.findings.scales import Severity
 from tclint.findings.selection import Request, Selected
 from tclint.findings.spans import Span
 from tclint.ir.cfg import CFG
+from tclint.isa.effects import SELF_AWAITED
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source
 
@@ -118,8 +118,8 @@ def _busy(kernel: Kernel) -> Iterator[Place]:
 
 
 PLANTS: dict[str, tuple[str, Callable[[Kernel], Iterator[Place]]]] = {
-    **{f"{group} wait twice": ("CO001", _waits(group)) for group in GROUPS},
-    **{f"{group} wait after the fact": ("CO001", _waits_later(group)) for group in GROUPS},
+    **{f"{group} wait twice": ("CO001", _waits(group)) for group in SELF_AWAITED},
+    **{f"{group} wait after the fact": ("CO001", _waits_later(group)) for group in SELF_AWAITED},
     "proxy fence twice": ("CO003", lambda kernel: _again(kernel, _proxy_fences(kernel))),
     "proxy fence widened": ("CO004", _widened),
     "poll made busy": ("CO007", _busy),

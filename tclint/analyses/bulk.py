@@ -12,7 +12,7 @@ from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import BULK
 
-__all__ = ["KNOWN", "KNOWN_TO_WARP", "READ", "BulkReads", "BulkWrites"]
+__all__ = ["KNOWN", "KNOWN_TO_WARP", "READ", "BulkReads"]
 
 READ = -3
 """The source has been read, and only the waiting thread knows it."""
@@ -48,9 +48,3 @@ class BulkReads(Groups):
 
     def lasting(self, state: GroupsState, site: int) -> bool:
         return any(age not in KNOWN and (age < 0 or age == self.deepest) for age in state[0].of(site))
-
-
-class BulkWrites(Groups):
-    """Bulk groups until their results have been written: a wait for the sources alone is ignored."""
-
-    group = BULK

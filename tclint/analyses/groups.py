@@ -11,17 +11,17 @@ stays, that of the previous one has age 1 and ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cache, cached_property
 
 from tclint.analyses.ages import Ages, Numbering
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import NO_ENGINE, WGMMA, Engine
+from tclint.isa.effects import BULK, INERT, NO_ENGINE, WGMMA, Engine
 from tclint.sync.operations import NO_GROUPS, OPEN, oldest, step
 
-__all__ = ["Depth", "Groups", "Waited", "WgmmaGroups"]
+__all__ = ["BulkGroups", "Depth", "Groups", "GroupsState", "Waited", "WgmmaGroups", "groups_of"]
 
 _NONE: frozenset[int] = frozenset()
 """The registers of an operation that has none: each empty set made anew takes 216 bytes."""
@@ -122,15 +122,15 @@ class Groups(Analysis[GroupsState]):
 
     def transfer(self, state: GroupsState, at: int, instruction: Instruction) -> GroupsState:
         facts, copies = state
-        event = instruction.event if instruction.group == self.group else ""
-        if event == "issue":
+        effects = instruction.effects if instruction.group == self.group else INERT
+        if effects.begins is not None:
             return facts.issued(at, OPEN), copies
         if not facts:
             return state
         after = facts.moved(lambda age: self.aged(age, at, instruction))
         if not self.copied:
             return state if after is facts else (after, copies)
-        if event in ("commit", "wait"):
+        if effects.commits is not None or effects.waits is not None:
             aged = ((c, self.aged(c[3], at, instruction)) for c in copies)
             return after, frozenset((*c[:3], age) for c, age in aged if age is not None)
         written = instruction.writes
@@ -215,10 +215,18 @@ class Groups(Analysis[GroupsState]):
         return age if at == site else self.aged(age, at, instruction)
 
 
-class WgmmaGroups(Groups):
-    """wgmma-groups (9.7.15.7.2 and 9.7.15.7.3)."""
+@cache
+def groups_of(engine: Engine) -> type[Groups]:
+    """The analysis of the operations of *engine* until their results are written."""
 
-    group = WGMMA
+    class Of(Groups):
+        group = engine
+
+    Of.__name__ = "".join(map(str.title, engine.split("."))) + Groups.__name__
+    return Of
+
+
+WgmmaGroups, BulkGroups = map(groups_of, (WGMMA, BULK))
 
 
 class _Outstanding(Analysis[int]):

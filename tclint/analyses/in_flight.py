@@ -13,13 +13,10 @@ from typing import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.may import May
 from tclint.ir.nodes import Function, Instruction
-from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_LD, TCGEN05_ST, WGMMA
+from tclint.isa.effects import SELF_AWAITED
 from tclint.sync.operations import OPEN, UNCLEAR, oldest, step
 
-__all__ = ["GROUPS", "InFlight", "Pending", "SourcesInFlight", "State", "Strict", "depth"]
-
-GROUPS = (WGMMA, CP_ASYNC, BULK, TCGEN05_LD, TCGEN05_ST)
-"""The groups of operations that the issuing thread waits for itself."""
+__all__ = ["InFlight", "Pending", "SourcesInFlight", "State", "Strict", "depth"]
 
 
 class Pending(NamedTuple):
@@ -93,7 +90,7 @@ class Strict:
 
 
 class InFlight(May[Pending]):
-    """The operations of all :data:`GROUPS` that may be in flight, with every age that they may have.
+    """The operations that may be in flight and that their thread waits for, with every age that they may have.
 
     A kernel is taken to begin without any. What a function that is not inlined leaves in flight is not followed. A commit
     counts as an operation of its group, which may be empty: ``ptxas`` inserts a wait for an empty group of ``wgmma`` where
@@ -106,7 +103,7 @@ class InFlight(May[Pending]):
     def __init__(self, model: KernelModel) -> None:
         self.instructions = model.function.instructions
         sites = range(len(self.instructions))
-        self.strict = Strict(model.function, GROUPS, sites, sources=self.until_read)
+        self.strict = Strict(model.function, SELF_AWAITED, sites, sources=self.until_read)
         super().__init__(self.strict.affecting, self._executed)
 
     def _executed(self, state: State, at: int, instruction: Instruction) -> State:

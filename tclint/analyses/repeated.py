@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tclint.analyses.in_flight import GROUPS, depth
+from tclint.analyses.in_flight import depth
 from tclint.analyses.model import KernelModel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import Fence, Resource
+from tclint.isa.effects import SELF_AWAITED, Fence, Resource
 from tclint.sync.operations import UNCLEAR
 
 __all__ = ["Done", "Repeated", "what"]
@@ -48,14 +48,14 @@ State = frozenset[Fact] | None
 
 
 def what(instruction: Instruction) -> Done | None:
-    """What *instruction* is, if it is a wait of one of the :data:`GROUPS` or an async proxy fence; else None."""
+    """What *instruction* is, if it is a wait for operations of its own thread or an async proxy fence; else None."""
     match = instruction.match
     if match is None or match.problem:
         return None
     if match.form.effects.fence is Fence.PROXY and match.form.proxy == "async":
         one_way = any("sync_restrict" in modifier for modifier in match.modifiers)
         return None if one_way else Done(FENCE, 0, match.space)
-    if match.form.effects.waits is None or match.form.group not in GROUPS or depth(instruction) == UNCLEAR:
+    if match.form.effects.waits not in SELF_AWAITED or depth(instruction) == UNCLEAR:
         return None
     return Done(match.form.group, depth(instruction), "read" if instruction.effects.sources else "")
 

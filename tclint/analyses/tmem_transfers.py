@@ -16,6 +16,7 @@ from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, registers
 from tclint.isa.effects import TCGEN05_LD, TENSOR_MEMORY
 from tclint.isa.forms import Match
+from tclint.sync.operations import OPEN, step
 
 __all__ = ["TmemTransfers", "TransferStatus", "TransfersState", "computes"]
 
@@ -200,7 +201,7 @@ class TmemTransfers(Analysis[TransfersState]):
         return state & ~effect.ended | effect.made
 
     def _effect(self, at: int, instruction: Instruction) -> _Effect:
-        effects = instruction.effects
+        group = instruction.group
         ended = made = copied = used = 0
         if instruction.group != TCGEN05_LD and (taken := self.takes(instruction)):
             # The hardware makes a use wait for the load; in the ISA only one note mentions it (9.7.16.6.4.5).
@@ -211,11 +212,11 @@ class TmemTransfers(Analysis[TransfersState]):
                 copied, used = (direct, 0) if instruction.moves else (0, direct)
             else:
                 ended = taken
-        if effects.begins is not None and at in self.bits:
+        if at in self.bits:
             made = self.bits[at]
             ended |= made
-        elif effects.waits in TENSOR_MEMORY:
-            ended |= self.set_of(self.loads if effects.waits == TCGEN05_LD else self.stores)
+        elif group in TENSOR_MEMORY and step(OPEN, instruction.effects, OPEN, OPEN) is None:
+            ended |= self.set_of(self.loads if group == TCGEN05_LD else self.stores)
         return _Effect(self._every(ended), made, copied, used)
 
     def guarded(self, state: TransfersState, after: TransfersState, at: int) -> TransfersState:

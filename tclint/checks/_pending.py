@@ -16,10 +16,6 @@ from tclint.sync.operations import OVERDUE
 __all__ = ["PendingReason"]
 
 
-_SPELLED = {"bulk": ("cp.async.bulk", "wait_group.read")}
-"""Group -> the prefix of its opcodes and the weakest sufficient wait, if not the group itself and ``wait_group``."""
-
-
 class PendingReason(NamedTuple):
     """Why the operation at the start of a path is in flight at its end, and what would complete it."""
 
@@ -45,25 +41,19 @@ class PendingReason(NamedTuple):
         return reason._replace(fixes=group_repairs(groups.model, groups, pending, alike))
 
 
-def _names(groups: Groups) -> tuple[str, str, str]:
-    """The prefix of the opcodes of a group, the weakest wait that suffices, and the modifiers of both."""
-    name, waits_for = _SPELLED.get(groups.group, (groups.group, "wait_group"))
-    return name, waits_for, ".sync.aligned" if name == "wgmma" else ""
-
-
 def _uncommitted(groups: Groups, pending: Pending) -> PendingReason:
     """The reason if no commit follows the operation, or none before the waits."""
-    name, waits_for, aligned = _names(groups)
+    words = groups.group.words
     if pending.age == OVERDUE:
         return PendingReason(
             "it was never committed, so no wait_group covers it",
-            f"add {name}.commit_group{aligned} after the operation and before the wait",
+            f"add {words.commit}{words.modifiers} after the operation and before the wait",
             tuple(Mark(i, "this wait completes committed groups only") for i in pending.waits[:1]),
             None,
         )
     return PendingReason(
         "it was neither committed nor waited for",
-        f"commit the group and wait for it ({name}.commit_group, {name}.{waits_for} 0) before this instruction",
+        f"commit the group and wait for it ({words.commit}, {words.enough} 0) before this instruction",
         (),
         None,
     )
@@ -71,20 +61,20 @@ def _uncommitted(groups: Groups, pending: Pending) -> PendingReason:
 
 def _committed(groups: Groups, pending: Pending) -> PendingReason:
     """The reason if the operation is in a group: no wait, a wait before its commit, or one that leaves it in flight."""
-    name, waits_for, aligned = _names(groups)
+    words = groups.group.words
     steps = tuple(Mark(i, "committed here") for i in pending.commits[:1])
     if not pending.waits:
         return PendingReason(
-            f"no intervening {name}.wait_group",
-            f"add {name}.{waits_for}{aligned} 0 before this instruction",
+            f"no intervening {words.wait}",
+            f"add {words.enough}{words.modifiers} 0 before this instruction",
             steps,
             None,
         )
     last = pending.waits[-1]
     if pending.age < pending.later:
         return PendingReason(
-            f"it was committed after {name}.wait_group, which covers earlier groups only",
-            f"commit it before the wait, or add {name}.{waits_for}{aligned} {pending.age} before this instruction",
+            f"it was committed after {words.wait}, which covers earlier groups only",
+            f"commit it before the wait, or add {words.enough}{words.modifiers} {pending.age} before this instruction",
             (Mark(last, "completes earlier groups only"), *steps),
             last,
         )
@@ -93,21 +83,21 @@ def _committed(groups: Groups, pending: Pending) -> PendingReason:
 
 def _left_in_flight(groups: Groups, pending: Pending, steps: tuple[Mark, ...]) -> PendingReason:
     """The reason if the N of the last wait is too large."""
-    name, waits_for, _ = _names(groups)
+    words = groups.group.words
     age, last, later = pending.age, pending.waits[-1], pending.later
     wait = groups.model.instruction(last)
     depth, operand = groups.left[last], wait.role("depth")
     written = operand.value if isinstance(operand, Immediate) else depth
-    enough = f"{name}.{waits_for} {f'{age} or less' if age else '0'} before this instruction"
+    enough = f"{words.enough} {f'{age} or less' if age else '0'} before this instruction"
     if later:  # one of them may be what precedes the later commits
         smaller = f"{age - later} or less" if age > later else "0"
-        remedy = f"use {name}.{waits_for} {smaller} there, or add {enough}"
+        remedy = f"use {words.enough} {smaller} there, or add {enough}"
     else:
         remedy = f"use {enough}"
     newest = "the newest group" if depth == 1 else f"the newest {depth} groups"
     relation = "which is" if depth == 1 else "including"
     return PendingReason(
-        f"{name}.wait_group {written} leaves {newest} in flight, {relation} this one",
+        f"{words.wait} {written} leaves {newest} in flight, {relation} this one",
         remedy,
         (*steps, Mark(last, f"waits for all but {newest}")),
         last,

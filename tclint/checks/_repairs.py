@@ -16,7 +16,7 @@ from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
 from tclint.findings.edits import InstructionEdit, Repair, after, before, opcode, operand
 from tclint.ir.nodes import Instruction, registers
-from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_ST, WGMMA, Barrier, Engine, Fence, Resource
+from tclint.isa.effects import TCGEN05_ST, WGMMA, Barrier, Engine, Fence, Resource
 from tclint.sync.operations import NO_GROUPS, OPEN, OVERDUE, UNCLEAR
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
@@ -49,15 +49,6 @@ _SCOPES = {
     "cta": (1024, UniformityScope.CTA),
 }
 """Scope -> the threads that must arrive together, and the least uniform level that a condition may have for that."""
-
-_SPELLED = {
-    WGMMA: ("warpgroup", "wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"),
-    CP_ASYNC: ("", "", "cp.async.wait_all;"),  # commits implicitly
-    BULK: ("", "cp.async.bulk.commit_group;", "cp.async.bulk.wait_group.read 0;"),
-}
-"""Group -> the scope of its instructions, its commit, and the wait for all its operations."""
-BULK_RESULTS = "cp.async.bulk.wait_group 0;"
-"""The wait for the results of bulk copies, where ``wait_group.read``, which waits for their sources, is not enough."""
 
 
 def arrive_together(model: KernelModel, site: int, scope: str, like: Collection[int] = ()) -> bool:
@@ -162,14 +153,16 @@ class Pending:
     @classmethod
     def of(cls, groups: Groups, path: Path, site: int, age: int) -> Pending:
         """The operation at *site*, with which *path* begins."""
-        passed: dict[str, list[int]] = {"wait": [], "commit": []}
-        later = 0
+        waits, commits, later = list[int](), list[int](), 0
         for i in path.sites(groups.model.cfg, site):
-            instruction = groups.model.instruction(i)
-            if instruction.group == groups.group and instruction.event in passed:
-                passed[instruction.event].append(i)
-                later = later + 1 if instruction.effects.commits is not None else 0
-        return cls(path, site, age, passed["wait"], passed["commit"], later)
+            effects = groups.model.instruction(i).effects
+            if effects.waits == groups.group:
+                waits.append(i)
+                later = 0
+            elif effects.commits == groups.group:
+                commits.append(i)
+                later += 1
+        return cls(path, site, age, waits, commits, later)
 
 
 def group_repairs(
@@ -180,7 +173,7 @@ def group_repairs(
     *alike* are operations that the same wait must complete.
     """
     path, site, age, waits, later = pending.path, pending.site, pending.age, pending.waits, pending.later
-    if groups.group not in _SPELLED or path.end < 0:
+    if not groups.group.words.commit or path.end < 0:
         return ()
     sites = {site, *alike}
     if age == OVERDUE:
@@ -264,7 +257,7 @@ def waits_before(
     *wait* defaults to the wait for all operations of the group.
     """
     fits = _covers(model, groups, sites, uncommitted)
-    at = insertion_site(model, sites, use, _SPELLED[groups.group][0], fits, sites)
+    at = insertion_site(model, sites, use, groups.group.words.scope, fits, sites)
     return () if at is None else _inserted(model, groups, at, uncommitted, wait)
 
 
@@ -273,7 +266,7 @@ def _wait_at(
 ) -> tuple[Repair, ...]:
     """A wait for *sites*, and a commit if *uncommitted*, before the instruction *at* on a path from one of them."""
     fits = _covers(model, groups, sites, uncommitted)(at)
-    together = fits and arrive_together(model, at, _SPELLED[groups.group][0], sites)
+    together = fits and arrive_together(model, at, groups.group.words.scope, sites)
     return _inserted(model, groups, at, uncommitted) if together else ()
 
 
@@ -285,15 +278,15 @@ def _covers(model: KernelModel, groups: Groups, sites: Collection[int], uncommit
         ages = [a for s, a in results.before(at)[0] if s in sites and a >= OVERDUE]
         return bool(ages) and all(a >= 0 for a in ages)
 
-    return committed if _SPELLED[groups.group][1] and not uncommitted else lambda at: True
+    return committed if groups.group.words.commit_statement and not uncommitted else lambda at: True
 
 
 def _inserted(
     model: KernelModel, groups: Groups, at: int, uncommitted: bool, wait: str = ""
 ) -> tuple[Repair, ...]:
     """The repair that inserts a wait before *at*, with a commit if *uncommitted*."""
-    _, commit, wait_for_all = _SPELLED[groups.group]
-    wait = wait or wait_for_all
+    words = groups.group.words
+    commit, wait = words.commit_statement, wait or words.wait_statement
     needed = uncommitted and bool(commit)
     statements = (commit, wait) if needed else (wait,)
     names = " and ".join(s.rstrip(";") for s in statements)
@@ -310,25 +303,24 @@ def _with_commit(
     model: KernelModel, groups: Groups, pending: Pending, waits: Sequence[int]
 ) -> tuple[Repair, ...]:
     """A commit before the first of *waits* that should cover the operation, or after the last operation of its block."""
-    site, commit = pending.site, _SPELLED[groups.group][1]
+    site, words = pending.site, groups.group.words
+    commit = words.commit_statement
     wait = waits[0] if waits else -1
     covered = wait >= 0 and not model.reaches(site, pending.path.end, (wait,))
     depth = model.instruction(wait).groups_left if covered else None
     block = model.cfg.block_of[site]
     last = max(i for i in model.begins(groups.group) if model.cfg.block_of[i] == block)
-    if groups.group == CP_ASYNC:
+    if words.whole:
         if not covered:
             return ()
-        message = (
-            "add cp.async.wait_all before this wait"
-            if depth == 0
-            else "wait for all copies with cp.async.wait_all"
+        wait_for = (
+            f"add {words.whole} before this wait" if depth == 0 else f"wait for all copies with {words.whole}"
         )
-        missing = Repair("add cp.async.commit_group", (after(last, "cp.async.commit_group;"),))
-        return (Repair(message, (before(wait, "cp.async.wait_all;"),), True), missing)
+        missing = Repair(f"add {words.commit}", (after(last, f"{words.commit};"),))
+        return (Repair(wait_for, (before(wait, words.wait_statement),), True), missing)
     message, safe = f"add {commit.rstrip(';')}", waits_for_all_groups(model, groups.group)
     found = []
-    if depth == 0 and arrive_together(model, wait, _SPELLED[groups.group][0], (site,)):
+    if depth == 0 and arrive_together(model, wait, groups.group.words.scope, (site,)):
         found.append(Repair(message, (before(wait, commit),), safe))
     if model.instruction(last).guard < 0:
         found.append(Repair(f"{message} after the operation", (after(last, commit),), safe))
@@ -348,8 +340,7 @@ def _with_smaller_depth(
     pending = age if age in fitting else min(fitting, default=-1)
     if pending < 0:
         return ()
-    name = instruction.name if groups.group == WGMMA else ".".join(instruction.opcode.split(".")[:4])
-    return (wait_with_depth(wait, name, pending),)
+    return (wait_with_depth(wait, groups.group.words.wait, pending),)
 
 
 def wait_with_depth(wait: int, name: str, pending: int) -> Repair:

@@ -10,7 +10,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.checks import Hit, Mark, RuleId, grouped
 from tclint.checks._deadlocks import MAX_PARTIES, called, incomplete, parties, threads_in_words
-from tclint.checks._race_rules import COMPLETION, READERS_ARRIVE, race_rule
+from tclint.checks._race_rules import READERS_ARRIVE, race_rule
 from tclint.checks._wording import copy_name, times
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.isa.effects import BULK, TENSOR_MEMORY, TRANSACTIONS
@@ -128,7 +128,7 @@ def _refilled(model: KernelModel, rule: RuleId, race: Race) -> Hit:
             *(_waited(model, copy, last, "waits for an mbarrier; this does not cover the read")),
             _mark(model, copy, "starts to refill it"),
         ),
-        help=COMPLETION.get(group, READERS_ARRIVE)
+        help=(group.words.observed or READERS_ARRIVE)
         + ", and wait for that phase before the copy"
         + _relaxed_note(model),
     )
@@ -178,8 +178,9 @@ def _unordered(model: KernelModel, rule: RuleId, race: Race) -> Hit:
                 ("overwrites it" if race.early else "reads it") + ", in another warp" * race.together,
             ),
         ),
-        help=COMPLETION.get(
-            group, f"let {'all of ' * race.together}those threads arrive at an mbarrier after that access"
+        help=(
+            group.words.observed
+            or f"let {'all of ' * race.together}those threads arrive at an mbarrier after that access"
         )
         + f", and wait for that phase before {model.name(second.site)}"
         + _relaxed_note(model),

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from tclint.analyses.bulk import KNOWN, KNOWN_TO_WARP, BulkReads, BulkWrites
+from tclint.analyses.bulk import KNOWN, KNOWN_TO_WARP, BulkReads
 from tclint.analyses.global_memory import GlobalMemory
-from tclint.analyses.groups import Groups
+from tclint.analyses.groups import BulkGroups, Groups
 from tclint.analyses.happens_before import HappensBefore, Scope
 from tclint.analyses.issuers import once_for_a_warp
 from tclint.analyses.model import FactQuery, KernelModel
@@ -20,7 +20,6 @@ from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._pending import PendingReason
 from tclint.checks._repairs import (
-    BULK_RESULTS,
     barrier_between,
     waits_before,
     waits_for_all_groups,
@@ -227,14 +226,14 @@ def _unordered(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: 
     ).doubted(_TOGETHER if one_warp and not others & ~waiting else "")
 
 
-@check(BK004, analyses=(BulkWrites,))
+@check(BK004, analyses=(BulkGroups,))
 def results_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Report reads of global memory that a bulk copy of the same thread may not have written yet."""
     operations = frozenset(i for i in model.begins(BULK) if model.instruction(i).role("destination"))
     if not operations:
         return
     memory = GlobalMemory(model.function, model.values)
-    groups, results = model.solution(BulkWrites)
+    groups, results = model.solution(BulkGroups)
     with_results = groups.numbering.bits(operations)
 
     meetings = OverlapSearch(
@@ -285,9 +284,7 @@ def _commute(model: KernelModel, copy: int, use: int) -> bool:
     return first.binding.get("redOp") in second.modifiers and name.startswith(("cp.reduce.", "red"))
 
 
-def _written_before(
-    model: KernelModel, groups: BulkWrites, meeting: Conflict, half: int
-) -> tuple[Repair, ...]:
+def _written_before(model: KernelModel, groups: Groups, meeting: Conflict, half: int) -> tuple[Repair, ...]:
     """The fix that makes the wait for sources one for results, or adds such a wait before the use."""
     copy, use, age = meeting.operation.site, meeting.use.site, meeting.path.state
     if age == OVERDUE:
@@ -297,7 +294,7 @@ def _written_before(
         return with_opcode(
             half, opcode.replace(".read", ""), "wait for the results, without .read", safe=True
         )
-    return waits_before(model, groups, (copy,), use, age == OPEN, BULK_RESULTS)
+    return waits_before(model, groups, (copy,), use, age == OPEN, f"{BULK.words.wait} 0;")
 
 
 def _committed(model: KernelModel, lost: list[tuple[int, list[int]]]) -> tuple[Repair, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tclint.analyses.bulk import BulkWrites
+from tclint.analyses.groups import BulkGroups
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import (
     NO_DOUBT,
@@ -58,7 +58,7 @@ class _Signalled(NamedTuple):
     doubt: Doubt
 
 
-@check(also=(BK004,), analyses=(BulkWrites,))
+@check(also=(BK004,), analyses=(BulkGroups,))
 def flag_before_result(model: KernelModel) -> Iterator[Hit]:
     """Report flags that a thread sets when it has waited only until the source of its bulk copy was read."""
     reads = [i for i in model.waits(BULK) if model.instruction(i).effects.sources]
@@ -111,7 +111,7 @@ def _signalled(
     model: KernelModel, copy: int, flags: frozenset[int], reads: list[int]
 ) -> Iterator[_Signalled]:
     """The first flag on a path from *copy*, after a wait for its source and before one for its result."""
-    groups, results = model.solution(BulkWrites)
+    groups, results = model.solution(BulkGroups)
     # A flag after a wait that leaves the newest groups pending may be for the groups that it waits for.
     older = frozenset(model.waits(BULK)).difference(reads)
 

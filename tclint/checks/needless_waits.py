@@ -4,39 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses.in_flight import GROUPS, InFlight, SourcesInFlight, depth
+from tclint.analyses.in_flight import InFlight, SourcesInFlight, depth
 from tclint.analyses.model import KernelModel
 from tclint.analyses.repeated import Repeated
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._needless import decidable, own_sites
 from tclint.findings.edits import Repair, operand, without
-from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_LD, TCGEN05_ST, WGMMA, Engine
+from tclint.isa.effects import CP_ASYNC, SELF_AWAITED, Engine
 from tclint.sync.operations import OPEN, UNCLEAR
 
 CO001 = RuleId("CO001")
 CO008 = RuleId("CO008")
 
-_NAMES = {
-    WGMMA: "wgmma.mma_async",
-    CP_ASYNC: "cp.async",
-    BULK: "bulk copy of a bulk group",
-    TCGEN05_LD: "tcgen05.ld",
-    TCGEN05_ST: "tcgen05.st",
-}
-_CLASSES = {
-    WGMMA: "wgmma",
-    CP_ASYNC: "cp-async",
-    BULK: "bulk",
-    TCGEN05_LD: "tcgen05-ldst",
-    TCGEN05_ST: "tcgen05-ldst",
-}
-"""The class of hazards that a wait of a group prevents."""
-
 
 @check(CO001, analyses=(InFlight, SourcesInFlight, Repeated))
 def completes_nothing(model: KernelModel) -> Iterator[Hit]:
     """A wait that no operation which it would complete reaches on any path."""
-    waits = [(group, i) for group in GROUPS for i in own_sites(model, model.waits(group))]
+    waits = [(group, i) for group in SELF_AWAITED for i in own_sites(model, model.waits(group))]
     if not waits or not decidable(model):
         return
     results, sources = model.solution(InFlight), model.solution(SourcesInFlight)
@@ -62,14 +46,14 @@ def completes_nothing(model: KernelModel) -> Iterator[Hit]:
             help="remove the wait, or leave fewer groups pending if it is meant to complete one"
             if depth(instruction) > 0
             else "remove the wait",
-            fixes=(Repair("delete the wait", (without(wait),), proves=(_CLASSES[group],)),),
+            fixes=(Repair("delete the wait", (without(wait),), proves=(group.words.hazard,)),),
         )
 
 
 def _nothing(group: Engine, groups: int, pending: bool) -> str:
     """Why a wait that may leave *groups* pending completes nothing; *pending*: something of the *group* may be."""
     if not pending:
-        return f"no {_NAMES[group]} is in flight on any path to it"
+        return f"no {group.words.operation} is in flight on any path to it"
     if groups > 0:
         return (
             f"no more than {groups} {'group is' if groups == 1 else 'groups are'} pending on any path to it"

@@ -17,7 +17,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.analyses.role_paths import whole_program
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._race_rules import COMPLETION, READERS_ARRIVE, race_rule
+from tclint.checks._race_rules import READERS_ARRIVE, race_rule
 from tclint.isa.effects import NO_ENGINE, TCGEN05, TRANSACTIONS, WGMMA, Barrier, Engine
 from tclint.values.nodes import Compare, Negation
 from tclint.values.shared_memory import Access
@@ -113,7 +113,7 @@ def _unsynchronised(model: KernelModel, copies: list[int], group: Engine, reads:
                 ),
             ),
             pairs=tuple((each.site, refill) for refill in copies for each in reads if each.site != refill),
-            help=f"{COMPLETION.get(group, READERS_ARRIVE)}, and wait for that phase before the copy",
+            help=f"{group.words.observed or READERS_ARRIVE}, and wait for that phase before the copy",
             about=frozenset((copy,)),
         )
     return None

@@ -14,7 +14,7 @@ from dataclasses import field, replace
 from typing import TypeVar
 
 from tclint._dataclass import dataclass
-from tclint.analyses.groups import Depth, GroupsState, Waited, WgmmaGroups
+from tclint.analyses.groups import Depth, Groups, GroupsState, Waited, WgmmaGroups
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import most_plausible_path
 from tclint.analyses.wgmma_accumulators import ignores_accumulator
@@ -77,33 +77,23 @@ def _tried(model: KernelModel, candidates: Iterable[T], site: int = -1) -> Itera
     return model.ledger.at_most(MAX_TRIES, candidates, FEASIBLE_PATH, site, "accesses or operations")
 
 
-def _accesses(model: KernelModel, groups: WgmmaGroups, results: Results[GroupsState]) -> _Accesses:
+def _accesses(model: KernelModel, groups: Groups, results: Results[GroupsState]) -> _Accesses:
     """All accesses to registers of operations that may be in flight; whether a path is feasible is decided later."""
     instructions = model.function.instructions
     accesses = _Accesses()
     for b in model.cfg.order:
-        block = model.cfg.blocks[b]
-        state = results.entry[b]
-        changes = results.affecting[b]
-        if not state[0] and not any(instructions[i].effects.begins is not None for i in changes):
-            continue
-        pending = iter(changes)
-        change = next(pending, -1)
-        held: dict[int, tuple[set[int], set[int]]] | None = None
-        for i in range(block.start, block.end):
-            instruction = instructions[i]
-            if state[0] and instruction.group != WGMMA:
-                held = _held(groups, state) if held is None else held
-                _record(groups, held, state, i, instruction, accesses)
-            if i == change:
-                after = groups.transfer(state, i, instruction)
-                state = groups.join(state, after) if instruction.guard >= 0 else after
-                held = None
-                change = next(pending, -1)
+        start = model.cfg.blocks[b].start
+        for change, state in results.walk_to_end(b):
+            passed = range(start, min(change + 1, model.cfg.blocks[b].end)) if state[0] else ()
+            ordinary = [i for i in passed if instructions[i].group != WGMMA]
+            held = _held(groups, state) if ordinary else {}
+            for i in ordinary:
+                _record(groups, held, state, i, instructions[i], accesses)
+            start = change + 1
     return accesses
 
 
-def _held(groups: WgmmaGroups, state: GroupsState) -> dict[int, tuple[set[int], set[int]]]:
+def _held(groups: Groups, state: GroupsState) -> dict[int, tuple[set[int], set[int]]]:
     """Register -> the operations in flight that write it or whose result it copies, and those that only read it."""
     held: dict[int, tuple[set[int], set[int]]] = {}
     for site in {s for s, _ in state[0]}:
@@ -117,7 +107,7 @@ def _held(groups: WgmmaGroups, state: GroupsState) -> dict[int, tuple[set[int], 
 
 
 def _record(
-    groups: WgmmaGroups,
+    groups: Groups,
     held: dict[int, tuple[set[int], set[int]]],
     state: GroupsState,
     i: int,
@@ -151,7 +141,7 @@ def _record(
 
 def _report(
     model: KernelModel,
-    groups: WgmmaGroups,
+    groups: Groups,
     results: Results[GroupsState],
     accesses: _Accesses,
     reported: set[int],
@@ -255,7 +245,7 @@ def _copied(model: KernelModel) -> str:
 
 
 def _fragment_reads(
-    model: KernelModel, groups: WgmmaGroups, results: Results[GroupsState], reads: Uses, reported: set[int]
+    model: KernelModel, groups: Groups, results: Results[GroupsState], reads: Uses, reported: set[int]
 ) -> Iterator[Hit]:
     """One hit for all reads of A fragments in a kernel: no harm from such a read has been observed."""
     uses = sorted((use, r, s) for s, of in reads.items() if s not in reported for use, r in of)
@@ -276,7 +266,7 @@ def _fragment_reads(
 
 
 def _pending_at_exit(
-    model: KernelModel, groups: WgmmaGroups, results: Results[GroupsState], reported: set[int]
+    model: KernelModel, groups: Groups, results: Results[GroupsState], reported: set[int]
 ) -> Iterator[Hit]:
     """One hit for a kernel that may exit while a multiplication is in flight."""
     cfg = model.cfg
@@ -317,7 +307,7 @@ def _pending_at_exit(
 
 def _waited_at_ends(
     model: KernelModel,
-    groups: WgmmaGroups,
+    groups: Groups,
     results: Results[GroupsState],
     ends: list[int],
     pending: set[int],
@@ -343,7 +333,7 @@ def _unfinished(age: int) -> tuple[str, str]:
     return "it was never committed", "add wgmma.commit_group.sync.aligned and wgmma.wait_group.sync.aligned 0"
 
 
-def _waited_elsewhere(model: KernelModel, groups: WgmmaGroups, site: int, use: int) -> bool:
+def _waited_elsewhere(model: KernelModel, groups: Groups, site: int, use: int) -> bool:
     """Whether a wait on another path to *use* completes the operation at *site*."""
     _, results = model.solution(WgmmaGroups)
     return any(
@@ -354,7 +344,7 @@ def _waited_elsewhere(model: KernelModel, groups: WgmmaGroups, site: int, use: i
 
 
 def _witness(
-    model: KernelModel, groups: WgmmaGroups, results: Results[GroupsState], site: int, use: int, register: int
+    model: KernelModel, groups: Groups, results: Results[GroupsState], site: int, use: int, register: int
 ) -> tuple[int, Path] | None:
     """The operation *site* and a feasible path to *use* on which it is in flight; None if none is found.
 

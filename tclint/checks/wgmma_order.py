@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from tclint._dataclass import dataclass
-from tclint.analyses.groups import GroupsState, WgmmaGroups
+from tclint.analyses.groups import Groups, GroupsState, WgmmaGroups
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._repairs import arrive_together, fence_before, waits_for_all_groups
@@ -133,7 +133,7 @@ def shape_change_without_fence(model: KernelModel) -> Iterator[Hit]:
             )
 
 
-def _ordered(model: KernelModel, groups: WgmmaGroups, site: int, fence_suffices: bool) -> tuple[Repair, ...]:
+def _ordered(model: KernelModel, groups: Groups, site: int, fence_suffices: bool) -> tuple[Repair, ...]:
     """What orders the wgmma at *site* after all earlier ones; empty if its warpgroup may be divergent there."""
     if not arrive_together(model, site, "warpgroup", (site,)):
         return ()
@@ -152,7 +152,7 @@ def _ordered(model: KernelModel, groups: WgmmaGroups, site: int, fence_suffices:
 
 def _unordered(
     model: KernelModel,
-    groups: WgmmaGroups,
+    groups: Groups,
     results: Results[GroupsState],
     first: int,
     second: int,

@@ -11,7 +11,7 @@ read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import field
 from functools import lru_cache
@@ -23,6 +23,7 @@ from tclint._dataclass import dataclass
 from tclint.executor.memory import RESERVED, Array, Fault, Global, Memory
 from tclint.executor.schedule import Schedule
 from tclint.executor.sync import Clocks, Mbarrier
+from tclint.isa.effects import Engine
 from tclint.isa.special_registers import LaunchShape
 from tclint.sync import barriers
 
@@ -404,7 +405,7 @@ class Warp:
         """Registers that a pending asynchronous operation writes."""
         self.draining: dict[int, AsyncOperation] = {}
         """Registers that a pending asynchronous operation reads."""
-        self.groups: dict[tuple[str, bytes], list[list[AsyncOperation]]] = {}
+        self.groups: dict[tuple[Engine, bytes], list[list[AsyncOperation]]] = {}
         """Asynchronous operations by mechanism and lanes: one list per group, the last one not committed yet."""
         self.unfenced: dict[int, int] = {}
         """Operands of ``wgmma`` written, and accumulators read, since the last ``wgmma.fence``, with the instruction."""
@@ -450,6 +451,17 @@ class Warp:
     def lanes(self) -> Array:
         """The numbers of the active lanes."""
         return _NUMBERS[self.mask]
+
+    def join_group(self, engine: Engine, flight: AsyncOperation) -> None:
+        """Adds *flight* to the group that its threads commit next."""
+        self.groups.setdefault((engine, self.mask.tobytes()), [[]])[-1].append(flight)
+
+    def groups_of(self, engine: Engine) -> Iterable[list[list[AsyncOperation]]]:
+        """The groups that belong to any active thread."""
+        mine = self.mask.tobytes()
+        for (name, mask), groups in self.groups.items():
+            if name == engine and (mask == mine or (np.frombuffer(mask, bool) & self.mask).any()):
+                yield groups
 
     def tick(self) -> None:
         """Begin a new epoch, so that clocks released before do not cover later accesses."""

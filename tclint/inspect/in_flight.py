@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from tclint.analyses.bulk import KNOWN, BulkReads, BulkWrites
+from tclint.analyses.bulk import KNOWN, BulkReads
 from tclint.analyses.cp_async import TRACKED, CopyGroups
-from tclint.analyses.groups import Groups, WgmmaGroups
+from tclint.analyses.groups import BulkGroups, Groups, WgmmaGroups
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import ISSUED, Outstanding
 from tclint.analyses.tmem_transfers import TmemTransfers, TransferStatus
@@ -88,7 +88,7 @@ CHANNELS = (
     Channel(WGMMA, WgmmaGroups, _groups, (WgmmaGroups.group,)),
     Channel(CP_ASYNC, CopyGroups, _groups, (CopyGroups.group,)),
     Channel("bulk: source not read", BulkReads, _reads, (BulkReads.group,)),
-    Channel("bulk: result not written", BulkWrites, _groups, (BulkWrites.group,)),
+    Channel("bulk: result not written", BulkGroups, _groups, (BulkGroups.group,)),
     Channel("tensor memory", TmemTransfers, _transfers, TENSOR_MEMORY),
     Channel(TCGEN05, Outstanding, _operations, (TCGEN05,)),
     Channel(TRANSACTIONS, MbarrierUse, _mbarriers, ()),

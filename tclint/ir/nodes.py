@@ -266,10 +266,10 @@ class Instruction:
     def renames(self) -> bool:
         """Whether it is a ``mov`` of one whole register to another: renaming, not a use."""
         return (
-            len(self.writes) == len(self.reads) == 1
-            and len(self.operands) == 2
+            len(self.operands) == 2
             and isinstance(self.operands[0], int)
             and isinstance(self.operands[1], int)
+            and len(self.writes) == len(self.reads) == 1
             and self.moves
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from typing import NamedTuple
 
 from tclint._dataclass import dataclass
 
@@ -19,8 +20,10 @@ __all__ = [
     "ENGINES",
     "FABRIC",
     "GENERIC_COPIES",
+    "GROUPED",
     "INERT",
     "NO_ENGINE",
+    "SELF_AWAITED",
     "TCGEN05",
     "TCGEN05_LD",
     "TCGEN05_ST",
@@ -35,11 +38,48 @@ __all__ = [
     "Order",
     "Query",
     "Resource",
+    "Words",
     "effects_of",
     "groups_left",
     "spelled_order",
     "spelled_scope",
 ]
+
+
+class Words(NamedTuple):
+    """How reports name the operations of an engine, and the instructions by which their thread waits for them."""
+
+    operation: str = ""
+    wait: str = ""
+    """Without its modifiers, as the others; empty if a thread does not wait for the operations by itself."""
+    read: str = ""
+    """The wait for the sources alone."""
+    whole: str = ""
+    """The wait that needs no commit."""
+    commit: str = ""
+    modifiers: str = ""
+    """Those of a commit and a wait."""
+    scope: str = ""
+    """The threads that execute a commit and a wait together, if each thread does not by itself."""
+    hazard: str = ""
+    """The class of hazards that a wait prevents, as in verdicts."""
+    observed: str = ""
+    """What to do so that other threads can observe that an operation has completed."""
+
+    @property
+    def enough(self) -> str:
+        """The weakest wait after which memory and registers that the operations read may be written."""
+        return self.read or self.wait
+
+    @property
+    def commit_statement(self) -> str:
+        """What precedes :attr:`wait_statement`; empty if nothing has to."""
+        return "" if self.whole else f"{self.commit}{self.modifiers};"
+
+    @property
+    def wait_statement(self) -> str:
+        """The wait for all operations."""
+        return f"{self.whole};" if self.whole else f"{self.enough}{self.modifiers} 0;"
 
 
 class Engine(str):
@@ -49,6 +89,11 @@ class Engine(str):
     """
 
     __slots__ = ()
+
+    @property
+    def words(self) -> Words:
+        """How reports name what it executes."""
+        return _WORDS.get(self, _NO_WORDS)
 
 
 WGMMA = Engine("wgmma")
@@ -83,6 +128,38 @@ ENGINES = {
     )
 }  # fmt: skip
 """Every engine by its name."""
+_WORDS = {
+    WGMMA: Words(
+        "wgmma.mma_async", "wgmma.wait_group", commit="wgmma.commit_group", modifiers=".sync.aligned", scope="warpgroup",
+        hazard="wgmma",
+        observed="wait for its group (wgmma.wait_group), then let those threads arrive at an mbarrier",
+    ),
+    CP_ASYNC: Words(
+        "cp.async", "cp.async.wait_group", whole="cp.async.wait_all", commit="cp.async.commit_group", hazard="cp-async",
+        observed="wait for it (cp.async.wait_group), then let that thread arrive at an mbarrier, or let an mbarrier track it"
+        " (cp.async.mbarrier.arrive)",
+    ),
+    BULK: Words(
+        "bulk copy of a bulk group", "cp.async.bulk.wait_group", read="cp.async.bulk.wait_group.read",
+        commit="cp.async.bulk.commit_group", hazard="bulk",
+        observed="wait until its source has been read (cp.async.bulk.wait_group.read), then let that thread arrive at an mbarrier",
+    ),
+    TRANSACTIONS: Words(observed="use the mbarrier on which the copy completes"),
+    TCGEN05: Words(observed="commit that operation to an mbarrier (tcgen05.commit)"),
+    TCGEN05_LD: Words(
+        "tcgen05.ld", "tcgen05.wait::ld", hazard="tcgen05-ldst",
+        observed="let those threads arrive at an mbarrier after tcgen05.wait::ld",
+    ),
+    TCGEN05_ST: Words(
+        "tcgen05.st", "tcgen05.wait::st", hazard="tcgen05-ldst",
+        observed="let those threads arrive at an mbarrier after tcgen05.wait::st",
+    ),
+}  # fmt: skip
+_NO_WORDS = Words()
+SELF_AWAITED = tuple(engine for engine in ENGINES.values() if engine.words.wait)
+"""Those for whose operations the thread that has begun them waits by itself."""
+GROUPED = tuple(engine for engine in SELF_AWAITED if engine.words.commit)
+"""Those of them that need a commit."""
 
 
 class Barrier(Enum):

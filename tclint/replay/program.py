@@ -20,6 +20,7 @@ from tclint.isa.effects import (
     BULK,
     CP_ASYNC,
     GENERIC_COPIES,
+    GROUPED,
     TCGEN05,
     TCGEN05_LD,
     TENSOR_MEMORY,
@@ -49,8 +50,8 @@ _SELF_AWAITED = (BULK, CP_ASYNC)
 """The groups that a thread waits for itself."""
 _GROUPS: dict[str, tuple[str, ...]] = {
     "issue": (TRANSACTIONS, WGMMA, TCGEN05, BULK),
-    "commit": (WGMMA, TCGEN05, BULK, CP_ASYNC),
-    "wait": (WGMMA, BULK, CP_ASYNC),
+    "commit": (*GROUPED, TCGEN05),
+    "wait": GROUPED,
 }
 """For these events, the groups that are in the slice."""
 _TENSOR = TENSOR_MEMORY

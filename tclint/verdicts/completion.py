@@ -25,7 +25,7 @@ from tclint.dataflow.may import May
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_LD, TCGEN05_ST, WGMMA, Engine
+from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_LD, WGMMA, Engine
 from tclint.sync.operations import OPEN
 from tclint.verdicts.apart import Bytes, columns_apart
 from tclint.verdicts.checker import (
@@ -77,15 +77,6 @@ _WHAT = {
     "exit": "it has completed before the kernel exits",
     "fence": "a wgmma.fence follows the last access of its registers",
 }
-
-_WAIT = {
-    WGMMA: "wgmma.wait_group",
-    TCGEN05_LD: "tcgen05.wait::ld",
-    TCGEN05_ST: "tcgen05.wait::st",
-    CP_ASYNC: "cp.async.wait_group",
-    BULK: "cp.async.bulk.wait_group",
-}
-"""Group -> the wait that completes its operations."""
 
 
 def bulk_completion(model: KernelModel, assume: Collection[Assumption]) -> Outcome:
@@ -451,7 +442,6 @@ class Completion:
         """What would make it known."""
         if need.what == "fence":
             return "execute a wgmma.fence after the last access on every path"
-        group = self.instructions[need.operation].group
-        wait = f"execute {_WAIT[group]} before it on every path"
+        wait = f"execute {self.instructions[need.operation].group.words.wait} before it on every path"
         shaped = need.what not in ("bytes", "source") or self.model.function.threads is not None
         return wait if shaped else f"state the shape of the CTA with .reqntid, or {wait}"

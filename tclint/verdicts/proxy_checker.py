@@ -258,7 +258,7 @@ class Fences:
     def _stages(self, fact: Fact, at: int, instruction: Instruction) -> Iterable[int]:
         """The stages of an access after an instruction; none if it is separated from all that follows."""
         effects, stage = instruction.effects, fact.stage
-        if stage >= OPEN and instruction.group in GENERIC_COPIES and effects.begins is None:
+        if stage >= OPEN and instruction.group in GENERIC_COPIES:
             after = self.copies.stage(stage, at, instruction)
             return (READY if after is None else after,)
         if stage == ISSUED and effects.commits == TCGEN05:

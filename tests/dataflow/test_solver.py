@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 import tclint.analyses
 import tclint.analyses.model
-from tclint.analyses.bulk import KNOWN_TO_WARP, BulkReads, BulkWrites
+from tclint.analyses.bulk import KNOWN_TO_WARP, BulkReads
 from tclint.analyses.cluster_barrier import ClusterBarrier
 from tclint.analyses.cp_async import TRACKED, CopyGroups, LaneWaitedCopies, WaitedCopies
 from tclint.analyses.cp_async import WAITED as DONE
 from tclint.analyses.data_indices import DataReadsSince, DataWritesSince
 from tclint.analyses.fabric_submission import FabricSubmission
-from tclint.analyses.groups import Depth, Groups, Waited, WgmmaGroups
+from tclint.analyses.groups import BulkGroups, Depth, Groups, Waited, WgmmaGroups
 from tclint.analyses.in_flight import InFlight, Pending, SourcesInFlight
 from tclint.analyses.model import KernelModel
 from tclint.analyses.outside_shared import OutsideAfter, OutsideBefore
@@ -201,7 +201,7 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     WgmmaGroups: _groups,
     CopyGroups: _groups,
     BulkReads: _groups,
-    BulkWrites: _groups,
+    BulkGroups: _groups,
     WaitedCopies: _groups,
     LaneWaitedCopies: _groups,
     SinceBarrier: _since,

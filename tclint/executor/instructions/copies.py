@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import takewhile
 from typing import NamedTuple
@@ -31,7 +31,7 @@ from tclint.executor.state import LANES, AsyncOperation, Range, Shared, Warp, st
 from tclint.executor.sync import Box, Mbarrier
 from tclint.ir.nodes import Instruction, Not, Operand
 from tclint.ir.nodes import Memory as Address
-from tclint.isa.effects import BULK, CP_ASYNC, Engine
+from tclint.isa.effects import BULK, CP_ASYNC
 from tclint.isa.forms import Match
 from tclint.sync.operations import completed
 
@@ -53,19 +53,6 @@ def _name(i: Instruction) -> str:
     return ".".join(
         takewhile(frozenset("cp reduce st red async bulk tensor".split()).__contains__, i.opcode.split("."))
     )
-
-
-def join_group(w: Warp, kind: Engine, flight: AsyncOperation) -> None:
-    """Add *flight* to the group that its threads commit next."""
-    w.groups.setdefault((kind, w.mask.tobytes()), [[]])[-1].append(flight)
-
-
-def _overlapping(w: Warp, kind: Engine) -> Iterable[list[list[AsyncOperation]]]:
-    """The groups of mechanism *kind* that belong to any active thread."""
-    mine = w.mask.tobytes()
-    for (name, mask), groups in w.groups.items():
-        if name == kind and (mask == mine or (np.frombuffer(mask, bool) & w.mask).any()):
-            yield groups
 
 
 # ---------------------------------------------------------------- cp.async
@@ -117,7 +104,7 @@ def _cp_async(d: Decoder, i: Instruction) -> Op:
             site, w, CP_ASYNC, writes=[stretch(memory, s, e) for s, e in merged(offsets, count)], capture=capture,
             finish=finish, written=w.stamp,
         )  # fmt: skip
-        join_group(w, CP_ASYNC, flight)
+        w.join_group(CP_ASYNC, flight)
         w.machine.issue(flight)
 
     return op
@@ -129,7 +116,7 @@ def _commit(d: Decoder, i: Instruction) -> Op:
 
     def op(w: Warp) -> None:
         w.groups.setdefault((kind, w.mask.tobytes()), [[]])
-        for groups in _overlapping(w, kind):
+        for groups in w.groups_of(kind):
             groups.append([])  # an empty group counts too (9.7.9.25.3.2)
 
     return op
@@ -146,10 +133,12 @@ def _wait(d: Decoder, i: Instruction) -> Op:
 
     def op(w: Warp) -> int | None:
         machine = w.machine
-        pending: list[AsyncOperation] = []
-        for groups in _overlapping(w, kind):
-            for group in groups[: completed(len(groups) - 1, left)]:
-                pending += group
+        pending = [
+            flight
+            for groups in w.groups_of(kind)
+            for group in groups[: completed(len(groups) - 1, left)]
+            for flight in group
+        ]
         for flight in pending:
             if not machine.can_complete(flight):
                 machine.park(w.split, flight)
@@ -165,7 +154,7 @@ def _wait(d: Decoder, i: Instruction) -> Op:
                 machine.complete(flight)
                 machine.unlock(w, flight)
         if not sources:
-            for groups in _overlapping(w, kind):
+            for groups in w.groups_of(kind):
                 del groups[: completed(len(groups) - 1, left)]
                 if not groups:
                     groups.append([])
@@ -345,7 +334,7 @@ def _store(
     flight = AsyncOperation(
         site, w, what, reads=reads, capture=lambda: data.append(read()), finish=lambda: write(data[0])
     )
-    join_group(w, BULK, flight)
+    w.join_group(BULK, flight)
     w.machine.issue(flight)
 
 

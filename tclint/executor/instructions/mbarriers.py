@@ -260,10 +260,7 @@ def _cp_async_arrive(d: Decoder, i: Instruction) -> Op:
 
     def op(w: Warp) -> None:
         addresses = where(w)
-        flights = [
-            f for (kind, mask), groups in w.groups.items()
-            if kind == "cp.async" and (np.frombuffer(mask, bool) & w.mask).any() for g in groups for f in g
-        ]  # fmt: skip
+        flights = [flight for groups in w.groups_of(i.group) for group in groups for flight in group]
         for address in sorted(set(addresses[w.mask].tolist())):
             mbarrier = mbarrier_at(w, address)
             count = int(np.count_nonzero(w.mask & (addresses == address)))

@@ -10,7 +10,6 @@ import numpy as np
 from tclint.executor import tcgen05, tensor_memory
 from tclint.executor.code import Op
 from tclint.executor.decode import Decoder, executes, parts
-from tclint.executor.instructions.copies import join_group
 from tclint.executor.instructions.mbarriers import arrive_on, mbarrier_at
 from tclint.executor.instructions.memory import shared_of, writing
 from tclint.executor.instructions.wgmma import reader
@@ -297,7 +296,7 @@ def _ld(d: Decoder, i: Instruction) -> Op:
             site, w, i.name, capture=capture, finish=finish, filling={w: (*targets, *extra)}, dependent=True
         )
         _begin(w, flight, [cells], [])
-        join_group(w, TCGEN05_LD, flight)
+        w.join_group(TCGEN05_LD, flight)
         w.machine.issue(flight)
 
     return op
@@ -330,7 +329,7 @@ def _st(d: Decoder, i: Instruction) -> Op:
             site, w, i.name, capture=capture, finish=finish, draining={w: registers}, dependent=True
         )
         _begin(w, flight, [], [cells])
-        join_group(w, TCGEN05_ST, flight)
+        w.join_group(TCGEN05_ST, flight)
         w.machine.issue(flight)
 
     return op
@@ -341,11 +340,10 @@ def _wait(d: Decoder, i: Instruction) -> Op:
     kind = i.group
 
     def op(w: Warp) -> None:
-        for (name, _), groups in w.groups.items():
-            if name == kind:
-                for flight in groups[-1]:
-                    w.machine.complete(flight)
-                groups[:] = [[]]
+        for groups in w.groups_of(kind):
+            for flight in groups[-1]:
+                w.machine.complete(flight)
+            groups[:] = [[]]
 
     return op
 

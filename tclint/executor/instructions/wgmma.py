@@ -16,7 +16,6 @@ import numpy as np
 from tclint.executor.code import Op
 from tclint.executor.decode import Decoder, executes, parts
 from tclint.executor.errors import Unsupported
-from tclint.executor.instructions.copies import join_group
 from tclint.executor.memory import Array
 from tclint.executor.state import LANES, AsyncOperation, Shared, Warp, stretches
 from tclint.executor.warpgroup import INSTRUCTIONS, Immediates, Wgmma
@@ -164,7 +163,7 @@ def _join(w: Warp, part: _Part, run: Wgmma, immediates: Immediates, sources: tup
             )  # fmt: skip
         machine.check_drain(w, reads, flight)
     flight.note["parts"][w] = part
-    join_group(w, WGMMA, flight)
+    w.join_group(WGMMA, flight)
     saved = flight.note["saved"]
     for register in part.d:
         if register not in w.filling and w.regs[register] is not _POISON:

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from tclint.analyses.mbarriers import RESPONSE
 from tclint.ir.nodes import Memory, Operand, Vector
-from tclint.isa.effects import CP_ASYNC
 from tclint.isa.special_registers import WARP
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 from tclint.replay.accesses import CTA_STRIDE, OFFSET, SHARED, Access, LaneAddresses
@@ -192,7 +191,7 @@ def _fill(machine: Machine, group: ThreadGroup, step: Step, where: Lanes) -> Non
     address, size = machine.role(group, step, "destination"), machine.role(group, step, "bytes")
     known = size if isinstance(size, int) else None
     for _, positions, own in _accesses_by_clock(machine, group, step, address, where):
-        agent, number, clock = machine.operations.begin(CP_ASYNC, group, positions)
+        agent, number, clock = machine.operations.begin(step.instruction.group, group, positions)
         for a in outermost(own, 1):
             cta, offset = divmod(a, CTA_STRIDE)
             machine.record(
