@@ -203,7 +203,7 @@ class TmemTransfers(Analysis[TransfersState]):
     def _effect(self, at: int, instruction: Instruction) -> _Effect:
         group = instruction.group
         ended = made = copied = used = 0
-        if instruction.group != TCGEN05_LD and (taken := self.takes(instruction)):
+        if group != TCGEN05_LD and (taken := self.takes(instruction)):
             # The hardware makes a use wait for the load; in the ISA only one note mentions it (9.7.16.6.4.5).
             if computes(instruction.match):
                 direct = 0
