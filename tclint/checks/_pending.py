@@ -11,11 +11,12 @@ from tclint.checks._repairs import Pending, group_repairs
 from tclint.dataflow import Path
 from tclint.findings.edits import Repair
 from tclint.ir.nodes import Immediate
+from tclint.isa.effects import BULK, WGMMA
 
 __all__ = ["PendingReason"]
 
 
-_SPELLED = {"bulk": ("cp.async.bulk", "wait_group.read")}
+_SPELLED = {BULK: ("cp.async.bulk", "wait_group.read")}
 """Group -> the prefix of its opcodes and the weakest sufficient wait, if not the group itself and ``wait_group``."""
 
 
@@ -47,7 +48,7 @@ class PendingReason(NamedTuple):
 def _names(groups: Groups) -> tuple[str, str, str]:
     """The prefix of the opcodes of a group, the weakest wait that suffices, and the modifiers of both."""
     name, waits_for = _SPELLED.get(groups.group, (groups.group, "wait_group"))
-    return name, waits_for, ".sync.aligned" if name == "wgmma" else ""
+    return name, waits_for, ".sync.aligned" if groups.group == WGMMA else ""
 
 
 def _uncommitted(groups: Groups, pending: Pending) -> PendingReason:

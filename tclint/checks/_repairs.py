@@ -161,14 +161,16 @@ class Pending:
     @classmethod
     def of(cls, groups: Groups, path: Path, site: int, age: int) -> Pending:
         """The operation at *site*, with which *path* begins."""
-        passed: dict[str, list[int]] = {"wait": [], "commit": []}
-        later = 0
+        waits, commits, later = list[int](), list[int](), 0
         for i in path.sites(groups.model.cfg, site):
-            instruction = groups.model.instruction(i)
-            if instruction.group == groups.group and instruction.event in passed:
-                passed[instruction.event].append(i)
-                later = later + 1 if instruction.effects.commits is not None else 0
-        return cls(path, site, age, passed["wait"], passed["commit"], later)
+            effects = groups.model.instruction(i).effects
+            if effects.waits == groups.group:
+                waits.append(i)
+                later = 0
+            elif effects.commits == groups.group:
+                commits.append(i)
+                later += 1
+        return cls(path, site, age, waits, commits, later)
 
 
 def group_repairs(

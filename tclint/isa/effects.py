@@ -21,6 +21,7 @@ __all__ = [
     "INERT",
     "NO_ENGINE",
     "TCGEN05",
+    "TCGEN05_ALL",
     "TCGEN05_LD",
     "TCGEN05_ST",
     "TENSOR_MEMORY",
@@ -72,6 +73,8 @@ NO_ENGINE = Engine("")
 """That of an instruction which has to do with none."""
 TENSOR_MEMORY = (TCGEN05_LD, TCGEN05_ST)
 """What moves registers to and from tensor memory."""
+TCGEN05_ALL = (TCGEN05, *TENSOR_MEMORY)
+"""What accesses tensor memory."""
 
 ENGINES = {
     str(engine): engine
@@ -254,6 +257,29 @@ class Effects:
         return self.begins is TRANSACTIONS or self.query is Query.CANCEL
 
     @property
+    def publishes(self) -> bool:
+        """Whether others may learn by it, or by what follows it, what its thread has done before.
+
+        It arrives or changes a phase, now or later, hands on operations, a request, or memory, or is a fence that a
+        signal may follow. A fence of registers or proxies is none of these, nor is what a thread waits for or takes.
+        """
+        return (
+            self.arrives is not None
+            or self.changes_phase
+            or self.commits is not None
+            or self.submits is not None
+            or self.query is Query.CANCEL
+            or self.fence in (Fence.MEMORY, Fence.TCGEN05_BEFORE)
+            or self.resource in (Resource.MBARRIER_INVAL, Resource.TMEM_DEALLOC)
+        )
+
+    @property
+    def made_bytes(self) -> int:
+        """The bytes of shared memory in which it makes or ends an mbarrier (9.7.13.15.1), or writes the address of tensor
+        memory (9.7.16.7.1); 0 if it does neither."""
+        return _MADE.get(self.resource, 0)
+
+    @property
     def bounds_mbarrier(self) -> bool:
         """Whether it makes an mbarrier, or ends it; whatever else names one needs it in between."""
         return self.resource in _BOUNDS
@@ -287,6 +313,11 @@ class Effects:
 
 _ORDERING = (Barrier.MBARRIER, Barrier.CTA, Barrier.WARP, Barrier.CLUSTER)
 """The barriers that order memory by themselves."""
+_MADE: dict[Resource | None, int] = {
+    Resource.MBARRIER_INIT: 8,
+    Resource.MBARRIER_INVAL: 8,
+    Resource.TMEM_ALLOC: 4,
+}
 _BOUNDS = (Resource.MBARRIER_INIT, Resource.MBARRIER_INVAL)
 BARRIERS = (Barrier.CTA, Barrier.WARP, Barrier.CLUSTER)
 """Those that are no mbarriers, and at which threads of one CTA or cluster wait for each other."""

@@ -46,6 +46,7 @@ from tclint.isa.effects import (
     CP_ASYNC,
     ENDLESS,
     TCGEN05,
+    TCGEN05_ALL,
     TCGEN05_LD,
     TENSOR_MEMORY,
     TRANSACTIONS,
@@ -81,14 +82,9 @@ OPEN = -1
 """The age of an operation that is not committed."""
 OTHER = -2
 """What a register may hold that is not a copy."""
-_SILENT = frozenset(
-    """wait register-fence tmem-alloc tmem-relinquish tcgen05-fence-after mbarrier-init mbarrier-wait
-    mbarrier-pending barrier-wait proxy-fence elect setmaxnreg pdl-wait clc-query vote shuffle match redux""".split()
-)
-"""The events that signal no other thread; an event that is not among them is a release."""
 TENSOR = frozenset(TENSOR_MEMORY)
 """The groups of operations on tensor memory that a thread waits for itself."""
-_UNOBSERVED = frozenset("wgmma cp.async bulk tcgen05 tcgen05.ld tcgen05.st".split())
+_UNOBSERVED = frozenset((WGMMA, CP_ASYNC, BULK, TCGEN05, *TENSOR_MEMORY))
 """The groups whose operations signal no other thread when they complete."""
 
 
@@ -237,11 +233,11 @@ def _renames(instruction: Instruction) -> bool:
 
 def releases(instruction: Instruction) -> bool:
     """Whether other threads may continue because of *instruction*."""
-    event, match = instruction.event, instruction.match
-    if event == "issue":
-        return instruction.group not in _UNOBSERVED
+    effects, match = instruction.effects, instruction.match
+    if effects.begins is not None:
+        return effects.begins not in _UNOBSERVED
     ordered = match is not None and not {".release", ".acq_rel"}.isdisjoint(match.modifiers)
-    return ordered or (bool(event) and event not in _SILENT)
+    return ordered or effects.publishes
 
 
 def names_shared(instruction: Instruction) -> bool:
@@ -534,10 +530,10 @@ class _Checker:
                 )
                 self._require(Need(site, i, "registers"), state, ordered)
         calls, signals = instruction.flow == "call", releases(instruction)
-        tensor = instruction.effects.begins is not None and instruction.group.startswith("tcgen05")
+        tensor = instruction.effects.begins in TCGEN05_ALL
         shared = touches_shared(instruction)
         written = self.certificate.sources and writes_shared(instruction)
-        results = "bulk" in self.certificate.groups and not self.certificate.sources
+        results = BULK in self.certificate.groups and not self.certificate.sources
         for site in before if calls or signals or tensor or shared or written or results else ():
             operation = self.transfer.operations[site]
             group = operation.group

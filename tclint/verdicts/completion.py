@@ -24,7 +24,7 @@ from tclint.dataflow import GaveUp, Infeasible, PathQuery, find_paths, next_answ
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_LD, TCGEN05_ST, WGMMA, Engine
+from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_ALL, TCGEN05_LD, TCGEN05_ST, WGMMA, Engine
 from tclint.verdicts.apart import Bytes, columns_apart
 from tclint.verdicts.checker import (
     OPEN,
@@ -201,11 +201,7 @@ class Completion:
         calls = {i for i in reachable if instructions[i].flow == "call"}
         loud = calls | {i for i in reachable if releases(instructions[i])}
         ends = [self.cfg.blocks[b].end - 1 for b in self.cfg.order if b in self.cfg.exits]
-        columns = [
-            i
-            for i in reachable
-            if instructions[i].effects.begins is not None and "tcgen05" in instructions[i].opcode
-        ]
+        columns = [i for i in reachable if instructions[i].effects.begins in TCGEN05_ALL]
         shared = [i for i in reachable if touches_shared(instructions[i])]
         overwriting = [i for i in reachable if writes_shared(instructions[i])]
         for site, operation in self.transfer.operations.items():

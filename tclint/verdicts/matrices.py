@@ -18,7 +18,7 @@ from tclint.analyses.mbarriers import largest_expected
 from tclint.analyses.model import KernelModel
 from tclint.findings.verdicts import Assumption
 from tclint.ir.nodes import Immediate, Instruction
-from tclint.isa.effects import CP_ASYNC, TRANSACTIONS, WGMMA, Resource
+from tclint.isa.effects import CP_ASYNC, TRANSACTIONS, WGMMA
 from tclint.isa.forms import Match
 from tclint.values.descriptors import INSTRUCTION, SHARED, Form, shape
 
@@ -40,8 +40,6 @@ _ELEMENT = {".kind::f16": 2, ".kind::tf32": 4, ".kind::f8f6f4": 1, ".kind::i8": 
 """The bytes of an element in shared memory; a kind that is missing has none of whole bytes."""
 _COPIED = {".128x256b": (128, 32), ".4x256b": (4, 32), ".128x128b": (128, 16), ".64x128b": (64, 16), ".32x128b": (32, 16)}  # fmt: skip
 """The rows that a copy reads, and the bytes of each."""
-_SIZES = {"mbarrier-init": 8, "tmem-alloc": 4}
-"""The bytes that events write (9.7.13.15.1, 9.7.16.7.1)."""
 
 
 def exact_ranges(model: KernelModel, site: int) -> list[Range] | None:
@@ -193,10 +191,9 @@ class Matrices:
         if match is None:
             return None
         form = match.form
-        if form.event in _SIZES:
-            role = "mbarrier" if form.effects.resource is Resource.MBARRIER_INIT else "destination"
-            address = model.value(site, role)
-            return None if address is None else ([(address, _SIZES[form.event])], frozenset())
+        if made := form.effects.made_bytes:
+            address = model.mbarrier(site) if form.mbarrier else model.value(site, "destination")
+            return None if address is None else ([(address, made)], frozenset())
         if form.effects.begins == TRANSACTIONS and "tensormap" in form.roles:
             address, size = model.value(site, "destination"), self._expected
             known = address is not None and size is not None

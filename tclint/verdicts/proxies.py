@@ -66,8 +66,6 @@ _ADDRESSES = frozenset((Assumption.NO_OVERFLOW, Assumption.THREADS))
 _POINTER = 8
 _MAX_DEPTH = 16
 """The nested phis and selects around a pointer."""
-_SIZES = {"mbarrier-inval": 8, "tmem-alloc": 4}
-"""The bytes that events access at their address (9.7.13.15.1, 9.7.16.7.1)."""
 
 _WHAT = {
     FENCED: "a proxy fence separates it from an access through another proxy",
@@ -364,8 +362,8 @@ class Proxies:
         if match is None or not access.operand or access.operand.endswith("desc"):
             return None
         address, form = self._address(site, access.operand), match.form
-        if form.event in _SIZES:
-            return address, _SIZES[form.event]
+        if made := form.effects.made_bytes:
+            return address, made
         if form.effects.begins is not None:
             if "bytes" not in form.roles and "tensormap" not in form.roles:
                 return None

@@ -70,7 +70,7 @@ ALLOCATED = -7
 STUCK = -6
 """An asynchronous access for which no wait is known."""
 FENCED, PUBLISHED, NEVER = "fenced", "published", "never"
-_GROUP = frozenset(("cp.async",))
+_GROUP = frozenset((CP_ASYNC,))
 _ELSEWHERE = (".local", ".param", ".const")
 """Private or constant memory."""
 

@@ -14,6 +14,7 @@ from tclint.executor.signals import AGAIN
 from tclint.executor.state import LANES, AsyncOperation, Warp
 from tclint.executor.sync import Clocks, Mbarrier
 from tclint.ir.nodes import SINK, Immediate, Instruction
+from tclint.isa.effects import CP_ASYNC
 from tclint.sync.mbarriers import MAX_COUNT
 
 __all__ = ["arrive_on", "complete", "mbarrier_at"]
@@ -265,7 +266,7 @@ def _cp_async_arrive(d: Decoder, i: Instruction) -> Op:
         addresses = where(w)
         flights = [
             f for (kind, mask), groups in w.groups.items()
-            if kind == "cp.async" and (np.frombuffer(mask, bool) & w.mask).any() for g in groups for f in g
+            if kind == CP_ASYNC and (np.frombuffer(mask, bool) & w.mask).any() for g in groups for f in g
         ]  # fmt: skip
         for address in sorted(set(addresses[w.mask].tolist())):
             mbarrier = mbarrier_at(w, address)
