@@ -246,7 +246,7 @@ def names_shared(instruction: Instruction) -> bool:
     if match is None:
         return True
     form = match.form
-    if form.event.startswith("mbarrier") or form.mbarrier:
+    if form.mbarrier:
         return True
     if form.memory and match.space.startswith(".shared"):
         return True

@@ -162,7 +162,7 @@ def foreign(instruction: Instruction) -> str:
     form = match.form
     if (form.effects.begins == CP_ASYNC) or not touches_shared(instruction):
         return ""
-    if form.event.startswith("mbarrier") or form.mbarrier:
+    if form.mbarrier:
         return "it uses an mbarrier, and CTA barriers alone do not order accesses then"
     if any(name.startswith("*") for name in (*form.async_reads, *form.async_writes)):
         return "it accesses shared memory through the async proxy"
