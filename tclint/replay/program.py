@@ -194,8 +194,8 @@ class Program:
 
     def _events(self) -> Iterable[Step]:
         model = self.model
-        for event in model.events:
-            instruction = self.instructions[event.site]
+        for site in model.events:
+            instruction = self.instructions[site]
             effects, what = instruction.effects, sync_of(instruction.effects)
             if not self.follows_memory and effects.barrier not in BARRIERS:
                 continue
@@ -205,9 +205,9 @@ class Program:
             if effects.fence in (Fence.TCGEN05_BEFORE, Fence.TCGEN05_AFTER) and self.relaxed:
                 # With a relaxed arrival and wait it orders tensor memory (9.7.16.6.4.4). Here it is taken to order
                 # shared memory too, which hides a race rather than reporting one that there is not.
-                yield Step(event.site, Sync.FENCE, instruction)
+                yield Step(site, Sync.FENCE, instruction)
             if what in FOLLOWED and _sliced(effects):
-                yield Step(event.site, what, instruction)
+                yield Step(site, what, instruction)
 
     def _plain_accesses(self, verb: str) -> Iterable[Step]:
         """Plain reads or writes of shared memory: of those with one base between two events, the first and the last

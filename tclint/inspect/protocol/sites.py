@@ -80,14 +80,14 @@ class Sites:
     def kinds(self) -> dict[int, str]:
         """The events of the protocol in program order, each with its kind."""
         model, found = self.model, dict[int, str]()
-        for event in model.events:
-            match = model.instruction(event.site).match
+        for site in model.events:
+            match = model.instruction(site).match
             if match is None or match.problem or match.form.scope == "lanes":
                 continue
             begins = match.form.effects.begins is not None
             kind = _issued(match.form) if begins else _kind(match.form.effects)
-            if kind and self.threads(event.site):
-                found[event.site] = kind
+            if kind and self.threads(site):
+                found[site] = kind
         return found
 
     def waits(self, site: int) -> bool:
