@@ -15,13 +15,8 @@ from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_LD, TCGEN05_ST, WGMMA, En
 CO001 = RuleId("CO001")
 CO008 = RuleId("CO008")
 
-_NAMES = {
-    WGMMA: "wgmma.mma_async",
-    CP_ASYNC: "cp.async",
-    BULK: "bulk copy of a bulk group",
-    TCGEN05_LD: "tcgen05.ld",
-    TCGEN05_ST: "tcgen05.st",
-}
+_NAMES = {WGMMA: "wgmma.mma_async", BULK: "bulk copy of a bulk group"}
+"""Engine -> its operations, if it is not called like them."""
 _CLASSES = {
     WGMMA: "wgmma",
     CP_ASYNC: "cp-async",
@@ -67,7 +62,7 @@ def completes_nothing(model: KernelModel) -> Iterator[Hit]:
 def _nothing(group: Engine, groups: int, pending: bool) -> str:
     """Why a wait that may leave *groups* pending completes nothing; *pending*: something of the *group* may be."""
     if not pending:
-        return f"no {_NAMES[group]} is in flight on any path to it"
+        return f"no {_NAMES.get(group, group)} is in flight on any path to it"
     if groups > 0:
         return (
             f"no more than {groups} {'group is' if groups == 1 else 'groups are'} pending on any path to it"
