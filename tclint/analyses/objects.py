@@ -21,7 +21,7 @@ from tclint.analyses.mbarriers import Mbarrier, Mbarriers, Ring
 from tclint.analyses.model import KernelModel
 from tclint.analyses.pretty import ValuePrinter
 from tclint.analyses.tensor_memory import TensorMemory
-from tclint.isa.effects import TCGEN05_LD
+from tclint.isa.effects import TCGEN05_ALL, TCGEN05_LD
 from tclint.values.shared_memory import Access
 
 __all__ = ["ObjectNames"]
@@ -82,7 +82,7 @@ class ObjectNames:
     def _tensor_memory(self, site: int) -> Iterator[tuple[bool, str]]:
         """Whether it writes, and the name, of each range of tensor memory that an instruction accesses."""
         instruction = self.model.instruction(site)
-        if instruction.group.startswith("tcgen05") and instruction.effects.begins is not None:
+        if instruction.effects.begins in TCGEN05_ALL:
             for role in ("d", "a", "taddr"):
                 if name := self._columns(site, role):
                     yield role != "a" and instruction.group != TCGEN05_LD, name

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Memory, Operand
 from tclint.isa.accesses import StateSpace
-from tclint.isa.effects import TCGEN05, TCGEN05_LD, TCGEN05_ST, TENSOR_MEMORY, Barrier, Resource
+from tclint.isa.effects import TCGEN05, TCGEN05_ALL, TCGEN05_LD, TCGEN05_ST, Barrier, Resource
 from tclint.isa.forms import Match
 from tclint.isa.target import tensor_columns
 from tclint.values.addresses import EVER
@@ -38,7 +38,7 @@ def concerns(match: Match | None) -> bool:
         return False
     effects = match.form.effects
     return (
-        match.form.group in (TCGEN05, *TENSOR_MEMORY)
+        match.form.group in TCGEN05_ALL
         or effects.resource is Resource.TMEM_DEALLOC
         or effects.awaits_threads
         or effects.at_barrier

@@ -49,7 +49,7 @@ def _repeating(model: KernelModel, ring: Ring, site: int, each: bool = False) ->
     waits = ring.waits
     for head in cfg.enclosing_loops(block):
         inside = cfg.loops[head]
-        events = [e.site for e in model.events if cfg.block_of[e.site] in inside]
+        events = [i for i in model.events if cfg.block_of[i] in inside]
         if any(
             i not in waits and model.instruction(i).effects.exchange is not Exchange.ELECT for i in events
         ) and (not each or cfg.in_every_iteration(block, head)):

@@ -9,7 +9,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 
-from tclint._dataclass import dataclass
 from tclint.dataflow.answers import Decision, Guard, Ledger
 from tclint.dataflow.feasible_paths import Path
 from tclint.dataflow.path_search_cache import PathSearchCache
@@ -23,21 +22,11 @@ from tclint.values import thread_masks as T
 from tclint.values.nodes import AddressOf
 from tclint.values.shared_memory import SharedMemory
 
-__all__ = ["Event", "Kernel"]
+__all__ = ["Kernel"]
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One asynchronous or collective instruction, with the ``event`` and ``group`` of its form."""
-
-    site: int
-    kind: str
-    group: str
-
-
-def _keys(event: Event, effects: Effects) -> Iterator[tuple[object, object]]:
+def _keys(effects: Effects) -> Iterator[tuple[object, object]]:
     """What an instruction is listed under."""
-    yield from ((event.kind, event.group), (event.kind, None))
     engines = (
         ("begins", effects.begins), ("commits", effects.commits), ("waits", effects.waits), ("tracks", effects.tracks),
     )  # fmt: skip
@@ -132,22 +121,17 @@ class Kernel:
                     derived.update(instruction.writes)
 
     @cached_property
-    def events(self) -> list[Event]:
-        """The reachable events, in program order."""
-        found = [
-            Event(i, use.match.form.event, use.match.form.group)
-            for use in self.function.uses
-            if use.match is not None and use.match.form.event
-            for i in use.sites
-        ]
+    def events(self) -> list[int]:
+        """The reachable instructions that do more than their accesses, in program order."""
+        found = [i for use in self.function.uses if use.match and use.match.form.event for i in use.sites]
         if found:
             reachable, block_of = self.cfg.rank, self.cfg.block_of
-            found = sorted((e for e in found if block_of[e.site] in reachable), key=lambda e: e.site)
+            found = sorted(i for i in found if block_of[i] in reachable)
         return found
 
-    def sites(self, kind: str | Fence | Resource | Exchange | Query, group: str | None = None) -> list[int]:
-        """The reachable instructions with this effect, or with event *kind* (and *group*), in program order."""
-        return list(self._sites.get((kind, group), ()))
+    def sites(self, effect: Fence | Resource | Exchange | Query) -> list[int]:
+        """The reachable instructions with this effect, in program order."""
+        return list(self._sites.get((effect, None), ()))
 
     def begins(self, engine: Engine | None = None) -> list[int]:
         """The reachable instructions that begin an operation (of *engine*), in program order."""
@@ -175,14 +159,14 @@ class Kernel:
 
     def where(self, holds: Callable[[Effects], bool]) -> list[int]:
         """The reachable instructions with effects for which *holds* is true, in program order."""
-        return [event.site for event in self.events if holds(self.instruction(event.site).effects)]
+        return [i for i in self.events if holds(self.instruction(i).effects)]
 
     @cached_property
     def _sites(self) -> dict[tuple[object, object], list[int]]:
         found: dict[tuple[object, object], list[int]] = {}
-        for event in self.events:
-            for key in _keys(event, self.instruction(event.site).effects):
-                found.setdefault(key, []).append(event.site)
+        for site in self.events:
+            for key in _keys(self.instruction(site).effects):
+                found.setdefault(key, []).append(site)
         return found
 
     def instruction(self, site: int) -> Instruction:

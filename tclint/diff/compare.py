@@ -17,6 +17,7 @@ from typing import Literal
 from tclint._dataclass import dataclass
 from tclint.diff.align import align
 from tclint.diff.skeleton import ACCESS, SCOPES, SEMANTICS, Op, Skeleton
+from tclint.isa.effects import BARRIERS, Fence, Resource
 
 __all__ = ["STATUSES", "Comparison", "OpChange", "OpPair", "compare"]
 
@@ -381,7 +382,10 @@ class _Comparer:
         Groups of which a *reported* change concerns a wait or commit are left out, since it may be the cause.
         """
         changed = {
-            at.op.group for change in reported for at in change.op_pairs if at.op.what in ("wait", "commit")
+            at.op.group
+            for change in reported
+            for at in change.op_pairs
+            if at.op.effects.waits is not None or at.op.effects.commits is not None
         }
         for a, b in self._pairs:
             here, there = self._old[a], self._new[b]
@@ -417,14 +421,14 @@ def _modifiers(here: Op, there: Op) -> Iterator[tuple[int, str]]:
     removed, added = here.words - there.words, there.words - here.words
     if not removed and not added:
         return
-    if "lanes" in removed | added and here.kind.startswith("barrier-sync"):
+    if "lanes" in removed | added and here.effects.synchronises is not None:
         if "lanes" in added:
             yield -1, "synchronises the lanes of a warp instead of all warps"
         else:
             yield 1, "synchronises all warps instead of the lanes of a warp"
         return
     spaces = {word for word in removed | added if word.startswith(("shared", "global"))}
-    if here.kind.startswith("proxy-fence") and spaces == removed | added and not (removed and added):
+    if here.effects.fence is Fence.PROXY and spaces == removed | added and not (removed and added):
         yield (-1, f"only for .{_all(added)}") if added else (1, f"no longer only for .{_all(removed)}")
         return
     if removed | added == {"read"}:
@@ -443,12 +447,12 @@ def _number(here: Op, role: str, a: int, b: int) -> tuple[int, str]:
         return -fewer, f"leaves {_count(b, 'group')} pending instead of {a}"
     if role == "mask":
         sign = 0
-        if not here.kind.startswith(("issue", "commit")):  # their masks are CTA masks
+        if here.effects.begins is None and here.effects.commits is None:  # their masks are CTA masks
             sign = -1 if a & b == b else 1 if a & b == a else 0
         return sign, f"mask {b:#x} instead of {a:#x}"
-    if role == "count" and here.kind.startswith("barrier-"):
+    if role == "count" and here.effects.barrier in BARRIERS:
         return fewer, f"for {b} threads instead of {a}"
-    if role == "count" and here.kind.startswith("mbarrier-init"):
+    if role == "count" and here.effects.resource is Resource.MBARRIER_INIT:
         return fewer, f"expects {_count(b, 'arrival')} per phase instead of {a}"
     words = {"tx": "bytes", "count": "count", "parity": "parity", "columns": "columns"}[role]
     return 0, f"{words} {b} instead of {a}"
@@ -511,9 +515,7 @@ def _repetitions(tokens: Sequence[Hashable], at: int, period: int, direction: in
 
 
 def _counted(old: Sequence[Op], new: Sequence[Op]) -> dict[str, Pair]:
-    here, there = (
-        Counter(op.kind.removeprefix("issue ") for op in ops if op.operation) for ops in (old, new)
-    )
+    here, there = (Counter(op.group for op in ops if op.operation) for ops in (old, new))
     return {name: (here[name], there[name]) for name in sorted({*here, *there}) if here[name] != there[name]}
 
 

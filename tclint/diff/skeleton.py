@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from dataclasses import field
 from functools import cached_property
 
@@ -23,40 +23,25 @@ from tclint.findings.places import source_location
 from tclint.findings.spans import Span
 from tclint.inspect.in_flight import operations
 from tclint.ir.nodes import Function, Module
-from tclint.isa.effects import TCGEN05_LD, WGMMA, Engine, Order
-from tclint.isa.forms import Match
+from tclint.isa.effects import (
+    BARRIERS,
+    INERT,
+    TCGEN05_LD,
+    WGMMA,
+    Barrier,
+    Effects,
+    Engine,
+    Exchange,
+    Fence,
+    Order,
+    Resource,
+)
+from tclint.isa.forms import Form, Match
 from tclint.syntax.source import Source
 from tclint.values.nodes import AddressOf
 
-__all__ = ["Op", "Skeleton", "skeleton"]
+__all__ = ["Op", "Skeleton", "skeleton", "synchronisation"]
 
-CLASSES = {
-    "wait": "wait",
-    "mbarrier-wait": "wait",
-    "pdl-wait": "wait",
-    "commit": "commit",
-    "submit": "commit",
-    "register-fence": "fence",
-    "proxy-fence": "fence",
-    "memory-fence": "fence",
-    "tcgen05-fence-before": "fence",
-    "tcgen05-fence-after": "fence",
-    "barrier-sync": "barrier",
-    "barrier-arrive": "barrier",
-    "barrier-wait": "barrier",
-    "mbarrier-arrive": "arrival",
-    "mbarrier-expect": "arrival",
-    "mbarrier-complete": "arrival",
-    "pdl-launch": "arrival",
-    "mbarrier-init": "mbarrier",
-    "mbarrier-inval": "mbarrier",
-    "elect": "election",
-    "setmaxnreg": "registers",
-    "tmem-alloc": "tensor memory",
-    "tmem-dealloc": "tensor memory",
-    "tmem-relinquish": "tensor memory",
-}
-"""Event -> class. Any other event is an operation, of which only the mbarrier and the lanes are compared."""
 ACCESS = "ordered access"
 SEMANTICS = {"weak": 0, "relaxed": 1, "acquire": 2, "release": 2, "acq_rel": 3, "sc": 4}
 SCOPES = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 3}
@@ -66,6 +51,11 @@ _IGNORED = frozenset("sync async cta b32 b64 b128 u32 s32 warp shared shared::ct
 """Words of an opcode that do not affect synchronisation, or whose meaning is recorded otherwise."""
 _RESULTS = frozenset((WGMMA, TCGEN05_LD))
 """The groups whose operations write registers."""
+_RESOURCES: dict[Resource | None, str] = {
+    Resource.MBARRIER_INIT: "mbarrier", Resource.MBARRIER_INVAL: "mbarrier", Resource.REGISTERS: "registers",
+    Resource.TMEM_ALLOC: "tensor memory", Resource.TMEM_DEALLOC: "tensor memory",
+    Resource.TMEM_RELINQUISH: "tensor memory",
+}  # fmt: skip
 _NUMBERS = ("depth", "mask", "count", "tx", "parity", "columns")
 """Roles of operands whose constant values are compared."""
 _MAX_TEXT = 100
@@ -88,6 +78,7 @@ class Op:
     words: frozenset[str] = frozenset()
     semantics: str = ""
     scope: str = ""
+    effects: Effects = INERT
     numbers: dict[str, int] = field(default_factory=dict)
     """Role -> constant value of the operand; unknown values are left out."""
     object: Hashable = None
@@ -112,11 +103,11 @@ class Op:
     @property
     def operation(self) -> bool:
         """Whether it issues an asynchronous operation."""
-        return self.kind.startswith("issue ")
+        return self.effects.begins is not None
 
     @property
     def group(self) -> str:
-        """The completion mechanism of the operations to which it refers; "" for none."""
+        """The engine that it waits for or to which it commits, or the name of an operation; "" for none."""
         return self.kind.partition(" ")[2]
 
     @property
@@ -181,20 +172,20 @@ class _Reader:
 
     def _op(self, site: int, match: Match) -> Op:
         function, instruction = self._function, self._function.instructions[site]
-        event, form = match.form.event, match.form
+        form, effects = match.form, match.form.effects
         start, end = function.start + instruction.start, function.start + instruction.end
         block = self._model.cfg.block_of[site]
         words, semantics, scope = _words(match, instruction.opcode)
-        what = CLASSES.get(event, "")
-        if not event:
+        what = synchronisation(effects)
+        if not form.event:
             ordered = SEMANTICS.get(semantics, 0) > 0
             what = ACCESS if SEMANTICS.get(semantics, 0) > 1 else ""
             kind = f"{'ordered' if ordered else 'access'} {_accessed(match)}"
             words = frozenset()
         elif what:
-            kind = f"{event} {form.group}".strip()
+            kind = f"{form.event} {form.group}".strip()
         else:
-            kind, words = f"{event} {instruction.name}", frozenset()
+            kind, words = f"{form.event} {instruction.name}", frozenset()
         op = Op(
             site,
             self._source.position(start).line,
@@ -206,6 +197,7 @@ class _Reader:
             words,
             semantics,
             scope,
+            effects,
             loops=self._loops.get(block, 0),
         )
         if op.access:
@@ -213,10 +205,10 @@ class _Reader:
             return op
         text = " ".join(self._source.data[start:end].decode(errors="replace").split())
         op.text = text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"
-        op.retried = event == "mbarrier-wait" and block in self._spins
-        op.late = event == "wait" and form.group in _RESULTS and self._late(site, form.group)
-        op.numbers = dict(self._numbers(site, event, form.roles))
-        op.object = self._object(site, event, form.roles)
+        op.retried = effects.awaits is Barrier.MBARRIER and block in self._spins
+        op.late = effects.waits is not None and effects.waits in _RESULTS and self._late(site, effects.waits)
+        op.numbers = dict(self._numbers(site, match.form))
+        op.object = self._object(site, match.form)
         op.guarded = instruction.guard >= 0
         op.controls = len(self._model.cfg.control_dependences(block))
         op.role = self._model.describe_threads(self._model.views.context_of(site).threads)
@@ -247,20 +239,19 @@ class _Reader:
                 found.discard(i)
         return any(not read.isdisjoint(instructions[i].results) for i in found)
 
-    def _numbers(self, site: int, event: str, roles: Mapping[str, str]) -> Iterator[tuple[str, int]]:
-        if event == "wait":
+    def _numbers(self, site: int, form: Form) -> Iterator[tuple[str, int]]:
+        if form.effects.waits is not None:
             yield "depth", 0
         for role in _NUMBERS:
-            if role in roles and (number := self._model.constant_of(site, role)) is not None:
+            if role in form.roles and (number := self._model.constant_of(site, role)) is not None:
                 yield role, number & 0xFFFFFFFF
 
-    def _object(self, site: int, event: str, roles: Mapping[str, str]) -> Hashable:
-        if "mbarrier" in roles:
-            found = self._inits.get(site) if event == "mbarrier-init" else self._mbarriers.named(site)
-            return frozenset((self._base(m.base), m.offset) for m in found) if found else None
-        if event.startswith("barrier-") and "id" in roles:
+    def _object(self, site: int, form: Form) -> Hashable:
+        if not form.mbarrier:
             return self._model.constant_of(site, "id")
-        return None
+        makes = form.effects.resource is Resource.MBARRIER_INIT
+        found = self._inits.get(site) if makes else self._mbarriers.named(site)
+        return frozenset((self._base(m.base), m.offset) for m in found) if found else None
 
     def _base(self, value: int) -> Hashable:
         """The name of the variable that contains the mbarriers; for any other base, its value number."""
@@ -282,20 +273,35 @@ class _Reader:
         Those loops have no other event and access no memory; they do not count for the depth.
         """
         cfg = self._model.cfg
-        events: defaultdict[int, set[str]] = defaultdict(set)
+        waits, others = set[int](), set[int]()
         for use in self._function.uses:
-            if use.match is not None and (event := use.match.form.event or _accessed(use.match)):
-                for site in use.sites:
-                    events[cfg.block_of[site]].add(event)
+            if use.match is not None and (use.match.form.event or _accessed(use.match)):
+                found = waits if use.match.form.effects.awaits is Barrier.MBARRIER else others
+                found.update(cfg.block_of[site] for site in use.sites)
         depth: defaultdict[int, int] = defaultdict(int)
         spins: set[int] = set()
         for body in cfg.loops.values():
-            if {event for b in body for event in events.get(b, ())} == {"mbarrier-wait"}:
+            if others.isdisjoint(body) and not waits.isdisjoint(body):
                 spins |= body
             else:
                 for block in body:
                     depth[block] += 1
         return dict(depth), spins
+
+
+def synchronisation(effects: Effects) -> str:
+    """The class of what synchronises; empty for an operation, of which only the mbarrier and the lanes are compared."""
+    if effects.waits is not None or effects.awaits in (Barrier.MBARRIER, Barrier.GRIDS):
+        return "wait"
+    if effects.commits is not None or effects.submits is not None:
+        return "commit"
+    if effects.fence is not None:
+        return "fence"
+    if effects.barrier in BARRIERS:
+        return "barrier"
+    if effects.arrives is not None or effects.expects or effects.completes:
+        return "arrival"
+    return "election" if effects.exchange is Exchange.ELECT else _RESOURCES.get(effects.resource, "")
 
 
 def _accessed(match: Match) -> str:
@@ -310,13 +316,13 @@ def _accessed(match: Match) -> str:
 def _words(match: Match, opcode: str) -> tuple[frozenset[str], str, str]:
     """The words of an opcode that affect synchronisation, and its semantics and scope, with defaults filled in."""
     root, *words = opcode.split(".")
-    event, order = match.form.event, Order.RELAXED if match.order is Order.VOLATILE else match.order
-    barrier = event.startswith("barrier-")
+    effects, order = match.form.effects, Order.RELAXED if match.order is Order.VOLATILE else match.order
+    barrier = effects.barrier in BARRIERS
     rest = []
     for word in words:
         ordering = word in _ORDERS or (not barrier and word in SCOPES) or (root == "membar" and word == "gl")
-        ignored = word in _IGNORED or (event == "commit" and "shared" in word)
-        if not ordering and (event == "proxy-fence" or not ignored):
+        ignored = word in _IGNORED or (effects.commits is not None and "shared" in word)
+        if not ordering and (effects.fence is Fence.PROXY or not ignored):
             rest.append(word)
     if barrier and root == "bar":  # bar.sync is barrier.sync.aligned (9.7.13.1)
         rest.append("lanes" if "warp" in words else "aligned")

@@ -11,7 +11,7 @@ from tclint.analyses.role_paths import dominated_by
 from tclint.checks._wording import agreeing, times
 from tclint.hang.cycle import Chain, End, gone
 from tclint.hang.phases import Phases
-from tclint.hang.stops import Stop
+from tclint.hang.stops import CLUSTER, CTA_BARRIER, MBARRIER, REGISTERS, Stop
 from tclint.hang.waits import Object, Status, Waiter, Waits
 from tclint.inspect.protocol.parts import MbarrierRing
 
@@ -70,9 +70,9 @@ class _Causes:
                 yield from self._counts(waiter.object, waiter.object.ring)
                 yield from self._bytes(waiter.object, waiter.object.ring)
                 yield from self._multicast(waiter)
-            elif waiter.object.kind == "barrier":
+            elif waiter.object.kind == CTA_BARRIER:
                 yield from self._barrier(waiter)
-            elif waiter.object.kind == "cluster":
+            elif waiter.object.kind == CLUSTER:
                 yield from self._skipped(waiter)
         yield from self._short_phases()
         for waiter in self._members:
@@ -93,7 +93,7 @@ class _Causes:
         if not any(operation.shares for operation in waiter.operations):
             inits = tuple(object_.ring.inits) if object_.ring is not None else ()
             sites = (*inits, *(operation.site for operation in waiter.operations))
-            verb = "gives up" if object_.kind == "registers" else "arrives at"
+            verb = "gives up" if object_.kind == REGISTERS else "arrives at"
             yield Cause("no-operation", f"no thread {verb} {object_.name}", (object_.name,), sites)
 
     def _counts(self, object_: Object, ring: Ring) -> Iterator[Cause]:
@@ -187,14 +187,14 @@ class _Causes:
         """Threads that would complete the wait do not execute the operation any more."""
         object_, threads = waiter.object, gone(waiter, self.waits.stops)
         blocked = any(share.status is Status.BLOCKED for share in waiter.shares)
-        if not threads or (blocked and object_.kind == "mbarrier" and not self._needs_all(object_)):
+        if not threads or (blocked and object_.kind == MBARRIER and not self._needs_all(object_)):
             return
         sites, past = list[int](), list[int]()
         for operation in waiter.operations:
             late = [s for s in operation.shares if s.status in (Status.PASSED, Status.ABSENT)]
             sites += [operation.site] if late else []
             past += [self.waits.stops[s.at].site for s in late if s.at >= 0]
-        verbs = ("gives up", "give up") if object_.kind == "registers" else ("arrives at", "arrive at")
+        verbs = ("gives up", "give up") if object_.kind == REGISTERS else ("arrives at", "arrive at")
         who = agreeing(self.model.describe_threads(threads), *(f"no longer {verb}" for verb in verbs))
         absent = any(share.status is Status.ABSENT and share.threads & threads for share in waiter.shares)
         what = f"{who} {object_.name}{': exited, or not listed' if absent else ''}"
@@ -270,7 +270,7 @@ class _Causes:
     def _untouched(self) -> bool:
         """Whether the cycle is reached before any other thread has arrived at its objects."""
         return all(
-            (waiter.object.kind == "mbarrier" or waiter.object.number is not None)
+            (waiter.object.kind == MBARRIER or waiter.object.number is not None)
             and phases
             and all(phase.is_first_for(waiter) for phase in phases)
             for waiter, phases in zip(self._members, self._phases, strict=True)

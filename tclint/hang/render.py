@@ -15,7 +15,7 @@ from tclint.hang.cycle import End
 from tclint.hang.explain import Explanation
 from tclint.hang.launched import Executed
 from tclint.hang.phases import Phase
-from tclint.hang.stops import RUNNING, Stop
+from tclint.hang.stops import REGISTERS, RUNNING, Stop
 from tclint.hang.waits import Share, Status, Waiter
 from tclint.inspect.protocol.parts import used
 from tclint.inspect.tables import Cells, columns, few, printable_line, short_name
@@ -198,7 +198,7 @@ def _received(phase: Phase) -> str:
 
 def _end(end: End, last: Waiter, again: bool) -> str:
     """How a chain ends, in words."""
-    registers = last.object.kind == "registers"
+    registers = last.object.kind == REGISTERS
     absent = any(share.status is Status.ABSENT for share in last.shares)
     exited = "have exited, or are not listed" if absent else "or have exited"
     verb, past = ("gives up", "given up") if registers else ("arrives at", "arrived at")

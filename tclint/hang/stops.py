@@ -16,10 +16,22 @@ from tclint.ir.nodes import Instruction
 from tclint.isa.effects import Barrier, Resource
 from tclint.values import thread_masks as T
 
-__all__ = ["RUNNING", "Stop", "Stops", "kind_of"]
+__all__ = [
+    "CLUSTER",
+    "CTA_BARRIER",
+    "GRID",
+    "LANES",
+    "MBARRIER",
+    "REGISTERS",
+    "RUNNING",
+    "Stop",
+    "Stops",
+    "kind_of",
+]
 
-RUNNING = "running"
-"""The kind of an instruction that waits for nothing."""
+MBARRIER, CTA_BARRIER, CLUSTER, LANES = "mbarrier", "barrier", "cluster", "lanes"
+GRID, REGISTERS, RUNNING = "grid", "registers", "running"
+"""What an instruction waits for, in words and in JSON; the last: for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +40,7 @@ class Stop:
 
     site: int
     kind: str
-    """What the instruction waits for: ``mbarrier``, ``barrier``, ``cluster``, ``lanes``, ``registers``, ``grid``, or
-    :data:`RUNNING`."""
+    """What the instruction waits for: :data:`MBARRIER` to :data:`REGISTERS`, or :data:`RUNNING`."""
     threads: int
     """The threads of a CTA that are here, or may if the positions do not name warps."""
     ctas: frozenset[int]
@@ -43,8 +54,8 @@ class Stop:
 
 
 _KINDS: dict[Barrier | None, str] = {
-    Barrier.MBARRIER: "mbarrier", Barrier.CTA: "barrier", Barrier.WARP: "lanes", Barrier.CLUSTER: "cluster",
-    Barrier.GRIDS: "grid",
+    Barrier.MBARRIER: MBARRIER, Barrier.CTA: CTA_BARRIER, Barrier.WARP: LANES, Barrier.CLUSTER: CLUSTER,
+    Barrier.GRIDS: GRID,
 }  # fmt: skip
 
 
@@ -54,7 +65,7 @@ def kind_of(instruction: Instruction) -> str:
     if match is None or match.problem:
         return RUNNING
     if instruction.effects.resource is Resource.REGISTERS:
-        return "registers" if raises(instruction) else RUNNING
+        return REGISTERS if raises(instruction) else RUNNING
     return _KINDS.get(instruction.effects.awaits, RUNNING)
 
 
@@ -125,8 +136,8 @@ class Stops:
         cfg = self.model.cfg
         block = cfg.block_of[site]
         if site > cfg.blocks[block].start and kind_of(self.model.instruction(site - 1)) in (
-            "barrier",
-            "cluster",
+            CTA_BARRIER,
+            CLUSTER,
         ):
             yield site - 1
             return

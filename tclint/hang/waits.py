@@ -16,7 +16,7 @@ from tclint._dataclass import dataclass
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.role_paths import calls, dominated_by, whole_program
 from tclint.analyses.setmaxnreg import raises
-from tclint.hang.stops import RUNNING, Stop
+from tclint.hang.stops import CLUSTER, CTA_BARRIER, GRID, LANES, MBARRIER, REGISTERS, RUNNING, Stop
 from tclint.inspect.protocol.sites import Sites
 from tclint.isa.callees import SYSTEM_CALLS
 from tclint.isa.effects import Barrier, Resource
@@ -60,8 +60,8 @@ class Object:
     @property
     def known(self) -> bool:
         """Whether it is known which object it is."""
-        return {"mbarrier": self.ring is not None, "barrier": self.number is not None}.get(
-            self.kind, self.kind != "grid"
+        return {MBARRIER: self.ring is not None, CTA_BARRIER: self.number is not None}.get(
+            self.kind, self.kind != GRID
         )
 
 
@@ -177,30 +177,30 @@ class Waits:
         """What the threads of a stop wait for, each with those of them that do."""
         if stop.kind == RUNNING:
             return
-        if stop.kind == "barrier":
+        if stop.kind == CTA_BARRIER:
             for number, threads in self._numbers(stop.site):
                 if here := threads & stop.threads:
                     yield self._barrier(number), here
             return
-        if stop.kind == "mbarrier":
+        if stop.kind == MBARRIER:
             rings = sorted(self._mbarriers.rings_at(stop.site), key=lambda ring: min(ring.inits))
             for ring in rings:
-                yield Object("mbarrier", f"mbarrier {self.sites.objects.ring(ring)}", ring), stop.threads
+                yield Object(MBARRIER, f"mbarrier {self.sites.objects.ring(ring)}", ring), stop.threads
             if not rings:
-                yield Object("mbarrier", "an mbarrier whose address is unresolved"), stop.threads
+                yield Object(MBARRIER, "an mbarrier whose address is unresolved"), stop.threads
             return
         names = {
-            "cluster": "the cluster barrier",
-            "lanes": "the other lanes of the warp",
-            "registers": "registers of the CTA",
-            "grid": "the grids before this one",
+            CLUSTER: "the cluster barrier",
+            LANES: "the other lanes of the warp",
+            REGISTERS: "registers of the CTA",
+            GRID: "the grids before this one",
         }
         yield Object(stop.kind, names[stop.kind]), stop.threads
 
     @staticmethod
     def _barrier(number: int | None) -> Object:
         name = "a barrier of unknown number" if number is None else f"barrier {number}"
-        return Object("barrier", name, number=number)
+        return Object(CTA_BARRIER, name, number=number)
 
     def _numbers(self, site: int) -> list[tuple[int | None, int]]:
         """The numbers of the CTA barrier at *site*, each with the threads that use it; None if iterations differ."""
@@ -225,19 +225,19 @@ class Waits:
     def _operations(self, waiting: int, object_: Object, threads: int) -> Iterator[Operation]:
         """The operations that would complete the wait for *object_* by *threads*, in program order."""
         found: list[tuple[int, str, bool, int]] = []
-        if object_.kind == "mbarrier":
+        if object_.kind == MBARRIER:
             found = list(self._on_mbarrier(object_))
-        elif object_.kind == "barrier":
+        elif object_.kind == CTA_BARRIER:
             found = list(self._on_barrier(object_))
-        elif object_.kind == "cluster":
+        elif object_.kind == CLUSTER:
             arrives = self.model.arrives(Barrier.CLUSTER)
             found = [(i, "arrive", True, self.sites.threads(i)) for i in arrives]
-        elif object_.kind == "registers":
+        elif object_.kind == REGISTERS:
             released = [
                 i for i in self.model.sites(Resource.REGISTERS) if not raises(self.model.instruction(i))
             ]
             found = [(i, "release", True, self.sites.threads(i)) for i in released]
-        elif object_.kind == "lanes":
+        elif object_.kind == LANES:
             site = self.stops[waiting].site
             found = [(site, "sync", True, self.sites.threads(site) & T.whole(threads, 32))]
         for site, deed, certain, who in sorted(found):
@@ -298,8 +298,8 @@ class Waits:
 
     def _leaves(self, object_: Object, site: int) -> bool:
         """Whether threads of other CTAs may execute the operation on the object."""
-        if object_.kind != "mbarrier":
-            return object_.kind == "cluster"
+        if object_.kind != MBARRIER:
+            return object_.kind == CLUSTER
         remote = any(address.remote for address in self._mbarriers.addresses.of(site))
         match = self.model.instruction(site).match
         return remote or (match is not None and match.multicast)
@@ -309,7 +309,7 @@ class Waits:
         model, here = self.model, self.stops[index]
         if deed == "sync" and here.site == site:
             return Status.ARRIVED
-        if object_.kind == here.kind == "cluster" and self.arrived(site, here.site):
+        if object_.kind == here.kind == CLUSTER and self.arrived(site, here.site):
             return Status.ARRIVED
         if not model.may_follow(here.site, site):
             return Status.PASSED

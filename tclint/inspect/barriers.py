@@ -19,6 +19,7 @@ from tclint.inspect.inputs import chosen, shown
 from tclint.inspect.locations import Locations
 from tclint.inspect.protocol import protocol
 from tclint.inspect.protocol.parts import (
+    ON_MBARRIER,
     Arrive,
     Barrier,
     BarrierUse,
@@ -458,7 +459,7 @@ def region_words(region: Region) -> str:
 def _about(found: Protocol, event: Event) -> str:
     """The operands of an event in a few words."""
     parts = [found.mbarriers[r].name for r in event.rings]
-    if event.kind in ("init", "inval", "arrive", "expect", "complete", "wait") and not parts:
+    if event.kind in ON_MBARRIER and not parts:
         parts = ["unknown mbarrier"]
     if event.kind == "copy":
         where = [region_words(found.regions[r]) for r in event.regions]

@@ -13,7 +13,7 @@ from tclint.analyses.tcgen05 import ISSUED, Outstanding
 from tclint.analyses.tmem_transfers import TmemTransfers, TransferStatus
 from tclint.dataflow import Analysis
 from tclint.inspect.mbarrier_use import MbarrierUse
-from tclint.isa.effects import CP_ASYNC, TCGEN05, TENSOR_MEMORY, TRANSACTIONS, WGMMA, Engine
+from tclint.isa.effects import CP_ASYNC, TCGEN05, TENSOR_MEMORY, TRANSACTIONS, WGMMA, Effects, Engine
 from tclint.sync.operations import OPEN, OVERDUE
 
 __all__ = ["CHANNELS", "Channel", "Render", "operations"]
@@ -73,15 +73,18 @@ def _operations(operations: Outstanding, state: Any, model: KernelModel) -> Iter
 
 
 def _mbarriers(use: MbarrierUse, state: Any, model: KernelModel) -> Iterator[tuple[int, str, int]]:
-    words = {
-        "mbarrier-wait": "last wait",
-        "mbarrier-arrive": "arrived",
-        "mbarrier-expect": "bytes expected",
-        "mbarrier-complete": "bytes completed",
-        "commit": "arrives when the preceding operations complete",
-    }
-    for site, ring in state:
-        yield site, words.get(model.instruction(site).event, "performs complete_tx when it completes"), ring
+    return ((site, _signalled(model.instruction(site).effects), ring) for site, ring in state)
+
+
+def _signalled(effects: Effects) -> str:
+    """What an operation on an mbarrier has done, or will do."""
+    if effects.transacts:
+        return "performs complete_tx when it completes"
+    if effects.commits is not None:
+        return "arrives when the preceding operations complete"
+    if effects.expects or effects.completes:
+        return "bytes expected" if effects.expects else "bytes completed"
+    return "last wait" if effects.arrives is None else "arrived"
 
 
 CHANNELS = (

@@ -25,6 +25,7 @@ __all__ = [
     "NO_ENGINE",
     "SELF_AWAITED",
     "TCGEN05",
+    "TCGEN05_ALL",
     "TCGEN05_LD",
     "TCGEN05_ST",
     "TENSOR_MEMORY",
@@ -120,6 +121,8 @@ TENSOR_MEMORY = (TCGEN05_LD, TCGEN05_ST)
 """What moves registers to and from tensor memory."""
 GENERIC_COPIES = (CP_ASYNC,)
 """What copies through the generic proxy, for the thread that commits its copies and waits for them."""
+TCGEN05_ALL = (TCGEN05, *TENSOR_MEMORY)
+"""What accesses tensor memory."""
 
 ENGINES = {
     str(engine): engine
@@ -334,6 +337,23 @@ class Effects:
     def transacts(self) -> bool:
         """Whether the operation that it begins completes bytes of a phase of an mbarrier when it is done."""
         return self.begins is TRANSACTIONS or self.query is Query.CANCEL
+
+    @property
+    def publishes(self) -> bool:
+        """Whether others may learn by it, or by what follows it, what its thread has done before.
+
+        It arrives or changes a phase, now or later, hands on operations, a request, or memory, or is a fence that a
+        signal may follow. A fence of registers or proxies is none of these, nor is what a thread waits for or takes.
+        """
+        return (
+            self.arrives is not None
+            or self.changes_phase
+            or self.commits is not None
+            or self.submits is not None
+            or self.query is Query.CANCEL
+            or self.fence in (Fence.MEMORY, Fence.TCGEN05_BEFORE)
+            or self.resource in (Resource.MBARRIER_INVAL, Resource.TMEM_DEALLOC)
+        )
 
     @property
     def bounds_mbarrier(self) -> bool:

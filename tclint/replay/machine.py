@@ -31,7 +31,7 @@ from tclint.replay.program import Program
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import Limits, ThreadGroupScheduler, UninitialisedMbarrier, Unresolved
 from tclint.replay.shared_bytes import SharedBytes
-from tclint.replay.steps import Step
+from tclint.replay.steps import EXCHANGES, Step, Sync
 from tclint.replay.sync import ORDER_OF_ARRIVALS, Barrier, Mbarrier, PhaseOverlap, ReleasedWaiter
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 
@@ -48,18 +48,18 @@ SYNCHRONISATION: dict[str, Synchronisation] = {}
 DATA: dict[str, Data] = {}
 """The functions for all other steps, by :attr:`Step.what`."""
 
-_PURE_QUERIES = ("mbarrier-wait", "elect", "shuffle", "vote", "match", "redux", "activemask")
+_PURE_QUERIES = EXCHANGES | {Sync.TEST, Sync.ELECT, Sync.ACTIVE}
 """Steps without an effect on other threads: a test of an mbarrier that is repeated after only these has the same
 result.
 """
 
 
-def executes(what: str) -> Callable[[Synchronisation], Synchronisation]:
+def executes(what: Sync) -> Callable[[Synchronisation], Synchronisation]:
     """Decorator that registers the function for a kind of step that synchronises. Raises ValueError for a second one."""
 
     def register(function: Synchronisation) -> Synchronisation:
         if what in SYNCHRONISATION:
-            raise ValueError(f"two functions for {what}")
+            raise ValueError(f"two functions for {what.name}")
         SYNCHRONISATION[what] = function
         return function
 

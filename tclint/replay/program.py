@@ -17,6 +17,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.ir.nodes import Memory, Operand, registers
 from tclint.isa.effects import (
+    BARRIERS,
     BULK,
     CP_ASYNC,
     GENERIC_COPIES,
@@ -25,8 +26,8 @@ from tclint.isa.effects import (
     TCGEN05_LD,
     TENSOR_MEMORY,
     TRANSACTIONS,
-    WGMMA,
     Barrier,
+    Effects,
     Fence,
     Order,
     Query,
@@ -38,28 +39,28 @@ from tclint.replay.launch_inputs import LaunchInputs
 from tclint.replay.launch_operands import LaunchOperands
 from tclint.replay.loops import Loops
 from tclint.replay.plans import Plans
-from tclint.replay.replayed import BARRIERS
 from tclint.replay.shared_accesses import SharedAccesses
 from tclint.replay.shared_stores import SharedStores
-from tclint.replay.steps import Step, bits_of, defining_step, of_shared, registers_needed
+from tclint.replay.steps import (
+    FOLLOWED,
+    Step,
+    Sync,
+    bits_of,
+    defining_step,
+    of_shared,
+    registers_needed,
+    sync_of,
+)
 from tclint.values.nodes import Allocated
 
 __all__ = ["Program", "relaxes"]
 
 _SELF_AWAITED = (BULK, CP_ASYNC)
 """The groups that a thread waits for itself."""
-_GROUPS: dict[str, tuple[str, ...]] = {
-    "issue": (TRANSACTIONS, WGMMA, TCGEN05, BULK),
-    "commit": (*GROUPED, TCGEN05),
-    "wait": GROUPED,
-}
-"""For these events, the groups that are in the slice."""
+_OPERATIONS = (Sync.BEGIN, Sync.COMMIT, Sync.WAIT)
+_ENGINES = frozenset((TRANSACTIONS, TCGEN05, *GROUPED))
+"""The engines whose operations are in the slice; those of ``cp.async`` are accesses to memory there."""
 _TENSOR = TENSOR_MEMORY
-_FOLLOWED = frozenset(
-    """issue commit wait clc-request tmem-alloc memory-fence barrier-sync barrier-arrive barrier-wait
-    mbarrier-init mbarrier-arrive mbarrier-expect mbarrier-complete mbarrier-wait""".split()
-)
-"""Events that synchronise. Exchanges between lanes are in the slice where something depends on them."""
 
 
 class Program:
@@ -194,22 +195,20 @@ class Program:
 
     def _events(self) -> Iterable[Step]:
         model = self.model
-        for event in model.events:
-            instruction = self.instructions[event.site]
-            groups = _GROUPS.get(event.kind, (event.group,))
-            if not self.follows_memory and event.kind not in BARRIERS:
+        for site in model.events:
+            instruction = self.instructions[site]
+            effects, what = instruction.effects, sync_of(instruction.effects)
+            if not self.follows_memory and effects.barrier not in BARRIERS:
                 continue
-            match = instruction.match
-            lanes = match is not None and match.form.scope == "lanes"
             fences = instruction.fence_order(shared=True) is not Order.WEAK
-            if event.kind == "memory-fence" and not (self.relaxed and fences):
+            if what is Sync.FENCE and not (self.relaxed and fences):
                 continue  # it orders nothing that is not ordered anyway
-            if instruction.effects.fence in (Fence.TCGEN05_BEFORE, Fence.TCGEN05_AFTER) and self.relaxed:
+            if effects.fence in (Fence.TCGEN05_BEFORE, Fence.TCGEN05_AFTER) and self.relaxed:
                 # With a relaxed arrival and wait it orders tensor memory (9.7.16.6.4.4). Here it is taken to order
                 # shared memory too, which hides a race rather than reporting one that there is not.
-                yield Step(event.site, "memory-fence", instruction)
-            if event.kind in _FOLLOWED and event.group in groups and not lanes:
-                yield Step(event.site, event.kind, instruction)
+                yield Step(site, Sync.FENCE, instruction)
+            if what in FOLLOWED and _sliced(effects):
+                yield Step(site, what, instruction)
 
     def _plain_accesses(self, verb: str) -> Iterable[Step]:
         """Plain reads or writes of shared memory: of those with one base between two events, the first and the last
@@ -234,7 +233,7 @@ class Program:
 
     def _extreme_offsets(self, what: str, accesses: Iterable[tuple[int, Operand | None]]) -> Iterable[Step]:
         found: dict[tuple[int, int, Operand], list[tuple[int, int]]] = {}
-        synchronising = sorted(i for i, step in self._steps.items() if step.what in _FOLLOWED)
+        synchronising = sorted(i for i, step in self._steps.items() if step.what in FOLLOWED)
         for site, operand in accesses:
             block = self.model.cfg.block_of[site]
             if isinstance(operand, Memory) and block in self.model.cfg.rank:
@@ -272,8 +271,8 @@ class Program:
         return frozenset(
             block_of[step.site]
             for step in self._steps.values()
-            if step.what in _FOLLOWED
-            and not (step.what in _GROUPS and step.instruction.group in _SELF_AWAITED)
+            if step.what in FOLLOWED
+            and not (step.what in _OPERATIONS and step.instruction.group in _SELF_AWAITED)
         ).intersection(self.model.cfg.rank)
 
     def _separating(self) -> frozenset[int]:
@@ -283,9 +282,7 @@ class Program:
         """
         block_of = self.model.cfg.block_of
         inits = {block_of[i] for i in self.model.sites(Resource.MBARRIER_INIT)}
-        others = {
-            block_of[i] for i, step in self._steps.items() if step.what in _FOLLOWED - {"mbarrier-init"}
-        }
+        others = {block_of[i] for i, step in self._steps.items() if step.what in FOLLOWED - {Sync.INIT}}
         return self.synchronising - (inits - others)
 
     def _blocks(self) -> list[list[Step]]:
@@ -361,7 +358,7 @@ class Program:
         for step in self._steps.values():
             instruction = step.instruction
             others.add(instruction.guard)
-            tensor_map = instruction.role("tensormap") if step.what == "issue" else None
+            tensor_map = instruction.role("tensormap") if step.what is Sync.BEGIN else None
             if tensor_map is None or instruction.group == BULK:
                 others.update(instruction.reads)
                 continue
@@ -409,6 +406,12 @@ class Program:
             site in self._steps and self._steps[site].what == "load" and of_shared(self.instructions[site])
             for site in made
         )
+
+
+def _sliced(effects: Effects) -> bool:
+    """Whether what has these effects concerns no engine, or one whose operations are in the slice."""
+    engine = effects.begins or effects.commits or effects.waits
+    return engine is None or (engine in _ENGINES and effects.begins is not CP_ASYNC)
 
 
 def _between_ctas(match: Match) -> bool:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from tclint.analyses.model import KernelModel
-from tclint.isa.effects import Resource
+from tclint.isa.effects import Barrier, Resource
 from tclint.values import thread_masks as T
 
-__all__ = ["BARRIERS", "replayed"]
-
-BARRIERS = ("barrier-sync", "barrier-arrive", "barrier-wait")
-"""The events of barriers of lanes, a CTA and a cluster."""
+__all__ = ["replayed"]
 
 
 def replayed(model: KernelModel) -> bool:
@@ -33,9 +30,7 @@ def _barriers_of_some(model: KernelModel) -> bool:
     return any(
         _executing(model, i) != T.full(size)
         or (model.instruction(i).role("count") is not None and model.constant_of(i, "count") != size)
-        for kind in BARRIERS
-        for i in model.sites(kind)
-        if (match := model.instruction(i).match) is not None and match.form.scope != "lanes"
+        for i in model.where(lambda effects: effects.barrier in (Barrier.CTA, Barrier.CLUSTER))
     )
 
 

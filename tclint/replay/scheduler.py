@@ -23,7 +23,7 @@ from tclint.replay.hypotheses import CANCELLED, LaunchWord
 from tclint.replay.launch import Launch
 from tclint.replay.program import Program
 from tclint.replay.reasons import Reason
-from tclint.replay.steps import Step
+from tclint.replay.steps import Step, Sync
 from tclint.replay.thread_groups import (
     DivergencePoint,
     MergedRegisters,
@@ -255,7 +255,7 @@ class ThreadGroupScheduler(ABC):
                 group.at = at
                 if not self._execute(group, step):
                     return
-                if step.what == "mbarrier-wait":
+                if step.what is Sync.TEST:
                     group.at = at + 1
                     return  # others run before it reaches the next phase
             self.budget -= 1

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 from functools import cache
 from typing import NamedTuple
 
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Immediate, Instruction, Memory, Operand, Pair, Vector, registers
 from tclint.isa.accesses import Via
-from tclint.isa.effects import BULK
+from tclint.isa.effects import BULK, Barrier, Effects, Exchange, Fence, Query, Resource
 from tclint.isa.forms import Match, floating
 from tclint.isa.semantics import COMPUTE, bind
 from tclint.isa.widths import width_of
@@ -17,17 +18,67 @@ from tclint.replay.launch import in_space
 
 __all__ = [
     "EXCHANGES",
+    "FOLLOWED",
     "Step",
+    "Sync",
     "bits_of",
     "defining_step",
     "of_shared",
     "registers_needed",
+    "sync_of",
 ]
 
-EXCHANGES = ("shuffle", "vote", "match", "redux")
-"""The events by which the lanes of a warp exchange values."""
+
+class Sync(str, Enum):
+    """What a step does that is neither a computation nor an access that is only compared with others."""
+
+    BEGIN = "operation"
+    COMMIT = "group committed"
+    WAIT = "groups awaited"
+    REQUEST = "cancellation requested"
+    RESPONSE = "response queried"
+    ALLOCATE = "tensor memory allocated"
+    FENCE = "memory fenced"
+    INIT = "mbarrier initialised"
+    ARRIVE = "mbarrier arrived at"
+    EXPECT = "bytes expected"
+    COMPLETE = "bytes completed"
+    TEST = "phase tested"
+    JOIN = "CTA barrier joined"
+    ARRIVE_AT_CTA = "CTA barrier arrived at"
+    ARRIVE_AT_CLUSTER = "cluster barrier arrived at"
+    AWAIT_CLUSTER = "cluster barrier awaited"
+    ELECT = "lane elected"
+    SHUFFLE = "values shuffled"
+    VOTE = "predicates counted"
+    MATCH = "values matched"
+    REDUCE = "values reduced"
+    ACTIVE = "active lanes"
+
+
+EXCHANGES = frozenset((Sync.SHUFFLE, Sync.VOTE, Sync.MATCH, Sync.REDUCE))
+"""The lanes of a warp exchange values."""
+FOLLOWED = frozenset(Sync) - EXCHANGES - {Sync.ELECT, Sync.ACTIVE, Sync.RESPONSE}
+"""Threads synchronise, or start or release something. All else is in the slice where something depends on it."""
+_DEFINING = EXCHANGES | {Sync.ELECT, Sync.ACTIVE, Sync.TEST, Sync.ARRIVE, Sync.RESPONSE}
+"""What may be in the slice because of its result."""
+_AT_BARRIERS = {
+    (Barrier.MBARRIER, None): Sync.ARRIVE,
+    (None, Barrier.MBARRIER): Sync.TEST,
+    (Barrier.CTA, Barrier.CTA): Sync.JOIN,
+    (Barrier.CTA, None): Sync.ARRIVE_AT_CTA,
+    (Barrier.CLUSTER, None): Sync.ARRIVE_AT_CLUSTER,
+    (None, Barrier.CLUSTER): Sync.AWAIT_CLUSTER,
+}
+"""That of an arrival at one barrier and a wait for another."""
+_OTHERS: dict[Resource | Fence | Query | Exchange | None, Sync] = {
+    Resource.MBARRIER_INIT: Sync.INIT, Resource.TMEM_ALLOC: Sync.ALLOCATE, Fence.MEMORY: Sync.FENCE,
+    Query.CANCEL: Sync.REQUEST, Query.CANCELLED: Sync.RESPONSE, Exchange.ELECT: Sync.ELECT,
+    Exchange.SHUFFLE: Sync.SHUFFLE, Exchange.VOTE: Sync.VOTE, Exchange.MATCH: Sync.MATCH,
+    Exchange.REDUCTION: Sync.REDUCE,
+}  # fmt: skip
 _ROLES = (
-    "mbarrier", "count", "tx", "parity", "state", "id", "mask", "destination", "bytes", "depth", "columns", "tensormap", "d", "a", "enable",
+    "count", "tx", "parity", "state", "id", "mask", "destination", "bytes", "depth", "columns", "tensormap", "d", "a", "enable",
 )  # fmt: skip
 _ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")
 
@@ -35,15 +86,28 @@ _ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")
 class Step(NamedTuple):
     """An instruction to execute.
 
-    *what* is the name of an event that synchronises or exchanges values, ``activemask``, or what is done to data:
-    ``compute``, ``constant``, ``unknown``, ``load``, ``store``, and for accesses that are only compared with others
-    ``read``, ``write``, ``fill`` (a non-bulk copy) and ``tensor`` (tensor memory).
+    *what* is a :class:`Sync`, or what is done to data: ``compute``, ``constant``, ``unknown``, ``load``, ``store``, and for
+    accesses that are only compared with others ``read``, ``write``, ``fill`` (a non-bulk copy) and ``tensor`` (tensor
+    memory).
     """
 
     site: int
-    what: str
+    what: Sync | str
     instruction: Instruction
     compute: Callable[..., int] | None = None
+
+
+def sync_of(effects: Effects) -> Sync | None:
+    """What a step with these effects does; None if it does nothing in a replay."""
+    if effects.barrier is not None:
+        return _AT_BARRIERS.get((effects.arrives, effects.awaits))
+    if effects.begins is not None:
+        return Sync.BEGIN
+    if effects.commits is not None or effects.waits is not None:
+        return Sync.COMMIT if effects.waits is None else Sync.WAIT
+    if effects.expects or effects.completes:
+        return Sync.EXPECT if effects.expects else Sync.COMPLETE
+    return _OTHERS.get(effects.resource or effects.fence or effects.query or effects.exchange)
 
 
 def registers_needed(step: Step) -> Sequence[int]:
@@ -72,13 +136,13 @@ def _operands(step: Step) -> list[Operand]:
     assert match is not None
     if instruction.group == BULK:
         return [o for o in map(instruction.role, ("source", "bytes", "depth")) if o is not None]
-    if step.what == "clc-query":
+    if step.what is Sync.RESPONSE:
         return [o for o in (instruction.role("source"),) if o is not None]
     if step.what in EXCHANGES:
         return [o for o in instruction.operands[1:] if not isinstance(o, Vector)]
     # The source of a barrier is the predicate that it reduces.
-    roles = (*_ROLES, "source") if step.what == "barrier-sync" else _ROLES
-    found = [instruction.role(name) for name in roles if name in match.form.roles]
+    roles = (*_ROLES, "source") if step.what is Sync.JOIN else _ROLES
+    found = [instruction.mbarrier, *(instruction.role(name) for name in roles if name in match.form.roles)]
     found += [instruction.named(a.operand) for a in match.accesses if a.via is Via.DESCRIPTOR]
     written = {r for o in (match.writes or ()) for r in registers(instruction.operands[o])}
     return [
@@ -110,10 +174,9 @@ def defining_step(model: KernelModel, site: int) -> Step:
             return Step(site, "compute", instruction, _SPECIAL[form.compute])
         if form.compute in COMPUTE:
             return Step(site, "compute", instruction, _evaluator(model, instruction, match))
-    if form.event in (*EXCHANGES, "elect", "mbarrier-wait", "mbarrier-arrive", "clc-query"):
-        return Step(site, form.event, instruction)
-    if form.name == "activemask":
-        return Step(site, form.name, instruction)
+    sync = sync_of(form.effects) if form.name != "activemask" else Sync.ACTIVE
+    if sync in _DEFINING:
+        return Step(site, sync, instruction)
     if form.name == "isspacep":
         return Step(site, "compute", instruction, in_space(model, match.modifiers[0]))
     verbs = [verb for verb, _ in form.memory]

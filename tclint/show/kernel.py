@@ -184,8 +184,9 @@ class _Kernel:
     def _events(self) -> dict[str, list[str]]:
         """Kind of event -> the instructions."""
         found: dict[str, list[Any]] = {}
-        for event in self.model.events:
-            found.setdefault(f"{event.kind} {event.group}".strip(), []).append(event.site)
+        for site in self.model.events:
+            instruction = self.instructions[site]
+            found.setdefault(f"{instruction.event} {instruction.group}".strip(), []).append(site)
         return found
 
     def _graph(self, who: Sequence[str]) -> dict[str, Any]:
@@ -260,14 +261,12 @@ class _Kernel:
     def _guards(self, who: Sequence[str], parts: dict[int, int]) -> dict[str, int]:
         """Guarded event -> the threads that execute it, if not all that reach its block do."""
         found = {}
-        for event in self.model.events:
-            if self.instructions[event.site].guard >= 0:
-                b = self.model.cfg.block_of[event.site]
-                words = self._threads(
-                    self.model.views.context_of(event.site).threads, parts.get(b), event.site
-                )
+        for site in self.model.events:
+            if self.instructions[site].guard >= 0:
+                b = self.model.cfg.block_of[site]
+                words = self._threads(self.model.views.context_of(site).threads, parts.get(b), site)
                 if words != who[b]:
-                    found[str(event.site)] = self.words.number(words)
+                    found[str(site)] = self.words.number(words)
         return found
 
     def _roles(self, who: Sequence[str], found: Protocol | None) -> list[dict[str, Any]]:

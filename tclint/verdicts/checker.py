@@ -43,13 +43,7 @@ from tclint.findings.verdicts import Discharge
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Function, Instruction, Vector, registers
 from tclint.isa.accesses import Proxy, StateSpace, Via
-from tclint.isa.effects import (
-    TCGEN05_LD,
-    TENSOR_MEMORY,
-    WGMMA,
-    Fence,
-    Resource,
-)
+from tclint.isa.effects import BULK, TCGEN05_ALL, TCGEN05_LD, TENSOR_MEMORY, WGMMA, Fence, Resource
 from tclint.sync.operations import OPEN
 
 __all__ = [
@@ -72,11 +66,6 @@ __all__ = [
 
 OTHER = -2
 """What a register may hold that is not a copy."""
-_SILENT = frozenset(
-    """wait register-fence tmem-alloc tmem-relinquish tcgen05-fence-after mbarrier-init mbarrier-wait
-    mbarrier-pending barrier-wait proxy-fence elect setmaxnreg pdl-wait clc-query vote shuffle match redux""".split()
-)
-"""The events that signal no other thread; an event that is not among them is a release."""
 TENSOR = frozenset(TENSOR_MEMORY)
 """The groups of operations on tensor memory that a thread waits for itself."""
 
@@ -200,11 +189,11 @@ class _Operation:
 
 def releases(instruction: Instruction) -> bool:
     """Whether other threads may continue because of *instruction*."""
-    event, match = instruction.event, instruction.match
-    if event == "issue":
+    effects, match = instruction.effects, instruction.match
+    if effects.begins is not None:
         return instruction.order.releases or any(a.object for a in instruction.accesses)
     ordered = match is not None and not {".release", ".acq_rel"}.isdisjoint(match.modifiers)
-    return ordered or (bool(event) and event not in _SILENT)
+    return ordered or effects.publishes
 
 
 def names_shared(instruction: Instruction) -> bool:
@@ -418,10 +407,10 @@ class _Checker:
                 )
                 self._require(Need(site, i, "registers"), state, ordered)
         calls, signals = instruction.flow == "call", releases(instruction)
-        tensor = instruction.effects.begins is not None and instruction.group.startswith("tcgen05")
+        tensor = instruction.effects.begins in TCGEN05_ALL
         shared = touches_shared(instruction)
         written = self.certificate.sources and writes_shared(instruction)
-        results = "bulk" in self.certificate.groups and not self.certificate.sources
+        results = BULK in self.certificate.groups and not self.certificate.sources
         for site in before if calls or signals or tensor or shared or written or results else ():
             operation = self.transfer.operations[site]
             group = operation.group

@@ -25,7 +25,7 @@ from tclint.dataflow.may import May
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_LD, WGMMA, Engine
+from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_ALL, TCGEN05_LD, WGMMA, Engine
 from tclint.sync.operations import OPEN
 from tclint.verdicts.apart import Bytes, columns_apart
 from tclint.verdicts.checker import (
@@ -189,13 +189,7 @@ class Completion:
         calls = {i for i in reachable if instructions[i].flow == "call"}
         loud = calls | {i for i in reachable if releases(instructions[i])}
         ends = [self.cfg.blocks[b].end - 1 for b in self.cfg.order if b in self.cfg.exits]
-        columns = [
-            i
-            for i in reachable
-            if instructions[i].effects.begins is not None
-            and (match := instructions[i].match) is not None
-            and match.form.of_tcgen05
-        ]
+        columns = [i for i in reachable if instructions[i].effects.begins in TCGEN05_ALL]
         shared = [i for i in reachable if touches_shared(instructions[i])]
         overwriting = [i for i in reachable if writes_shared(instructions[i])]
         for site, operation in self.transfer.operations.items():

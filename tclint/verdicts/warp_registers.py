@@ -40,13 +40,6 @@ LEAST, MOST, STEP = 24, 256, 8
 _LARGEST = 255
 """The registers that a thread may have. At launch a warp owns a multiple of 8, but it has released nothing before."""
 WARPGROUP = 128
-_NEVER_WAITS = frozenset(
-    """issue commit wait register-fence memory-fence proxy-fence tcgen05-fence-before tcgen05-fence-after
-    tmem-dealloc tmem-relinquish mbarrier-init mbarrier-inval mbarrier-arrive mbarrier-expect mbarrier-complete
-    mbarrier-pending barrier-arrive elect vote shuffle match redux pdl-launch pdl-wait setmaxnreg""".split()
-)
-"""The events that wait for no thread of another warp that may execute a ``setmaxnreg`` in between."""
-
 _UNLISTED = ("texture", "surface", "fabric")
 """The families of instructions whose accesses of memory the ISA table does not list."""
 
@@ -197,7 +190,7 @@ class Pool:
             return (
                 "" if self._alone(site, looping) else "it may wait for tensor memory that another warp frees"
             )
-        if instruction.event and instruction.event not in _NEVER_WAITS:
+        if instruction.effects.awaits_threads:
             return "a thread may wait here for others before a setmaxnreg"
         if looping and _observes(instruction):
             return "a loop before a setmaxnreg may wait for what other threads write"

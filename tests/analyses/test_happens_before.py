@@ -14,6 +14,7 @@ from tclint.analyses.happens_before import HappensBefore, Ordered, Scope, Unknow
 from tclint.analyses.happens_before.points import ANY
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
+from tclint.isa.effects import TRANSACTIONS, Fence
 from tclint.replay.verdict import Replay
 from tclint.values import thread_masks as T
 from tests.tools.support import analysed, kernel, model, module
@@ -235,7 +236,7 @@ def test_threads_that_pass_an_aligned_cta_barrier_release_together(barrier: str,
 )
 def test_an_arrival_that_orders_no_memory(between: str, found: bool) -> None:
     kernel, order, at = ordered(f"here: st.shared.u32 [tile], 1;\n{between}\nw: barrier.cluster.wait;")
-    unordered = order.relaxed_cluster_waits(at["here"], kernel.sites("memory-fence"))
+    unordered = order.relaxed_cluster_waits(at["here"], kernel.sites(Fence.MEMORY))
     assert (at["w"] in unordered) is found
 
 
@@ -284,7 +285,7 @@ def test_waits_ordered_after_some_waits_are_transitive_observers() -> None:
 def test_a_verdict(lines: str, ordered_: bool | None, where: str) -> None:
     kernel = model(f"{START}\n{lines}\nret;", before=".extern .func stranger;")
     order, at = kernel.fact(HappensBefore), {name: i for i, name in kernel.function.labels.items()}
-    copies = list(kernel.sites("issue", "mbarrier"))
+    copies = list(kernel.begins(TRANSACTIONS))
     found = order.order(copies, at["use"])
     assert isinstance(found, {True: Ordered, False: Unordered, None: Unknown}[ordered_])
     if isinstance(found, Unordered):

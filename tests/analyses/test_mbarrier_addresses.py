@@ -11,6 +11,7 @@ from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05_sync import waits_for_commits
 from tclint.findings.scales import Severity
+from tclint.isa.effects import Barrier, Resource
 from tests.tools.support import by_rule, kernel, lint, model, module, value
 
 START = """
@@ -57,7 +58,7 @@ def kernel_of(*lines: str) -> KernelModel:
 
 
 def arrival(made: KernelModel) -> int:
-    (site,) = made.sites("mbarrier-arrive")
+    (site,) = made.arrives(Barrier.MBARRIER)
     return site
 
 
@@ -86,7 +87,7 @@ def test_address_without_a_variable_is_unresolved(spelling: str) -> None:
     made = kernel_of(spelling, ARRIVE)
     addresses = made.fact(MbarrierAddresses)
     assert addresses.locations(arrival(made)) is None
-    assert addresses.same(arrival(made), made.sites("mbarrier-init")[0]) is None
+    assert addresses.same(arrival(made), made.sites(Resource.MBARRIER_INIT)[0]) is None
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,7 @@ COMPARED = {
 @pytest.mark.parametrize(("spelling", "expected"), COMPARED.values(), ids=COMPARED)
 def test_comparison_of_two_instructions_is_three_valued(spelling: str, expected: bool | None) -> None:
     made = kernel_of(spelling, ARRIVE)
-    init = made.sites("mbarrier-init")[0]
+    init = made.sites(Resource.MBARRIER_INIT)[0]
     addresses = made.fact(MbarrierAddresses)
     assert addresses.same(arrival(made), init) is expected
     assert addresses.same(init, arrival(made)) is expected
@@ -162,7 +163,7 @@ def test_comparison_of_two_places_is_three_valued() -> None:
 
 def test_unbounded_index_never_reaches_what_is_always_a_stage_apart() -> None:
     made = kernel_of("shl.b32 %r8, %r9, 3;", "add.u32 %r6, %r1, %r8;", ARRIVE, "add.u32 %r6, %r6, 8;", ARRIVE)
-    one, two = made.sites("mbarrier-arrive")
+    one, two = made.arrives(Barrier.MBARRIER)
     assert made.fact(MbarrierAddresses).same(one, two) is False
 
 
@@ -279,4 +280,4 @@ def test_commit_to_the_pair_signals_a_wait_for_the_own_mbarrier() -> None:
         "mbarrier.try_wait.parity.shared::cta.b64 %p1, [full], 0;",
     )
     assert [r.kind for r in remote_accesses(made)] == ["arrival"]
-    assert waits_for_commits(made) == frozenset(made.sites("mbarrier-wait"))
+    assert waits_for_commits(made) == frozenset(made.awaits(Barrier.MBARRIER))

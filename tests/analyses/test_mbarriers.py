@@ -336,7 +336,7 @@ again:
 @pytest.mark.parametrize(("begin", "parity"), [(0, "0"), (0, "1"), (1, "%r7"), (0, "%r7"), (1, "3")])
 def test_a_first_wait_is_for_the_parity_that_it_begins_with(begin: int, parity: str) -> None:
     made = model(WAITS.format(begin=begin, parity=parity))
-    (wait,) = made.sites("mbarrier-wait")
+    (wait,) = made.awaits(Barrier.MBARRIER)
     first = begin if parity == "%r7" else int(parity) & 1
     assert first_waits_for(made, wait, first)
     assert not first_waits_for(made, wait, 1 - first)
@@ -344,6 +344,6 @@ def test_a_first_wait_is_for_the_parity_that_it_begins_with(begin: int, parity: 
 
 def test_no_path_is_searched_for_a_parity_that_a_wait_never_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     made = model(WAITS.format(begin=0, parity="0"))
-    (wait,) = made.sites("mbarrier-wait")
+    (wait,) = made.awaits(Barrier.MBARRIER)
     monkeypatch.setattr(made, "at_first", None)
     assert not first_waits_for(made, wait, 1)

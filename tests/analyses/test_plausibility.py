@@ -7,6 +7,7 @@ from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import NO_DOUBT, Doubt, most_plausible_path, skips, skips_for_launch
 from tclint.dataflow import Path
 from tclint.ir.nodes import Instruction
+from tclint.isa.effects import Barrier
 from tests.tools.support import label, model
 
 LOOP = """
@@ -40,18 +41,18 @@ def test_the_first_doubt_counts_and_no_doubt_is_false() -> None:
 
 def test_a_path_that_skips_a_loop_is_in_doubt_for_the_edge_that_skips_it() -> None:
     m, path = looping()
-    doubt = skips(m, path, m.sites("barrier-sync"), "the loop waits")
+    doubt = skips(m, path, m.awaits(Barrier.CTA), "the loop waits")
     assert doubt == Doubt("the loop waits", path.edges[0])
-    assert skips(m, path, m.sites("barrier-arrive"), "the loop waits") == NO_DOUBT
+    assert skips(m, path, m.arrives(Barrier.CLUSTER), "the loop waits") == NO_DOUBT
 
 
 def test_a_branch_on_a_launch_value_is_in_doubt_and_one_on_a_constant_is_not() -> None:
     m, path = looping()
     start = 0
-    assert skips_for_launch(m, path, m.sites("barrier-sync"), "why", start) == Doubt("why", path.edges[0])
+    assert skips_for_launch(m, path, m.awaits(Barrier.CTA), "why", start) == Doubt("why", path.edges[0])
     fixed = model(LOOP.replace("ld.param.u32 %r2, [number]", "mov.u32 %r2, 0"))
     there = Path(path.edges, path.marks, path.end, path.threads)
-    assert skips_for_launch(fixed, there, fixed.sites("barrier-sync"), "why", start) == NO_DOUBT
+    assert skips_for_launch(fixed, there, fixed.awaits(Barrier.CTA), "why", start) == NO_DOUBT
 
 
 def test_a_path_without_a_doubt_is_preferred_to_a_nearer_one() -> None:
@@ -73,7 +74,7 @@ out:
     ret;
 """
     )
-    first, second = m.sites("barrier-arrive", "cluster")
+    first, second = m.arrives(Barrier.CLUSTER)
     _, results = m.solution(ClusterBarrier)
 
     def step(state: object, i: int, instruction: Instruction) -> object:
@@ -104,7 +105,7 @@ out:
     ret;
 """
     )
-    first, second = m.sites("barrier-arrive", "cluster")
+    first, second = m.arrives(Barrier.CLUSTER)
     _, results = m.solution(ClusterBarrier)
 
     def step(state: object, i: int, instruction: Instruction) -> object:

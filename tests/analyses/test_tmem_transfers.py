@@ -7,6 +7,7 @@ import pytest
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05_liveness import LoadLiveness
 from tclint.analyses.tmem_transfers import TmemTransfers, TransferStatus
+from tclint.isa.effects import TCGEN05_LD, Barrier
 from tests.tools.support import model
 
 ISSUED, COPIED, USED = TransferStatus
@@ -53,7 +54,7 @@ def test_what_ends_a_load_or_store_and_what_is_done_with_its_registers(
     body: str, left: list[tuple[int, TransferStatus]]
 ) -> None:
     m = model(f"{LOAD} {OTHER} {STORE} {body} {SIGNAL} ret;")
-    (signal,) = m.sites("mbarrier-arrive")
+    (signal,) = m.arrives(Barrier.MBARRIER)
     assert statuses(m, signal) == left
 
 
@@ -65,7 +66,7 @@ def test_a_load_that_is_issued_again_has_only_its_new_status() -> None:
 
 def test_an_edge_that_no_thread_of_a_load_takes_ends_it() -> None:
     m = model(f"setp.eq.u32 %p0, %tid.x, 0; @!%p0 bra next; {LOAD} next: @%p0 bra end; {SIGNAL} end: ret;")
-    (load,), (signal,) = m.sites("issue", "tcgen05.ld"), m.sites("mbarrier-arrive")
+    (load,), (signal,) = m.begins(TCGEN05_LD), m.arrives(Barrier.MBARRIER)
     assert statuses(m, signal) == []
     assert statuses(m, signal - 1) == [(load, ISSUED)]
 
@@ -102,12 +103,12 @@ def test_the_instructions_that_change_a_state_are_found_by_their_registers() -> 
 )
 def test_whether_what_a_load_filled_is_read_later(after: str, filled: bool, computed: bool) -> None:
     m = model(f"{LOAD} add.u32 %r4, %r0, 1; {SIGNAL} {after}")
-    liveness, (signal,) = m.fact(LoadLiveness), m.sites("mbarrier-arrive")
+    liveness, (signal,) = m.fact(LoadLiveness), m.arrives(Barrier.MBARRIER)
     assert liveness.read_after(0, signal, computed=False) is filled
     assert liveness.read_after(0, signal, computed=True) is computed
 
 
 def test_what_another_load_filled_is_not_read_for_this_one() -> None:
     m = model(f"{LOAD} {OTHER} {SIGNAL} st.shared.b32 [%r21], %r2; ret;")
-    (signal,) = m.sites("mbarrier-arrive")
+    (signal,) = m.arrives(Barrier.MBARRIER)
     assert [m.fact(LoadLiveness).read_after(load, signal, computed=True) for load in (0, 1)] == [False, True]

@@ -11,6 +11,7 @@ from tclint.checks.mbarrier_release import _runs
 from tclint.findings.finding import Finding
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
+from tclint.isa.effects import Resource
 from tests.tools.pages import block
 from tests.tools.support import built, by_rule, kernel, line_of, lint, module
 from tests.tools.support import found as lines_of
@@ -413,7 +414,7 @@ def test_mbarriers_that_the_same_points_observe_share_one_set_of_them() -> None:
     text = SHAPES["mbarriers"][0](8)
     made = built(text)
     publication = _Publication(KernelModel(made.functions[0], made))
-    inits = publication.model.sites("mbarrier-init")
+    inits = publication.model.sites(Resource.MBARRIER_INIT)
     assert len(inits) == 8
     assert len({id(publication.after(frozenset((init,)))) for init in inits}) == 1
 

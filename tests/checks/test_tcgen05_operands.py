@@ -8,6 +8,7 @@ from tclint.analyses.tensor_memory import TensorMemory
 from tclint.findings.finding import Finding
 from tclint.findings.scales import Severity
 from tclint.findings.selection import Selected
+from tclint.isa.effects import TCGEN05
 from tclint.isa.target import Target
 from tclint.values.descriptors import INSTRUCTION, SHARED, Form, instruction_fields, shape
 from tests.tools.support import by_rule, found, kernel, lint, model, module
@@ -345,7 +346,7 @@ def test_an_accumulator_takes_its_columns() -> None:
 def test_the_result_of_an_mma_is_as_wide_as_its_descriptor_says() -> None:
     m = model(f"{SETUP}{GOOD} {IDESC}\n{mma()}\nret;")
     tmem = TensorMemory(m)
-    (site,) = m.sites("issue", "tcgen05")
+    (site,) = m.begins(TCGEN05)
     columns = tmem.range(site, "d")
     assert columns is not None
     assert columns.columns == 128

@@ -17,6 +17,7 @@ from tclint.dataflow.path_search_cache import Retention
 from tclint.dataflow.views import ThreadContext
 from tclint.ir import Immediate, Instruction
 from tclint.ir.cfg import CFG
+from tclint.isa.effects import Barrier
 from tclint.values import thread_masks as T
 from tests.tools.paths import START, STEP, STOP, USE, Markers, search
 from tests.tools.support import REGISTERS, label, model, register, value
@@ -569,7 +570,7 @@ def test_what_holds_before_a_wait_loop_holds_after_it() -> None:
     use = label(m.function, "use")
     leader = m.values.before(register(m.function, "%p1"), use)
     assert m.views.context_of(use).facts[leader] is True
-    (wait,) = m.sites("mbarrier-wait")
+    (wait,) = m.awaits(Barrier.MBARRIER)
     assert m.views.context_of(wait).facts[leader] is True
     skipped = [
         e for b in m.cfg.order for e in m.cfg.successors[b] if e.predicate == register(m.function, "%p1")
@@ -592,7 +593,7 @@ def test_many_wait_loops_in_a_row_are_walked_once(monkeypatch: pytest.MonkeyPatc
         for n in range(200)
     )
     m = model("\n".join(loops) + "\nret;")
-    sites = m.sites("mbarrier-wait")
+    sites = m.awaits(Barrier.MBARRIER)
     m.views.reachability.threads_at  # noqa: B018
     monkeypatch.setattr(CFG, "dominates", counted)
     assert {m.views.context_of(site).threads for site in sites} == {m.views.reachability.threads_at[0]}

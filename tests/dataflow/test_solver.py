@@ -521,9 +521,9 @@ after:
     """
     )
     _, results = m.solution(WgmmaGroups)
-    (site,) = m.sites("issue", "wgmma")
+    (site,) = m.begins()
     assert set(results.before(site)[0]) == {(site, 0)}
-    (wait,) = m.sites("wait", "wgmma")
+    (wait,) = m.waits()
     assert set(results.before(wait)[0]) == {(site, 0), (site, 1)}
     assert set(results.before(label(m.function, "after"))[0]) == {(site, 0)}
 

@@ -19,8 +19,9 @@ from tclint.diff.assembled import assembled
 from tclint.diff.compare import OpChange, compare
 from tclint.diff.pairs import Difference, differences, sides
 from tclint.diff.show import render
-from tclint.diff.skeleton import CLASSES, skeleton
-from tclint.isa.table import EVENTS
+from tclint.diff.skeleton import skeleton, synchronisation
+from tclint.isa.effects import INERT
+from tclint.isa.table import table
 from tclint.syntax.source import Source, SourceError
 from tests.tools.command import invoke
 from tests.tools.project import ROOT
@@ -120,10 +121,11 @@ def test_moved_addresses_are_not_a_change() -> None:
     assert changes(text, moved) == []
 
 
-def test_every_event_has_a_class_or_is_an_operation() -> None:
-    others = {"issue", "clc-request", "clc-query", "vote", "shuffle", "match", "redux", "mbarrier-pending"}
-    assert set(CLASSES) | others == EVENTS
-    assert not set(CLASSES) & others
+def test_all_that_has_effects_has_a_class_or_is_an_operation() -> None:
+    for form in table():
+        effects = form.effects
+        other = effects.begins is not None or effects.exchanges or effects.query is not None
+        assert bool(synchronisation(effects)) is (effects != INERT and not other), form.name
 
 
 # ---------------------------------------------------------------- what is said

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tclint.findings.verdicts import Status
-from tclint.isa.effects import BULK, CP_ASYNC, INERT, WGMMA, Barrier, Order, groups_left
+from tclint.isa.effects import BULK, CP_ASYNC, INERT, TRANSACTIONS, WGMMA, Barrier, Order, groups_left
 from tclint.isa.table import table
 from tests.tools.copies import COMMIT, SHARED, copies, copy, read, wait
 from tests.tools.copies import START as POINTER
@@ -74,6 +74,27 @@ def test_what_synchronises_arrives_at_what_it_waits_for() -> None:
     assert names["barrier.cluster.wait"].synchronises is None is names["barrier.cluster.arrive"].synchronises
     assert names["tcgen05.commit"].arrival is Barrier.MBARRIER is names["mbarrier.arrive"].arrival
     assert names["tcgen05.commit"].arrives is None
+
+
+EVENTS = {
+    "only_accesses": "issue",
+    "transacts": "issue clc-request",
+    "publishes": """submit commit mbarrier-arrive mbarrier-expect mbarrier-complete mbarrier-inval barrier-sync
+    barrier-arrive pdl-launch clc-request memory-fence tcgen05-fence-before tmem-dealloc""",
+    "awaits_threads": "mbarrier-wait barrier-sync barrier-wait",
+    "bounds_mbarrier": "mbarrier-init mbarrier-inval",
+}
+"""Property of effects -> the events of the table that have it."""
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_a_property_holds_for_these_events(name: str) -> None:
+    assert {f.event for f in table() if f.event and getattr(f.effects, name)} == set(EVENTS[name].split())
+
+
+def test_what_completes_bytes_later_is_of_the_group_that_an_mbarrier_counts() -> None:
+    for form in table():
+        assert form.effects.transacts is (form.group == TRANSACTIONS), form.name
 
 
 ORDERS = {

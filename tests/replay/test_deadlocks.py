@@ -8,6 +8,7 @@ import pytest
 
 from tclint.checks.barrier_phases import _deadlock, deadlocked
 from tclint.checks.replay import replayed
+from tclint.isa.effects import Barrier as BarrierKind
 from tclint.replay.launches import ReplayRun
 from tclint.replay.reasons import Reason
 from tclint.replay.sync import Barrier
@@ -137,7 +138,7 @@ def test_an_expectation_raises_the_tx_count_in_the_ctas_of_its_mask(mask: int, d
 
 def test_a_cluster_barrier_that_some_threads_do_not_reach_deadlocks() -> None:
     made = analysed(PAIR)
-    at = made.sites("barrier-wait")[0]
+    at = made.awaits(BarrierKind.CLUSTER)[0]
 
     def ended(what: Barrier) -> ReplayRun:
         return ReplayRun([Stuck(at, (0, 1), what)], [], None, True, [], *[frozenset[int]()] * 4)

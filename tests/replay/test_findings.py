@@ -7,6 +7,7 @@ import pytest
 from tclint.checks._deadlocks import parties
 from tclint.checks.replay import replayed
 from tclint.findings.scales import Method
+from tclint.isa.effects import Barrier
 from tclint.replay.thread_groups import Stuck
 from tests.tools import pages
 from tests.tools.replay import FREE, GIVE, block, changed, replay, reports
@@ -63,7 +64,7 @@ def test_a_deadlock_states_why_an_arrival_does_not_come() -> None:
     model, run = asked.model, asked.run
     assert run is not None
     producer, consumers = sorted(run.deadlocks, key=lambda s: s.site)
-    give = next(i for i in model.sites("mbarrier-arrive") if i > consumers.site)
+    give = next(i for i in model.arrives(Barrier.MBARRIER) if i > consumers.site)
 
     def why(*deadlocks: Stuck, executed: bool) -> list[str]:
         entered = frozenset({model.cfg.block_of[give]}) if executed else frozenset[int]()

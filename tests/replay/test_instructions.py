@@ -6,21 +6,20 @@ import pytest
 
 import tclint.replay.instructions  # noqa: F401  registers the functions for steps
 from tclint.replay.machine import DATA, SYNCHRONISATION, executes, executes_data
-from tclint.replay.program import _FOLLOWED
-from tclint.replay.steps import EXCHANGES
+from tclint.replay.steps import Sync
 
 
-def test_each_event_that_is_followed_can_be_executed() -> None:
-    assert SYNCHRONISATION.keys() == {*_FOLLOWED, *EXCHANGES, "elect", "activemask", "clc-query"}
+def test_all_that_synchronises_can_be_executed() -> None:
+    assert SYNCHRONISATION.keys() == set(Sync)
 
 
 def test_no_kind_of_step_is_both_data_and_synchronisation() -> None:
     assert SYNCHRONISATION.keys().isdisjoint(DATA)
 
 
-@pytest.mark.parametrize("what", ["elect", "barrier-sync"])
-def test_a_second_function_for_a_kind_of_step_is_refused(what: str) -> None:
-    with pytest.raises(ValueError, match=f"two functions for {what}"):
+@pytest.mark.parametrize("what", [Sync.ELECT, Sync.JOIN])
+def test_a_second_function_for_a_kind_of_step_is_refused(what: Sync) -> None:
+    with pytest.raises(ValueError, match=f"two functions for {what.name}"):
         executes(what)(lambda *_: True)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tclint.inspect.in_flight import CHANNELS
 from tclint.ir.frontend import analyse
+from tclint.isa.effects import Barrier
 from tclint.linting.check import check_source
 from tclint.show.flight import in_flight_facts
 from tclint.show.kernel import kernel as describe
@@ -131,7 +132,7 @@ wait:
         (at, [f.words for f in come], [f.words for f in gone])
         for at, come, gone in in_flight_facts(of).changes
     ]
-    (arrive,), (wait,) = of.sites("mbarrier-arrive"), of.sites("mbarrier-wait")
+    (arrive,), (wait,) = of.arrives(Barrier.MBARRIER), of.awaits(Barrier.MBARRIER)
     assert (arrive + 1, ["arrived", "last wait"], []) in changes  # the head of the loop, in any round
     assert (wait + 1, [], ["arrived"]) in changes
 

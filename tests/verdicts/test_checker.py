@@ -81,7 +81,7 @@ def test_an_entry_with_something_missing_is_refused() -> None:
 def test_more_pending_than_is_possible_proves_nothing_new() -> None:
     of = prover(BODY)
     claimed = certificate(of)
-    site = of.model.sites("issue", "wgmma")[0]
+    site = of.model.begins()[0]
     pending = [state | {Pending(site, 0)} for state in claimed.pending]
     check(of.model.function, of.graph, replace(claimed, pending=pending), NEVER)
 

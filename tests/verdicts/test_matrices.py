@@ -220,7 +220,7 @@ def operation(generation: Generation, kind: str, major: Major, a: int, b: int) -
 def spans(text: str) -> list[MemoryRange] | None:
     """The ranges that a proof takes the one operation of a kernel to read; None if they are unknown."""
     model = analysed(text)
-    (site,) = model.sites("issue")
+    (site,) = model.begins()
     read = Matrices(model).read(site)
     return None if read is None else [(model.values.constant_of(a) or 0, size) for a, size in read[0]]
 

@@ -26,7 +26,7 @@ setp.eq.s32 %p, %r, 0;
 @%p bra top;
 ret;
 }"""
-SLOT = ".shared .align 8 .b8 slot[16];\n.global .surfref image;\n.global .texref picture;"
+SLOT = ".shared .align 16 .b8 slot[32];\n.global .surfref image;\n.global .texref picture;"
 START = """ld.param.u32 %r9, [number];
 ld.param.u64 %rd1, [pointer];
 mov.u32 %r1, %tid.x;
@@ -39,6 +39,9 @@ and.b32 %r4, %r1, 31;
 setp.eq.s32 %p5, %r4, 0;"""
 BARRIER = "bar.sync 0;"
 WAIT = "spin:\nmbarrier.try_wait.parity.shared::cta.b64 %p6, [%r3], 0;\n@!%p6 bra spin;"
+REQUEST = """\
+mbarrier.init.shared::cta.b64 [%r3], 1;
+clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r3+16], [%r3];"""
 POLL = "poll:\nld.acquire.gpu.global.b32 %r8, [%rd1];\nsetp.ne.s32 %p7, %r8, 0;\n@%p7 bra poll;"
 
 
@@ -75,6 +78,7 @@ PROVED = {
     "a consumer that needs less": roles(consumer=inc(208)),
     "a launch with what the consumers need": roles(consumer=inc(160)),
     "a barrier before": roles(before=BARRIER),
+    "a request to cancel a cluster before": roles(before=REQUEST),
     "an arrival at another barrier": roles(before=f"@%p1 bar.arrive 1, 384;\n{BARRIER}"),
     "an arrival at the barrier after": roles(before=f"{BARRIER}\n@%p1 bar.arrive 0, 384;"),
     "a smaller barrier of its number after it": roles(dec(40) + "\nbar.sync 0, 256;", before=BARRIER),

@@ -79,6 +79,7 @@ PROVED = {
     "a neighbour in a loop with two barriers": loop(f"{STORE}\n{BARRIER}\n{OTHER}\n{BARRIER}"),
     "one thread writes, all read": f"@%p1 st.shared.b32 [one], %r9;\n{BARRIER}\nld.shared.b32 %r50, [one];",
     "one thread alone": skipped("!%p1", "st.shared.b32 [one], %r9;\nld.shared.b32 %r50, [one];"),
+    "a count in the state of an mbarrier": f"mbarrier.pending_count.b64 %r50, %rd1;\n{STORE}",
     "two variables": f"{STORE}\nld.shared.b32 %r50, [two+16];",
     "vectors of each thread": "st.shared.v4.b32 [%r6], {%r9, %r9, %r9, %r9};\nld.shared.b32 %r50, [%r6+12];",
     "a reduction": REDUCTION,

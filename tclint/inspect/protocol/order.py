@@ -77,7 +77,7 @@ class Successions:
             for site in reversed(self._exchanges.get(block, ())):
                 if site >= end or not threads & self.sites.threads(site):
                     continue
-                if self.sites.kinds[site] == "wait":
+                if self.sites.waits(site):
                     waited = True
                     yield site
                 elif waited:
@@ -98,8 +98,8 @@ class Successions:
     def _exchanges(self) -> dict[int, list[int]]:
         """The waits on mbarriers and the signals to them, by block."""
         block_of, found = self.model.cfg.block_of, dict[int, list[int]]()
-        for site in sorted({*self._signals, *(i for i, kind in self.sites.kinds.items() if kind == "wait")}):
-            if site in self.sites.kinds:
+        for site in self.sites.kinds:
+            if site in self._signals or self.sites.waits(site):
                 found.setdefault(block_of[site], []).append(site)
         return found
 

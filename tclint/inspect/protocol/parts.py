@@ -15,6 +15,7 @@ from tclint._dataclass import dataclass
 from tclint.analyses.mbarriers import Arrivals
 
 __all__ = [
+    "ON_MBARRIER",
     "Arrive",
     "Barrier",
     "BarrierUse",
@@ -38,6 +39,8 @@ __all__ = [
 ]
 
 E = TypeVar("E")
+ON_MBARRIER = ("init", "inval", "arrive", "expect", "complete", "wait")
+"""Kinds of events that are always on an mbarrier."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,12 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from tclint.inspect.protocol.parts import Event, MbarrierRing, Protocol, used
+from tclint.inspect.protocol.parts import ON_MBARRIER, Event, MbarrierRing, Protocol, used
 
 __all__ = ["CLUSTER", "about", "names"]
 
 CLUSTER = "cluster"
 """What the cluster barrier is called in a selection."""
-_ON_MBARRIER = ("init", "inval", "arrive", "expect", "complete", "wait")
-"""Kinds of events that are always on an mbarrier."""
 
 
 def names(found: Protocol) -> list[str]:
@@ -82,7 +80,7 @@ def _unnumbered(event: Event) -> bool:
 
 def _unnamed(event: Event) -> bool:
     """Whether *event* is on an unresolved mbarrier."""
-    return event.kind in _ON_MBARRIER and not event.rings
+    return event.kind in ON_MBARRIER and not event.rings
 
 
 def _called(ring: MbarrierRing, name: str) -> bool:

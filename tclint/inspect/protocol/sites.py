@@ -14,31 +14,19 @@ from tclint.analyses.role_paths import controlling_predicates
 from tclint.inspect.protocol.parts import Multicast, Role
 from tclint.ir.cfg import CFG
 from tclint.ir.loops import Loop
-from tclint.isa.effects import ENDLESS, TCGEN05_LD, TCGEN05_ST, Order
+from tclint.isa.effects import BARRIERS, ENDLESS, TENSOR_MEMORY, Barrier, Effects, Fence, Order, Resource
+from tclint.isa.forms import Form
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
 __all__ = ["Sites", "partitions"]
 
-_KINDS = {
-    "mbarrier-init": "init",
-    "mbarrier-inval": "inval",
-    "mbarrier-arrive": "arrive",
-    "mbarrier-expect": "expect",
-    "mbarrier-complete": "complete",
-    "mbarrier-wait": "wait",
-    "barrier-sync": "barrier sync",
-    "barrier-arrive": "barrier arrive",
-    "barrier-wait": "barrier wait",
-    "proxy-fence": "proxy fence",
-    "memory-fence": "fence",
-    "pdl-wait": "pdl wait",
-    "pdl-launch": "pdl launch",
-    "clc-request": "copy",
-    "commit": "commit",
-    "wait": "wait group",
+_KINDS: dict[Fence | Resource | None, str] = {
+    Fence.PROXY: "proxy fence",
+    Fence.MEMORY: "fence",
+    Resource.MBARRIER_INIT: "init",
+    Resource.MBARRIER_INVAL: "inval",
 }
-"""The event kinds of the ISA table that are part of a protocol, and their names here. For ``issue``, see `_issued`."""
 _SETUP = frozenset(("init", "inval", "fence", "proxy fence", "pdl wait", "pdl launch"))
 """Events that do not define a role, since any thread may execute them."""
 _MAX_NAME = 1000
@@ -92,24 +80,19 @@ class Sites:
     def kinds(self) -> dict[int, str]:
         """The events of the protocol in program order, each with its kind."""
         model, found = self.model, dict[int, str]()
-        for event in model.events:
-            match = model.instruction(event.site).match
+        for site in model.events:
+            match = model.instruction(site).match
             if match is None or match.problem or match.form.scope == "lanes":
                 continue
-            kind = self._issued(event.site) if event.kind == "issue" else _KINDS.get(event.kind, "")
-            if kind and self.threads(event.site):
-                found[event.site] = kind
+            begins = match.form.effects.begins is not None
+            kind = _issued(match.form) if begins else _kind(match.form.effects)
+            if kind and self.threads(site):
+                found[site] = kind
         return found
 
-    def _issued(self, site: int) -> str:
-        """The kind of an asynchronous operation: ``mma`` if it has the roles ``b`` and ``d``, or ``copy``; else empty."""
-        instruction = self.model.instruction(site)
-        form = instruction.match.form if instruction.match else None
-        if form is None or form.group in (TCGEN05_LD, TCGEN05_ST, ENDLESS):
-            return ""
-        if "b" in form.roles and "d" in form.roles:
-            return "mma"
-        return "copy" if "*" in "".join((*form.async_reads, *form.async_writes)) else ""
+    def waits(self, site: int) -> bool:
+        """Whether an instruction waits for a phase of an mbarrier, or tests it."""
+        return self.model.instruction(site).effects.awaits is Barrier.MBARRIER
 
     def threads(self, site: int) -> int:
         return self.model.views.context_of(site).threads & self.model.cta
@@ -135,7 +118,7 @@ class Sites:
                 values.mask(p) is None
                 and values.uniformity(p) > UniformityScope.WARPGROUP
                 and not any(
-                    self.kinds.get(at) == "wait" for kind, at in values.varying_at(p) if kind == "site"
+                    at in self.kinds and self.waits(at) for kind, at in values.varying_at(p) if kind == "site"
                 )
                 for p in controlling_predicates(model, site)
             )
@@ -224,7 +207,7 @@ class Sites:
         cfg, found = self.model.cfg, dict[int, Loop]()
         for head, body in cfg.loops.items():
             inside = [i for i in self.kinds if cfg.block_of[i] in body]
-            if any(self.kinds[i] != "wait" or self._moves(i, body) for i in inside):
+            if any(not self.waits(i) or self._moves(i, body) for i in inside):
                 found[head] = body
         return found
 
@@ -249,6 +232,31 @@ class Sites:
         if match is not None and match.order is Order.RELAXED:
             return "relaxed"
         return (match.order_scope if match is not None else "") or "cta"
+
+
+def _kind(effects: Effects) -> str:
+    """The kind of an event that begins no operation; empty if it is not part of a protocol."""
+    if effects.barrier in BARRIERS:
+        joins = effects.synchronises is not None
+        return f"barrier {'sync' if joins else 'wait' if effects.arrives is None else 'arrive'}"
+    if effects.barrier is Barrier.GRIDS:
+        return "pdl wait" if effects.arrives is None else "pdl launch"
+    if effects.barrier is Barrier.MBARRIER:
+        return "wait" if effects.arrives is None else "arrive"
+    if effects.expects or effects.completes:
+        return "expect" if effects.expects else "complete"
+    if effects.commits is not None or effects.waits is not None:
+        return "commit" if effects.waits is None else "wait group"
+    return "copy" if effects.transacts else _KINDS.get(effects.fence or effects.resource, "")
+
+
+def _issued(form: Form) -> str:
+    """The kind of an asynchronous operation: ``mma`` if it has the roles ``b`` and ``d``, or ``copy``; else empty."""
+    if form.effects.begins in (*TENSOR_MEMORY, ENDLESS):
+        return ""
+    if "b" in form.roles and "d" in form.roles:
+        return "mma"
+    return "copy" if "*" in "".join((*form.async_reads, *form.async_writes)) else ""
 
 
 def _warps(threads: int) -> Iterator[int]:

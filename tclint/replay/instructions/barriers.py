@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from tclint._dataclass import dataclass
-from tclint.isa.effects import Barrier as BarrierKind
 from tclint.isa.effects import Fence, Order
 from tclint.replay.abstract_lanes import Lanes, broadcast
 from tclint.replay.lane_exchange import barrier_result
 from tclint.replay.machine import Machine, executes
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import Unresolved
-from tclint.replay.steps import Step
+from tclint.replay.steps import Step, Sync
 from tclint.replay.sync import Arrival, Barrier, BarrierArrival
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 from tclint.replay.vector_clocks import join_warps, select_warps
@@ -20,7 +19,7 @@ from tclint.replay.vector_clocks import join_warps, select_warps
 __all__: list[str] = []
 
 
-@executes("memory-fence")
+@executes(Sync.FENCE)
 def _memory_fence(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:
@@ -32,29 +31,33 @@ def _memory_fence(
     machine.epochs.fence(group, cluster=instruction.wide or not memory, order=order)
 
 
-@executes("barrier-sync")
+@executes(Sync.JOIN)
 def _barrier_sync(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> bool:
     return _cta_barrier(machine, group, step, positions, where, wait=True)
 
 
-@executes("barrier-arrive")
+@executes(Sync.ARRIVE_AT_CTA)
 def _barrier_arrive(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> bool:
-    if step.instruction.effects.arrives is BarrierKind.CLUSTER:
-        group.cluster = machine.cluster_barrier.phase
-        machine.epochs.fence(group, cluster=True)
-        machine.cluster_barrier.arrive(len(positions))
-        machine.cluster_barrier.release(machine.epochs.release_clock(group, positions))
-        machine.cluster_barrier.open_if_complete(sum(machine.alive.values()))
-        return True
     return _cta_barrier(machine, group, step, positions, where, wait=False)
 
 
-@executes("barrier-wait")
-def _barrier_wait(
+@executes(Sync.ARRIVE_AT_CLUSTER)
+def _cluster_arrive(
+    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+) -> None:
+    group.cluster = machine.cluster_barrier.phase
+    machine.epochs.fence(group, cluster=True)
+    machine.cluster_barrier.arrive(len(positions))
+    machine.cluster_barrier.release(machine.epochs.release_clock(group, positions))
+    machine.cluster_barrier.open_if_complete(sum(machine.alive.values()))
+
+
+@executes(Sync.AWAIT_CLUSTER)
+def _cluster_wait(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> bool:
     barrier, since = machine.cluster_barrier, group.cluster

@@ -10,14 +10,14 @@ from tclint.replay.lane_exchange import elected_lanes, match_result, reduced, sh
 from tclint.replay.machine import Machine, executes
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import Unresolved
-from tclint.replay.steps import Step
+from tclint.replay.steps import Step, Sync
 from tclint.replay.sync import Barrier
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 
 __all__: list[str] = []
 
 
-@executes("elect")
+@executes(Sync.ELECT)
 def _elect(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> bool:
     """The lowest lane of the mask, in each warp (9.7.13.14)."""
     destination = step.instruction.operands[0]
@@ -54,7 +54,7 @@ def _await_lanes(machine: Machine, group: ThreadGroup, step: Step, mask: int) ->
     return arrived()
 
 
-@executes("shuffle")
+@executes(Sync.SHUFFLE)
 def _shuffle(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:
@@ -79,7 +79,7 @@ def _shuffle(
         machine.assign(group, destination, value, where)
 
 
-@executes("vote")
+@executes(Sync.VOTE)
 def _vote(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
     instruction, match = step.instruction, step.instruction.match
     assert match is not None
@@ -92,7 +92,7 @@ def _vote(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[
         machine.assign(group, register, value, where)
 
 
-@executes("match")
+@executes(Sync.MATCH)
 def _match(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
     instruction, match = step.instruction, step.instruction.match
     assert match is not None
@@ -108,7 +108,7 @@ def _match(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence
             machine.assign(group, register, collapse(value), where)
 
 
-@executes("redux")
+@executes(Sync.REDUCE)
 def _redux(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
     match = step.instruction.match
     assert match is not None
@@ -121,7 +121,7 @@ def _redux(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence
         machine.assign(group, register, value, where)
 
 
-@executes("activemask")
+@executes(Sync.ACTIVE)
 def _activemask(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:

@@ -12,7 +12,7 @@ from tclint.replay.instructions.mbarriers import by_operands, ctas_of, signalled
 from tclint.replay.machine import Machine, Overrun, executes
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import Unresolved
-from tclint.replay.steps import Step
+from tclint.replay.steps import Step, Sync
 from tclint.replay.sync import Transfer
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 from tclint.replay.vector_clocks import join, join_warps
@@ -21,7 +21,7 @@ from tclint.sync.operations import completed
 __all__: list[str] = []
 
 
-@executes("issue")
+@executes(Sync.BEGIN)
 def _issue(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
     kind = step.instruction.group
     if kind == "mbarrier":
@@ -34,7 +34,7 @@ def _issue(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence
             multiply(machine, group, step, who)
 
 
-@executes("commit")
+@executes(Sync.COMMIT)
 def _commit(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
     kind = step.instruction.group
     issued = machine.operations.issued(kind, group, positions)
@@ -53,7 +53,7 @@ def _commit(machine: Machine, group: ThreadGroup, step: Step, positions: Sequenc
                     raise Overrun(Stuck(step.site, group.threads, mbarrier))
 
 
-@executes("wait")
+@executes(Sync.WAIT)
 def _wait(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
     left, kind = step.instruction.groups_left, step.instruction.group
     if left is None:

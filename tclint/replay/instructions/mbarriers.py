@@ -14,7 +14,7 @@ from tclint.replay.accesses import CTA_STRIDE, OFFSET
 from tclint.replay.machine import Machine, check_pending, executes
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import TooManyMbarriers, UninitialisedMbarrier, Unresolved
-from tclint.replay.steps import Step
+from tclint.replay.steps import Step, Sync
 from tclint.replay.sync import Mbarrier, ReleasedWaiter
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 from tclint.replay.vector_clocks import WarpClocks, join, join_warps, leq, map_warps
@@ -30,7 +30,7 @@ _ALIGNMENT = 8
 """The alignment of an mbarrier in bytes (9.7.13.15.1)."""
 
 
-@executes("mbarrier-init")
+@executes(Sync.INIT)
 def _mbarrier_init(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:
@@ -47,7 +47,7 @@ def _mbarrier_init(
             machine.misused[step.site] = f"an mbarrier cannot count {number} arrivals"
 
 
-@executes("mbarrier-arrive")
+@executes(Sync.ARRIVE)
 def _mbarrier_arrive(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:
@@ -90,7 +90,7 @@ def _mbarrier_arrive(
         machine.assign(group, state, phases.pop() if len(phases) == 1 else None, where)
 
 
-@executes("mbarrier-expect")
+@executes(Sync.EXPECT)
 def _mbarrier_expect(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:
@@ -99,7 +99,7 @@ def _mbarrier_expect(
         _check_tx(machine, step, mbarrier)
 
 
-@executes("mbarrier-complete")
+@executes(Sync.COMPLETE)
 def _mbarrier_complete(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:
@@ -130,7 +130,7 @@ def _transactions(
             yield mbarrier, who, None if given else bytes_ * len(who)
 
 
-@executes("mbarrier-wait")
+@executes(Sync.TEST)
 def _mbarrier_wait(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> bool:

@@ -9,7 +9,7 @@ from tclint.isa.effects import TCGEN05_ST
 from tclint.replay.abstract_lanes import Lanes
 from tclint.replay.accesses import Access
 from tclint.replay.machine import Machine, executes, executes_data
-from tclint.replay.steps import Step
+from tclint.replay.steps import Step, Sync
 from tclint.replay.thread_groups import ThreadGroup
 from tclint.replay.vector_clocks import Clock
 
@@ -49,7 +49,7 @@ def _tensor(machine: Machine, group: ThreadGroup, step: Step, where: Lanes) -> N
             )  # fmt: skip
 
 
-@executes("tmem-alloc")
+@executes(Sync.ALLOCATE)
 def _tmem_alloc(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:
