@@ -329,7 +329,7 @@ def _of_fence(kernel: Kernel, site: int, changed: Change) -> str:
 
 def _meet(model: KernelModel, a: Access, b: Access) -> bool | None:
     """Whether two accesses are of the same bytes in some iterations; None where it is not known which bytes they may be of."""
-    bases = {model.shared.addresses.form(access.address).base for access in (a, b)}
+    bases = {model.values.addresses.form(access.address).base for access in (a, b)}
     if len(bases) == 2 and all(type(model.values.node(base)) is AddressOf for base in bases):
         return False
     extents = model.fact(Extents)

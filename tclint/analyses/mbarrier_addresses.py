@@ -24,6 +24,7 @@ Locations are compared within a CTA: the mbarriers at one offset in two CTAs of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from math import gcd
 from typing import NamedTuple
@@ -31,9 +32,9 @@ from typing import NamedTuple
 from tclint.analyses.attained import AttainedValues
 from tclint.analyses.model import KernelModel
 from tclint.isa.effects import Resource
-from tclint.values import UniformityScope, Values
+from tclint.values import Values
 from tclint.values import thread_masks as T
-from tclint.values.addresses import EVER
+from tclint.values.addresses import EVER, AddressForm
 from tclint.values.nodes import AddressOf, Arithmetic, Masked, Opaque, Phi, Select, Terms, Undefined
 
 __all__ = ["MASKS", "SIZE", "Address", "Array", "ClearedBits", "Home", "MbarrierAddresses", "MbarrierLocation", "array_of", "home", "mapped_by", "may_leave", "same"]  # fmt: skip
@@ -220,27 +221,20 @@ def array_of(values: Values, address: int) -> Array:
 class Address(NamedTuple):
     """The locations that the address of an mbarrier may have."""
 
-    base: int
-    """The invariant part that is the same in all threads, without a constant."""
-    start: int
-    """The minimum offset from the base, without the part that depends on the thread."""
-    stride: int
-    """The distance to the next stage; 0 if there is one stage."""
-    stages: int | None
-    """The number of stages that the address may select; None if unknown."""
-    mine: int
-    """The part of the offset that depends on the thread index alone."""
+    form: AddressForm
+    """Its steps are the stages. Unless their number is known, the offset is that of the first one if the index begins as
+    counters do."""
     remote: bool
     """Whether the address may be in another CTA of the cluster."""
     constant: int
-    """The offset where the terms that select a stage are 0, or where a pointer starts."""
+    """The offset where the terms that select a stage are 0."""
     moves: Terms
     """The terms that select a stage."""
     pointer: bool
     """Whether a loop advances a pointer from stage to stage."""
     period: int = 0
     """After how many stages a multiple is subtracted, as in ``i - i / 3 * 3``; 0: none is. Where the number of stages is
-    unknown, the least index is as well, and only an array of so many stages is one that begins at :attr:`start`."""
+    unknown, the least index is as well, and only an array of so many stages is one that begins at its offset."""
 
 
 class MbarrierAddresses:
@@ -314,23 +308,23 @@ class MbarrierAddresses:
 
     def offsets(self, site: int, address: Address) -> Iterator[tuple[int, int]]:
         """The offsets of all stages, each with the threads that may name it; none if their number is unknown."""
-        if address.stages is None:
+        if address.form.count is None:
             return
         for start, threads in self.starts(site, address):
-            for k in range(address.stages):
-                yield start + k * address.stride, threads
+            for k in range(address.form.count):
+                yield start + k * address.form.stride, threads
 
     def starts(self, site: int, address: Address) -> Iterator[tuple[int, int]]:
         """The offsets of the first stage, each with the threads that may name it."""
         values, threads = self.model.values, self.model.views.context_of(site).threads
-        constant, planes = values.constant_of(address.mine), values.bit_slices(address.mine)
+        constant, planes = values.constant_of(address.form.index), values.bit_slices(address.form.index)
         per_thread: Iterable[tuple[int, int]] = ()
         if constant is not None:
             per_thread = ((constant, threads),)
         elif planes is not None:
             per_thread = T.numbers(planes, threads)
         for offset, threads_at in per_thread:
-            yield address.start + offset, threads_at
+            yield address.form.offset + offset, threads_at
 
     # ------------------------------------------------------------ resolution
 
@@ -379,41 +373,29 @@ class MbarrierAddresses:
         )
 
     def _resolve(self, value: int, leaves: bool, init: bool) -> Address | None:
-        values = self.model.values
-        terms, constant = values.linear(value)
-        pointer = next((t for t, factor in terms if factor == 1 and self._is_pointer(t)), None)
-        step = 0
-        if pointer is not None:
-            initial, step, _ = values.induction(pointer) or (pointer, 0, None)
-            terms, constant = values.linear(values.add(value, values.add(initial, values.times(pointer, -1))))
-        base, rest = self._split(terms, init)
-        per_thread = tuple(t for t in rest if values.bit_slices(t[0]) is not None)
-        varying = tuple(t for t in rest if t not in per_thread)
-        if any(
-            not values.varying_at(t) and values.uniformity(t) is not UniformityScope.CTA for t, _ in varying
-        ):
+        values, addresses = self.model.values, self.model.values.addresses
+        form = self._form(value, init)
+        moves = tuple(t for t in form.moving if not addresses.is_pointer(t[0]))
+        if any(not values.varying_at(t) and not addresses.is_shared(t) for t, _ in moves):
             return None
-        stride, low, stages = values.addresses.steps(varying)
-        if step:
-            assert pointer is not None
-            trip_count = None if varying else values.trip_count(values.phi(pointer).block)
-            stride, low, stages = gcd(stride, step), min(step, 0) * ((trip_count or 1) - 1), trip_count
-        if stages is not None and stages > _MAX_STAGES:
-            low, stages = 0, None
-        if stages is None and not step:
-            low = sum(factor * self._first(t) for t, factor in varying if factor > 0)
-        return Address(
-            values.total(base, 0),
-            constant + low,
-            stride,
-            stages,
-            values.total(per_thread, 0),
-            leaves,
-            constant,
-            varying,
-            step != 0,
-            self._period(varying, stride),
-        )
+        pointer, constant = len(moves) < len(form.moving), values.linear(value)[1]
+        count = None if form.count is None or form.count > _MAX_STAGES else form.count
+        start = form.offset
+        if count is None and not pointer:
+            start = constant + sum(factor * self._first(t) for t, factor in moves if factor > 0)
+        form = replace(form, offset=start, count=count)
+        return Address(form, leaves, constant, moves, pointer, self._period(moves, form.stride))
+
+    def _form(self, value: int, init: bool) -> AddressForm:
+        """The form of an address over all iterations; the base of an init is preferred."""
+        addresses = self.model.values.addresses
+        form = addresses.over_iterations(value)
+        terms = self.model.values.linear(form.base)[0]
+        bases = () if init else self._bases
+        base = next((b for b in bases if set(b).issubset(terms)), terms)
+        if len(base) == len(terms):
+            return form
+        return addresses.decomposed(value, addresses.is_index, dict(base).__contains__, addresses.is_pointer)
 
     def _first(self, value: int) -> int:
         """The value that a term without bounds begins with: that of a loop counter, or 0, as an index is never negative."""
@@ -432,37 +414,12 @@ class MbarrierAddresses:
         ]
         return gcd(*subtracted) // stride if subtracted and stride else 0
 
-    def _is_pointer(self, value: int) -> bool:
-        """Whether *value* is a pointer that a loop advances, not an index: its initial value is an address."""
-        values = self.model.values
-        found = values.induction(value)
-        return (
-            found is not None
-            and values.constant_of(found[0]) is None
-            and any(type(values.node(t)) is AddressOf for t, _ in values.linear(found[0])[0])
-        )
-
-    def _split(self, terms: Terms, init: bool) -> tuple[Terms, Terms]:
-        """*terms*, split into the base of the address and the rest; the base of an init is preferred."""
-        values = self.model.values
-        of_inits = () if init else self._bases
-        base = next((b for b in of_inits if set(b).issubset(terms)), None)
-        if base is None:
-            base = tuple(
-                t
-                for t in terms
-                if values.bit_slices(t[0]) is None
-                and not values.varying_at(t[0])
-                and values.uniformity(t[0]) is UniformityScope.CTA
-            )
-        return base, tuple(t for t in terms if t not in base)
-
     @cached_property
     def _bases(self) -> list[Terms]:
         """The bases of the addresses of all inits, those of most terms first."""
         rank, block_of = self.model.cfg.rank, self.model.cfg.block_of
         inits = (i for i in self.model.sites(Resource.MBARRIER_INIT) if block_of[i] in rank)
-        bases = dict.fromkeys(self.model.values.linear(a.base)[0] for i in inits for a in self.of(i))
+        bases = dict.fromkeys(self.model.values.linear(a.form.base)[0] for i in inits for a in self.of(i))
         return sorted(bases, key=len, reverse=True)
 
     # ------------------------------------------------------------ enumeration
@@ -479,16 +436,18 @@ class MbarrierAddresses:
         found = set[MbarrierLocation]()
         for address in addresses:
             stages = self._stages(address)
-            per_thread = self.model.values.addresses.offsets(address.mine, threads)
+            per_thread = self.model.values.addresses.offsets(address.form.index, threads)
             if stages is None or per_thread is None or len(per_thread) > _MAX_STAGES:
                 return None
-            found.update(MbarrierLocation(address.base, stage + n) for stage in stages for n in per_thread)
+            found.update(
+                MbarrierLocation(address.form.base, stage + n) for stage in stages for n in per_thread
+            )
         return frozenset(found) or None
 
     def _stages(self, address: Address) -> list[int] | None:
         """The offsets of the stages; None if unknown. Where no interval bounds the index, its known bits may."""
-        if address.stages is not None:
-            return [address.start + k * address.stride for k in range(address.stages)]
+        if address.form.count is not None:
+            return [address.form.offset + k * address.form.stride for k in range(address.form.count)]
         return self._selected(address)
 
     def _selected(self, address: Address) -> list[int] | None:
@@ -506,10 +465,12 @@ class MbarrierAddresses:
         stages = self._selected(address) if address.moves else self._stages(address)
         if self.model.function.most_threads is None:
             threads = self.model.shared.certain_threads(threads, self._initialising)
-        per_thread = self.model.values.addresses.offsets(address.mine, threads)
+        per_thread = self.model.values.addresses.offsets(address.form.index, threads)
         if stages is None or per_thread is None or len(per_thread) > _MAX_STAGES:
             return frozenset()
-        return frozenset(MbarrierLocation(address.base, stage + n) for stage in stages for n in per_thread)
+        return frozenset(
+            MbarrierLocation(address.form.base, stage + n) for stage in stages for n in per_thread
+        )
 
     @cached_property
     def _initialising(self) -> int:

@@ -158,7 +158,7 @@ class Mbarriers:
             count = self._number(site, "count")
             for address in self.addresses.of(site):
                 for place, _ in self.addresses.offsets(site, address):
-                    object_ = found.setdefault((address.base, place), Mbarrier(address.base, place))
+                    object_ = found.setdefault((address.form.base, place), Mbarrier(address.form.base, place))
                     object_.inits.append(site)
                     object_.counts.add(count)
         return found
@@ -190,10 +190,10 @@ class Mbarriers:
 
     def _objects_at(self, site: int, address: Address) -> Iterator[tuple[Mbarrier, int]]:
         """The objects at an address, each with the threads that may name it; none if it is unknown where its array begins."""
-        if address.stages is None:
+        if address.form.count is None:
             for start, threads in self.addresses.starts(site, address):
                 array = list(self._array(address, start))
-                if (address.base, start) in self._later_stages or len(array) not in (
+                if (address.form.base, start) in self._later_stages or len(array) not in (
                     address.period or len(array),
                     0,
                 ):
@@ -202,8 +202,8 @@ class Mbarriers:
                     yield object_, threads
             return
         for place, threads in self.addresses.offsets(site, address):
-            if (address.base, place) in self.objects:
-                yield self.objects[address.base, place], threads
+            if (address.form.base, place) in self.objects:
+                yield self.objects[address.form.base, place], threads
 
     def _array(self, address: Address, start: int) -> Iterator[Mbarrier]:
         """The objects from *start* on that look like one array: equal counts, a stride apart, no other array's start.
@@ -212,19 +212,19 @@ class Mbarriers:
         and either the array would be a single object without it, or another instruction names it by itself: no thread
         would ever wait for it otherwise.
         """
-        object_ = self.objects.get((address.base, start))
+        object_ = self.objects.get((address.form.base, start))
         counts = object_.counts if object_ is not None else set[int | None]()
         single = True
         while object_ is not None and (
-            object_.counts <= counts or self._unwaited(address.base, start, single)
+            object_.counts <= counts or self._unwaited(address.form.base, start, single)
         ):
             yield object_
-            single = object_.counts == counts and start == address.start
+            single = object_.counts == counts and start == address.form.offset
             counts = counts | object_.counts
-            start += address.stride
-            if not address.stride or (address.base, start) in self._starts:
+            start += address.form.stride
+            if not address.form.stride or (address.form.base, start) in self._starts:
                 return
-            object_ = self.objects.get((address.base, start))
+            object_ = self.objects.get((address.form.base, start))
 
     def _unwaited(self, base: int, offset: int, may_be_unused: bool) -> bool:
         """Whether no wait names an object by itself, and another instruction does, unless it *may_be_unused*."""
@@ -242,7 +242,7 @@ class Mbarriers:
             if not self.addresses.of(site):
                 return None
             for address in self.addresses.of(site):
-                places = {(address.base, place) for place, _ in self.addresses.offsets(site, address)}
+                places = {(address.form.base, place) for place, _ in self.addresses.offsets(site, address)}
                 named |= places
                 waited |= places if self.sites[site].awaits is Barrier.MBARRIER else set()
         return waited, named
@@ -259,8 +259,8 @@ class Mbarriers:
         for site in self._used:
             for address in self.addresses.of(site):
                 for start, _ in self.addresses.starts(site, address):
-                    later = range(1, address.stages or 1)
-                    found.update((address.base, start + k * address.stride) for k in later)
+                    later = range(1, address.form.count or 1)
+                    found.update((address.form.base, start + k * address.form.stride) for k in later)
         return frozenset(found)
 
     @cached_property
@@ -274,11 +274,11 @@ class Mbarriers:
         found: dict[tuple[int, int], int] = {}
         for site in self.sites:
             for address in self.addresses.of(site):
-                if address.stages != 1 and site not in self._inits:
-                    stride = 0 if address.stages is not None else address.stride
-                    found[address.base, address.start] = stride
+                if address.form.count != 1 and site not in self._inits:
+                    stride = 0 if address.form.count is not None else address.form.stride
+                    found[address.form.base, address.form.offset] = stride
                 elif len(places := sorted({place for place, _ in self.addresses.offsets(site, address)})) > 1:
-                    found.setdefault((address.base, places[0]), 0)
+                    found.setdefault((address.form.base, places[0]), 0)
         return {
             place
             for place, stride in found.items()
@@ -318,7 +318,7 @@ class Mbarriers:
 
         for site in self.sites.keys() - self._inits:
             for address in self.addresses.of(site):
-                if address.stages != 1:
+                if address.form.count != 1:
                     array = [m for m, _ in self._objects_at(site, address)]
                     for other in array[1:]:
                         leader[find(other)] = find(array[0])
@@ -573,7 +573,7 @@ class Mbarriers:
             return None
         common = _scope(possible)
         address = model.mbarrier(site)
-        if any(a.stages is None for a in self.addresses.of(site)) and not self._names_all(site, object_):
+        if any(a.form.count is None for a in self.addresses.of(site)) and not self._names_all(site, object_):
             return address
         if not possible & (possible - 1):
             return None

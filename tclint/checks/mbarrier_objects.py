@@ -200,23 +200,25 @@ def _named_in_replay(known: MbarrierObjects, unmade: UninitialisedMbarrier) -> M
         if named is not None and len(named) == 1:
             begins[min(named).base].add(at - min(named).offset)
     for address in known.addresses.of(unmade.site):
-        starts = begins.get(address.base, ())
+        starts = begins.get(address.form.base, ())
         for start in starts if len(starts) == 1 else ():
             offset = unmade.address - start
             if _within(known, unmade.site, address, offset):
-                return MbarrierLocation(address.base, offset)
+                return MbarrierLocation(address.form.base, offset)
     return None
 
 
 def _within(known: MbarrierObjects, site: int, address: Address, offset: int) -> bool:
     """True if *address* takes the value *offset* in some iteration, whatever the trip counts."""
     values = known.model.values
-    mine = values.addresses.offsets(address.mine, known.model.views.context_of(site).threads)
+    mine = values.addresses.offsets(address.form.index, known.model.views.context_of(site).threads)
     if mine is None:
         return False
-    if address.stages is not None:
+    if address.form.count is not None:
         return any(
-            offset == address.start + own + k * address.stride for own in mine for k in range(address.stages)
+            offset == address.form.offset + own + k * address.form.stride
+            for own in mine
+            for k in range(address.form.count)
         )
     # A remainder, or a counter from which a quotient is subtracted: bounded for any trip count.
     moving = [(values.node(t), factor) for t, factor in address.moves if values.varying_at(t)]

@@ -55,7 +55,7 @@ def _refills(model: KernelModel, filled: Filled, copy: int) -> bool:
     cfg, mbarriers = model.cfg, model.fact(Mbarriers)
     loop = cfg.innermost(cfg.block_of[copy])
     addresses = mbarriers.addresses.of(copy)
-    if not loop or any(a.stages is None or a.remote for a in addresses) or not addresses:
+    if not loop or any(a.form.count is None or a.remote for a in addresses) or not addresses:
         return False
     alone = all(cfg.block_of[i] in loop for i in filled.copies)
     waits = any(cfg.block_of[i] in loop for i in model.awaits(Barrier.MBARRIER))

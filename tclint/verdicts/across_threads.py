@@ -1,8 +1,9 @@
 """Whether two threads of a CTA access no common byte of shared memory, each with one of two instructions.
 
-True is a proof under the assumptions of :mod:`tclint.values`. An address is what the index of the thread alone decides,
-what all threads share, and a multiple of what loops add to it; of the last nothing is known but its bounds, unless both
-threads are in the same iteration.
+True is a proof under the assumptions of :mod:`tclint.values`. What counts as the base of an
+:class:`~tclint.values.addresses.AddressForm` is decided here, since two threads of one epoch share more than all threads
+do for life: a counter is the same in both if both are in the same iteration. Which threads access a byte is kept as well,
+since a thread may access its own bytes.
 """
 
 from __future__ import annotations

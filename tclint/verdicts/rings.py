@@ -6,6 +6,9 @@ the others away. An address that the loop carries from one iteration to the next
 previous one. If all that varies in two addresses are such values of one loop, the loop has finitely many states. From each state in which the copy may be issued, :class:`Rings` follows all paths of the
 control-flow graph on which the copy is pending, whether they are feasible or not, and yields for each access the states
 of the loop at the copy and at the access. It uses the transfer functions of the checker, and knows no predicates.
+
+An :class:`~tclint.values.addresses.AddressForm` would not do: it says which stages an address may select, and not which
+one it selects while the copy has selected another.
 """
 
 from __future__ import annotations
