@@ -23,8 +23,9 @@ from tclint.analyses.model import KernelModel
 from tclint.checks._needs import contents, idle, needed, needs
 from tclint.findings.edits import Repair
 from tclint.findings.finding import Confirmation
+from tclint.findings.front_matter import ID
 from tclint.findings.moved import former, subject
-from tclint.findings.rules import ID, Rule
+from tclint.findings.rules import Rule
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.ir.nodes import Function, Module, Use
 from tclint.isa.target import Version

@@ -10,7 +10,8 @@ import re
 from functools import lru_cache
 
 from tclint.findings.finding import SourceHelp
-from tclint.findings.rules import PRODUCERS, all_rules, words_of
+from tclint.findings.front_matter import PRODUCERS
+from tclint.findings.rules import all_rules, words_of
 
 __all__ = ["producer", "source_help"]
 

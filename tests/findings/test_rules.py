@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tclint.findings import rules
+from tclint.findings import front_matter, rules
+from tclint.findings.front_matter import RuleError
 from tclint.findings.rules import (
     HEADINGS,
     Pages,
-    RuleError,
     UnknownRule,
     all_rules,
     default_rules,
@@ -279,22 +279,22 @@ def test_the_file_name_is_the_id() -> None:
 
 def test_front_matter_is_parsed_again_only_when_a_page_has_changed(tmp_path: Path) -> None:
     pages, kept = _pages(tmp_path, f"{NO_WORDS}\nrace = true", NO_WORDS), tmp_path / "kept"
-    assert Pages(pages, kept).declared("race") == {"AB001": True}
+    assert Pages(pages, kept).front.declared("race") == {"AB001": True}
     written = kept.read_bytes()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(rules._toml, "parse", None)
-        assert Pages(pages, kept).declared("race") == {"AB001": True}
+        patched.setattr(front_matter._toml, "parse", None)
+        assert Pages(pages, kept).front.declared("race") == {"AB001": True}
         assert Pages(pages, kept)["AB002"].name == "rule-2"
     page = pages / "AB001.md"
     page.write_text(page.read_text() + "More.\n")
-    Pages(pages, kept).keep()
+    Pages(pages, kept).front.keep()
     assert kept.read_bytes() == written  # the text below is not kept
     page.write_text(page.read_text().replace("rule-1", "rule-9").replace("race = true", "race = false"))
-    assert Pages(pages, kept).declared("race") == {"AB001": False}
+    assert Pages(pages, kept).front.declared("race") == {"AB001": False}
     assert Pages(pages, kept)["AB001"].name == "rule-9"
     page.write_text(page.read_text().replace('"rule-9"', "rule-9"))
     with pytest.raises(RuleError, match=r"AB001\.md:1: front matter"):
-        Pages(pages, kept).declared("race")
+        Pages(pages, kept).front.declared("race")
 
 
 def test_names_are_unique(tmp_path: Path) -> None:
