@@ -38,6 +38,7 @@ from tclint.inspect.tables import Cells, columns, few, printable_line, short_nam
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
+from tclint.isa.accesses import Via
 from tclint.replay.verdict import Replay
 from tclint.report.formats._style import BOLD, CYAN, RED, Style
 from tclint.syntax.source import Problem, Source
@@ -285,7 +286,7 @@ def _ring(found: Protocol, ring: MbarrierRing) -> Iterator[Row]:
         if arriving.isdisjoint(b.sites):
             yield Row(("expect", b.who, _bytes(b.bytes)), b.sites)
     for b in ring.copies:
-        what = [_bytes(b.bytes, b.opcode), b.opcode, *_to(b.multicast)]
+        what = [_bytes(b.bytes, b.via), b.opcode, *_to(b.multicast)]
         yield Row(("copy", b.who, ", ".join(what)), b.sites)
     for w in ring.waits:
         yield Row(("wait", w.who, _parity(w)), w.sites)
@@ -386,8 +387,7 @@ def _arriving(arrive: Arrive) -> str:
     notes = [arrive.scope] if arrive.scope != "cta" else []
     notes += _to(arrive.multicast)
     notes += ["possibly in a peer CTA"] if arrive.remote and arrive.multicast is None else []
-    notes += ["when its tcgen05 operations complete"] if arrive.opcode.startswith("tcgen05") else []
-    notes += ["when its cp.async operations complete"] if arrive.opcode.startswith("cp.async") else []
+    notes += [f"when its {arrive.after} operations complete"] if arrive.after else []
     return ", ".join([text, *notes])
 
 
@@ -395,12 +395,11 @@ def _to(multicast: Multicast | None) -> list[str]:
     return [] if multicast is None else [f"multicast to {multicast.to}"]
 
 
-def _bytes(number: int | None, opcode: str = "") -> str:
-    if number is not None:
-        return f"{number} bytes"
-    if opcode.startswith("tcgen05.cp"):
-        return "a matrix"
-    return "a box of its tensor map" if ".tensor" in opcode else "bytes unknown"
+def _bytes(number: int | None, via: Via = Via.ADDRESS) -> str:
+    return f"{number} bytes" if number is not None else _UNKNOWN_BYTES.get(via, "bytes unknown")
+
+
+_UNKNOWN_BYTES = {Via.DESCRIPTOR: "a matrix", Via.MAP: "a box of its tensor map"}
 
 
 def _parity(wait: Wait) -> str:
@@ -418,7 +417,7 @@ def _phase(ring: MbarrierRing) -> Iterator[str]:
         yield "bytes unknown"
         return
     seen = dict.fromkeys((d.expected, d.copied, bool(d.expects), bool(d.copies)) for d in ring.delivered)
-    tensors = any(".tensor" in copy.opcode for copy in ring.copies)
+    tensors = any(copy.via is Via.MAP for copy in ring.copies)
     for expected, copied, expects, copies in seen:
         want = "bytes unknown" if expected is None else f"{expected} bytes"
         got = "an unknown number" if copied is None else str(copied)
@@ -463,7 +462,7 @@ def _about(found: Protocol, event: Event) -> str:
         parts = ["unknown mbarrier"]
     if event.kind == "copy":
         where = [region_words(found.regions[r]) for r in event.regions]
-        parts = [_bytes(event.bytes, event.opcode), *(["to " + p for p in parts]), *where]
+        parts = [_bytes(event.bytes, event.via), *(["to " + p for p in parts]), *where]
     elif event.kind == "mma":
         parts = [event.opcode, *(region_words(found.regions[r]) for r in event.regions)]
     elif event.kind in ("fence", "proxy fence"):
@@ -471,7 +470,7 @@ def _about(found: Protocol, event: Event) -> str:
     elif event.kind in ("init", "arrive"):
         count = "count unknown" if event.count is None else str(event.count)
         parts += [count] if count != "1" or event.kind == "init" else []
-        parts += [f"expects {_bytes(event.bytes)}"] if "expect_tx" in event.opcode else []
+        parts += [f"expects {_bytes(event.bytes)}"] if event.expects else []
     elif event.kind in ("expect", "complete"):
         parts.append(_bytes(event.bytes))
     elif event.kind == "wait":

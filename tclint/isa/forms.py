@@ -312,6 +312,11 @@ class Match:
         return any(m.startswith(".multicast") for m in self.modifiers)
 
     @cached_property
+    def to_all_ctas(self) -> bool:
+        """Whether it acts on all CTAs of the cluster."""
+        return ".multicast::cluster::all" in self.modifiers
+
+    @cached_property
     def of_pair(self) -> bool:
         """Whether it acts on the two CTAs of a pair (9.7.16.5)."""
         return ".cta_group::2" in self.modifiers

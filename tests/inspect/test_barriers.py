@@ -313,6 +313,16 @@ def test_the_json_of_one_object_follows_the_schema() -> None:
     assert {name for event in found["events"] for name in event["mbarriers"]} == {"empty[4]"}
 
 
+def test_the_cluster_barrier_is_shown_with_what_the_program_does_there(tmp_path: Path) -> None:
+    code = "bar.sync 0;\nbarrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\nret;"
+    file = tmp_path / "k.ptx"
+    file.write_text(module(kernel(code), header=HOPPER))
+    _, out = invoke("barriers", str(file), "--object", "cluster")
+    assert "cluster arrive  all threads" in out
+    assert "cluster wait    all threads" in out
+    assert "barrier sync" not in out
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -55,6 +55,8 @@ class Events:
             barrier=model.constant_of(site, "id"),
             scope=self.sites.scope(site),
             multicast=self.sites.multicast(site),
+            via=self.sites.via(site),
+            expects=role == "tx",
         )
 
     def barriers(self) -> Iterator[Barrier]:

@@ -13,6 +13,8 @@ from typing import TypeVar
 
 from tclint._dataclass import dataclass
 from tclint.analyses.mbarriers import Arrivals
+from tclint.isa.accesses import Via
+from tclint.isa.effects import NO_ENGINE, Engine
 
 __all__ = [
     "ON_MBARRIER",
@@ -93,6 +95,10 @@ class Event:
     """The number of a CTA barrier."""
     scope: str = "cta"
     multicast: Multicast | None = None
+    via: Via = Via.ADDRESS
+    """See :attr:`Bytes.via`."""
+    expects: bool = False
+    """Whether an arrival also expects bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +124,8 @@ class Arrive:
     remote: bool
     """Whether the mbarrier may be that of a peer CTA."""
     multicast: Multicast | None
+    after: Engine = NO_ENGINE
+    """The engine whose earlier operations must be complete first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +139,8 @@ class Bytes:
     bytes: int | None
     """None if not a constant. The size of a tensor copy is determined by its tensor map."""
     multicast: Multicast | None
+    via: Via = Via.ADDRESS
+    """How a copy says where its bytes are."""
 
 
 @dataclass(frozen=True, slots=True)

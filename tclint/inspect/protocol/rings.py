@@ -9,6 +9,7 @@ from itertools import pairwise
 from tclint.analyses.mbarriers import Mbarrier, Mbarriers, Ring
 from tclint.inspect.protocol.parts import Arrive, Bytes, Delivered, Init, MbarrierRing, Wait, merged
 from tclint.inspect.protocol.sites import Sites
+from tclint.isa.effects import NO_ENGINE
 from tclint.values.nodes import CollectiveResult, Loaded, Phi, Undefined, Unmodelled
 
 __all__ = ["Rings"]
@@ -63,7 +64,7 @@ class Rings:
         at_once = {(threads & here).bit_count() for m, threads in named.items() if m in ring.stages}
         every = self.sites.count(site)
         counted = model.instruction(site).role("count") is not None
-        multicast = self.sites.multicast(site)
+        multicast, effects = self.sites.multicast(site), model.instruction(site).effects
         return Arrive(
             sites=(site,),
             who=self.sites.who(site),
@@ -74,6 +75,7 @@ class Rings:
             scope=self.sites.scope(site),
             remote=multicast is not None or any(a.remote for a in self.mbarriers.addresses.of(site)),
             multicast=multicast,
+            after=effects.tracks or effects.commits or NO_ENGINE,
         )
 
     def _bytes(self, site: int, role: str) -> Bytes:
@@ -84,6 +86,7 @@ class Rings:
             opcode=self.sites.opcode(site),
             bytes=self.sites.size(site, role),
             multicast=self.sites.multicast(site),
+            via=self.sites.via(site),
         )
 
     def _delivered(self, object_: Mbarrier) -> tuple[Delivered, ...] | None:

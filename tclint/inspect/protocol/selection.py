@@ -66,16 +66,12 @@ def about(
 
 
 def _at_cluster(event: Event) -> bool:
-    return (
-        event.kind.startswith("barrier")
-        and event.barrier is None
-        and event.opcode.startswith("barrier.cluster")
-    )
+    return event.kind.startswith("cluster ")
 
 
 def _unnumbered(event: Event) -> bool:
     """Whether *event* is at a CTA barrier of unknown number."""
-    return event.kind.startswith("barrier") and event.barrier is None and not _at_cluster(event)
+    return event.kind.startswith("barrier") and event.barrier is None
 
 
 def _unnamed(event: Event) -> bool:

@@ -14,6 +14,7 @@ from tclint.analyses.role_paths import controlling_predicates
 from tclint.inspect.protocol.parts import Multicast, Role
 from tclint.ir.cfg import CFG
 from tclint.ir.loops import Loop
+from tclint.isa.accesses import Via
 from tclint.isa.effects import BARRIERS, ENDLESS, TENSOR_MEMORY, Barrier, Effects, Fence, Order, Resource
 from tclint.isa.forms import Form
 from tclint.values import UniformityScope
@@ -174,11 +175,12 @@ class Sites:
         """The destination CTAs; None without multicast. Bit *r* of the mask is the CTA of rank *r* (9.7.9.25.4.1)."""
         model = self.model
         match = model.instruction(site).match
-        modifiers = match.modifiers if match is not None else ()
-        if ".multicast::cluster::all" in modifiers:
+        if match is None or not match.multicast:
+            return None
+        if match.to_all_ctas:
             size = model.function.directives.get(".reqnctapercluster")
             return Multicast("all CTAs", tuple(range(prod(size))) if size else None)
-        value = model.value(site, "mask") if ".multicast::cluster" in modifiers else None
+        value = model.value(site, "mask")
         if value is None:
             return None
         mask = model.values.constant_of(value)
@@ -220,6 +222,11 @@ class Sites:
                 if (at if kind == "block" else cfg.block_of[at]) in body:
                     return True
         return False
+
+    def via(self, site: int) -> Via:
+        """How an operation says where its bytes are."""
+        ways = {access.via for access in self.model.instruction(site).accesses if access.later}
+        return next((way for way in (Via.MAP, Via.DESCRIPTOR) if way in ways), Via.ADDRESS)
 
     def opcode(self, site: int) -> str:
         """The name of the instruction's form in the ISA table; without a form, its own name."""
