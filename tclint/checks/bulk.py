@@ -281,7 +281,7 @@ def _commute(model: KernelModel, copy: int, use: int) -> bool:
     assert first
     assert second
     name = second.form.name.removeprefix("multimem.")
-    return first.binding.get("redOp") in second.modifiers and name.startswith(("cp.reduce.", "red"))
+    return first.combination == second.combination and name.startswith(("cp.reduce.", "red"))
 
 
 def _written_before(model: KernelModel, groups: Groups, meeting: Conflict, half: int) -> tuple[Repair, ...]:

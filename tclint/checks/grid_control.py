@@ -13,6 +13,7 @@ from tclint.checks._repairs import fence_before, first_of_blocks
 from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Function, Module
+from tclint.isa.accesses import StateSpace
 from tclint.isa.effects import Barrier, Effects
 from tclint.isa.target import Version
 from tclint.values import Values
@@ -233,7 +234,8 @@ def _first_read(function: Function, module: Module) -> int | None:
     named = (
         i
         for u in function.uses
-        if u.match is not None and ".global" in u.match.modifiers and global_operands(u.match, "read")
+        if u.match is not None
+        and any(a.space is StateSpace.GLOBAL and not a.writes for a in u.match.accesses)
         for i in u.sites
     )
     return min((*named, *_accesses(KernelModel(function, module), "read")), default=None)

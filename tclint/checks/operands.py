@@ -20,7 +20,7 @@ _ONE_OF_TWO = frozenset((0b0100, 0b1110))
 
 def _meaningful(match: Match) -> frozenset[int]:
     """The legal values of a group of four bits, which selects the stored elements of A."""
-    if ".tf32" in match.modifiers:
+    if match.modes.of_tf32:
         return _ONE_OF_TWO
     return _ORDERED if match.modes.ordered_metadata else _DIFFERENT
 

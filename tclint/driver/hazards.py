@@ -75,7 +75,8 @@ def _engine(operation: Instruction) -> Engine:
 
 
 def _bulk_copy(instruction: Instruction) -> bool:
-    return instruction.opcode.startswith("cp.async.bulk") and instruction.group == TRANSACTIONS
+    sized = instruction.role("bytes") is not None or instruction.role("tensormap") is not None
+    return sized and instruction.group == TRANSACTIONS
 
 
 _OF_ONE_WARP = ("filled-twice", "tensor-memory-ld", "tensor-memory-st")
@@ -100,6 +101,6 @@ def _kind(o: Observation, at: Instruction, other: Instruction) -> str:
         return ""
     if other.effects.begins is None and (other.group or other.event):
         return ""
-    if kind == "unordered-refill" and not (_bulk_copy(at) and other.opcode.startswith("ld")):
+    if kind == "unordered-refill" and not (_bulk_copy(at) and not any(a.writes for a in other.accesses)):
         return "unordered"
     return kind

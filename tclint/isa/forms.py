@@ -382,6 +382,12 @@ class Match:
         return (self.binding.get("arith") or self.binding.get("bitwise", ""))[1:]
 
     @cached_property
+    def combination(self) -> str:
+        """The operation by which a reduction combines what it writes with what is there (9.7.13.6): ``add``, ``or``."""
+        found = self.binding.get("redOp") or self.binding.get("op", "")
+        return found[1:] if found else "add" * (".add" in self.modifiers)
+
+    @cached_property
     def relation(self) -> str:
         """The relation of a comparison (9.3.1): ``eq``, ``lo``, ``geu``; empty if it is none."""
         return next((self.binding[slot][1:] for slot in _RELATION_SLOTS if slot in self.binding), "")

@@ -88,6 +88,8 @@ class Modes:
     """A matrix is stored column by column."""
     counts_differences = _Flag(".xor")
     """A product of single bits counts those that differ, not those that are common (9.7.14.5.14)."""
+    of_tf32 = _Flag(".tf32")
+    """The elements of A and B have 32 bits, of which 19 count (5.2.3)."""
     sparse = _Flag(".sp")
     """Half of the elements of A are stored."""
     ordered_metadata = _Flag(".sp::ordered_metadata")

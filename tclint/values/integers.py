@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tclint.isa.forms import floating
+from tclint.isa.modes import Modes
 from tclint.isa.semantics import COMPUTE
 
 __all__ = ["EVERY", "SHORT", "Range", "applied", "as_signed", "trailing_zeros", "type_width"]
@@ -48,5 +49,5 @@ def applied(name: str, modifiers: Sequence[str], numbers: Sequence[int]) -> int 
     except ZeroDivisionError:  # unspecified by the ISA (9.7.1.8)
         return None
     kind = next((m for m in modifiers if m[1:2] in "bus"), ".b32")
-    width = 64 if ".wide" in modifiers else type_width(kind)
+    width = 64 if Modes(tuple(modifiers)).widens else type_width(kind)
     return pattern & (1 << width) - 1 if width < 32 and kind[1] != "s" else as_signed(pattern, width)

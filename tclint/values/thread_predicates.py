@@ -158,7 +158,8 @@ class ThreadSets:
         found = self._integer_planes(name, modifiers[-1], operands, planes)
         if found is None:
             return self._by_thread(node, planes)
-        width, signed = type_width(modifiers[0]), modifiers[0][1] == "s"
+        kind = modifiers[0]
+        width, signed = type_width(kind), kind[1] == "s"
         return T.narrow(found, width, signed or width >= 32)
 
     def _integer_planes(
