@@ -45,7 +45,7 @@ from tclint.values.nodes import Allocated
 
 __all__ = ["Program", "relaxes"]
 
-_SELF_AWAITED = (BULK, CP_ASYNC)
+_SELF_AWAITED = (BULK, *GENERIC_COPIES)
 """The groups that a thread waits for itself."""
 _GROUPS: dict[str, tuple[str, ...]] = {
     "issue": (TRANSACTIONS, WGMMA, TCGEN05, BULK),

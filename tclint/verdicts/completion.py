@@ -24,7 +24,7 @@ from tclint.dataflow import GaveUp, Infeasible, PathQuery, find_paths, next_answ
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_LD, TCGEN05_ST, WGMMA, Engine
+from tclint.isa.effects import BULK, CP_ASYNC, GENERIC_COPIES, TCGEN05_LD, TCGEN05_ST, WGMMA, Engine
 from tclint.verdicts.apart import Bytes, columns_apart
 from tclint.verdicts.checker import (
     OPEN,
@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 BULK_GROUPS = frozenset((BULK,))
-COPY_GROUPS = frozenset((CP_ASYNC,))
+COPY_GROUPS = frozenset(GENERIC_COPIES)
 WGMMA_GROUPS = frozenset((WGMMA,))
 TENSOR_GROUPS = TENSOR
 MAX_OBLIGATIONS = 50_000
