@@ -307,7 +307,8 @@ class _Barriers:
         if form.event == "mbarrier-inval":
             return [self._touch(i.role("mbarrier"), True, "cta", _OBJECT)]
         if form.event == "issue" and form.group == "bulk" and "mbarrier" not in form.roles:
-            sources = [self._touch(i.role(role), False, "cta", None) for role in match.shared_sides]
+            read = (a.operand for a in match.accesses if a.shared and not a.object and not a.writes)
+            sources = [self._touch(i.named(operand), False, "cta", None) for operand in read]
             return [*sources, Touch(True, "global")]
         if form.event == "wait" and form.group == "bulk" and back:
             return self._copied()

@@ -28,7 +28,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import dominated_by
 from tclint.ir.nodes import Instruction
 from tclint.isa.accesses import Proxy
-from tclint.isa.effects import BULK, CP_ASYNC, Barrier, Fence, Order, Resource
+from tclint.isa.effects import BULK, GENERIC_COPIES, Barrier, Fence, Order, Resource
 from tclint.values.shared_memory import Access
 
 __all__ = [
@@ -197,7 +197,7 @@ class Overwritten:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self.copies = frozenset(model.begins(CP_ASYNC))
+        self.copies = frozenset(i for engine in GENERIC_COPIES for i in model.begins(engine))
         self._known: dict[int, list[Access]] = {}
         self._filled: dict[Access, Extent | None] = {}
 
@@ -232,7 +232,7 @@ class Overwritten:
         return False
 
     def between(self, sites: Iterable[int], address: int) -> bool:
-        """Whether a ``cp.async`` at one of *sites* may write the bytes at *address*, so that these are read instead."""
+        """Whether a copy of a thread for itself at one of *sites* may write the bytes at *address*, so that these are read instead."""
         shared = self.model.shared
         return any(
             access.writes and self._may(access, address)

@@ -25,7 +25,7 @@ from tclint.checks._repairs import barrier_between, insertion_site
 from tclint.dataflow.views import ThreadContext
 from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Confidence, Severity
-from tclint.isa.effects import CP_ASYNC, Barrier, Resource
+from tclint.isa.effects import Barrier, Resource
 from tclint.replay.faults import replayed_without_fault
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
@@ -69,9 +69,9 @@ def arrives_for_others(model: KernelModel) -> Iterator[Hit]:
 
 
 def _by_one_lane(model: KernelModel, arrival: int) -> bool:
-    """True if at most one lane of each warp executes the *arrival*, which is not that of a ``cp.async``."""
+    """True if at most one lane of each warp executes the *arrival*, which tracks no operations."""
     instruction = model.instruction(arrival)
-    return instruction.group != CP_ASYNC and T.at_most_one_lane(model.views.context_of(arrival).threads)
+    return instruction.effects.tracks is None and T.at_most_one_lane(model.views.context_of(arrival).threads)
 
 
 class _Run(NamedTuple):

@@ -12,6 +12,7 @@ from tclint.checks._global_memory import origins
 from tclint.checks._needless import decidable, own_sites
 from tclint.findings.edits import Repair, opcode, without
 from tclint.ir.nodes import Instruction
+from tclint.isa.accesses import Proxy, StateSpace
 from tclint.isa.effects import BULK, Barrier, Effects, Exchange, Fence, Resource
 from tclint.isa.forms import Match
 
@@ -136,8 +137,9 @@ def _outside(match: Match) -> bool:
 
 def _writes_global_later(instruction: Instruction) -> bool:
     """Whether it writes global memory through the async proxy."""
-    match = instruction.match
-    return match is not None and bool(match.form.async_writes or "tensormap" in match.form.roles)
+    return any(
+        a.writes and a.proxy is Proxy.ASYNC and a.space is StateSpace.GLOBAL for a in instruction.accesses
+    )
 
 
 def _may_overlap(model: KernelModel, read: int, store: int) -> bool:

@@ -31,6 +31,7 @@ from tclint.ir.nodes import (
     Symbol,
     registers,
 )
+from tclint.isa.accesses import StateSpace, Via
 from tclint.isa.effects import Exchange, Resource
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP
 from tclint.isa.widths import width_of
@@ -205,14 +206,11 @@ class Runs:
             match = use.match
             if match is None or match.form.effects.resource is Resource.TMEM_ALLOC:
                 continue
-            form = match.form
-            spaces = [m.partition("::")[0] for m in match.modifiers if m.startswith((".global", ".shared"))]
-            if form.flow == "call":
+            if match.form.flow == "call":
                 found.add("")
-            elif form.async_writes:  # of two memories, the destination's is the first
-                found.add(spaces[0] if spaces else "")
-            elif any("write" in verb for verb, _ in form.memory):
-                found.add(match.space.partition("::")[0])
+            data = (a for a in match.accesses if a.writes and not a.object and a.via is not Via.HANDLE)
+            spaces = {a.space for a in data} - {StateSpace.REGISTERS, StateSpace.TENSOR}
+            found.update(space.value and f".{space.value}" for space in spaces)
         return frozenset(found)
 
     def _compiled(self, block: int) -> list[_Step]:

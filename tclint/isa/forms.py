@@ -332,14 +332,6 @@ class Match:
         return self.space in (".shared", ".shared::cta")
 
     @cached_property
-    def shared_sides(self) -> tuple[str, ...]:
-        """The roles of a copy's addresses in shared memory. If two memories are named, the destination's is the first."""
-        spaces = [m for m in self.modifiers if m == ".global" or m.startswith(".shared")]
-        if ".global" not in spaces:
-            return "source", "destination"
-        return ("source",) if spaces[0] == ".global" else ("destination",)
-
-    @cached_property
     def parts(self) -> Mapping[str, tuple[int, int]]:
         """Role -> the index of the operand that has it, and which half of a pair it is (0 or 1)."""
         first: dict[int, str] = {}
@@ -498,9 +490,17 @@ def _present(match: Match, name: str) -> bool:
     return name in match.named or bool(match.problem)
 
 
+def _in_shared(match: Match) -> tuple[str, ...]:
+    """The roles of a copy's addresses in shared memory. If two memories are named, the destination's is the first."""
+    spaces = [m for m in match.modifiers if m == ".global" or m.startswith(".shared")]
+    if ".global" not in spaces:
+        return () if match.space == ".global" else ("source", "destination")
+    return ("source",) if spaces[0] == ".global" else ("destination",)
+
+
 def _now(match: Match) -> Iterator[Access]:
     form = match.form
-    elsewhere = {"source", "destination"}.difference(match.shared_sides)
+    elsewhere = {"source", "destination"}.difference(_in_shared(match))
     for verb, name in form.memory:
         other = name in [form.roles.get(side) for side in elsewhere]
         space = StateSpace.GLOBAL if other else _SPACES[match.space.partition("::")[0]]
@@ -514,8 +514,7 @@ def _now(match: Match) -> Iterator[Access]:
 def _later(match: Match, names: Iterable[str], *, writes: bool) -> Iterator[Access]:
     form = match.form
     proxy = _PROXIES.get(form.proxy, Proxy.OTHER)
-    sides = () if match.space == ".global" else map(form.roles.get, match.shared_sides)
-    shared = frozenset(name for name in sides if name)
+    shared = [form.roles[side] for side in _in_shared(match) if side in form.roles]
     one_cta = not (match.multicast or match.of_pair)
     for each in names:
         name = each.lstrip("*")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tclint.isa.effects import CP_ASYNC
+from tclint.isa.effects import GENERIC_COPIES
 from tclint.replay.abstract_lanes import Lanes
 from tclint.replay.sync import Mbarrier
 from tclint.replay.thread_groups import ThreadGroup
@@ -74,7 +74,7 @@ class Access(NamedTuple):
     @property
     def own(self) -> bool:
         """Whether single threads make it, of one warp each: a plain access, or a non-bulk copy."""
-        return self.agent.kind in ("", CP_ASYNC) and not self.tensor
+        return self.agent.kind in ("", *GENERIC_COPIES) and not self.tensor
 
     @property
     def stores(self) -> bool:

@@ -55,7 +55,7 @@ from tclint.values.nodes import Allocated
 
 __all__ = ["Program", "relaxes"]
 
-_SELF_AWAITED = (BULK, CP_ASYNC)
+_SELF_AWAITED = (BULK, *GENERIC_COPIES)
 """The groups that a thread waits for itself."""
 _OPERATIONS = (Sync.BEGIN, Sync.COMMIT, Sync.WAIT)
 _ENGINES = frozenset((TRANSACTIONS, TCGEN05, *GROUPED))

@@ -25,7 +25,7 @@ from tclint.dataflow.may import May
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import BULK, CP_ASYNC, TCGEN05_ALL, TCGEN05_LD, WGMMA, Engine
+from tclint.isa.effects import BULK, GENERIC_COPIES, TCGEN05_ALL, TCGEN05_LD, WGMMA, Engine
 from tclint.sync.operations import OPEN
 from tclint.verdicts.apart import Bytes, columns_apart
 from tclint.verdicts.checker import (
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 BULK_GROUPS = frozenset((BULK,))
-COPY_GROUPS = frozenset((CP_ASYNC,))
+COPY_GROUPS = frozenset(GENERIC_COPIES)
 WGMMA_GROUPS = frozenset((WGMMA,))
 TENSOR_GROUPS = TENSOR
 MAX_OBLIGATIONS = 50_000

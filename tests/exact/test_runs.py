@@ -54,6 +54,24 @@ def test_a_run_in_which_signed_arithmetic_wraps_does_not_count() -> None:
     assert not met(guarded("add.s32 %r1, %r9, 1;\nsetp.ge.s32 %p1, %r9, 0;\nsetp.gt.s32 %p2, %r1, 0;"))
 
 
+@pytest.mark.parametrize(
+    ("line", "spaces"),
+    [
+        ("st.b32 [%rd1], %r1;", {""}),
+        ("atom.shared::cta.add.u32 %r1, [%r2], 1;", {".shared"}),
+        ("cp.async.ca.shared.global [%r1], [%rd1], 4;", {".shared"}),
+        ("cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 64;", {".global"}),
+        ("cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%rd1, {%r1}], [%r2];", {".global"}),
+        ("tcgen05.st.sync.aligned.32x32b.x1.b32 [%r1], {%r2};", set()),
+        ("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;", set()),
+    ],
+)
+def test_the_memory_that_a_kernel_writes(line: str, spaces: set[str]) -> None:
+    """A copy of a tensor writes global memory, and an operation on registers or tensor memory none that is loaded."""
+    model = analysed(module(kernel(f"{line}\nret;")))
+    assert Runs(model.cfg, model.values.defs, ()).written == spaces
+
+
 def test_a_run_that_does_not_end_does_not_count() -> None:
     spins = "ld.param.u32 %r9, [number];\nsetp.eq.s32 %p1, %r9, 0;\nL:\n@%p1 bra L;"
     assert not met(f"{spins}\n@%p1 {ISSUE}\n@!%p1 {WAIT}")

@@ -5,11 +5,15 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+import tclint.isa
+from benchmarks.coverage import statement
 from tclint.isa.accesses import Access, Proxy, StateSpace, Via
+from tclint.isa.effects import FABRIC
 from tclint.isa.forms import Match
-from tclint.isa.table import table
+from tclint.isa.table import load, table
 from tests.tools.support import function, kernel, module
 
+TABLE = Path(tclint.isa.__file__).parent
 LIST = Path(__file__).with_name("accesses.txt")
 
 
@@ -68,3 +72,22 @@ def test_an_operand_that_names_bytes_is_there() -> None:
         for access in match.accesses:
             assert not isinstance(access.extent, str) or access.extent in ("", *match.named), match.form.name
             assert access.space is not StateSpace.REGISTERS or access.later
+
+
+def test_accesses_do_not_depend_on_the_engine(tmp_path: Path) -> None:
+    """The same copies under another name and on another engine have the same accesses: nothing asks for the engine."""
+    text = (TABLE / "async_copy.toml").read_text("utf-8")
+    renamed = text.replace('group    = "cp.async"', 'group    = "fabric"').replace(
+        "cp.async.c", "shove.async.c"
+    )
+    (tmp_path / "async_copy.toml").write_text(renamed, "utf-8")
+    other, copies = load(tmp_path), ("cp.async.ca", "cp.async.cg")
+    for opcode, shapes in (statement(e) for name in copies for e in table().forms[name].examples):
+        copy, moved = (
+            table().match(opcode, shapes),
+            other.match(opcode.replace("cp.async.c", "shove.async.c"), shapes),
+        )
+        assert copy is not None
+        assert moved is not None
+        assert moved.form.effects.begins == FABRIC
+        assert moved.accesses == copy.accesses != ()

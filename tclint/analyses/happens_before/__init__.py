@@ -46,7 +46,7 @@ from tclint.analyses.role_paths import follow, follow_first
 from tclint.dataflow import Decision, Path
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.dataflow.views import ThreadContext
-from tclint.isa.effects import CP_ASYNC, NO_ENGINE, TCGEN05, TRANSACTIONS, Barrier, Engine, Order
+from tclint.isa.effects import NO_ENGINE, TCGEN05, TRANSACTIONS, Barrier, Engine, Order
 from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
 
@@ -199,7 +199,7 @@ class HappensBefore:
             for channel in self._single_barrier(self.points.waits.get(wait, frozenset())):
                 by_channel.setdefault(channel, []).append(wait)
         for arrival in arrivals:
-            if self.model.instruction(arrival).group == CP_ASYNC and not of_copies:
+            if self.model.instruction(arrival).effects.tracks is not None and not of_copies:
                 continue
             for channel in self._single_barrier(self.points.signals.get(arrival, frozenset())) - {ANY}:
                 for wait in by_channel.get(channel, ()):
