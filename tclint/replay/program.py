@@ -45,8 +45,8 @@ from tclint.values.nodes import Allocated
 
 __all__ = ["Program", "relaxes"]
 
-_SELF_AWAITED = (BULK, CP_ASYNC)
-"""The groups that a thread waits for itself."""
+_ALONE = tuple(engine for engine in GROUPED if not engine.words.scope)
+"""The engines of which each thread commits and waits by itself."""
 _GROUPS: dict[str, tuple[str, ...]] = {
     "issue": (TRANSACTIONS, WGMMA, TCGEN05, BULK),
     "commit": (*GROUPED, TCGEN05),
@@ -270,8 +270,7 @@ class Program:
         return frozenset(
             block_of[step.site]
             for step in self._steps.values()
-            if step.what in _FOLLOWED
-            and not (step.what in _GROUPS and step.instruction.group in _SELF_AWAITED)
+            if step.what in _FOLLOWED and not (step.what in _GROUPS and step.instruction.group in _ALONE)
         ).intersection(self.model.cfg.rank)
 
     def _separating(self) -> frozenset[int]:
