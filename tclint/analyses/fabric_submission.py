@@ -32,7 +32,8 @@ class FabricSubmission(FactSet[tuple[int]]):
         }
 
     def affecting(self, instruction: Instruction) -> bool:
-        return is_fabric(instruction) or _submits(instruction) or instruction.flow == "call"
+        submits = FABRIC in (instruction.effects.submits, instruction.effects.commits)
+        return submits or is_fabric(instruction) or instruction.flow == "call"
 
     def transfer(self, state: FabricState, at: int, instruction: Instruction) -> FabricState:
         if is_fabric(instruction):
@@ -43,9 +44,3 @@ class FabricSubmission(FactSet[tuple[int]]):
         if state and instruction.flow == "call":
             self.model.drop_facts(self, at)
         return frozenset()
-
-
-def _submits(instruction: Instruction) -> bool:
-    return instruction.group == FABRIC and (
-        instruction.effects.submits is not None or instruction.effects.commits is not None
-    )

@@ -56,7 +56,7 @@ class Groups(Analysis[GroupsState]):
         self.numbering = Numbering(self.results)
         self._empty: GroupsState = Ages(self.numbering, {}), frozenset()
         self.tracked = frozenset().union(*self.results.values()) if self.results else frozenset()
-        self.copied = self._copies()
+        self.copied = model.function.copies(self.tracked)
         self.by_opcode = not self.copied
         self.added_sites: frozenset[int] = frozenset()
         """Instructions outside the group that change a state, such as acquire and release points of the thread."""
@@ -76,23 +76,6 @@ class Groups(Analysis[GroupsState]):
             u for u in function.uses if u.sites and self.affecting(function.instructions[u.sites[0]])
         )
         return self.added_sites.union(i for use in affecting for i in use.sites)
-
-    def _copies(self) -> frozenset[int]:
-        """Registers that a chain of ``mov`` may fill from a tracked one."""
-        copies: set[int] = set()
-        if not self.tracked:
-            return frozenset()
-        moves: dict[int, list[int]] = {}
-        for instruction in self.model.function.instructions:
-            if instruction.renames:
-                moves.setdefault(instruction.reads[0], []).append(instruction.writes[0])
-        work = [r for r in self.tracked if r in moves]
-        while work:
-            for register in moves.get(work.pop(), ()):
-                if register not in copies:
-                    copies.add(register)
-                    work.append(register)
-        return frozenset(copies)
 
     def aged(self, age: int, at: int, instruction: Instruction) -> int | None:
         """What *instruction* makes of an *age*, if its guard is true; None if it completes the operation."""

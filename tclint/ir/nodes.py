@@ -549,6 +549,20 @@ class Function:
         shape = self.directives.get(".reqnctapercluster")
         return shape if shape and 0 < prod(shape) <= MAX_CLUSTER_CTAS else None
 
+    def copies(self, of: Collection[int], back: bool = False) -> frozenset[int]:
+        """The registers that a chain of ``mov`` may fill from those of *of*; with *back*, those that may fill these."""
+        moves: dict[int, list[int]] = {}
+        for each in self.instructions if of else ():
+            if each.renames:
+                source, target = (each.writes[0], each.reads[0]) if back else (each.reads[0], each.writes[0])
+                moves.setdefault(source, []).append(target)
+        found, work = set[int](), [register for register in of if register in moves]
+        while work:
+            fresh = [register for register in moves.get(work.pop(), ()) if register not in found]
+            found.update(fresh)
+            work += fresh
+        return frozenset(found)
+
     def _product(self, directive: str) -> int | None:
         numbers = self.directives.get(directive)
         if not numbers or min(numbers) < 0:

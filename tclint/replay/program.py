@@ -55,8 +55,8 @@ from tclint.values.nodes import Allocated
 
 __all__ = ["Program", "relaxes"]
 
-_SELF_AWAITED = (BULK, *GENERIC_COPIES)
-"""The groups that a thread waits for itself."""
+_ALONE = tuple(engine for engine in GROUPED if not engine.words.scope)
+"""The engines of which each thread commits and waits by itself."""
 _OPERATIONS = (Sync.BEGIN, Sync.COMMIT, Sync.WAIT)
 _ENGINES = frozenset((TRANSACTIONS, TCGEN05, *GROUPED))
 """The engines whose operations are in the slice; those of ``cp.async`` are accesses to memory there."""
@@ -271,8 +271,7 @@ class Program:
         return frozenset(
             block_of[step.site]
             for step in self._steps.values()
-            if step.what in FOLLOWED
-            and not (step.what in _OPERATIONS and step.instruction.group in _SELF_AWAITED)
+            if step.what in FOLLOWED and not (step.what in _OPERATIONS and step.instruction.group in _ALONE)
         ).intersection(self.model.cfg.rank)
 
     def _separating(self) -> frozenset[int]:

@@ -243,20 +243,13 @@ class Transfer(Strict):
         wgmma = (o.results for o in self.operations.values() if o.group == WGMMA)
         self.renamed = frozenset[int]().union(*wgmma)
         """The registers that a ``mov`` makes a copy of."""
-        self.copies, self.restoring = self._copies()
-        """The registers that may hold copies; and those of them that a ``mov`` may move back to where they are from."""
+        self.copies = function.copies(self.renamed)
+        """The registers that may hold copies."""
+        self.restoring = self.copies & function.copies(self.renamed, back=True)
+        """Those of them that a ``mov`` may move back to where they are from."""
         self.affecting |= {
             i for i, each in enumerate(self.instructions) if not self.copies.isdisjoint(each.writes)
         }
-
-    def _copies(self) -> tuple[frozenset[int], frozenset[int]]:
-        moves = [(i.reads[0], i.writes[0]) for i in self.instructions if i.renames] if self.renamed else []
-        copies, back = set[int](), set[int]()
-        while fresh := {t for s, t in moves if s in self.renamed or s in copies} - copies:
-            copies |= fresh
-        while fresh := {s for s, t in moves if t in self.renamed or t in back} - back:
-            back |= fresh
-        return frozenset(copies), frozenset(copies & back)
 
     def executed(self, state: State, at: int, instruction: Instruction) -> State:
         after = super().executed(state, at, instruction)

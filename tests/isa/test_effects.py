@@ -5,8 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tclint.findings.verdicts import Status
-from tclint.isa.effects import BULK, CP_ASYNC, INERT, TRANSACTIONS, WGMMA, Barrier, Order, groups_left
+from tclint.findings.verdicts import HazardClass, Status
+from tclint.isa.effects import (
+    BULK,
+    CP_ASYNC,
+    INERT,
+    SELF_AWAITED,
+    TRANSACTIONS,
+    WGMMA,
+    Barrier,
+    Engine,
+    Order,
+    groups_left,
+)
 from tclint.isa.table import table
 from tests.tools.copies import COMMIT, SHARED, copies, copy, read, wait
 from tests.tools.copies import START as POINTER
@@ -21,6 +32,20 @@ LEFT = {0: 0, 1: 1, 63: 63, 64: 63, 1000: 63, 0x7FFFFFFF: 63, 0x80000000: None, 
 def test_a_wait_leaves_at_most_as_many_groups_as_hardware_counts(number: int, left: int | None) -> None:
     assert groups_left(CP_ASYNC, number) == groups_left(BULK, number) == left
     assert groups_left(WGMMA, number) == (None if left is None else min(left, 7))
+
+
+@pytest.mark.parametrize("engine", SELF_AWAITED)
+def test_the_words_for_an_engine_name_its_forms(engine: Engine) -> None:
+    words, forms = engine.words, table().forms
+    waits = [forms[name] for name in (words.wait, words.read, words.whole) if name]
+    assert {form.effects.waits for form in waits} == {engine}
+    assert [form.name for form in waits if form.effects.sources] == [words.read] * bool(words.read)
+    assert all(("depth" in form.roles) == bool(words.commit) for form in waits if form.name != words.whole)
+    if words.commit:
+        commit = forms[words.commit]
+        assert commit.effects.commits == engine
+        assert commit.scope == (words.scope or "thread")
+    assert words.hazard in {hazard.value for hazard in HazardClass}
 
 
 @pytest.mark.parametrize("number", LEFT)
