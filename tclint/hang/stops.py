@@ -17,17 +17,8 @@ from tclint.isa.effects import Barrier, Resource
 from tclint.values import thread_masks as T
 
 __all__ = [
-    "CLUSTER",
-    "CTA_BARRIER",
-    "GRID",
-    "LANES",
-    "MBARRIER",
-    "REGISTERS",
-    "RUNNING",
-    "Stop",
-    "Stops",
-    "kind_of",
-]
+    "CLUSTER", "CTA_BARRIER", "GRID", "LANES", "MBARRIER", "REGISTERS", "RUNNING", "Stop", "Stops", "kind_of",
+]  # fmt: skip
 
 MBARRIER, CTA_BARRIER, CLUSTER, LANES = "mbarrier", "barrier", "cluster", "lanes"
 GRID, REGISTERS, RUNNING = "grid", "registers", "running"

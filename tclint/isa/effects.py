@@ -331,7 +331,7 @@ class Effects:
     @property
     def only_accesses(self) -> bool:
         """Whether it does nothing but access registers and memory, now or later."""
-        return self == Effects(begins=self.begins)
+        return self is INERT or self == Effects(begins=self.begins)
 
     @property
     def transacts(self) -> bool:

@@ -20,9 +20,10 @@ reach is opened without them, and only what stays blocked even so is reported
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
+from tclint.isa.effects import Exchange
 from tclint.replay.abstract_lanes import Lanes, negated
 from tclint.replay.accesses import CTA_STRIDE, OFFSET, Access
 from tclint.replay.launch import Launch
@@ -31,7 +32,7 @@ from tclint.replay.program import Program
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import Limits, ThreadGroupScheduler, UninitialisedMbarrier, Unresolved
 from tclint.replay.shared_bytes import SharedBytes
-from tclint.replay.steps import EXCHANGES, Step, Sync
+from tclint.replay.steps import Step, Sync
 from tclint.replay.sync import ORDER_OF_ARRIVALS, Barrier, Mbarrier, PhaseOverlap, ReleasedWaiter
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 
@@ -43,23 +44,23 @@ if the group does not continue after it.
 """
 Data = Callable[["Machine", ThreadGroup, Step, Lanes], None]
 """Executes a step in the threads *where* its guard is true, which may be unknown."""
-SYNCHRONISATION: dict[str, Synchronisation] = {}
+SYNCHRONISATION: dict[Hashable, Synchronisation] = {}
 """The functions for steps that synchronise, release something or exchange values, by :attr:`Step.what`."""
-DATA: dict[str, Data] = {}
+DATA: dict[Hashable, Data] = {}
 """The functions for all other steps, by :attr:`Step.what`."""
 
-_PURE_QUERIES = EXCHANGES | {Sync.TEST, Sync.ELECT, Sync.ACTIVE}
+_PURE_QUERIES = frozenset((*Exchange, Sync.TEST, "activemask"))
 """Steps without an effect on other threads: a test of an mbarrier that is repeated after only these has the same
 result.
 """
 
 
-def executes(what: Sync) -> Callable[[Synchronisation], Synchronisation]:
+def executes(what: Hashable) -> Callable[[Synchronisation], Synchronisation]:
     """Decorator that registers the function for a kind of step that synchronises. Raises ValueError for a second one."""
 
     def register(function: Synchronisation) -> Synchronisation:
         if what in SYNCHRONISATION:
-            raise ValueError(f"two functions for {what.name}")
+            raise ValueError(f"two functions for {what}")
         SYNCHRONISATION[what] = function
         return function
 

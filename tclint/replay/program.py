@@ -201,12 +201,12 @@ class Program:
             if not self.follows_memory and effects.barrier not in BARRIERS:
                 continue
             fences = instruction.fence_order(shared=True) is not Order.WEAK
-            if what is Sync.FENCE and not (self.relaxed and fences):
+            if what is Fence.MEMORY and not (self.relaxed and fences):
                 continue  # it orders nothing that is not ordered anyway
             if effects.fence in (Fence.TCGEN05_BEFORE, Fence.TCGEN05_AFTER) and self.relaxed:
                 # With a relaxed arrival and wait it orders tensor memory (9.7.16.6.4.4). Here it is taken to order
                 # shared memory too, which hides a race rather than reporting one that there is not.
-                yield Step(site, Sync.FENCE, instruction)
+                yield Step(site, Fence.MEMORY, instruction)
             if what in FOLLOWED and _sliced(effects):
                 yield Step(site, what, instruction)
 
@@ -281,7 +281,9 @@ class Program:
         """
         block_of = self.model.cfg.block_of
         inits = {block_of[i] for i in self.model.sites(Resource.MBARRIER_INIT)}
-        others = {block_of[i] for i, step in self._steps.items() if step.what in FOLLOWED - {Sync.INIT}}
+        others = {
+            block_of[i] for i, step in self._steps.items() if step.what in FOLLOWED - {Resource.MBARRIER_INIT}
+        }
         return self.synchronising - (inits - others)
 
     def _blocks(self) -> list[list[Step]]:

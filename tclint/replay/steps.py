@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
 from functools import cache
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from tclint.isa.widths import width_of
 from tclint.replay.launch import in_space
 
 __all__ = [
+    "DEFINING",
     "EXCHANGES",
     "FOLLOWED",
     "Step",
@@ -30,53 +31,35 @@ __all__ = [
 
 
 class Sync(str, Enum):
-    """What a step does that is neither a computation nor an access that is only compared with others."""
+    """What a step does to operations, phases and barriers."""
 
-    BEGIN = "operation"
-    COMMIT = "group committed"
-    WAIT = "groups awaited"
-    REQUEST = "cancellation requested"
-    RESPONSE = "response queried"
-    ALLOCATE = "tensor memory allocated"
-    FENCE = "memory fenced"
-    INIT = "mbarrier initialised"
-    ARRIVE = "mbarrier arrived at"
-    EXPECT = "bytes expected"
-    COMPLETE = "bytes completed"
-    TEST = "phase tested"
-    JOIN = "CTA barrier joined"
-    ARRIVE_AT_CTA = "CTA barrier arrived at"
-    ARRIVE_AT_CLUSTER = "cluster barrier arrived at"
-    AWAIT_CLUSTER = "cluster barrier awaited"
-    ELECT = "lane elected"
-    SHUFFLE = "values shuffled"
-    VOTE = "predicates counted"
-    MATCH = "values matched"
-    REDUCE = "values reduced"
-    ACTIVE = "active lanes"
+    BEGIN = "begins an operation"
+    COMMIT = "commits operations"
+    WAIT = "waits for groups"
+    ARRIVE = "arrives at an mbarrier"
+    EXPECT = "expects bytes"
+    COMPLETE = "completes bytes"
+    TEST = "tests a phase"
+    JOIN = "joins a CTA barrier"
+    ARRIVE_AT_CTA = "arrives at a CTA barrier"
+    ARRIVE_AT_CLUSTER = "arrives at the cluster barrier"
+    AWAIT_CLUSTER = "waits for the cluster barrier"
 
 
-EXCHANGES = frozenset((Sync.SHUFFLE, Sync.VOTE, Sync.MATCH, Sync.REDUCE))
-"""The lanes of a warp exchange values."""
-FOLLOWED = frozenset(Sync) - EXCHANGES - {Sync.ELECT, Sync.ACTIVE, Sync.RESPONSE}
-"""Threads synchronise, or start or release something. All else is in the slice where something depends on it."""
-_DEFINING = EXCHANGES | {Sync.ELECT, Sync.ACTIVE, Sync.TEST, Sync.ARRIVE, Sync.RESPONSE}
-"""What may be in the slice because of its result."""
+EXCHANGES = frozenset(Exchange) - {Exchange.ELECT}
+"""What lanes of a warp exchange values by."""
+FOLLOWED = frozenset(
+    (*Sync, Fence.MEMORY, Resource.MBARRIER_INIT, Resource.TMEM_ALLOC, Query.CANCEL),
+)
+"""What threads synchronise by, or what starts or releases something."""
+DEFINING = frozenset((*Exchange, Sync.TEST, Sync.ARRIVE, Query.CANCELLED))
+"""What is in the slice where something depends on its result."""
 _AT_BARRIERS = {
-    (Barrier.MBARRIER, None): Sync.ARRIVE,
-    (None, Barrier.MBARRIER): Sync.TEST,
-    (Barrier.CTA, Barrier.CTA): Sync.JOIN,
-    (Barrier.CTA, None): Sync.ARRIVE_AT_CTA,
-    (Barrier.CLUSTER, None): Sync.ARRIVE_AT_CLUSTER,
-    (None, Barrier.CLUSTER): Sync.AWAIT_CLUSTER,
-}
-"""That of an arrival at one barrier and a wait for another."""
-_OTHERS: dict[Resource | Fence | Query | Exchange | None, Sync] = {
-    Resource.MBARRIER_INIT: Sync.INIT, Resource.TMEM_ALLOC: Sync.ALLOCATE, Fence.MEMORY: Sync.FENCE,
-    Query.CANCEL: Sync.REQUEST, Query.CANCELLED: Sync.RESPONSE, Exchange.ELECT: Sync.ELECT,
-    Exchange.SHUFFLE: Sync.SHUFFLE, Exchange.VOTE: Sync.VOTE, Exchange.MATCH: Sync.MATCH,
-    Exchange.REDUCTION: Sync.REDUCE,
+    (Barrier.MBARRIER, None): Sync.ARRIVE, (None, Barrier.MBARRIER): Sync.TEST,
+    (Barrier.CTA, Barrier.CTA): Sync.JOIN, (Barrier.CTA, None): Sync.ARRIVE_AT_CTA,
+    (Barrier.CLUSTER, None): Sync.ARRIVE_AT_CLUSTER, (None, Barrier.CLUSTER): Sync.AWAIT_CLUSTER,
 }  # fmt: skip
+"""That of an arrival at one barrier and a wait for another."""
 _ROLES = (
     "count", "tx", "parity", "state", "id", "mask", "destination", "bytes", "depth", "columns", "tensormap", "d", "a", "enable",
 )  # fmt: skip
@@ -86,19 +69,19 @@ _ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")
 class Step(NamedTuple):
     """An instruction to execute.
 
-    *what* is a :class:`Sync`, or what is done to data: ``compute``, ``constant``, ``unknown``, ``load``, ``store``, and for
-    accesses that are only compared with others ``read``, ``write``, ``fill`` (a non-bulk copy) and ``tensor`` (tensor
-    memory).
+    *what* is one of :data:`FOLLOWED` or :data:`DEFINING`, ``activemask``, or what is done to data: ``compute``,
+    ``constant``, ``unknown``, ``load``, ``store``, and for accesses that are only compared with others ``read``, ``write``,
+    ``fill`` (a non-bulk copy) and ``tensor`` (tensor memory).
     """
 
     site: int
-    what: Sync | str
+    what: Hashable
     instruction: Instruction
     compute: Callable[..., int] | None = None
 
 
-def sync_of(effects: Effects) -> Sync | None:
-    """What a step with these effects does; None if it does nothing in a replay."""
+def sync_of(effects: Effects) -> Sync | Resource | Fence | Query | Exchange | None:
+    """What a step with these effects does; a replay may have no use for it."""
     if effects.barrier is not None:
         return _AT_BARRIERS.get((effects.arrives, effects.awaits))
     if effects.begins is not None:
@@ -107,7 +90,7 @@ def sync_of(effects: Effects) -> Sync | None:
         return Sync.COMMIT if effects.waits is None else Sync.WAIT
     if effects.expects or effects.completes:
         return Sync.EXPECT if effects.expects else Sync.COMPLETE
-    return _OTHERS.get(effects.resource or effects.fence or effects.query or effects.exchange)
+    return effects.resource or effects.fence or effects.query or effects.exchange
 
 
 def registers_needed(step: Step) -> Sequence[int]:
@@ -136,7 +119,7 @@ def _operands(step: Step) -> list[Operand]:
     assert match is not None
     if instruction.group == BULK:
         return [o for o in map(instruction.role, ("source", "bytes", "depth")) if o is not None]
-    if step.what is Sync.RESPONSE:
+    if step.what is Query.CANCELLED:
         return [o for o in (instruction.role("source"),) if o is not None]
     if step.what in EXCHANGES:
         return [o for o in instruction.operands[1:] if not isinstance(o, Vector)]
@@ -174,9 +157,9 @@ def defining_step(model: KernelModel, site: int) -> Step:
             return Step(site, "compute", instruction, _SPECIAL[form.compute])
         if form.compute in COMPUTE:
             return Step(site, "compute", instruction, _evaluator(model, instruction, match))
-    sync = sync_of(form.effects) if form.name != "activemask" else Sync.ACTIVE
-    if sync in _DEFINING:
-        return Step(site, sync, instruction)
+    sync = sync_of(form.effects)
+    if sync in DEFINING or form.name == "activemask":
+        return Step(site, sync or form.name, instruction)
     if form.name == "isspacep":
         return Step(site, "compute", instruction, in_space(model, match.modifiers[0]))
     verbs = [verb for verb, _ in form.memory]

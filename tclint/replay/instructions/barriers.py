@@ -19,7 +19,7 @@ from tclint.replay.vector_clocks import join_warps, select_warps
 __all__: list[str] = []
 
 
-@executes(Sync.FENCE)
+@executes(Fence.MEMORY)
 def _memory_fence(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:

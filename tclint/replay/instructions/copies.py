@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tclint.analyses.mbarriers import RESPONSE, transferred
-from tclint.isa.effects import BULK
+from tclint.isa.effects import BULK, Query
 from tclint.replay.abstract_lanes import Lanes, apply
 from tclint.replay.accesses import CTA_STRIDE, OFFSET, SHARED, Access
 from tclint.replay.instructions.mbarriers import ALL_CTAS, by_operands, ranks, transaction_bytes
@@ -13,7 +13,7 @@ from tclint.replay.instructions.memory import items, outermost
 from tclint.replay.machine import Machine, executes
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import Unresolved
-from tclint.replay.steps import Step, Sync
+from tclint.replay.steps import Step
 from tclint.replay.sync import Transfer
 from tclint.replay.thread_groups import ThreadGroup
 from tclint.replay.vector_clocks import Clock, event
@@ -102,7 +102,7 @@ def _size(machine: Machine, group: ThreadGroup, step: Step) -> Lanes:
     return None if made_up else bytes_
 
 
-@executes(Sync.REQUEST)
+@executes(Query.CANCEL)
 def _clc_request(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:
@@ -111,7 +111,7 @@ def _clc_request(
     copy(machine, group, step, positions, number if number <= machine.launch.values.cancelled else 0)
 
 
-@executes(Sync.RESPONSE)
+@executes(Query.CANCELLED)
 def _clc_query(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tclint.ir.nodes import Pair
+from tclint.isa.effects import Exchange
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 from tclint.replay.lane_exchange import elected_lanes, match_result, reduced, shuffle_sources, vote_result
 from tclint.replay.machine import Machine, executes
 from tclint.replay.reasons import Reason
 from tclint.replay.scheduler import Unresolved
-from tclint.replay.steps import Step, Sync
+from tclint.replay.steps import Step
 from tclint.replay.sync import Barrier
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 
 __all__: list[str] = []
 
 
-@executes(Sync.ELECT)
+@executes(Exchange.ELECT)
 def _elect(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> bool:
     """The lowest lane of the mask, in each warp (9.7.13.14)."""
     destination = step.instruction.operands[0]
@@ -54,7 +55,7 @@ def _await_lanes(machine: Machine, group: ThreadGroup, step: Step, mask: int) ->
     return arrived()
 
 
-@executes(Sync.SHUFFLE)
+@executes(Exchange.SHUFFLE)
 def _shuffle(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:
@@ -79,7 +80,7 @@ def _shuffle(
         machine.assign(group, destination, value, where)
 
 
-@executes(Sync.VOTE)
+@executes(Exchange.VOTE)
 def _vote(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
     instruction, match = step.instruction, step.instruction.match
     assert match is not None
@@ -92,7 +93,7 @@ def _vote(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[
         machine.assign(group, register, value, where)
 
 
-@executes(Sync.MATCH)
+@executes(Exchange.MATCH)
 def _match(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
     instruction, match = step.instruction, step.instruction.match
     assert match is not None
@@ -108,7 +109,7 @@ def _match(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence
             machine.assign(group, register, collapse(value), where)
 
 
-@executes(Sync.REDUCE)
+@executes(Exchange.REDUCTION)
 def _redux(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
     match = step.instruction.match
     assert match is not None
@@ -121,7 +122,7 @@ def _redux(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence
         machine.assign(group, register, value, where)
 
 
-@executes(Sync.ACTIVE)
+@executes("activemask")
 def _activemask(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:

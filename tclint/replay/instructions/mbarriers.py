@@ -8,7 +8,7 @@ from itertools import repeat
 from typing import Any
 
 from tclint.ir.nodes import MAX_SHARED_BYTES
-from tclint.isa.effects import CP_ASYNC, Order
+from tclint.isa.effects import CP_ASYNC, Order, Resource
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 from tclint.replay.accesses import CTA_STRIDE, OFFSET
 from tclint.replay.machine import Machine, check_pending, executes
@@ -30,7 +30,7 @@ _ALIGNMENT = 8
 """The alignment of an mbarrier in bytes (9.7.13.15.1)."""
 
 
-@executes(Sync.INIT)
+@executes(Resource.MBARRIER_INIT)
 def _mbarrier_init(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:

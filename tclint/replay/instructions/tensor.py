@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import repeat
 
-from tclint.isa.effects import TCGEN05_ST
+from tclint.isa.effects import TCGEN05_ST, Resource
 from tclint.replay.abstract_lanes import Lanes
 from tclint.replay.accesses import Access
 from tclint.replay.machine import Machine, executes, executes_data
-from tclint.replay.steps import Step, Sync
+from tclint.replay.steps import Step
 from tclint.replay.thread_groups import ThreadGroup
 from tclint.replay.vector_clocks import Clock
 
@@ -49,7 +49,7 @@ def _tensor(machine: Machine, group: ThreadGroup, step: Step, where: Lanes) -> N
             )  # fmt: skip
 
 
-@executes(Sync.ALLOCATE)
+@executes(Resource.TMEM_ALLOC)
 def _tmem_alloc(
     machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
 ) -> None:
