@@ -392,7 +392,7 @@ RULES = {
     "separated": (Walk, "a neighbour without a barrier"),
     "both_atomic": (Walk, "an atomic operation and a load"),
     "_no_owner_in_common": (AcrossThreads, "a neighbour without a barrier"),
-    "apart": (Addresses, "past the end of a variable"),
+    "disjoint_forms": (Addresses, "past the end of a variable"),
     "_inside": (Addresses, "past the end of a variable"),
     "_is_shared": (AcrossThreads, "a value selected by a divergent branch"),
 }
