@@ -334,7 +334,7 @@ def _meet(model: KernelModel, a: Access, b: Access) -> bool | None:
         return False
     extents = model.fact(Extents)
     here, there = extents.of(a), extents.of(b)
-    return None if here is None or there is None or here.base != there.base else here.meets(there)
+    return None if here is None or there is None or here.base != there.base else here.may_overlap(there)
 
 
 def _fenced_by_issuer(kernel: Kernel, model: KernelModel, use: int) -> bool:

@@ -97,7 +97,7 @@ def _lies_in(extents: Extents, access: Access, place: Extent) -> bool:
 
 def _may_overlap(extents: Extents, access: Access, place: Extent) -> bool:
     extent = extents.of(access)
-    return extent is not None and extents.meet(extent, place)
+    return extent is not None and extents.may_overlap(extent, place)
 
 
 def filled_extent(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
@@ -248,7 +248,9 @@ def rows(model: KernelModel, ring: Ring) -> tuple[int, int]:
     copies = [a for i in model.fact(Mbarriers).copies(ring) for a in model.shared.accesses(i) if a.writes]
     places = {_filled_by(model, ring, access) for access in copies}
     for place in places:
-        read = [m for m in matrices if place is not None and m[0].base == place.base and m[0].meets(place)]
+        read = [
+            m for m in matrices if place is not None and m[0].base == place.base and m[0].may_overlap(place)
+        ]
         common = gcd(common, *(span for _, span in read)) if read else _UNSWIZZLED
         shown = matrices[read[0]] if read else shown
     return common, shown

@@ -46,7 +46,7 @@ class Extent(NamedTuple):
         offset = (self.low - other.low) % other.stride
         return self.stride % other.stride == 0 and offset + self.width <= other.width
 
-    def meets(self, other: Extent) -> bool:
+    def may_overlap(self, other: Extent) -> bool:
         """Whether the two may overlap; True for different bases."""
         return self.base != other.base or (self.low < other.high and other.low < self.high)
 
@@ -83,9 +83,9 @@ class Extents:
             self._known[key] = self._find(access, threads)
         return self._known[key]
 
-    def meet(self, a: Extent, b: Extent) -> bool:
+    def may_overlap(self, a: Extent, b: Extent) -> bool:
         """Whether the two may overlap."""
-        return not self.model.values.separate(a.base, b.base) and a.meets(b)
+        return not self.model.values.separate(a.base, b.base) and a.may_overlap(b)
 
     def _find(self, access: Access, threads: int) -> Extent | None:
         values = self.model.values

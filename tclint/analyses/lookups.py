@@ -239,7 +239,7 @@ class _Search:
             if values.uniformity(values.addresses.form(start).base) is not UniformityScope.CTA:
                 return False
             touched = memory.warps(store._replace(address=start), threads)
-            if len(touched) < 2 or any(a.meets(b) for (_, a), (_, b) in combinations(touched, 2)):
+            if len(touched) < 2 or any(a.overlaps(b) for (_, a), (_, b) in combinations(touched, 2)):
                 return False
         return bool(starts)
 

@@ -56,7 +56,7 @@ class Members:
 
 def may_overlap(one: Footprint | None, other: Footprint | None, distance: int) -> bool:
     """Whether the two may overlap if the base of *other* is *distance* bytes after that of *one*; True if unknown."""
-    return one is None or other is None or one.meets(other.moved(distance))
+    return one is None or other is None or one.overlaps(other.moved(distance))
 
 
 class Uses:

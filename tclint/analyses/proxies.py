@@ -256,7 +256,7 @@ class Overwritten:
             rings = mbarriers.rings_at(load.site)
             for ring in rings:
                 filled = filled_extent(model, ring, load)
-                if used is None or filled is None or extents.meet(used, filled):
+                if used is None or filled is None or extents.may_overlap(used, filled):
                     loads.setdefault(ring, []).append(load.site)
             if not rings:
                 return False
@@ -283,7 +283,7 @@ class Overwritten:
         if load not in self._filled:
             self._filled[load] = self._fills(load)
         filled = self._filled[load]
-        return filled is None or read is None or extents.meet(filled, read)
+        return filled is None or read is None or extents.may_overlap(filled, read)
 
     def _fills(self, load: Access) -> Extent | None:
         """The bytes that a copy fills over all iterations, at most; None if unknown."""

@@ -94,7 +94,7 @@ class TensorMemory:
         self._widths: dict[tuple[int, str], int | None] = {}
         self._reaches: dict[tuple[int, str], _Reach] = {}
         self._apart: dict[tuple[_Reach, _Reach], bool] = {}
-        """Answers of :meth:`apart`: most loads of a loop, and most MMAs, access the same few columns."""
+        """Answers of :meth:`disjoint`: most loads of a loop, and most MMAs, access the same few columns."""
 
     def range(self, site: int, role: str) -> ColumnRange | None:
         """The columns that *role* of the instruction at *site* covers, at least; None if it has no such address."""
@@ -193,7 +193,7 @@ class TensorMemory:
         columns = tuple((t, f) for t, f in terms if ~values.known_bits(values.times(t, f))[0] & 0xFFFF)
         return values.total(columns, (constant + _SIGN & 0xFFFF) - _SIGN)
 
-    def meet(self, a: ColumnRange | None, b: ColumnRange | None, threads: int = 0) -> bool:
+    def overlap(self, a: ColumnRange | None, b: ColumnRange | None, threads: int = 0) -> bool:
         """Whether two ranges provably share a column (and start in the same lane).
 
         Where the distance between the two depends on the thread index, they do if they share one in all of *threads*.
@@ -207,7 +207,7 @@ class TensorMemory:
         found = addresses.overlapping(here, there)
         return found is not None and not threads & ~found
 
-    def apart(self, a: int, role_a: str, b: int, role_b: str) -> bool:
+    def disjoint(self, a: int, role_a: str, b: int, role_b: str) -> bool:
         """Whether the columns of an operand of *a* and of one of *b* provably differ, whatever their lanes.
 
         It suffices that they differ where both instructions execute for the first time, or over all their threads and

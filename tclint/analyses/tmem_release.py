@@ -157,7 +157,7 @@ class TmemRelease:
         waits = {i for commit in commits for i in order.waits_completed_by(commit)}
         signals = [i for i in order.points.signals if not waits.isdisjoint(order.waits_completed_by(i))]
         others = self.tmem.operations - {user}
-        alike = [i for i in others if not self.tmem.apart(i, "d", user, "d")]
+        alike = [i for i in others if not self.tmem.disjoint(i, "d", user, "d")]
         earlier = reached_from((-1,), alike, (user,))
         committed = [i for i in signals if self.model.instruction(i).group == TCGEN05]
         before = reached_from(earlier, committed, (user,)) | (
@@ -269,7 +269,7 @@ class TmemRelease:
     def _in_multiplication(self, site: int, user: int) -> bool:
         """Whether the MMA, copy or shift *user* conflicts with *site*."""
         tmem = self.tmem
-        if not tmem.apart(site, "taddr", user, "d"):
+        if not tmem.disjoint(site, "taddr", user, "d"):
             return True
         here = tmem.range(site, "taddr")
         return site in tmem.stores and any(
@@ -285,7 +285,7 @@ class TmemRelease:
             return False
         if user in tmem.loads | tmem.stores and not self._lane_groups(site) & self._lane_groups(user):
             return False
-        return not tmem.apart(site, "taddr", user, "taddr")
+        return not tmem.disjoint(site, "taddr", user, "taddr")
 
     def _lane_groups(self, site: int) -> int:
         """The ranks in their warpgroups of the warps that execute *site*, one bit each."""

@@ -153,7 +153,7 @@ class SharedByWarps(SharedMemory):
         form = self.addresses.form
         distance = form(b.address).offset - form(a.address).offset
         moved = [(j, two.moved(distance)) for j, two in second]
-        return any(self.shares(k, j) and one.meets(two) for k, one in first for j, two in moved)
+        return any(self.shares(k, j) and one.overlaps(two) for k, one in first for j, two in moved)
 
     @staticmethod
     def shares(first: int, other: int) -> bool:

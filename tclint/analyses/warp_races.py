@@ -104,7 +104,7 @@ def _holds_data(model: KernelModel, read: Access) -> bool:
     for write in extents.writes:
         if model.reaches(write.site, read.site):
             other = extents.of(write)
-            if place is None or other is None or extents.meet(place, other):
+            if place is None or other is None or extents.may_overlap(place, other):
                 return True
     return False
 

@@ -96,7 +96,7 @@ def _never_complete(model: KernelModel, groups: CopyGroups, reported: Collection
         bytes_read = extents.of(read)
         if bytes_read is None:
             continue
-        writers = {s for s, extent in written if extent is None or extents.meet(extent, bytes_read)}
+        writers = {s for s, extent in written if extent is None or extents.may_overlap(extent, bytes_read)}
         if writers and writers <= idle and writers.isdisjoint(reported):
             yield CA001.hit(
                 site=read.site,

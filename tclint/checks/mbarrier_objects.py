@@ -325,7 +325,7 @@ def _touched(known: MbarrierObjects) -> Iterator[Hit]:
         if here is None or here.low > last[base] or here.low + here.bytes.bit_length() <= first[base]:
             continue
         for made, footprint in held[base].items():
-            if made in reported or not footprint.meets(here):
+            if made in reported or not footprint.overlaps(here):
                 continue
             if hit := _accessed_while_live(known, made, access):
                 reported.add(made)

@@ -142,7 +142,9 @@ def _read_after(
     places, reads = [extents.of(a) for a in stores], dict[int, bool]()
     for a in extents.reads:
         read = extents.of(a)
-        if read is not None and any(place is not None and extents.meet(read, place) for place in places):
+        if read is not None and any(
+            place is not None and extents.may_overlap(read, place) for place in places
+        ):
             reads[a.site] = True
         elif read is None or None in places:
             reads.setdefault(a.site, False)

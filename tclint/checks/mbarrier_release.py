@@ -418,7 +418,7 @@ class _Release:
                 one.site
             ).threads  # a matrix extends beyond the bytes at its start
         first, second = (self.memory.footprint(a, t) for a, t in ((one, threads), (two, others)))
-        if first is None or second is None or not first.meets(second):
+        if first is None or second is None or not first.overlaps(second):
             return False
         bases = [self.memory.addresses.form(a.address).base for a in (one, two)]
         return bases[0] == bases[1] or array_of(self.model.values, bases[0]) == array_of(

@@ -300,7 +300,7 @@ def _same_at_first(
         threads = views.context_of(start).threads
         for base, here in shared.combined_footprints(accesses, threads).items():
             for use, there in used.get(base, ()):
-                if here is not None and here.meets(there):
+                if here is not None and here.overlaps(there):
                     at = views.context_of(use.site).threads
                     meets = next((a for a in accesses if shared.overlap(a, use, threads, at)), None)
                     if meets is not None:

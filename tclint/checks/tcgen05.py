@@ -257,7 +257,7 @@ def _conflicts(
         mine = memory.range(site, "taddr")
         if site in transfers.loads:
             if not transfers.bits[site] & depends and any(
-                writes and memory.meet(mine, r, threads) for r, writes in accessed
+                writes and memory.overlap(mine, r, threads) for r, writes in accessed
             ):
                 how = "frees" if dealloc else "overwrites"
                 message = (
@@ -265,7 +265,7 @@ def _conflicts(
                     "no intervening tcgen05.wait::ld"
                 )
                 yield site, _Candidate(TC003, i, "ld", message, _WAIT.format("ld"))
-        elif instruction.group != TCGEN05_ST and any(memory.meet(mine, r, threads) for r, _ in accessed):
+        elif instruction.group != TCGEN05_ST and any(memory.overlap(mine, r, threads) for r, _ in accessed):
             message = (
                 f"{'frees' if dealloc else 'uses'} columns of tensor memory that an earlier tcgen05.st "
                 "may not have written yet: no intervening tcgen05.wait::st"
@@ -289,7 +289,7 @@ def _before_operations(model: KernelModel) -> Iterator[tuple[int, _Candidate]]:
                 # The columns of the first iteration count too, unless that iteration precedes the operation.
                 first = None if model.reaches(i, site) else memory.at_first(i, "taddr")
                 mine = memory.range(site, "d")
-                if memory.meet(mine, read, threads) or memory.meet(mine, first, threads):
+                if memory.overlap(mine, read, threads) or memory.overlap(mine, first, threads):
                     missing = "tcgen05.commit" if status == ISSUED else "wait for its tcgen05.commit"
                     message = (
                         f"accesses the result of {model.name(site)}, which may not have completed yet: "

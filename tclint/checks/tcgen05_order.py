@@ -145,7 +145,7 @@ class _Pairs:
             if kinds[first] != "mma":
                 return ""
             read = tmem.range(then, "a")
-            if read is not None and tmem.meet(tmem.range(first, "d"), read):
+            if read is not None and tmem.overlap(tmem.range(first, "d"), read):
                 return "reads as its A the result of"
             shapes = self.shapes[first], self.shapes[then]
             if shapes[0] == shapes[1] or None in shapes or not self._same_columns(first, then):
@@ -169,7 +169,7 @@ class _Pairs:
         )
 
     def _same_columns(self, first: int, then: int) -> bool:
-        return self.tmem.meet(self.tmem.range(first, "d"), self.tmem.range(then, "d"))
+        return self.tmem.overlap(self.tmem.range(first, "d"), self.tmem.range(then, "d"))
 
 
 def _shape(model: KernelModel, mma: int) -> int | None:

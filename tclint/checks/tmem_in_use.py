@@ -336,4 +336,4 @@ def warps_of(model: KernelModel, threads: int) -> str:
 def _accesses_to(model: KernelModel, site: int, accesses: set[int]) -> set[int]:
     """Those of *accesses* that may be to the columns that the operation *site* writes."""
     tmem = model.fact(TensorMemory)
-    return {i for i in accesses if not tmem.apart(site, "d", i, "taddr")}
+    return {i for i in accesses if not tmem.disjoint(site, "d", i, "taddr")}

@@ -88,7 +88,7 @@ class Footprint(NamedTuple):
     def moved(self, by: int) -> Footprint:
         return Footprint(self.low + by, self.bytes)
 
-    def meets(self, other: Footprint) -> bool:
+    def overlaps(self, other: Footprint) -> bool:
         distance = other.low - self.low
         if distance >= 0:
             return bool(self.bytes >> distance & other.bytes)
@@ -245,7 +245,7 @@ class Addresses:
             if found is not None:
                 return found
         form = self._form_in_one_thread if pairs is None else self.over_iterations
-        return self.apart((form(a[0]), a[1]), (form(b[0]), b[1]), pairs or (1, 1)) or None
+        return self.disjoint_forms((form(a[0]), a[1]), (form(b[0]), b[1]), pairs or (1, 1)) or None
 
     def may_change(self, a: MemoryRange, b: MemoryRange, passes: Passes) -> bool:
         """Whether what the addresses depend on may change between the accesses."""
@@ -298,7 +298,7 @@ class Addresses:
         own, its = (
             self.footprint(f.index, s, t) for f, s, t in ((here, a[1], pairs[0]), (there, b[1], pairs[1]))
         )
-        return None if own is None or its is None else not own.meets(its.moved(least))
+        return None if own is None or its is None else not own.overlaps(its.moved(least))
 
     def _distance(self, base: int, other: int) -> tuple[int, int] | None:
         """The bounds of the distance from one value to another; None if unknown."""
@@ -319,7 +319,7 @@ class Addresses:
             )
         return found
 
-    def apart(self, a: tuple[AddressForm, int], b: tuple[AddressForm, int], pairs: Pairs) -> bool:
+    def disjoint_forms(self, a: tuple[AddressForm, int], b: tuple[AddressForm, int], pairs: Pairs) -> bool:
         """Whether all that any two threads access, each a number of bytes from an address on, is disjoint.
 
         Past the end of a variable follows another one, so two variables are compared where neither is left.

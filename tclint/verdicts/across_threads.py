@@ -62,7 +62,7 @@ class AcrossThreads:
         self._by_index: dict[int, bool] = {}
         self._known_lanes: Lanes | None = None
 
-    def apart(self, a: Access, b: Access, view: View) -> bool:
+    def disjoint(self, a: Access, b: Access, view: View) -> bool:
         """Whether two different threads access no common byte with *a* and *b*, in any epoch that has both."""
         threads = view.first | view.then
         if not view.first or not view.then or threads & (threads - 1) == 0:
@@ -73,7 +73,7 @@ class AcrossThreads:
         once = a.site == b.site and view.same(self.model.cfg.block_of[a.site])
         warp = (a.rows or b.rows) and not once
         alike = self._lanes(view).stored(a.site) if once else 0
-        return all(self._apart(x, y, view, warp, alike) for x in here for y in there)
+        return all(self._ranges_disjoint(x, y, view, warp, alike) for x in here for y in there)
 
     def _lanes(self, view: View) -> Lanes:
         """Which lanes hold one value, by what *view* says of the blocks that a warp executes together."""
@@ -81,7 +81,7 @@ class AcrossThreads:
             self._known_lanes = Lanes(self.model, view.together)
         return self._known_lanes
 
-    def _apart(self, a: MemoryRange, b: MemoryRange, view: View, warp: bool, alike: int) -> bool:
+    def _ranges_disjoint(self, a: MemoryRange, b: MemoryRange, view: View, warp: bool, alike: int) -> bool:
         """Whether two different threads access no common byte with two ranges.
 
         With *warp*, the byte that a thread accesses may be accessed by any of its warp. The lanes that differ in the bits
@@ -90,7 +90,7 @@ class AcrossThreads:
         first, then = self._split(a[0], view), self._split(b[0], view)
         if first is None or then is None:
             return False
-        if self.values.addresses.apart((first, a[1]), (then, b[1]), (view.first, view.then)):
+        if self.values.addresses.disjoint_forms((first, a[1]), (then, b[1]), (view.first, view.then)):
             return True
         distance = self.values.constant_of(self.values.add(then.base, self.values.times(first.base, -1)))
         if distance is None:

@@ -20,8 +20,8 @@ from tclint.verdicts.rings import Numbers, Rings, State
 
 __all__ = [
     "Bytes",
-    "column_ranges_apart",
-    "columns_apart",
+    "column_ranges_disjoint",
+    "columns_disjoint",
 ]
 
 _FROM_OTHERS = frozenset((Loaded, Unmodelled, CollectiveResult))
@@ -34,13 +34,13 @@ _FAR = 1 << 31
 """More than addresses of tensor memory differ by."""
 
 
-def columns_apart(model: KernelModel, first: int, second: int, passes: Passes) -> bool:
+def columns_disjoint(model: KernelModel, first: int, second: int, passes: Passes) -> bool:
     """Whether two loads or stores of tensor memory have no column in common; their lanes are not compared."""
     a, b = _columns(model, first), _columns(model, second)
-    return a is not None and b is not None and column_ranges_apart(model, a, b, passes)
+    return a is not None and b is not None and column_ranges_disjoint(model, a, b, passes)
 
 
-def column_ranges_apart(model: KernelModel, a: MemoryRange, b: MemoryRange, passes: Passes) -> bool:
+def column_ranges_disjoint(model: KernelModel, a: MemoryRange, b: MemoryRange, passes: Passes) -> bool:
     """Whether two ranges of columns are disjoint, whatever the lanes, which the upper bits of an address select.
 
     The low bits of an address are its column (9.7.16.1.1), so addresses a multiple of 65536 apart have the same one: each
@@ -75,7 +75,7 @@ class Bytes:
         self.everyone: Pairs = (T.full(model.values.threads),) * 2
         self._known: dict[int, list[MemoryRange] | None] = {}
 
-    def apart(self, copy: int, access: int, passes: Passes) -> bool:
+    def disjoint(self, copy: int, access: int, passes: Passes) -> bool:
         """Whether a ``cp.async`` and an access of shared memory have no byte in common, whatever threads of the CTA
         execute the two."""
         written, accessed = self.of(copy), self.of(access)
@@ -84,7 +84,7 @@ class Bytes:
         if not all(self._same_for_all(address) for address, _ in (*written, *accessed)):
             return False
         return all(
-            self._ever_apart(a, b, passes) or self._stages_apart(copy, access, a, b, passes)
+            self._ever_disjoint(a, b, passes) or self._stages_disjoint(copy, access, a, b, passes)
             for a in written
             for b in accessed
         )
@@ -108,7 +108,7 @@ class Bytes:
             return None if read is None else read[0]
         return ranges(self.model, site, (a for a in accesses if a.shared))
 
-    def _ever_apart(self, a: MemoryRange, b: MemoryRange, passes: Passes) -> bool:
+    def _ever_disjoint(self, a: MemoryRange, b: MemoryRange, passes: Passes) -> bool:
         """Whether two ranges are disjoint in all iterations, or in those in which the operation can be pending."""
         chosen = self._chosen_from(b)
         return all(
@@ -167,7 +167,9 @@ class Bytes:
         parts = self.values.subexpressions(*(term for term, _ in self.values.linear(address)[0]))
         return next((v for v in parts if type(self.values.node(v)) in _FROM_OTHERS), None)
 
-    def _stages_apart(self, copy: int, access: int, a: MemoryRange, b: MemoryRange, passes: Passes) -> bool:
+    def _stages_disjoint(
+        self, copy: int, access: int, a: MemoryRange, b: MemoryRange, passes: Passes
+    ) -> bool:
         """Whether two ranges are disjoint in all states of the loop that selects their stages."""
         states = self.rings.states(copy, access, (a[0], b[0]))
         if states is None:
@@ -183,7 +185,7 @@ class Bytes:
                     return False
         return True
 
-    def apart_when(
+    def disjoint_when(
         self, a: MemoryRange, first: Numbers, b: MemoryRange, then: Numbers, passes: Passes
     ) -> bool:
         """Whether two ranges are disjoint, whatever threads access them, if counters have these numbers at each."""

@@ -27,7 +27,7 @@ from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import BULK, GENERIC_COPIES, TCGEN05_ALL, TCGEN05_LD, WGMMA, Engine
 from tclint.sync.operations import OPEN
-from tclint.verdicts.apart import Bytes, columns_apart
+from tclint.verdicts.apart import Bytes, columns_disjoint
 from tclint.verdicts.checker import (
     TENSOR,
     Certificate,
@@ -306,9 +306,9 @@ class Completion:
         if not (self.assume >= wanted and self._follows_values):
             return False
         if need.what == "columns":
-            apart = columns_apart(self.model, need.operation, need.use, passes)
+            apart = columns_disjoint(self.model, need.operation, need.use, passes)
         else:
-            apart = self.bytes.apart(need.operation, need.use, passes)
+            apart = self.bytes.disjoint(need.operation, need.use, passes)
             if limit := self.bytes.rings.limits.get((need.operation, need.use)):
                 self._limits[need] = limit
         if not apart:

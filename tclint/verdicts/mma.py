@@ -24,7 +24,7 @@ from tclint.isa.effects import TCGEN05, Barrier, Resource
 from tclint.values.addresses import MemoryRange
 from tclint.values.nodes import Logic
 from tclint.values.path_condition import PathCondition
-from tclint.verdicts.apart import Bytes, column_ranges_apart
+from tclint.verdicts.apart import Bytes, column_ranges_disjoint
 from tclint.verdicts.checker import Graph, Need, Refused, Transfer, writes_shared
 from tclint.verdicts.matrices import Matrices
 from tclint.verdicts.mma_checker import (
@@ -261,7 +261,9 @@ class Multiplications:
         wanted = read[1] | written[1]
         numbers, later = dict(first), dict(then)
         apart = wanted <= self.assume and all(
-            self._bytes.apart_when(a, numbers, b, later, self._repeats) for a in read[0] for b in written[0]
+            self._bytes.disjoint_when(a, numbers, b, later, self._repeats)
+            for a in read[0]
+            for b in written[0]
         )
         if apart:
             self.assumed |= wanted
@@ -438,7 +440,11 @@ class Multiplications:
                 if not (writes or overwrites) or (but_accumulators and writes and overwrites):
                     continue
                 one, two = self._columns(first, a), self._columns(then, b)
-                if one is None or two is None or not column_ranges_apart(self.model, one, two, self._repeats):
+                if (
+                    one is None
+                    or two is None
+                    or not column_ranges_disjoint(self.model, one, two, self._repeats)
+                ):
                     return False
         return True
 

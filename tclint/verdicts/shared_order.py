@@ -193,7 +193,7 @@ class SharedOrder:
 
     def _apart(self, a: Access, b: Access, view: View) -> bool:
         """Whether two accesses of different threads have no byte in common, if what that takes for granted may be."""
-        if not (self.uniform.by_index and self.across.apart(a, b, view)):
+        if not (self.uniform.by_index and self.across.disjoint(a, b, view)):
             return False
         self.assumed |= self.uniform.of_index
         return True

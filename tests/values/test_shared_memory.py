@@ -172,8 +172,8 @@ def test_footprints_meet_where_their_bytes_are_the_same(
     a: tuple[int, int], b: tuple[int, int], expected: bool
 ) -> None:
     first, second = (Footprint(low, (1 << size) - 1) for low, size in (a, b))
-    assert first.meets(second) is expected
-    assert second.meets(first) is expected
+    assert first.overlaps(second) is expected
+    assert second.overlaps(first) is expected
     both = first.union(second)
     assert both is not None
     assert both.bytes.bit_count() <= a[1] + b[1]

@@ -56,6 +56,12 @@ def skipped(condition: str, body: str, label: str = "over") -> str:
     return f"@{condition} bra {label};\n{body}\n{label}:"
 
 
+def rows(count: int) -> str:
+    """A row of each of *count* iterations, and a read of the row after the fourth, one word further."""
+    row = "shl.b32 %r11, %r10, 9;\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;"
+    return f"{loop(row, str(count))}\nld.shared.b32 %r50, [%r4+2052];"
+
+
 REDUCTION = f"""{STORE}
 {BARRIER}
 setp.ge.s32 %p6, %r1, 64;
@@ -96,6 +102,7 @@ PROVED = {
     "a row of each iteration": loop(
         "shl.b32 %r11, %r10, 9;\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;\nld.shared.b32 %r50, [%r12];"
     ),
+    "the row after the last iteration": rows(4),
     "a barrier under a parameter": skipped("%p3", f"{STORE}\n{BARRIER}\n{OTHER}"),
     "a barrier that reduces": f"{STORE}\nbar.red.or.pred %p9, 0, %p1;\n{OTHER}",
     "a barrier that counts all": f"{STORE}\nbar.sync 3, 128;\n{OTHER}",
@@ -173,6 +180,7 @@ UNKNOWN = {
     "a row of each iteration that overlaps the next": loop(
         "shl.b32 %r11, %r10, 8;\nadd.s32 %r12, %r4, %r11;\nst.shared.b32 [%r12], %r9;"
     ),
+    "the row of the last iteration": rows(5),
     "an elected lane": "elect.sync _|%p6, -1;\n@%p6 st.shared.b32 [one], %r9;\n@%p6 ld.shared.b32 %r50, [one];",
     "a reduction one barrier short": REDUCTION.replace(f"a:\n{BARRIER}", "a:"),
     "a reduction with a wrong offset": REDUCTION.replace("%r4+256", "%r4+252"),
@@ -393,7 +401,7 @@ RULES = {
     "separated": (Walk, "a neighbour without a barrier"),
     "both_atomic": (Walk, "an atomic operation and a load"),
     "_no_owner_in_common": (AcrossThreads, "a neighbour without a barrier"),
-    "apart": (Addresses, "past the end of a variable"),
+    "disjoint_forms": (Addresses, "past the end of a variable"),
     "_inside": (Addresses, "past the end of a variable"),
     "_is_shared": (AcrossThreads, "a value selected by a divergent branch"),
 }
