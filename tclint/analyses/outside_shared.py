@@ -29,7 +29,7 @@ def leaves_the_cta(instruction: Instruction) -> bool:
     cluster = (
         form.effects.barrier is Barrier.CLUSTER or form.compute == "mapa" or match.space == ".shared::cluster"
     )
-    return bool(later) or cluster or form.family in ("texture", "surface", "fabric")
+    return bool(later) or cluster or form.handled
 
 
 def _outside(instruction: Instruction) -> bool:

@@ -132,6 +132,6 @@ def _inert(instruction: Instruction) -> bool:
         effects = form.effects
         closes = effects.commits is not None and effects.arrival is None
         return closes or effects.fence is Fence.REGISTERS or effects.resource is Resource.REGISTERS
-    if form.async_reads or form.async_writes or form.family in ("texture", "surface", "fabric"):
+    if form.async_reads or form.async_writes or form.handled:
         return False
     return form.flow != "call" and (not form.memory or match.space.startswith(_ELSEWHERE))

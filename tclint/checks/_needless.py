@@ -35,5 +35,5 @@ def is_pure(instruction: Instruction) -> bool:
     if match is None or match.problem or not instruction.writes or instruction.flow:
         return False
     form = match.form
-    known = form.family not in ("texture", "surface", "fabric")
+    known = not form.handled
     return known and not (form.event or form.memory or form.async_reads or form.async_writes)

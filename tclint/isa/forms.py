@@ -116,6 +116,11 @@ class Form:
     all_lanes_valid: Availability | None
 
     @property
+    def handled(self) -> bool:
+        """Whether a texture, a surface or an endpoint of the fabric says where its memory is."""
+        return self.family in _HANDLED
+
+    @property
     def of_tcgen05(self) -> bool:
         """Whether it is an instruction of section 9.7.16."""
         return self.family == "tcgen05"
@@ -473,7 +478,7 @@ def _accesses(match: Match) -> Iterator[Access]:
     yield from _later(match, form.async_reads, writes=False)
     yield from _later(match, form.async_writes, writes=True)
     yield from _by_map(match)
-    if form.family in _HANDLED:  # queries too, which access nothing but what describes a texture or surface
+    if form.handled:  # queries too, which access nothing but what describes a texture or surface
         yield Access("", Via.HANDLE, StateSpace.GLOBAL, True, proxy=Proxy.OTHER)
     if (mbarrier := form.roles.get("mbarrier", "")) and _present(match, mbarrier):
         writes = form.effects.awaits is not Barrier.MBARRIER

@@ -40,8 +40,6 @@ LEAST, MOST, STEP = 24, 256, 8
 _LARGEST = 255
 """The registers that a thread may have. At launch a warp owns a multiple of 8, but it has released nothing before."""
 WARPGROUP = 128
-_UNLISTED = ("texture", "surface", "fabric")
-"""The families of instructions whose accesses of memory the ISA table does not list."""
 
 
 class Questions(NamedTuple):
@@ -260,7 +258,7 @@ def _observes(instruction: Instruction) -> bool:
     An asynchronous operation observes it if its results are registers; other results must be read.
     """
     match = instruction.match
-    if match is None or match.form.family in _UNLISTED:
+    if match is None or match.form.handled:
         return True
     form = match.form
     if any(a.writes and a.space is StateSpace.REGISTERS for a in match.accesses):
