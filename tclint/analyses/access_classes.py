@@ -18,13 +18,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
 
 __all__ = ["AccessClass", "AccessClasses"]
 
 AccessClass = tuple[int, int, int, bool]
 """The number of events that precede the accesses in the text, their block, and their guard
-(:meth:`KernelModel.guarded_block`)."""
+(:meth:`Kernel.guarded_block`)."""
 
 
 class AccessClasses:
@@ -34,7 +34,7 @@ class AccessClasses:
     before.
     """
 
-    def __init__(self, model: KernelModel, events: Iterable[int]) -> None:
+    def __init__(self, model: Kernel, events: Iterable[int]) -> None:
         self._model = model
         self._events = sorted(events)
 

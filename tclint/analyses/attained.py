@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import gcd
 
-from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
 from tclint.values.nodes import Arithmetic, Compare, Masked, Negation, Phi, Select, Terms
 
 __all__ = ["AttainedValues"]
@@ -20,7 +20,7 @@ __all__ = ["AttainedValues"]
 class AttainedValues:
     """The indices of a function whose loops reach all values within their bounds."""
 
-    def __init__(self, model: KernelModel) -> None:
+    def __init__(self, model: Kernel) -> None:
         self.model = model
         self._counting: dict[int, bool] = {}
         """The results of :meth:`_counts`; False for a value about which it is still being asked."""

@@ -7,7 +7,7 @@ from math import prod
 from typing import Literal, NamedTuple
 
 from tclint.analyses.mbarrier_addresses import may_leave
-from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
 from tclint.ir.nodes import Instruction
 from tclint.isa.forms import Match
 from tclint.values import Values
@@ -27,7 +27,7 @@ class Remote(NamedTuple):
     kind: Kind
 
 
-def single_cta_cluster(model: KernelModel) -> bool:
+def single_cta_cluster(model: Kernel) -> bool:
     """Whether the directives of the kernel fix the cluster size to one CTA."""
     directives = model.function.directives
     if ".reqnctapercluster" in directives:
@@ -35,7 +35,7 @@ def single_cta_cluster(model: KernelModel) -> bool:
     return directives.get(".maxclusterrank") == (1,)
 
 
-def uses_peers(model: KernelModel, found: list[Remote]) -> bool:
+def uses_peers(model: Kernel, found: list[Remote]) -> bool:
     """Whether the kernel is meant for clusters of several CTAs, judging by the remote accesses *found* in it.
 
     Arrivals alone prove nothing, since templates map the address of an mbarrier in a cluster of one CTA too.
@@ -46,7 +46,7 @@ def uses_peers(model: KernelModel, found: list[Remote]) -> bool:
     return any(r.kind != "arrival" for r in found) or any(map(_in_pairs, _matches(model)))
 
 
-def names_peers(model: KernelModel, site: int) -> bool:
+def names_peers(model: Kernel, site: int) -> bool:
     """Whether the CTA mask of *site* may name another CTA of the cluster; False if the instruction has none.
 
     A mask names the executing CTA alone if it is 1 shifted left by the rank of that CTA, or the bit of the only rank that
@@ -68,7 +68,7 @@ def names_peers(model: KernelModel, site: int) -> bool:
     return bits & (bits - 1) != 0 or values.entails(only, model.views.context_of(site).facts) is not True
 
 
-def remote_accesses(model: KernelModel) -> list[Remote]:
+def remote_accesses(model: Kernel) -> list[Remote]:
     """The reachable instructions that may access the shared memory of a peer CTA, in program order."""
     maps = any(match.form.compute == "mapa" or _in_pairs(match) for match in _matches(model))
     found = [
@@ -81,7 +81,7 @@ def remote_accesses(model: KernelModel) -> list[Remote]:
     return sorted(r for r in found if model.cfg.block_of[r.site] in model.cfg.rank)
 
 
-def _matches(model: KernelModel) -> Iterator[Match]:
+def _matches(model: Kernel) -> Iterator[Match]:
     return (use.match for use in model.function.uses if use.match is not None)
 
 
@@ -89,7 +89,7 @@ def _in_pairs(match: Match) -> bool:
     return match.of_pair
 
 
-def _kind(model: KernelModel, site: int, match: Match) -> Kind | None:
+def _kind(model: Kernel, site: int, match: Match) -> Kind | None:
     """The kind of remote access that *site* performs; None if it accesses the CTA's own memory only."""
     form, instruction = match.form, model.instruction(site)
     if form.mbarrier and names_peers(model, site):

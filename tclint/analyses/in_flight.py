@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
 from tclint.dataflow.may import May
 from tclint.ir.nodes import Function, Instruction
 from tclint.isa.effects import SELF_AWAITED
@@ -100,7 +100,7 @@ class InFlight(May[Pending]):
     until_read = False
     """Whether an operation is complete when its sources have been read."""
 
-    def __init__(self, model: KernelModel) -> None:
+    def __init__(self, model: Kernel) -> None:
         self.instructions = model.function.instructions
         sites = range(len(self.instructions))
         self.strict = Strict(model.function, SELF_AWAITED, sites, sources=self.until_read)

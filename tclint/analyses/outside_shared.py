@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import Barrier, Order
@@ -40,7 +40,7 @@ def _outside(instruction: Instruction) -> bool:
 class OutsideBefore(Analysis[bool]):
     """Whether such an access may have been executed since the last memory fence of a wider scope than the CTA."""
 
-    def __init__(self, model: KernelModel) -> None:
+    def __init__(self, model: Kernel) -> None:
         self.instructions = model.function.instructions
 
     def boundary(self) -> bool:

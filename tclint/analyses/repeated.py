@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tclint.analyses.in_flight import depth
-from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import SELF_AWAITED, Fence, Resource
@@ -63,7 +63,7 @@ def what(instruction: Instruction) -> Done | None:
 class Repeated(Analysis[State]):
     """What has been executed on every path, with nothing since that it could concern; None for unreachable code."""
 
-    def __init__(self, model: KernelModel) -> None:
+    def __init__(self, model: Kernel) -> None:
         self.instructions = model.function.instructions
         self.kinds = {i: found for i, each in enumerate(self.instructions) if (found := what(each))}
         guards = {self.instructions[i].guard for i in self.kinds}

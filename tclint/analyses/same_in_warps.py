@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
 from tclint.ir.cfg import Edge
 from tclint.isa.effects import Barrier
 from tclint.isa.special_registers import SPECIAL_REGISTERS
@@ -39,7 +39,7 @@ _GIVEN = frozenset((Constant, AddressOf, ParameterRead, FloatConstant, Allocated
 class SameInWarps:
     """Which values are the same in a lane of one warp as in that lane of any other."""
 
-    def __init__(self, model: KernelModel) -> None:
+    def __init__(self, model: Kernel) -> None:
         self.model = model
         self._known: dict[int, bool] = {}
 

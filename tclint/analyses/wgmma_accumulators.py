@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import WGMMA
@@ -16,7 +16,7 @@ __all__ = ["UnwrittenAccumulators", "ignores_accumulator"]
 class UnwrittenAccumulators(Analysis[int]):
     """The accumulator registers that may be uninitialised, one bit each."""
 
-    def __init__(self, model: KernelModel) -> None:
+    def __init__(self, model: Kernel) -> None:
         written = (model.instruction(site).writes for site in model.begins(WGMMA))
         self._registers = list(dict.fromkeys(chain.from_iterable(written)))
         self.written: dict[int, int] = {}
@@ -50,7 +50,7 @@ class UnwrittenAccumulators(Analysis[int]):
         return self.transfer(state, at, instruction) or None
 
 
-def ignores_accumulator(model: KernelModel, site: int) -> bool:
+def ignores_accumulator(model: Kernel, site: int) -> bool:
     """Whether scale-d is known to be false, so that the accumulator is only written."""
     value = model.value(site, "scale")
     return value is not None and model.values.constant_of(value) == 0

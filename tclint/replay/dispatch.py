@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cached_property
 
-from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
 from tclint.ir.nodes import Instruction
 from tclint.replay.hypotheses import GRID, LaunchWord
 from tclint.replay.launch_inputs import LaunchInputs
@@ -24,7 +24,7 @@ may read such a value.
 class Dispatch:
     """The dispatching branches of a kernel: those that decide which threads execute one of the *separating* blocks."""
 
-    def __init__(self, model: KernelModel, inputs: LaunchInputs, separating: Collection[int]) -> None:
+    def __init__(self, model: Kernel, inputs: LaunchInputs, separating: Collection[int]) -> None:
         self.model = model
         self.inputs = inputs
         self._involving: dict[tuple[int, int], bool] = {}

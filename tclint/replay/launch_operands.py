@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cached_property
 
-from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
 from tclint.isa.effects import TRANSACTIONS, Barrier, Resource
 from tclint.replay.hypotheses import LaunchWord
 from tclint.replay.launch_inputs import LaunchInputs
@@ -18,7 +18,7 @@ __all__ = ["LaunchOperands"]
 class LaunchOperands:
     """Counts, phases and bytes that depend on the launch."""
 
-    def __init__(self, model: KernelModel, inputs: LaunchInputs, loops: Loops) -> None:
+    def __init__(self, model: Kernel, inputs: LaunchInputs, loops: Loops) -> None:
         self.model = model
         self._inputs = inputs
         self._loops = loops

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from math import gcd
 from typing import NamedTuple
 
-from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.values import thread_masks as T
 from tclint.values.addresses import AddressForm, MemoryRange
@@ -55,7 +55,7 @@ class _Bytes(NamedTuple):
 class AcrossThreads:
     """Comparisons of the bytes that threads of one kernel access."""
 
-    def __init__(self, model: KernelModel, bytes: Bytes) -> None:
+    def __init__(self, model: Kernel, bytes: Bytes) -> None:
         self.model, self.values, self.bytes = model, model.values, bytes
         self._owners: dict[tuple[_Bytes, int, bool, int, int], Owners] = {}
         self._compared: dict[tuple[object, ...], bool] = {}

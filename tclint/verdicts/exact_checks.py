@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
 from tclint.dataflow import PathQuery
 from tclint.exact import Query, Runs, TooDeep, Vectors, World, shapes, worlds
 from tclint.findings.spans import span
@@ -37,7 +37,7 @@ _VARIATIONS = 4
 """The worlds for each shape of a CTA in which a register is evaluated that not the index of the thread alone decides."""
 
 
-def refuted_by_index(model: KernelModel) -> Reason | None:
+def refuted_by_index(model: Kernel) -> Reason | None:
     """Why a register is not what values take it for in some thread; None if none was found to be something else."""
     claims = list(_claims(model))
     if not claims:
@@ -67,7 +67,7 @@ def refuted_by_index(model: KernelModel) -> Reason | None:
     return None
 
 
-def _contradicted(model: KernelModel, at: int, thread: int, world: World, vectors: Vectors) -> Reason:
+def _contradicted(model: Kernel, at: int, thread: int, world: World, vectors: Vectors) -> Reason:
     if vectors.open:
         name = model.name(min(vectors.open))
         return _open(model, at, f"its operands may depend on {name}, which is not evaluated exactly")
@@ -80,7 +80,7 @@ def _contradicted(model: KernelModel, at: int, thread: int, world: World, vector
     )
 
 
-def _open(model: KernelModel, at: int, what: str) -> Reason:
+def _open(model: Kernel, at: int, what: str) -> Reason:
     return Reason(span(model.function, at), what)
 
 
@@ -101,7 +101,7 @@ def _differing(numbers: int | list[int], planes: Sequence[int], width: int, worl
     return None
 
 
-def _claims(model: KernelModel) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+def _claims(model: Kernel) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """The registers that values take for decided by the thread index, each at an instruction that reads it, with one int
     for each bit: the threads in which it is set."""
     values, instructions, rank = model.values, model.function.instructions, model.cfg.rank
@@ -137,7 +137,7 @@ def _computes(definition: Instruction) -> bool:
     return form.from_operands or form.effects.exchange is Exchange.SHUFFLE or form.name.split(".")[0] in MOVES
 
 
-def _asked(model: KernelModel, at: int) -> Iterator[int]:
+def _asked(model: Kernel, at: int) -> Iterator[int]:
     """The registers of an instruction that a proof may ask about."""
     instruction = model.function.instructions[at]
     match = instruction.match
@@ -158,7 +158,7 @@ def _asked(model: KernelModel, at: int) -> Iterator[int]:
             yield from instruction.reads
 
 
-def refuted_paths(model: KernelModel, queries: Sequence[PathQuery]) -> Reason | None:
+def refuted_paths(model: Kernel, queries: Sequence[PathQuery]) -> Reason | None:
     """Why a path is not infeasible that a search has not found; None if no thread takes one."""
     if not queries:
         return None

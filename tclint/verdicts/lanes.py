@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
 from tclint.ir.nodes import Immediate, Instruction, Vector, registers, specials
 from tclint.isa.effects import Exchange
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
@@ -32,7 +32,7 @@ _OF_LANES = frozenset((Scope.WARP, Scope.CTA, Scope.CLUSTER, Scope.GRID))
 class Lanes:
     """Which lanes hold one value, if *together* holds for the blocks that the threads of a warp execute together."""
 
-    def __init__(self, model: KernelModel, together: Callable[[int], bool]) -> None:
+    def __init__(self, model: Kernel, together: Callable[[int], bool]) -> None:
         self.model, self.values, self.together = model, model.values, together
         self.instructions, self.block_of = model.function.instructions, model.cfg.block_of
         self._indexed: dict[int, int] = {}

@@ -6,7 +6,7 @@ and special registers that change while a thread runs. A kernel with these is no
 
 from __future__ import annotations
 
-from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
 from tclint.findings.verdicts import Assumption
 from tclint.ir.cfg import CFG
 from tclint.ir.nodes import specials
@@ -20,7 +20,7 @@ _CHANGING = frozenset(("%warpid", "%nwarpid", "%smid", "%nsmid"))
 """Special registers that may change while a thread runs (10.3-10.4, 10.8-10.9), and that values take for constant."""
 
 
-def path_assumptions(model: KernelModel) -> frozenset[Assumption] | None:
+def path_assumptions(model: Kernel) -> frozenset[Assumption] | None:
     """The assumptions of a search in the kernel of *model*; None if it would need others."""
     if model.reachability.dispatchers:
         return None
@@ -29,7 +29,7 @@ def path_assumptions(model: KernelModel) -> frozenset[Assumption] | None:
     return PATH_ASSUMPTIONS | assumed if assumed is not None and read.isdisjoint(_CHANGING) else None
 
 
-def value_assumptions(model: KernelModel) -> frozenset[Assumption] | None:
+def value_assumptions(model: Kernel) -> frozenset[Assumption] | None:
     """What the values of a kernel take for granted of elected lanes and of allocated addresses of tensor memory.
 
     None if the mask of an election is not constant.

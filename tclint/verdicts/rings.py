@@ -19,7 +19,7 @@ from math import lcm
 from typing import NamedTuple
 
 from tclint.analyses.in_flight import Pending
-from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
 from tclint.sync.operations import OPEN
 from tclint.values.nodes import Compare, Constant, Masked, Negation, Select, Sum
 from tclint.verdicts.checker import Transfer, touches_shared
@@ -71,7 +71,7 @@ class _Position(NamedTuple):
 class Rings:
     """The loops of one kernel as sequences of states."""
 
-    def __init__(self, model: KernelModel, transfer: Transfer) -> None:
+    def __init__(self, model: Kernel, transfer: Transfer) -> None:
         self.model, self.transfer, self.values, self.cfg = model, transfer, model.values, model.cfg
         self._phis: dict[int, set[int]] = {}
         self._known: dict[tuple[int, int | None], _Counter | None] = {}

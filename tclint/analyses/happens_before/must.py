@@ -17,6 +17,7 @@ from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.happens_before.answers import Scope
 from tclint.analyses.happens_before.points import SynchronisationPoints
 from tclint.analyses.happens_before.single_phase import SinglePhaseMbarriers
+from tclint.analyses.in_flight import depth
 from tclint.isa.effects import Barrier, Order
 from tclint.sync.operations import NO_GROUPS, OPEN
 from tclint.values import UniformityScope
@@ -143,7 +144,7 @@ class MustOrder:
         group = instruction.group
         commits = model.commits(group)
         left = {
-            i: wait.leaves(NO_GROUPS)
+            i: depth(wait)
             for i in model.waits(group)
             if (wait := model.instruction(i)).guard < 0 and not wait.effects.sources
         }
