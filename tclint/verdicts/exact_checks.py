@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tclint.dataflow.kernel import Kernel
 from tclint.dataflow import PathQuery
+from tclint.dataflow.kernel import Kernel
 from tclint.exact import Query, Runs, TooDeep, Vectors, World, shapes, worlds
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Reason
