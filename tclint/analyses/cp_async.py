@@ -13,7 +13,6 @@ from tclint.analyses.since_barrier import lane_synchronising_sites, synchronisin
 from tclint.analyses.warp_memory import SharedByWarps
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import CP_ASYNC, Barrier
-from tclint.sync.operations import OPEN
 from tclint.values.shared_memory import Access
 
 __all__ = ["TRACKED", "WAITED", "CopyGroups", "LaneWaitedCopies", "WaitedCopies"]
@@ -73,10 +72,12 @@ class WaitedCopies(CopyGroups):
         waited = after is None and age != TRACKED and instruction.effects.waits is not None
         return WAITED if waited else after
 
-    @staticmethod
-    def waited(state: GroupsState) -> int:
+    def pending(self, state: GroupsState) -> int:
         """The bit set of the operations of *state* for which only their own thread has waited."""
         return state[0].having(WAITED)
+
+    def lasting(self, state: GroupsState, site: int) -> bool:
+        return (site, WAITED) in state[0]
 
     def conflicts(
         self,
@@ -95,12 +96,8 @@ class WaitedCopies(CopyGroups):
         return OverlapSearch(
             self.model,
             self.model.solution(type(self))[1],
+            self,
             frozenset(self.model.begins(self.group)),
-            self.numbering,
-            self.waited,
-            lambda state, site: (site, WAITED) in state[0],
-            lambda site: OPEN,
-            self.follow,
             lambda access: wanted(access) and memory.placed(access, context_of(access.site).threads),
             meet,
             memory=memory,

@@ -169,6 +169,14 @@ class Groups(Analysis[GroupsState]):
     def originating_sites(self, state: GroupsState) -> Iterable[int]:
         return self.numbering.members(state[0].operations)
 
+    def pending(self, state: GroupsState) -> int:
+        """The bit set of the operations in flight in *state*."""
+        return state[0].operations
+
+    def begun(self, site: int) -> int:
+        """The stage of an operation when it begins."""
+        return OPEN
+
     def lasting(self, state: GroupsState, site: int) -> bool:
         """Whether the operation *site* may have an age that no commit changes."""
         return any(age < 0 or age == self.deepest for age in state[0].of(site))

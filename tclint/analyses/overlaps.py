@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import field, replace
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from tclint._dataclass import dataclass
 from tclint.analyses.access_classes import AccessClass, AccessClasses
@@ -44,7 +44,7 @@ from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint
 from tclint.values.shared_memory import Access, SharedMemory
 
-__all__ = ["OVERLAP", "Conflict", "OverlapSearch", "Route"]
+__all__ = ["OVERLAP", "Conflict", "Operations", "OverlapSearch", "Route"]
 
 Resolve = Callable[[int], int]
 """The substitution of an expression along a path (:meth:`Values.along`)."""
@@ -100,26 +100,43 @@ class Conflict:
         return self.operation.site, self.use.site
 
 
+class Operations(Protocol):
+    """The operations that a search follows, in the states of an analysis."""
+
+    @property
+    def numbering(self) -> Numbering:
+        """Their numbers."""
+        ...
+
+    def pending(self, state: Any) -> int:
+        """Those in flight in a *state*, as a bit set."""
+        ...
+
+    def lasting(self, state: Any, site: int) -> bool:
+        """Whether the operation *site* stays in flight in a *state*, unchanged, however often a loop iterates."""
+        ...
+
+    def begun(self, site: int) -> Hashable:
+        """The state of one operation when it begins."""
+        ...
+
+    def follow(self, site: int, state: Any, at: int, instruction: Instruction) -> Hashable:
+        """The state of one operation after one more instruction; None if it is complete."""
+        ...
+
+
 @dataclass(frozen=True)
 class OverlapSearch:
-    """A search for conflicts: the operations, the transfer along a path, and the accesses that must not overlap them.
+    """A search for conflicts: the operations, and the accesses that must not overlap them while they are in flight.
 
     Iterating over it yields the conflicts: for each operation, those with the nearest uses on a path.
     """
 
     model: KernelModel
     results: Results[Any]
+    followed: Operations
     operations: Collection[int]
-    numbering: Numbering
-    """Numbers of the operations."""
-    pending: Callable[[Any], int]
-    """The operations that are in flight in a state, as a bit set."""
-    lasting: Callable[[Any, int], bool]
-    """Whether an operation stays in flight in a state, unchanged, however often a loop iterates."""
-    start: Callable[[int], Hashable]
-    """The state of one operation when it begins."""
-    follow: Callable[[int, Any, int, Instruction], Hashable]
-    """The state of one operation after one more instruction; None if it is complete."""
+    """Those of them that count."""
     wanted: Callable[[Access], bool]
     """Whether an access counts as a use."""
     meet: Callable[[Access, Access, Route], bool]
@@ -149,13 +166,21 @@ class OverlapSearch:
     def shared(self) -> SharedMemory:
         return self.memory or self.model.shared
 
+    @cached_property
+    def _counting(self) -> int:
+        return self.followed.numbering.bits(self.operations)
+
+    def _pending(self, state: Any) -> int:
+        """The operations in flight in a *state* that count, as a bit set."""
+        return self.followed.pending(state) & self._counting
+
     def __iter__(self) -> Iterator[Conflict]:
         operations, found = self._collect()
         uses = Uses(found, self.shared, self._union)
         operations.reverse()
         while operations:  # what is known of each is needed no more when it has been searched
             members = operations.pop()
-            bits = self.numbering.bits(a.site for a in members.accesses)
+            bits = self.followed.numbering.bits(a.site for a in members.accesses)
             yield from self._search(members, uses.overlapping(members, bits))
 
     def _collect(self) -> tuple[list[Members], list[Members]]:
@@ -172,7 +197,7 @@ class OverlapSearch:
                 continue
             walk = results.walk_to_end(b)
             relevant, state = next(walk)
-            if relevant == block.end and not self.pending(results.entry[b]):
+            if relevant == block.end and not self._pending(results.entry[b]):
                 continue
             pending: int | None = None
             for i in inside:
@@ -180,7 +205,7 @@ class OverlapSearch:
                     (relevant, state), pending = next(walk), None
                 begun = [a for a in shared.accesses(i) if self.begins(a)] if i in self.operations else []
                 if pending is None and (not begun or any(map(self.wanted, shared.accesses(i)))):
-                    pending = self.pending(state)  # most operations are no uses, so they do not ask
+                    pending = self._pending(state)  # most operations are no uses, so they do not ask
                 if begun:
                     operations.setdefault(classes.of(i), Members()).accesses.extend(begun)
                 if not pending:
@@ -225,7 +250,7 @@ class OverlapSearch:
         searches.count(len(overlapping))
         uses = overlapping.every()
         found = self._nearest(start, operations, uses) if uses else []
-        if uses and not found and self.lasting(self.results.entry[cfg.block_of[start]], start):
+        if uses and not found and self.followed.lasting(self.results.entry[cfg.block_of[start]], start):
             found = self._nearest(start, operations, uses, start)
             reads = {end: use for end, use in uses.items() if not use.accesses[0].writes}
             again = next((end for end in reads if cfg.block_of[end] in cfg.in_cycle), None)
@@ -239,11 +264,11 @@ class OverlapSearch:
         Where thousands of operations are in flight, most conflict with a use that follows soon, and to put a question
         about all of the uses takes a time that is linear in their number.
         """
-        model, follow = self.model, self.follow
+        model, follow = self.model, self.followed.follow
         model.pause()
         number = model.cfg.block_of[start]
         block, changes = model.cfg.blocks[number], self.results.affecting[number]
-        after, state = bisect_right(changes, start), self.start(start)
+        after, state = bisect_right(changes, start), self.followed.begun(start)
         marks: list[int] = []
         threads = model.views.context_in_iteration(start).threads
         for use in overlapping.between(start, block.end) if threads else ():
@@ -294,7 +319,7 @@ class OverlapSearch:
         for _ in range(max_paths):
             if paths is None:
                 paths = self.model.paths(
-                    FactQuery(start, (self.start(start), 0), self.results, step, goal, left), closed
+                    FactQuery(start, (self.followed.begun(start), 0), self.results, step, goal, left), closed
                 )
             path = next_answer(paths).witness
             if path is not None:
@@ -333,7 +358,7 @@ class OverlapSearch:
     ) -> Hashable:
         """The state of the fact after an instruction, with the times that *again* was executed, up to a limit."""
         fact, returns = state
-        after = self.follow(start, fact, i, instruction)
+        after = self.followed.follow(start, fact, i, instruction)
         if i == again and returns < MAX_RETURNS_PER_PATH:
             returns += 1
         elif after == fact:
@@ -394,10 +419,10 @@ class OverlapSearch:
 
     def _state(self, start: int, path: Path) -> Any:
         """The state at the end of *path* of the operation that begins at *start*; None if it is complete."""
-        state: Any = self.start(start)
+        state: Any = self.followed.begun(start)
         for i in path.sites(self.model.cfg, start):
             if state is not None and i in self._changes:
-                state = self.follow(start, state, i, self.model.instruction(i))
+                state = self.followed.follow(start, state, i, self.model.instruction(i))
         return state
 
     @cached_property

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from tclint.analyses.access_classes import AccessClasses
+from tclint.analyses.ages import Numbering
 from tclint.analyses.bulk_rings import Rooms, filled_extent
 from tclint.analyses.cp_async import CopyGroups
 from tclint.analyses.extents import Extent, Extents
@@ -146,6 +147,22 @@ class Unfenced(FactSet[tuple[int, int]]):
         mark = WAITED if instruction.effects.awaits is Barrier.MBARRIER else WIDE
         return frozenset((site, since | mark) for site, since in state)
 
+    @cached_property
+    def numbering(self) -> Numbering:
+        return Numbering(self.sites)
+
+    def pending(self, state: ProxyState) -> int:
+        """The bit set of the accesses in *state*."""
+        return self.numbering.bits(site for site, _ in state)
+
+    def lasting(self, state: ProxyState, site: int) -> bool:
+        """Whether no fence has followed the access at *site*: what else follows ends nothing."""
+        return any(s == site for s, _ in state)
+
+    def begun(self, site: int) -> int:
+        """What has followed an access at first."""
+        return 0
+
     def follow(self, site: int, since: int, at: int, instruction: Instruction) -> int | None:
         """What has followed the access at *site*, after one more instruction; None after a fence or a call."""
         if at in self.classes:
@@ -185,6 +202,10 @@ class Landed(CopyGroups):
         if fences(instruction):
             return None if age == LANDED else age
         return LANDED if age == LANDED or (after := super().aged(age, at, instruction)) is None else after
+
+    def pending(self, state: GroupState) -> int:
+        """The bit set of the copies in *state* that are complete."""
+        return state[0].having(LANDED)
 
     def transfer(self, state: GroupState, at: int, instruction: Instruction) -> GroupState:
         if instruction.flow == "call" and state[0]:

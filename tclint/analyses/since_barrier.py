@@ -228,16 +228,11 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
 
         *meet* decides whether two conflict; *doubt* is that about a path, :meth:`synchronised_elsewhere` if None.
         """
-        numbering = Numbering(self.operations)
         return OverlapSearch(
             self.model,
             self.model.solution(type(self))[1],
+            _From(self, starts),
             self.operations,
-            numbering,
-            lambda state: numbering.bits(site for site, _ in state if site in starts),
-            lambda state, site: (site, False) in state,
-            lambda site: False,
-            self.follow,
             lambda access: wanted(access) and self.counts(access),
             meet,
             begins=lambda access: access.writes is self.writes and not access.later and begins(access),
@@ -254,6 +249,26 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
     def together(self, results: Results[SinceBarrierState]) -> frozenset[int]:
         """The first accesses of classes that the threads execute together."""
         return frozenset(site for site in sorted(self.firsts) if not self.loose(results.before(site)))
+
+
+class _From:
+    """The accesses *starts*, until an acquire point of their thread."""
+
+    def __init__(self, since: SinceBarrier, starts: Collection[int]) -> None:
+        self.since, self.starts = since, starts
+        self.numbering = Numbering(since.operations)
+
+    def pending(self, state: SinceBarrierState) -> int:
+        return self.numbering.bits(site for site, _ in state if site in self.starts)
+
+    def lasting(self, state: SinceBarrierState, site: int) -> bool:
+        return (site, False) in state
+
+    def begun(self, site: int) -> Since:
+        return False
+
+    def follow(self, site: int, since: Since, at: int, instruction: Instruction) -> Since | None:
+        return self.since.follow(site, since, at, instruction)
 
 
 class ReadsSince(SinceBarrier):

@@ -22,12 +22,13 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.analyses.plausibility import NO_DOUBT, Doubt, skips, synchronises_lanes
 from tclint.analyses.proxies import fences, through_async
-from tclint.analyses.since_barrier import THREADS_MAY_HAVE_DIVERGED, WritesSince
+from tclint.analyses.since_barrier import THREADS_MAY_HAVE_DIVERGED, Since, WritesSince
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
 from tclint.checks._wording import called
 from tclint.dataflow import Path, Results
 from tclint.findings.scales import Confidence, Severity
+from tclint.ir.nodes import Instruction
 from tclint.isa.accesses import Proxy
 from tclint.isa.effects import WGMMA, Fence
 from tclint.values import thread_masks as T
@@ -216,17 +217,25 @@ class _Stores(_Writes):
             site for site, since in state if site != THREADS_MAY_HAVE_DIVERGED and isinstance(since, bool)
         )
 
+    def lasting(self, state: Any, site: int) -> bool:
+        """Whether the thread has not waited since the store at *site*."""
+        return bool(self.pending(state) & self.numbering.bit(site))
+
+    def begun(self, site: int) -> Since:
+        """What has followed a store at first."""
+        return False
+
+    def follow(self, site: int, since: Since, at: int, instruction: Instruction) -> Since | None:
+        """What has followed the store at *site*, after one more instruction; None after a wait."""
+        return self.since.follow_to_wait(site, since, at, instruction)
+
     def meetings(self) -> OverlapSearch:
         memory, context_of = self.since.memory, self.model.views.context_of
         return OverlapSearch(
             self.model,
             self.results,
+            self,
             self.since.operations,
-            self.numbering,
-            self.pending,
-            lambda state, site: bool(self.pending(state) & self.numbering.bit(site)),
-            lambda site: False,
-            self.since.follow_to_wait,
             lambda access: _wanted(access) and memory.placed(access, context_of(access.site).threads),
             self.meet,
             begins=lambda access: access.writes and not access.later,
@@ -245,7 +254,7 @@ class _Copies(_Writes):
         self.numbering = self.groups.numbering
 
     def pending(self, state: Any) -> int:
-        return self.groups.waited(state)
+        return self.groups.pending(state)
 
     def meetings(self) -> OverlapSearch:
         wanted = _wanted

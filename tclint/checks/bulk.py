@@ -52,12 +52,8 @@ def sources_in_flight(model: KernelModel) -> Iterator[Hit]:
     meetings = OverlapSearch(
         model,
         results,
+        groups,
         frozenset(operations),
-        groups.numbering,
-        lambda state: state[0].operations,
-        groups.lasting,
-        lambda site: OPEN,
-        groups.follow,
         lambda access: access.writes,
         partial(_overwritten, model),
         whole_loops=True,
@@ -234,17 +230,12 @@ def results_in_flight(model: KernelModel) -> Iterator[Hit]:
         return
     memory = GlobalMemory(model.function, model.values)
     groups, results = model.solution(BulkGroups)
-    with_results = groups.numbering.bits(operations)
 
     meetings = OverlapSearch(
         model,
         results,
+        groups,
         operations,
-        groups.numbering,
-        lambda state: state[0].operations & with_results,
-        groups.lasting,
-        lambda site: OPEN,
-        groups.follow,
         lambda access: not access.writes,
         lambda copy, use, route: (
             not _commute(model, copy.site, use.site)

@@ -30,7 +30,7 @@ from tclint.dataflow import Path
 from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate, Memory
 from tclint.isa.effects import CP_ASYNC
-from tclint.sync.operations import OPEN, OVERDUE
+from tclint.sync.operations import OVERDUE
 from tclint.values.shared_memory import Access
 
 CA001 = RuleId("CA001")
@@ -59,12 +59,8 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
     conflicts = OverlapSearch(
         model,
         results,
+        groups,
         frozenset(model.begins(CP_ASYNC)),
-        groups.numbering,
-        lambda state: state[0].operations,
-        groups.lasting,
-        lambda site: OPEN,
-        groups.follow,
         lambda access: True,
         partial(_overlaps, model),
         doubt=doubt,

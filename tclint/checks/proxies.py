@@ -15,7 +15,6 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
-from tclint.analyses.ages import Numbering
 from tclint.analyses.happens_before import HappensBefore, SynchronisedPair
 from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import FactQuery, KernelModel
@@ -45,7 +44,6 @@ from tclint.findings.scales import Severity
 from tclint.ir.nodes import Memory
 from tclint.isa.accesses import Proxy
 from tclint.isa.effects import CP_ASYNC, Barrier, Fence, Query
-from tclint.sync.operations import OPEN
 from tclint.values.addresses import Footprint
 from tclint.values.shared_memory import Access
 
@@ -70,7 +68,6 @@ def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterato
     """The pairs of a generic access of a *kind* and an asynchronous one to the same bytes with no intervening fence."""
     unfenced, results = model.solution(kind)
     overwritten = model.fact(Overwritten)
-    numbering = Numbering(unfenced.sites)
 
     def meet(access: Access, use: Access, route: Route) -> bool:
         if route.path.state & WAITED and not writes and overwritten.may(use.address):
@@ -83,12 +80,8 @@ def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterato
     yield from OverlapSearch(
         model,
         results,
+        unfenced,
         unfenced.sites,
-        numbering,
-        lambda state: numbering.bits(site for site, _ in state),
-        lambda state, site: any(s == site for s, _ in state),
-        lambda site: 0,
-        unfenced.follow,
         partial(_wanted, writes),
         meet,
         begins=unfenced.begins,
@@ -432,12 +425,8 @@ def unfenced_copies(model: KernelModel) -> Iterator[Hit]:
     meetings = OverlapSearch(
         model,
         results,
+        landed,
         copies,
-        landed.numbering,
-        lambda state: state[0].having(LANDED),
-        landed.lasting,
-        lambda site: OPEN,
-        landed.follow,
         partial(_wanted, False),
         lambda copy, use, route: route.path.state == LANDED and _meet(model, copy, use, route),
     )

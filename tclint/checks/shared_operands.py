@@ -6,7 +6,7 @@ Only writes by threads that follow the same path as the issuing thread: its warp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -15,11 +15,11 @@ from tclint.analyses.groups import WgmmaGroups
 from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
-from tclint.analyses.tcgen05 import ISSUED, Outstanding
+from tclint.analyses.tcgen05 import ISSUED, OperationsState, Outstanding
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._pending import PendingReason
+from tclint.ir.nodes import Instruction
 from tclint.isa.effects import TCGEN05, WGMMA, Engine
-from tclint.sync.operations import OPEN
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
@@ -57,16 +57,11 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     if not operations:
         return
     groups, results = model.solution(WgmmaGroups)
-    reading = groups.numbering.bits(operations)
     conflicts = OverlapSearch(
         model,
         results,
+        groups,
         operations,
-        groups.numbering,
-        lambda state: state[0].operations & reading,
-        groups.lasting,
-        lambda site: OPEN,
-        groups.follow,
         _writes,
         partial(_overlaps, model, 128),
     )
@@ -80,6 +75,27 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
         )
 
 
+class _Unfinished:
+    """Operations until the thread has waited for them; another one may wait and notify it, so none is sure to last."""
+
+    def __init__(self, tmem: Outstanding, operations: Iterable[int]) -> None:
+        self.tmem, self.numbering = tmem, Numbering(operations)
+
+    def pending(self, state: OperationsState) -> int:
+        return self.numbering.bits(site for site, _ in state)
+
+    def lasting(self, state: OperationsState, site: int) -> bool:
+        return False
+
+    def begun(self, site: int) -> OperationsState:
+        return self.tmem.issued(site)
+
+    def follow(
+        self, site: int, state: OperationsState, at: int, instruction: Instruction
+    ) -> OperationsState | None:
+        return state if at == site else self.tmem.follow(site, state, at, instruction)
+
+
 @check(TC012, analyses=(ObjectNames, Outstanding))
 def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     """Shared memory written while a tcgen05.mma or tcgen05.cp of the thread may still read it."""
@@ -87,16 +103,11 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     if not operations:
         return
     tmem, results = model.solution(Outstanding)
-    numbering = Numbering(operations)
     conflicts = OverlapSearch(
         model,
         results,
+        _Unfinished(tmem, operations),
         operations,
-        numbering,
-        lambda state: numbering.bits(s for s, _ in state),
-        lambda state, site: False,  # another thread may wait for it and notify this one
-        lambda site: tmem.issued(site),
-        lambda site, state, i, instruction: state if i == site else tmem.follow(site, state, i, instruction),
         _writes,
         partial(_overlaps, model, 1024),
     )
