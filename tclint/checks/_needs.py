@@ -8,21 +8,21 @@ module decides a rule (``checks``) and what a function without findings of the r
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 
 from tclint.findings.rules import declared
 from tclint.ir.nodes import Use
 from tclint.isa.effects import (
     BULK,
-    CP_ASYNC,
     ENDLESS,
     FABRIC,
+    GROUPED,
     NO_ENGINE,
     TCGEN05,
     TENSOR_MEMORY,
     TRANSACTIONS,
-    WGMMA,
     Barrier,
+    Engine,
     Fence,
     Order,
     Query,
@@ -64,6 +64,10 @@ def _prefetches(form: Form) -> bool:
     return form.group == NO_ENGINE and ("coords" in form.roles or bool(form.align))
 
 
+def _of_engine(engine: Engine, form: Form) -> bool:
+    return form.group == engine
+
+
 CONTENTS: Mapping[str, Callable[[Form], bool]] = {
     "barrier": lambda form: not _BARRIERS.isdisjoint(_at(form)),
     "bulk copy": lambda form: (
@@ -71,7 +75,6 @@ CONTENTS: Mapping[str, Callable[[Form], bool]] = {
     ),
     "cluster barrier": lambda form: Barrier.CLUSTER in _at(form),
     "clusterlaunchcontrol": lambda form: form.effects.query in (Query.CANCEL, Query.CANCELLED),
-    "cp.async": lambda form: form.group == CP_ASYNC,
     "fabric": lambda form: form.group == FABRIC or form.proxy == "fabric",
     "fence": lambda form: form.effects.fence in (Fence.MEMORY, Fence.PROXY),
     "griddepcontrol": lambda form: Barrier.GRIDS in _at(form),
@@ -86,7 +89,7 @@ CONTENTS: Mapping[str, Callable[[Form], bool]] = {
         or form.effects.fence in (Fence.TCGEN05_BEFORE, Fence.TCGEN05_AFTER)
     ),
     "tensormap": lambda form: "tensormap" in form.roles or form.proxy == "tensormap",
-    "wgmma": lambda form: form.group == WGMMA,
+    **{engine: partial(_of_engine, engine) for engine in GROUPED if engine not in _BULK},
 }
 """What ``needs`` may name, besides :data:`SHARED` and :data:`RELAXED`, and which instructions are meant. ``bulk copy``
 stands for all asynchronous operations that complete in a bulk group or on an mbarrier, as opposed to ``cp.async``."""

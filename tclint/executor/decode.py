@@ -39,9 +39,11 @@ from tclint.ir.nodes import (
     registers,
 )
 from tclint.isa.effects import WGMMA, Resource
+from tclint.isa.forms import Form
 from tclint.isa.special_registers import SPECIAL_REGISTERS
+from tclint.isa.table import table
 
-__all__ = ["FORMS", "Decoder", "executes"]
+__all__ = ["FORMS", "Decoder", "executes", "executes_where"]
 
 
 Factory = Callable[["Decoder", Instruction], Op]
@@ -73,6 +75,11 @@ def executes(*names: str) -> Callable[[Factory], Factory]:
         return factory
 
     return register
+
+
+def executes_where(holds: Callable[[Form], bool]) -> Callable[[Factory], Factory]:
+    """Decorator that registers a factory for the forms for which *holds* is true. Raises ValueError as :func:`executes`."""
+    return executes(*(name for name, form in table().forms.items() if holds(form)))
 
 
 class Decoder:

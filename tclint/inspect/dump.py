@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any
 
 from tclint import analyses
-from tclint.analyses.groups import Depth, Groups, Waited
+from tclint.analyses.groups import Depth, Groups, Waited, groups_of
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tcgen05 import ISSUED, Tcgen05Operations
 from tclint.analyses.tcgen05_collector import Collector
@@ -40,6 +40,7 @@ from tclint.ir.nodes import (
     Symbol,
     Vector,
 )
+from tclint.isa.effects import GROUPED
 from tclint.sync.operations import OPEN, OVERDUE
 from tclint.syntax import Node, TreeCursor, parse, problems
 from tclint.syntax.source import Source, SourceError
@@ -358,6 +359,8 @@ def analyses_of() -> list[type[Analysis[Any]]]:
             ):
                 found.append(value)
     bases = {base for one in found for base in one.__mro__[1:]}
+    followed = {one.group for one in found if issubclass(one, Groups)}
+    found += [groups_of(engine) for engine in GROUPED if engine not in followed]
     return [one for one in found if one not in bases]
 
 

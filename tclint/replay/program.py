@@ -19,7 +19,6 @@ from tclint.ir.nodes import Memory, Operand, registers
 from tclint.isa.effects import (
     BARRIERS,
     BULK,
-    CP_ASYNC,
     GENERIC_COPIES,
     GROUPED,
     TCGEN05,
@@ -412,7 +411,7 @@ class Program:
 def _sliced(effects: Effects) -> bool:
     """Whether what has these effects concerns no engine, or one whose operations are in the slice."""
     engine = effects.begins or effects.commits or effects.waits
-    return engine is None or (engine in _ENGINES and effects.begins is not CP_ASYNC)
+    return engine is None or (engine in _ENGINES and effects.begins not in GENERIC_COPIES)
 
 
 def _between_ctas(match: Match) -> bool:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import numpy as np
 
 from tclint.executor.code import Op
-from tclint.executor.decode import Decoder, executes
+from tclint.executor.decode import Decoder, executes, executes_where
 from tclint.executor.instructions.exchange import together
 from tclint.executor.memory import Array, Fault
 from tclint.executor.signals import AGAIN, MOVED
 from tclint.executor.state import LANES, Barrier, Warp
 from tclint.executor.sync import Clocks
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import Order
+from tclint.isa.effects import Fence, Order
 
 __all__: list[str] = []
 
@@ -179,14 +179,15 @@ def _cluster_wait(d: Decoder, i: Instruction) -> Op:
 # ---------------------------------------------------------------- fences
 
 
-@executes("fence", "membar", "fence.sync_restrict")
+@executes_where(lambda form: form.effects.fence is Fence.MEMORY)
 def _memory_fence(d: Decoder, i: Instruction) -> Op:
     """Acquires what relaxed waits have observed, and bounds what later relaxed arrivals and writes release (8.8).
 
     Memory is coherent here, so a fence has no other effect, and a relaxed write to memory without any fence is not
-    observed. Clocks order accesses to shared memory, to which ``.sync_restrict`` restricts a fence (9.7.13.4).
+    observed. Clocks order accesses to shared memory, to which ``.sync_restrict`` restricts a fence (9.7.13.4); one that
+    is restricted to initialisations of mbarriers has no effect.
     """
-    wide, order = i.wide, i.order
+    wide, order = i.wide, i.fence_order(shared=True)
 
     def op(w: Warp) -> None:
         if order.acquires:
@@ -202,7 +203,7 @@ def _memory_fence(d: Decoder, i: Instruction) -> Op:
 
 
 @executes(
-    "fence.proxy.alias", "membar.proxy.alias", "fence.proxy.alias.ordered", "fence.mbarrier_init",
+    "fence.proxy.alias", "membar.proxy.alias", "fence.proxy.alias.ordered",
     "fence.proxy.async_generic", "fence.proxy.tensormap.release", "fence.proxy.tensormap.acquire",
 )  # fmt: skip
 def _fence(d: Decoder, i: Instruction) -> Op:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tclint.executor import tensor_maps
 from tclint.executor.code import Op
-from tclint.executor.decode import Decoder, executes, parts
+from tclint.executor.decode import Decoder, executes, executes_where, parts
 from tclint.executor.errors import Unsupported
 from tclint.executor.formats import types
 from tclint.executor.instructions.mbarriers import complete, mbarrier_at
@@ -31,7 +31,7 @@ from tclint.executor.state import LANES, AsyncOperation, Range, Shared, Warp, st
 from tclint.executor.sync import Box, Mbarrier
 from tclint.ir.nodes import Instruction, Not, Operand
 from tclint.ir.nodes import Memory as Address
-from tclint.isa.effects import BULK, CP_ASYNC
+from tclint.isa.effects import BULK, GENERIC_COPIES, GROUPED
 from tclint.isa.forms import Match
 from tclint.sync.operations import completed
 
@@ -58,17 +58,19 @@ def _name(i: Instruction) -> str:
 # ---------------------------------------------------------------- cp.async
 
 
-@executes("cp.async.ca", "cp.async.cg")
+@executes_where(lambda form: form.effects.begins in GENERIC_COPIES)
 def _cp_async(d: Decoder, i: Instruction) -> Op:
     match = i.match
     assert match is not None
     to, source = d.address(i.operands[0]), d.address(i.operands[1])
-    size = d.uniform(d.needed(i, "cp-size"))
+    count_operand = i.role("bytes")
+    assert count_operand is not None
+    size = d.uniform(count_operand)
     given = i.named("src-size")
     amount = d.fetch(given) if given is not None else None
     # A predicate is the operand that the manual calls ignore-src.
     ignored = isinstance(given, Not) or (isinstance(given, int) and d.types[given] == bool)
-    site = d.site
+    site, engine = d.site, i.group
 
     def op(w: Warp) -> None:
         lanes = w.lanes
@@ -101,16 +103,16 @@ def _cp_async(d: Decoder, i: Instruction) -> Op:
             memory.data[offsets[:, None] + every] = data
 
         flight = AsyncOperation(
-            site, w, CP_ASYNC, writes=[stretch(memory, s, e) for s, e in merged(offsets, count)], capture=capture,
+            site, w, engine, writes=[stretch(memory, s, e) for s, e in merged(offsets, count)], capture=capture,
             finish=finish, written=w.stamp,
         )  # fmt: skip
-        w.join_group(CP_ASYNC, flight)
+        w.join_group(engine, flight)
         w.machine.issue(flight)
 
     return op
 
 
-@executes("cp.async.commit_group", "cp.async.bulk.commit_group", "wgmma.commit_group")
+@executes_where(lambda form: form.effects.commits in GROUPED)
 def _commit(d: Decoder, i: Instruction) -> Op:
     kind = i.group
 
@@ -122,10 +124,7 @@ def _commit(d: Decoder, i: Instruction) -> Op:
     return op
 
 
-@executes(
-    "cp.async.wait_group", "cp.async.wait_all", "cp.async.bulk.wait_group", "cp.async.bulk.wait_group.read",
-    "wgmma.wait_group",
-)  # fmt: skip
+@executes_where(lambda form: form.effects.waits in GROUPED)
 def _wait(d: Decoder, i: Instruction) -> Op:
     kind, left, sources = i.group, i.groups_left, i.effects.sources
     if left is None:
