@@ -353,7 +353,10 @@ BULK = "here: cp.async.bulk.global.shared::cta.bulk_group [%rd0], [tile], 512;"
         (f"{CP_ASYNC}\ncp.async.commit_group;\ncp.async.wait_group -64;", False),
         (f"{BULK}\ncp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;", True),
         (f"{BULK}\ncp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;", False),
-        (f"{BULK}\ncp.async.bulk.commit_group;\ncp.async.bulk.wait_group.sync_restrict::proxy::async 0;", False),
+        (
+            f"{BULK}\ncp.async.bulk.commit_group;\ncp.async.bulk.wait_group.sync_restrict::proxy::async 0;",
+            False,
+        ),
     ],
 )
 def test_an_asynchronous_operation_is_certainly_complete_after_a_wait_for_all_groups(
