@@ -36,7 +36,7 @@ from benchmarks.ptxas import Ptxas, PtxasMissing, find
 from tclint import syntax
 from tclint.analyses import model
 from tclint.checks import kernel_checks, module_checks
-from tclint.dataflow import Found, Search, find_paths, next_answer
+from tclint.dataflow import Found, Search, find_paths, kernel, next_answer
 from tclint.driver.pool import cores
 from tclint.findings.finding import FileReport
 from tclint.findings.selection import Selected
@@ -191,10 +191,10 @@ def split(watch: Stopwatch, modules: list[Any]) -> Iterator[None]:
         (syntax, "problems", "syntax problems"),
         (rebuild, "build", "IR"),
         (check, "inline", "inline"),
-        (model, "CFG", "CFG"),
-        (model, "Values", "values"),
-        (model, "Views", "views"),
-        (model, "PathSearchCache", "survey of paths"),
+        (kernel, "CFG", "CFG"),
+        (kernel, "Values", "values"),
+        (kernel, "Views", "views"),
+        (kernel, "PathSearchCache", "survey of paths"),
         (model, "solve", "analysis"),
     ]
     with ExitStack() as stack:

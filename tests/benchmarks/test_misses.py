@@ -85,7 +85,7 @@ def first(folder: Path, operator: str, text: str, directives: str = "") -> tuple
         ("arrival", "tcgen05.commit deleted", {}, MULTIPLY + COMMIT + COMMIT, ""),
         ("arrival", "tcgen05.commit before the operation", {"verdict": "missed"},
          MULTIPLY + COMMIT + MULTIPLY + COMMIT + COMMIT, ""),
-        ("launch", "tcgen05.commit deleted", {}, MULTIPLY + COMMIT, ""),
+        ("launch", "tcgen05.commit deleted", {}, "st.shared.u32 [tile], %r1;\n" + MULTIPLY + COMMIT, ""),
         ("executed by", "vote mask narrowed", {},
          "@%p1 bra L;\nvote.sync.ballot.b32 %r1, %p2, 0xffffffff;\nL:\n", ""),
         ("unresolved", "mbarrier wait parity flipped", {},
