@@ -9,7 +9,10 @@ from enum import Enum
 
 from tclint._dataclass import dataclass
 
-__all__ = ["Access", "Proxy", "StateSpace", "Via"]
+__all__ = ["MBARRIER_BYTES", "Access", "Proxy", "StateSpace", "Via"]
+
+MBARRIER_BYTES = 8
+"""The size and the alignment of an mbarrier object (9.7.13.15.1)."""
 
 
 class StateSpace(Enum):

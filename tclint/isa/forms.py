@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
 
 from tclint._dataclass import dataclass
-from tclint.isa.accesses import Access, Proxy, StateSpace, Via
+from tclint.isa.accesses import MBARRIER_BYTES, Access, Proxy, StateSpace, Via
 from tclint.isa.effects import CP_ASYNC, Barrier, Effects, Engine, Fence, Order, spelled_order, spelled_scope
 from tclint.isa.modes import Modes
 from tclint.isa.notation import OperandSlot, Syntax
@@ -450,8 +450,6 @@ def floating(modifiers: tuple[str, ...]) -> bool:
 
 # ---------------------------------------------------------------- accesses
 
-_MBARRIER_BYTES = 8
-"""The size and the alignment of an mbarrier object (9.7.13.15.1)."""
 _MAP_BYTES = 128
 """The size of a tensor map (5.5.8)."""
 _ROW_BYTES = 16
@@ -486,7 +484,7 @@ def _accesses(match: Match) -> Iterator[Access]:
             form.effects.resource is not None or match.own_shared
         )  # one cannot make or end that of another CTA
         yield Access(
-            mbarrier, Via.ADDRESS, StateSpace.SHARED, writes, extent=_MBARRIER_BYTES, own=own, object=True
+            mbarrier, Via.ADDRESS, StateSpace.SHARED, writes, extent=MBARRIER_BYTES, own=own, object=True
         )
 
 

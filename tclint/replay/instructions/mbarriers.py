@@ -8,6 +8,7 @@ from itertools import repeat
 from typing import Any
 
 from tclint.ir.nodes import MAX_SHARED_BYTES
+from tclint.isa.accesses import MBARRIER_BYTES
 from tclint.isa.effects import CP_ASYNC, Order, Resource
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 from tclint.replay.accesses import CTA_STRIDE, OFFSET
@@ -26,8 +27,6 @@ ALL_CTAS = 0xFFFF
 """The mask of all CTAs of a cluster."""
 _OWN = -1
 """No mask: the CTA of the address."""
-_ALIGNMENT = 8
-"""The alignment of an mbarrier in bytes (9.7.13.15.1)."""
 
 
 @executes(Resource.MBARRIER_INIT)
@@ -41,8 +40,8 @@ def _mbarrier_init(
         if many and (beyond or (at in machine.mbarriers and machine.mbarriers[at].site != step.site)):
             raise TooManyMbarriers(step.site, many)
         machine.initialise(Mbarrier(number & MAX_COUNT, step.site, at))
-        if at % _ALIGNMENT:
-            machine.misused[step.site] = f"the mbarrier is not aligned to {_ALIGNMENT} bytes"
+        if at % MBARRIER_BYTES:
+            machine.misused[step.site] = f"the mbarrier is not aligned to {MBARRIER_BYTES} bytes"
         elif not 0 < number <= MAX_COUNT:
             machine.misused[step.site] = f"an mbarrier cannot count {number} arrivals"
 
