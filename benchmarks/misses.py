@@ -21,8 +21,8 @@ from tclint.analyses.extents import Extents
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.proxies import (
-    LANDED,
-    Landed,
+    COMPLETED,
+    CompletedCopies,
     Overwritten,
     Unfenced,
     UnfencedReads,
@@ -299,8 +299,8 @@ def _of_fence(kernel: Kernel, site: int, changed: Change) -> str:
     if not fences(kernel.instructions[site]):
         return ""
     model = KernelModel(kernel.function, kernel.module)
-    shared, copies = model.shared, model.solution(Landed)[1].before(site)[0]
-    before = [a for i, age in copies if age == LANDED for a in shared.accesses(i) if a.writes]
+    shared, copies = model.shared, model.solution(CompletedCopies)[1].before(site)[0]
+    before = [a for i, age in copies if age == COMPLETED for a in shared.accesses(i) if a.writes]
     for unfenced, results in (model.solution(Unfenced), model.solution(UnfencedReads)):
         sites = (i for start, _ in results.before(site) for i in unfenced.classes[start])
         before += [a for i in sites for a in shared.accesses(i) if unfenced.begins(a)]

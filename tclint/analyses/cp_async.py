@@ -82,14 +82,14 @@ class WaitedCopies(CopyGroups):
     def conflicts(
         self,
         wanted: Callable[[Access], bool],
-        meet: Callable[[Access, Access, Route], bool],
+        overlap: Callable[[Access, Access, Route], bool],
         memory: SharedByWarps,
         doubt: DoubtAbout = lambda start, path: NO_DOUBT,
         whole_loops: bool = False,
     ) -> OverlapSearch:
         """The search for the *wanted* accesses that conflict with copies for which only their own thread has waited.
 
-        Their bytes must be known in *memory*. *meet* decides whether a copy and an access conflict; *doubt* and
+        Their bytes must be known in *memory*. *overlap* decides whether a copy and an access conflict; *doubt* and
         *whole_loops* are about the paths between the two.
         """
         context_of = self.model.views.context_of
@@ -99,7 +99,7 @@ class WaitedCopies(CopyGroups):
             self,
             frozenset(self.model.begins(self.group)),
             lambda access: wanted(access) and memory.placed(access, context_of(access.site).threads),
-            meet,
+            overlap,
             memory=memory,
             ready=lambda age: age == WAITED,
             doubt=doubt,

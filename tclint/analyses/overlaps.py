@@ -139,7 +139,7 @@ class OverlapSearch:
     """Those of them that count."""
     wanted: Callable[[Access], bool]
     """Whether an access counts as a use."""
-    meet: Callable[[Access, Access, Route], bool]
+    overlap: Callable[[Access, Access, Route], bool]
     """Whether an operation and a use, as they are on the route, provably touch the same bytes."""
     begins: Callable[[Access], bool] = lambda access: access.later
     """Whether an access of an operation is one that no use may overlap."""
@@ -577,7 +577,7 @@ class OverlapSearch:
                 continue
             here = shared.along(operation, route.before)
             for use, touched in uses[first:]:
-                if may_overlap(own, touched, distance) and self.meet(
+                if may_overlap(own, touched, distance) and self.overlap(
                     here, shared.along(use, route.after), route
                 ):
                     path = route.path

@@ -33,10 +33,10 @@ from tclint.isa.effects import BULK, GENERIC_COPIES, Barrier, Fence, Order, Reso
 from tclint.values.shared_memory import Access
 
 __all__ = [
-    "LANDED",
+    "COMPLETED",
     "WAITED",
     "WIDE",
-    "Landed",
+    "CompletedCopies",
     "Overwritten",
     "ProxyState",
     "Unfenced",
@@ -50,7 +50,7 @@ WIDE = 1
 """A memory fence of a wider scope than the CTA has followed: it orders no proxies, but was never seen to fail."""
 WAITED = 2
 """A wait for an mbarrier has followed: a bulk copy may have replaced the bytes."""
-LANDED = -4
+COMPLETED = -4
 """The ``cp.async`` is complete for the thread that issued it."""
 
 ProxyState = frozenset[tuple[int, int]]
@@ -187,7 +187,7 @@ class UnfencedWaits(Unfenced):
         self.classes = {site: [site] for site in self.sites}
 
 
-class Landed(CopyGroups):
+class CompletedCopies(CopyGroups):
     """``cp.async`` operations, in flight or complete, whose completion no proxy fence has followed yet.
 
     They write through the generic proxy (9.7.9.25.2), and a fence orders only what has been written before it.
@@ -200,12 +200,14 @@ class Landed(CopyGroups):
         if instruction.flow == "call":
             return None
         if fences(instruction):
-            return None if age == LANDED else age
-        return LANDED if age == LANDED or (after := super().aged(age, at, instruction)) is None else after
+            return None if age == COMPLETED else age
+        return (
+            COMPLETED if age == COMPLETED or (after := super().aged(age, at, instruction)) is None else after
+        )
 
     def pending(self, state: GroupState) -> int:
         """The bit set of the copies in *state* that are complete."""
-        return state[0].having(LANDED)
+        return state[0].having(COMPLETED)
 
     def transfer(self, state: GroupState, at: int, instruction: Instruction) -> GroupState:
         if instruction.flow == "call" and state[0]:

@@ -220,13 +220,13 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
         self,
         starts: Collection[int],
         wanted: Callable[[Access], bool],
-        meet: Callable[[Access, Access, Route], bool],
+        overlap: Callable[[Access, Access, Route], bool],
         begins: Callable[[Access], bool] = lambda access: True,
         doubt: DoubtAbout | None = None,
     ) -> OverlapSearch:
         """The search for the *wanted* accesses that conflict with accesses *starts* that *begins* admits.
 
-        *meet* decides whether two conflict; *doubt* is that about a path, :meth:`synchronised_elsewhere` if None.
+        *overlap* decides whether two conflict; *doubt* is that about a path, :meth:`synchronised_elsewhere` if None.
         """
         return OverlapSearch(
             self.model,
@@ -234,7 +234,7 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
             _From(self, starts),
             self.operations,
             lambda access: wanted(access) and self.counts(access),
-            meet,
+            overlap,
             begins=lambda access: access.writes is self.writes and not access.later and begins(access),
             memory=self.memory,
             doubt=doubt or self.synchronised_elsewhere,

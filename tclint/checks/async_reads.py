@@ -95,7 +95,7 @@ class _Writes:
     def doubt(self, start: int, path: Path) -> Doubt:
         return skips(self.model, path, self.since.ends, "on other paths between the two, the thread waits")
 
-    def meet(self, write: Access, read: Access, route: Route) -> bool:
+    def overlap(self, write: Access, read: Access, route: Route) -> bool:
         """True if threads other than the one that takes the path write bytes that are read. Fills :attr:`early`."""
         if not self.since.executed.certainly(write.site):
             return False
@@ -237,7 +237,7 @@ class _Stores(_Writes):
             self,
             self.since.operations,
             lambda access: _wanted(access) and memory.placed(access, context_of(access.site).threads),
-            self.meet,
+            self.overlap,
             begins=lambda access: access.writes and not access.later,
             memory=memory,
             doubt=self.doubt,
@@ -258,7 +258,7 @@ class _Copies(_Writes):
 
     def meetings(self) -> OverlapSearch:
         wanted = _wanted
-        return self.groups.conflicts(wanted, self.meet, self.since.memory, self.doubt, whole_loops=True)
+        return self.groups.conflicts(wanted, self.overlap, self.since.memory, self.doubt, whole_loops=True)
 
 
 def _hit(model: KernelModel, meeting: Conflict, early: _Early, count: int) -> Hit:

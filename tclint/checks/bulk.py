@@ -161,20 +161,20 @@ def _in_flight(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: 
     copy, use, threads = meeting.operation.site, meeting.use.site, meeting.path.threads
     others = model.views.context_of(copy).threads & ~threads
     shared = all(others & warp for warp in _warps(threads)) and once_for_a_warp(model, copy)
-    flight = PendingReason.of(groups, meeting.path, copy, meeting.path.state, alike)
+    reason = PendingReason.of(groups, meeting.path, copy, meeting.path.state, alike)
     verb = "starts to overwrite" if meeting.use.later else "overwrites"
     name = copy_name(model, copy)
     return BK002.hit(
         site=use,
-        message=f"{verb} shared memory that {name} may still be reading: {flight.why}",
+        message=f"{verb} shared memory that {name} may still be reading: {reason.why}",
         steps=(
             Mark(copy, f"{name} starts to read it", role=model.describe_threads(threads)),
-            *flight.steps,
+            *reason.steps,
             Mark(use, f"{verb} the same bytes"),
         ),
         count=len(alike),
-        help=flight.remedy,
-        fixes=flight.fixes,
+        help=reason.remedy,
+        fixes=reason.fixes,
         confidence=model.confidence(meeting.path, copy)
         or model.size_confidence(
             meeting.operation, meeting.use, threads, model.views.context_of(use).threads

@@ -155,24 +155,24 @@ def _hit(
 ) -> Hit:
     copy, use, age = conflict.operation.site, conflict.use.site, conflict.path.state
     copies = {each.operation.site for each in alike}
-    flight = PendingReason.of(groups, conflict.path, copy, age, copies)
-    remedy = flight.remedy + (", or use cp.async.wait_all" if age == OVERDUE else "")
+    reason = PendingReason.of(groups, conflict.path, copy, age, copies)
+    remedy = reason.remedy + (", or use cp.async.wait_all" if age == OVERDUE else "")
     if rule == CA003:
         what = "writes other data to shared memory that an earlier, unordered cp.async may still write"
-        message = f"{what}: {flight.why}"
+        message = f"{what}: {reason.why}"
         step = "starts to write the same bytes"
     else:
         verb = "overwrites" if conflict.use.writes else "reads"
-        message = f"{verb} shared memory that a cp.async may still write: {flight.why}"
+        message = f"{verb} shared memory that a cp.async may still write: {reason.why}"
         step = f"{verb} the same bytes"
     return rule.hit(
         site=use,
         message=message,
-        steps=(Mark(copy, "starts to write these bytes"), *flight.steps, Mark(use, step)),
+        steps=(Mark(copy, "starts to write these bytes"), *reason.steps, Mark(use, step)),
         count=len(copies),
         pairs=tuple(each.sites for each in alike),
         help=remedy,
-        fixes=flight.fixes,
+        fixes=reason.fixes,
         confidence=model.confidence(conflict.path, copy)
         or model.size_confidence(
             conflict.operation, conflict.use, *(model.views.context_of(i).threads for i in (copy, use))

@@ -20,10 +20,10 @@ from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
 from tclint.analyses.proxies import (
-    LANDED,
+    COMPLETED,
     WAITED,
     WIDE,
-    Landed,
+    CompletedCopies,
     Overwritten,
     ProxyState,
     Unfenced,
@@ -69,7 +69,7 @@ def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterato
     unfenced, results = model.solution(kind)
     overwritten = model.fact(Overwritten)
 
-    def meet(access: Access, use: Access, route: Route) -> bool:
+    def overlap(access: Access, use: Access, route: Route) -> bool:
         if route.path.state & WAITED and not writes and overwritten.may(use.address):
             return False
         passed = route.path.sites(model.cfg, access.site) if not writes and overwritten.copies else ()
@@ -83,7 +83,7 @@ def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterato
         unfenced,
         unfenced.sites,
         partial(_wanted, writes),
-        meet,
+        overlap,
         begins=unfenced.begins,
         tries=2 if writes else None,  # findings of low confidence do not justify a longer search
         whole_loops=not writes,
@@ -415,20 +415,20 @@ def _fenced(model: KernelModel, clash: _Clash, begins: int | None = None) -> tup
     return fence_between(model, clash.first.site, clash.passed, f"{_FENCE};", begins)
 
 
-@check(PR002, analyses=(Landed, Mbarriers))
+@check(PR002, analyses=(CompletedCopies, Mbarriers))
 def unfenced_copies(model: KernelModel) -> Iterator[Hit]:
     """Report shared memory that cp.async fills and the async proxy reads, with no fence after the wait for the copy."""
     copies = frozenset(model.begins(CP_ASYNC))
     if not copies or not through_async(model, writes=False):
         return
-    landed, results = model.solution(Landed)
+    landed, results = model.solution(CompletedCopies)
     meetings = OverlapSearch(
         model,
         results,
         landed,
         copies,
         partial(_wanted, False),
-        lambda copy, use, route: route.path.state == LANDED and _meet(model, copy, use, route),
+        lambda copy, use, route: route.path.state == COMPLETED and _meet(model, copy, use, route),
     )
     for clash, pairs in _folded(model, (_Clash.of(model, meeting) for meeting in meetings)):
         operation = called(model, clash.last.site)

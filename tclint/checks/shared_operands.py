@@ -67,11 +67,11 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
     )
     for conflict, alike in _folded(model, conflicts):
         operation, age = conflict.operation.site, conflict.path.state
-        flight = PendingReason.of(groups, conflict.path, operation, age)
+        reason = PendingReason.of(groups, conflict.path, operation, age)
         yield replace(
-            _hit(WG011, model, conflict, alike, "wgmma.mma_async", flight),
-            about=frozenset((operation if flight.wait is None else flight.wait,)),
-            missing_before=age >= 0 and flight.wait is None,
+            _hit(WG011, model, conflict, alike, "wgmma.mma_async", reason),
+            about=frozenset((operation if reason.wait is None else reason.wait,)),
+            missing_before=age >= 0 and reason.wait is None,
         )
 
 
@@ -142,7 +142,7 @@ def _hit(
     conflict: Conflict,
     alike: list[Conflict],
     name: str,
-    flight: PendingReason,
+    reason: PendingReason,
 ) -> Hit:
     site, use = conflict.operation.site, conflict.use.site
     verb = "starts to overwrite" if conflict.use.later else "overwrites"
@@ -150,16 +150,16 @@ def _hit(
     matrices = model.fact(ObjectNames).accessed(site, writes=False)
     return rule.hit(
         site=use,
-        message=f"{verb} shared memory that {name} may still read as a matrix: {flight.why}",
+        message=f"{verb} shared memory that {name} may still read as a matrix: {reason.why}",
         steps=(
             Mark(site, "starts to read these bytes through a descriptor", role=role, object=matrices),
-            *flight.steps,
+            *reason.steps,
             Mark(use, f"{verb} the same bytes", role=role),
         ),
         count=len({each.use.site for each in alike}),
         pairs=tuple(each.sites for each in alike),
-        help=flight.remedy,
-        fixes=flight.fixes,
+        help=reason.remedy,
+        fixes=reason.fixes,
         confidence=model.confidence(conflict.path, site)
         or model.size_confidence(conflict.operation, conflict.use, *[conflict.path.threads] * 2),
     )

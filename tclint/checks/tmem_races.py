@@ -44,12 +44,12 @@ def _meetings_of(
 ) -> OverlapSearch:
     """The search for conflicts with the accesses *starts*."""
 
-    def meet(first: Access, second: Access, route: Route) -> bool:
+    def overlap(first: Access, second: Access, route: Route) -> bool:
         here, there = (model.views.context_of(access.site).threads for access in (first, second))
         pairs = unordered_threads(here, there, route.path)
         return any(since.memory.across(first, second, *pair) for pair in pairs)
 
-    return since.conflicts(starts, lambda access: access.writes is not since.writes, meet)
+    return since.conflicts(starts, lambda access: access.writes is not since.writes, overlap)
 
 
 def _hit(model: KernelModel, meeting: Conflict, count: int) -> Hit:

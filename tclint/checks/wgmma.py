@@ -196,11 +196,11 @@ def _finding(
     site, path = found
     age = max(a for _, a in path.state[0])
     name = model.function.registers[register].name
-    flight = PendingReason.of(groups, path, site, age)
+    reason = PendingReason.of(groups, path, site, age)
     # One commit after all of them would cover them all.
     uncommitted = [site, *(s for s, a in results.before(use)[0] if a < 0)]
-    why, remedy = flight.why, flight.remedy
-    unwaited = age >= 0 and flight.wait is None
+    why, remedy = reason.why, reason.remedy
+    unwaited = age >= 0 and reason.wait is None
     if unwaited and _waited_elsewhere(model, groups, site, use):
         why, remedy = (
             "wgmma.wait_group completes it on some paths only",
@@ -222,14 +222,14 @@ def _finding(
         message=f"{model.name(use)} {verb} {what}: {why}",
         steps=(
             Mark(site, f"starts to {starts} its {operands}"),
-            *flight.steps,
+            *reason.steps,
             Mark(use, f"{verb} {name}"),
         ),
         help=remedy,
-        fixes=flight.fixes,
+        fixes=reason.fixes,
         confidence=model.confidence(path, site),
         about=frozenset(
-            (*alike, flight.wait) if flight.wait is not None else alike if age >= 0 else uncommitted
+            (*alike, reason.wait) if reason.wait is not None else alike if age >= 0 else uncommitted
         ),
         missing_before=unwaited,
     ).doubted(doubt)

@@ -105,7 +105,7 @@ class Machine:
         self.held: deque[LaneGroup] = deque()
         """Those that could run, but do so only when no others can."""
         self.parked: list[LaneGroup] = []
-        self.flights: list[AsyncOperation] = []
+        self.operations: list[AsyncOperation] = []
         self.released: dict[int, Released] = {}
         """What the releasing accesses of an address published."""
         self._warp: Warp | None = None
@@ -201,8 +201,8 @@ class Machine:
             self._idle_turns += 1
         if self.polls > MAX_POLLS_BEFORE_RELIEF:
             self._relieve()
-        if self.flights and self.schedule.lands():
-            able = [f for f in self.flights if self._able(f)]
+        if self.operations and self.schedule.lands():
+            able = [f for f in self.operations if self._able(f)]
             if able:
                 self.complete(able[self.schedule.choose(len(able))])
 
@@ -254,16 +254,16 @@ class Machine:
             for register in registers:
                 if (found := locks.get(register)) is not None:
                     conflicts.setdefault(id(found), (register, found))
-            for register, flight in conflicts.values():
-                if flight.dependent:
-                    self.complete(flight) if written else self.capture(flight)
+            for register, operation in conflicts.values():
+                if operation.dependent:
+                    self.complete(operation) if written else self.capture(operation)
                     continue
                 name = self.code.function.registers[register].name
                 how = "reads" if written and register in reads else "writes"
                 does = "writes" if written else "reads"
                 self.observe(
-                    "register-in-flight", w, f"{how} {name} before the {flight.what} that {does} it completes",
-                    flight,
+                    "register-in-flight", w, f"{how} {name} before the {operation.what} that {does} it completes",
+                    operation,
                 )  # fmt: skip
 
     def _relieve(self) -> None:
@@ -278,7 +278,9 @@ class Machine:
             self.ready.append(self.held.popleft())
             return
         wanted = {id(s.waits) for s in self.parked}
-        able = [f for f in self.flights if self._able(f) and (not wanted or {id(f), id(f.mbarrier)} & wanted)]
+        able = [
+            f for f in self.operations if self._able(f) and (not wanted or {id(f), id(f.mbarrier)} & wanted)
+        ]
         if able:
             self.complete(able[0])
         while self._admit(MAX_RESIDENT_CLUSTERS_WHEN_POLLING):
@@ -300,7 +302,9 @@ class Machine:
         self._retire()
         wanted = {id(s.waits) for s in self.parked}
         able = [
-            f for f in self.flights if f.mbarrier is not None and id(f.mbarrier) in wanted and self._able(f)
+            f
+            for f in self.operations
+            if f.mbarrier is not None and id(f.mbarrier) in wanted and self._able(f)
         ]
         if able:
             self.complete(able[self.schedule.choose(len(able))])
@@ -312,15 +316,15 @@ class Machine:
                 raise self._stuck()
             return False
         # An operation that no thread waits for stays pending as long as a phase can complete without it.
-        for flight in self.flights:
-            if id(flight) in wanted and self._able(flight):
-                self.complete(flight)
+        for operation in self.operations:
+            if id(operation) in wanted and self._able(operation):
+                self.complete(operation)
                 return True
         if self._settle():
             return True
-        for flight in self.flights:
-            if self._able(flight):
-                self.complete(flight)
+        for operation in self.operations:
+            if self._able(operation):
+                self.complete(operation)
                 return True
         if self._force_apart():
             return True
@@ -341,9 +345,9 @@ class Machine:
 
     def _retire(self) -> None:
         for cluster in [c for c in self.clusters if not c.running]:
-            for flight in [f for f in self.flights if f.warp.cta.cluster is cluster]:
-                if self._able(flight):
-                    self.complete(flight)
+            for operation in [f for f in self.operations if f.warp.cta.cluster is cluster]:
+                if self._able(operation):
+                    self.complete(operation)
             self.clusters.remove(cluster)
 
     def _stuck(self) -> Deadlock:
@@ -351,7 +355,7 @@ class Machine:
 
     def _all_poll(self) -> bool:
         """Whether every group of lanes that can run polls memory that no thread is left to write."""
-        return not self.flights and all(self._polls_forever(split) for split in list(self.ready))
+        return not self.operations and all(self._polls_forever(split) for split in list(self.ready))
 
     def _polls_forever(self, split: LaneGroup) -> bool:
         """Execute *split* until it polls memory for the second time with the same registers: whether it does.
@@ -423,7 +427,7 @@ class Machine:
         How many bytes such a copy completes is unknown, and so is how many copies the phase consists of. All of them
         have been issued once every thread waits, because threads that issue copies for the next phase wait for this one.
         """
-        pending = {id(f.mbarrier) for f in self.flights}
+        pending = {id(f.mbarrier) for f in self.operations}
         wanted = {
             id(s.waits): s for s in self.parked
             if isinstance(s.waits, Mbarrier) and s.waits.boxes and id(s.waits) not in pending
@@ -529,11 +533,11 @@ class Machine:
         self.progress()
         if not w.alive.any():
             w.cta.running -= 1
-            for flight in w.cta.uncommitted:
+            for operation in w.cta.uncommitted:
                 # Another thread may commit a copy or a shift, after it has issued a multiplication (9.7.16.6.4.3).
-                if not w.cta.running or (flight.warp is w and flight.what == "tcgen05.mma"):
-                    text = f"exits, and no commit tracks the {flight.what}"
-                    self.observe("uncommitted", w, text, flight, flight.site)
+                if not w.cta.running or (operation.warp is w and operation.what == "tcgen05.mma"):
+                    text = f"exits, and no commit tracks the {operation.what}"
+                    self.observe("uncommitted", w, text, operation, operation.site)
             for site, arrived in w.cta.warpgroup_arrivals.items():
                 if w.index not in arrived and any(other >> 2 == w.index >> 2 for other in arrived):
                     name = self.code.function.instructions[site].name
@@ -555,15 +559,15 @@ class Machine:
     def _end(self, w: Warp) -> None:
         """The last warp of a CTA, *w*, has exited: from now on its shared memory must not be accessed."""
         cta = w.cta
-        for flight in list(cta.shared.flights):
-            into = any(memory is cta.shared for memory, _ in flight.writes)
-            if not flight.done and (into or not flight.captured):
+        for operation in list(cta.shared.operations):
+            into = any(memory is cta.shared for memory, _ in operation.writes)
+            if not operation.done and (into or not operation.captured):
                 does = "into its shared memory completes" if into else "has read its shared memory"
                 self.observe(
-                    "left-in-flight", w, f"the CTA exits before the {flight.what} {does}", flight
+                    "left-in-flight", w, f"the CTA exits before the {operation.what} {does}", operation
                 )  # fmt: skip
-                if self._able(flight):
-                    self.complete(flight)
+                if self._able(operation):
+                    self.complete(operation)
         for allocation in cta.columns.values():
             text = "the CTA exits with tensor memory still allocated"
             self.observe("tensor-memory-leak", w, text, allocation.site)
@@ -602,37 +606,37 @@ class Machine:
 
     # ------------------------------------------------------------ asynchronous operations
 
-    def issue(self, flight: AsyncOperation) -> None:
+    def issue(self, operation: AsyncOperation) -> None:
         """Issue an asynchronous operation: report its conflicts, then complete it at once or put it in flight."""
-        w = flight.warp
+        w = operation.warp
         self._issued += 1
-        flight.number = self._issued
-        for written in flight.writes:
-            self.check_fill(w, written, flight)
-        self.check_drain(w, flight.reads, flight)
+        operation.number = self._issued
+        for written in operation.writes:
+            self.check_fill(w, written, operation)
+        self.check_drain(w, operation.reads, operation)
         if self.tracer is not None:
-            self.tracer("issue", w, flight.site, f"{flight.number} {flight.what}")
-        if self.schedule.at_once(flight.site) and self._able(flight):
-            self.complete(flight)
+            self.tracer("issue", w, operation.site, f"{operation.number} {operation.what}")
+        if self.schedule.at_once(operation.site) and self._able(operation):
+            self.complete(operation)
             return
-        self.flights.append(flight)
-        for memory, words in flight.writes:
+        self.operations.append(operation)
+        for memory, words in operation.writes:
             memory.filling[words] += 1
-            if not flight.adds:
+            if not operation.adds:
                 memory.poison(words)
-            memory.flights.append(flight)
-        for memory, words in flight.reads:
+            memory.operations.append(operation)
+        for memory, words in operation.reads:
             memory.draining[words] += 1
-            memory.flights.append(flight)
-        for warp, registers in flight.filling.items():
-            warp.filling.update(dict.fromkeys(registers, flight))
-        for warp, registers in flight.draining.items():
-            warp.draining.update(dict.fromkeys(registers, flight))
-        flight.locked = True
+            memory.operations.append(operation)
+        for warp, registers in operation.filling.items():
+            warp.filling.update(dict.fromkeys(registers, operation))
+        for warp, registers in operation.draining.items():
+            warp.draining.update(dict.fromkeys(registers, operation))
+        operation.locked = True
 
-    def check_fill(self, w: Warp, written: Range, flight: AsyncOperation) -> None:
+    def check_fill(self, w: Warp, written: Range, operation: AsyncOperation) -> None:
         """Report what conflicts with an asynchronous write: pending operations on its bytes, and unordered accesses."""
-        what = flight.what
+        what = operation.what
         memory, words = written
         if memory.exited:
             self.observe("exited-cta", w, f"the {what} writes shared memory of a CTA that has exited")
@@ -641,7 +645,7 @@ class Machine:
                 text = f"the {what} overwrites shared memory that a pending {other.what} still reads"
                 self.observe("source-overwritten", w, text, other)
         elif memory.filling[words].any():
-            for other in memory.pending_operations(words, writes=True, adds=not flight.adds):
+            for other in memory.pending_operations(words, writes=True, adds=not operation.adds):
                 text = f"the {what} writes shared memory that another pending {other.what} has yet to write"
                 self.observe("filled-twice", w, text, other)
         for writes, how in ((False, "read"), (True, "wrote")):
@@ -652,10 +656,10 @@ class Machine:
                     site,
                 )  # fmt: skip
 
-    def check_drain(self, w: Warp, reads: Sequence[Range], flight: AsyncOperation) -> None:
+    def check_drain(self, w: Warp, reads: Sequence[Range], operation: AsyncOperation) -> None:
         """Report what conflicts with an asynchronous read: pending writes of its bytes, unordered ones, and ones that
         no proxy fence has made visible to the async proxy."""
-        what = flight.what
+        what = operation.what
         for memory, words in reads:
             if memory.exited:
                 self.observe("exited-cta", w, f"the {what} reads shared memory of a CTA that has exited")
@@ -682,47 +686,47 @@ class Machine:
                 continue  # it reads what a GPU usually reads
             numbers = np.arange(words.start, words.stop) if isinstance(words, slice) else words
             stamps = memory.written[numbers]
-            flight.unseen.append(Range(memory, numbers[(stamps >> 10) > w.clocks.fenced[stamps & 1023]]))
+            operation.unseen.append(Range(memory, numbers[(stamps >> 10) > w.clocks.fenced[stamps & 1023]]))
 
-    def _able(self, flight: AsyncOperation) -> bool:
+    def _able(self, operation: AsyncOperation) -> bool:
         """Whether all participants of an operation, and of those that complete before it, have arrived."""
-        return all(f.done or f.ready is None or f.ready() for f in (flight, *flight.before))
+        return all(f.done or f.ready is None or f.ready() for f in (operation, *operation.before))
 
-    def can_complete(self, flight: AsyncOperation) -> bool:
+    def can_complete(self, operation: AsyncOperation) -> bool:
         """Whether an operation has completed, or may complete now."""
-        return flight.done or self._able(flight)
+        return operation.done or self._able(operation)
 
-    def capture(self, flight: AsyncOperation) -> None:
+    def capture(self, operation: AsyncOperation) -> None:
         """Read the sources of an operation, unless it has; they may be overwritten from now on."""
-        if flight.captured:
+        if operation.captured:
             return
-        flight.captured = True
-        if flight.capture is not None:
-            _as_seen(flight, flight.capture)
-        if flight.locked:
-            for memory, words in flight.reads:
+        operation.captured = True
+        if operation.capture is not None:
+            _as_seen(operation, operation.capture)
+        if operation.locked:
+            for memory, words in operation.reads:
                 memory.draining[words] -= 1
-            for warp, registers in flight.draining.items():
-                _release(warp.draining, registers, flight)
-        for memory, words in flight.reads:
-            memory.read_by[words] = flight.stamp or flight.warp.stamp
-            memory.reader[words] = flight.site
+            for warp, registers in operation.draining.items():
+                _release(warp.draining, registers, operation)
+        for memory, words in operation.reads:
+            memory.read_by[words] = operation.stamp or operation.warp.stamp
+            memory.reader[words] = operation.site
 
-    def unlock(self, w: Warp, flight: AsyncOperation) -> None:
+    def unlock(self, w: Warp, operation: AsyncOperation) -> None:
         """Order warp *w* after an operation of its warpgroup that it has waited for, and release its registers in it.
 
         The four warps issue one operation (9.7.15): when one of them has waited for it, the reads of all are complete.
         For an operation other than ``wgmma`` this does nothing.
         """
-        if "parts" in flight.note:
-            w.clocks.seen[w.warpgroup] = max(w.clocks.seen[w.warpgroup], flight.stamp >> 10)
+        if "parts" in operation.note:
+            w.clocks.seen[w.warpgroup] = max(w.clocks.seen[w.warpgroup], operation.stamp >> 10)
             for locks in (w.filling, w.draining):
-                for register in [r for r, f in locks.items() if f is flight]:
+                for register in [r for r, f in locks.items() if f is operation]:
                     del locks[register]
 
-    def complete(self, flight: AsyncOperation) -> None:
+    def complete(self, operation: AsyncOperation) -> None:
         """Complete an operation, after those that complete before it."""
-        waiting = [flight]
+        waiting = [operation]
         while waiting:
             earlier = next((f for f in waiting[-1].before if not f.done), None)
             if earlier is not None:
@@ -732,36 +736,36 @@ class Machine:
             if not last.done:
                 self._complete(last)
 
-    def _complete(self, flight: AsyncOperation) -> None:
-        self.capture(flight)
-        flight.done = True
-        flight.before = []
-        if flight.locked:
-            self.flights.remove(flight)
-            for memory, words in flight.writes:
+    def _complete(self, operation: AsyncOperation) -> None:
+        self.capture(operation)
+        operation.done = True
+        operation.before = []
+        if operation.locked:
+            self.operations.remove(operation)
+            for memory, words in operation.writes:
                 memory.filling[words] -= 1
-            for memory in {id(m): m for m, _ in (*flight.writes, *flight.reads)}.values():
-                memory.flights[:] = [f for f in memory.flights if f is not flight]
-        written = flight.written
-        if flight.mbarrier is not None and flight.writes:
-            cluster = flight.warp.cta.cluster
+            for memory in {id(m): m for m, _ in (*operation.writes, *operation.reads)}.values():
+                memory.operations[:] = [f for f in memory.operations if f is not operation]
+        written = operation.written
+        if operation.mbarrier is not None and operation.writes:
+            cluster = operation.warp.cta.cluster
             cluster.copies += 1
-            written = 0 if flight.adds else cluster.copies << 10 | cluster.warps
-            for clock in (flight.mbarrier.clocks.seen, flight.mbarrier.clocks.fenced):
+            written = 0 if operation.adds else cluster.copies << 10 | cluster.warps
+            for clock in (operation.mbarrier.clocks.seen, operation.mbarrier.clocks.fenced):
                 clock[cluster.warps] = cluster.copies
-        for memory, words in flight.writes:
+        for memory, words in operation.writes:
             memory.written[words] = written
-            memory.writer[words] = flight.site
+            memory.writer[words] = operation.site
             memory.read_by[words] = 0
-        if flight.finish is not None:
-            _as_seen(flight, flight.finish)
-        if flight.locked:
-            for warp, registers in flight.filling.items():
-                _release(warp.filling, registers, flight)
+        if operation.finish is not None:
+            _as_seen(operation, operation.finish)
+        if operation.locked:
+            for warp, registers in operation.filling.items():
+                _release(warp.filling, registers, operation)
         if self.tracer is not None:
-            self.tracer("land", flight.warp, flight.site, f"{flight.number} {flight.what}")
+            self.tracer("land", operation.warp, operation.site, f"{operation.number} {operation.what}")
         self.progress()
-        self.wake(flight)
+        self.wake(operation)
 
     # ------------------------------------------------------------ reporting
 
@@ -827,9 +831,9 @@ class Machine:
         self.notes.setdefault(text, site)
 
 
-def _as_seen(flight: AsyncOperation, act: Callable[[], None]) -> None:
+def _as_seen(operation: AsyncOperation, act: Callable[[], None]) -> None:
     """Call *act* with poison in the words whose generic writes are not visible to the operation."""
-    invisible = [(memory, words, memory.views[4][words]) for memory, words in flight.unseen]
+    invisible = [(memory, words, memory.views[4][words]) for memory, words in operation.unseen]
     for memory, words, _ in invisible:
         memory.poison(words)
     act()
@@ -837,7 +841,7 @@ def _as_seen(flight: AsyncOperation, act: Callable[[], None]) -> None:
         memory.views[4][words] = values
 
 
-def _release(locks: dict[int, AsyncOperation], registers: Iterable[int], flight: AsyncOperation) -> None:
+def _release(locks: dict[int, AsyncOperation], registers: Iterable[int], operation: AsyncOperation) -> None:
     for register in registers:
-        if locks.get(register) is flight:
+        if locks.get(register) is operation:
             del locks[register]

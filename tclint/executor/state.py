@@ -78,7 +78,7 @@ class Services(Protocol):
     parameters: Array
     schedule: Schedule
     parked: list[LaneGroup]
-    flights: list[AsyncOperation]
+    operations: list[AsyncOperation]
     released: dict[int, Released]
 
     @property
@@ -96,12 +96,12 @@ class Services(Protocol):
     def leave(self, split: LaneGroup, mask: Array) -> int | None: ...
     def pass_barrier(self, cta: Cta, number: int, barrier: Barrier) -> None: ...
     def pass_cluster(self, cluster: Cluster) -> None: ...
-    def issue(self, flight: AsyncOperation) -> None: ...
-    def check_drain(self, w: Warp, reads: Sequence[Range], flight: AsyncOperation) -> None: ...
-    def can_complete(self, flight: AsyncOperation) -> bool: ...
-    def capture(self, flight: AsyncOperation) -> None: ...
-    def unlock(self, w: Warp, flight: AsyncOperation) -> None: ...
-    def complete(self, flight: AsyncOperation) -> None: ...
+    def issue(self, operation: AsyncOperation) -> None: ...
+    def check_drain(self, w: Warp, reads: Sequence[Range], operation: AsyncOperation) -> None: ...
+    def can_complete(self, operation: AsyncOperation) -> bool: ...
+    def capture(self, operation: AsyncOperation) -> None: ...
+    def unlock(self, w: Warp, operation: AsyncOperation) -> None: ...
+    def complete(self, operation: AsyncOperation) -> None: ...
     def count_unwritten(self, w: Warp, memory: Shared, words: slice | Array) -> None: ...
     def observe(
         self,
@@ -186,7 +186,7 @@ class Shared(Memory):
         self.reader: Array = np.zeros(words, np.int32)
         self.filling: Array = np.zeros(words, np.int16)
         self.draining: Array = np.zeros(words, np.int16)
-        self.flights: list[AsyncOperation] = []
+        self.operations: list[AsyncOperation] = []
         self.narrow: set[int] = set()
         """The plain stores of less than a word."""
 
@@ -243,10 +243,10 @@ class Shared(Memory):
         touched = np.zeros(len(self.filling), bool)
         touched[words] = True
         return [
-            flight
-            for flight in self.flights
-            if (adds or not flight.adds) and not (flight.done if writes else flight.captured)
-            for memory, mine in (flight.writes if writes else flight.reads)
+            operation
+            for operation in self.operations
+            if (adds or not operation.adds) and not (operation.done if writes else operation.captured)
+            for memory, mine in (operation.writes if writes else operation.reads)
             if memory is self and touched[mine].any()
         ]
 
@@ -265,7 +265,7 @@ class Tensor:
         self.filling: Array = np.zeros(shape, np.int16)
         self.draining: Array = np.zeros(shape, np.int16)
         self.allocated: Array = np.zeros(self.COLUMNS, bool)
-        self.flights: list[AsyncOperation] = []
+        self.operations: list[AsyncOperation] = []
         self.permitted = True
         """Whether the CTA still has the permit to allocate."""
 
@@ -452,9 +452,9 @@ class Warp:
         """The numbers of the active lanes."""
         return _NUMBERS[self.mask]
 
-    def join_group(self, engine: Engine, flight: AsyncOperation) -> None:
-        """Adds *flight* to the group that its threads commit next."""
-        self.groups.setdefault((engine, self.mask.tobytes()), [[]])[-1].append(flight)
+    def join_group(self, engine: Engine, operation: AsyncOperation) -> None:
+        """Adds *operation* to the group that its threads commit next."""
+        self.groups.setdefault((engine, self.mask.tobytes()), [[]])[-1].append(operation)
 
     def groups_of(self, engine: Engine) -> Iterable[list[list[AsyncOperation]]]:
         """The groups that belong to any active thread."""

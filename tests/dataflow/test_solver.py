@@ -26,7 +26,15 @@ from tclint.analyses.groups import BulkGroups, Depth, Groups, Waited, WgmmaGroup
 from tclint.analyses.in_flight import InFlight, Pending, SourcesInFlight
 from tclint.analyses.model import KernelModel
 from tclint.analyses.outside_shared import OutsideAfter, OutsideBefore
-from tclint.analyses.proxies import LANDED, WAITED, WIDE, Landed, Unfenced, UnfencedReads, UnfencedWaits
+from tclint.analyses.proxies import (
+    COMPLETED,
+    WAITED,
+    WIDE,
+    CompletedCopies,
+    Unfenced,
+    UnfencedReads,
+    UnfencedWaits,
+)
 from tclint.analyses.repeated import Repeated
 from tclint.analyses.setmaxnreg import RegisterCounts
 from tclint.analyses.since_barrier import (
@@ -148,9 +156,12 @@ def _groups(analysis: Groups) -> st.SearchStrategy[Any]:
     sites = sorted(analysis.results)
     if not sites:  # of the base class
         return st.just(analysis.bottom())
-    oldest = {CopyGroups: TRACKED, WaitedCopies: DONE, Landed: LANDED, BulkReads: KNOWN_TO_WARP}.get(
-        type(analysis), OVERDUE
-    )
+    oldest = {
+        CopyGroups: TRACKED,
+        WaitedCopies: DONE,
+        CompletedCopies: COMPLETED,
+        BulkReads: KNOWN_TO_WARP,
+    }.get(type(analysis), OVERDUE)
     ages = st.integers(oldest, analysis.deepest)
     copies = st.frozensets(
         st.tuples(st.integers(0, 12), st.sampled_from(sites), st.integers(0, 12), ages).filter(
@@ -239,7 +250,7 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     Unfenced: _unfenced,
     UnfencedReads: _unfenced,
     UnfencedWaits: _unfenced,
-    Landed: _groups,
+    CompletedCopies: _groups,
     MbarrierUse: lambda analysis: st.frozensets(
         st.sampled_from([(site, ring) for site, rings in analysis.rings.items() for ring in rings])
     ),

@@ -102,12 +102,12 @@ def _cp_async(d: Decoder, i: Instruction) -> Op:
         def finish() -> None:
             memory.data[offsets[:, None] + every] = data
 
-        flight = AsyncOperation(
+        operation = AsyncOperation(
             site, w, engine, writes=[stretch(memory, s, e) for s, e in merged(offsets, count)], capture=capture,
             finish=finish, written=w.stamp,
         )  # fmt: skip
-        w.join_group(engine, flight)
-        w.machine.issue(flight)
+        w.join_group(engine, operation)
+        w.machine.issue(operation)
 
     return op
 
@@ -133,25 +133,25 @@ def _wait(d: Decoder, i: Instruction) -> Op:
     def op(w: Warp) -> int | None:
         machine = w.machine
         pending = [
-            flight
+            operation
             for groups in w.groups_of(kind)
             for group in groups[: completed(len(groups) - 1, left)]
-            for flight in group
+            for operation in group
         ]
-        for flight in pending:
-            if not machine.can_complete(flight):
-                machine.park(w.split, flight)
+        for operation in pending:
+            if not machine.can_complete(operation):
+                machine.park(w.split, operation)
                 return AGAIN
-        for flight in pending:
-            if flight.written:
-                flight.written = w.stamp
-                for memory, words in flight.writes if flight.done else ():
+        for operation in pending:
+            if operation.written:
+                operation.written = w.stamp
+                for memory, words in operation.writes if operation.done else ():
                     memory.written[words] = w.stamp
             if sources:
-                machine.capture(flight)
+                machine.capture(operation)
             else:
-                machine.complete(flight)
-                machine.unlock(w, flight)
+                machine.complete(operation)
+                machine.unlock(w, operation)
         if not sources:
             for groups in w.groups_of(kind):
                 del groups[: completed(len(groups) - 1, left)]
@@ -330,11 +330,11 @@ def _store(
 ) -> None:
     """Issue a copy out of shared memory, which completes as part of a bulk group."""
     data: list[Array] = []
-    flight = AsyncOperation(
+    operation = AsyncOperation(
         site, w, what, reads=reads, capture=lambda: data.append(read()), finish=lambda: write(data[0])
     )
-    w.join_group(BULK, flight)
-    w.machine.issue(flight)
+    w.join_group(BULK, operation)
+    w.machine.issue(operation)
 
 
 @executes("cp.async.bulk.store", "cp.reduce.async.bulk.store")

@@ -120,7 +120,7 @@ def _inval(d: Decoder, i: Instruction) -> Op:
     def op(w: Warp) -> None:
         for address in set(where(w)[w.mask].tolist()):
             mbarrier = mbarrier_at(w, address)
-            busy = [f for f in w.machine.flights if f.mbarrier is mbarrier]
+            busy = [f for f in w.machine.operations if f.mbarrier is mbarrier]
             if busy:
                 w.machine.observe(
                     "mbarrier-inval",
@@ -260,7 +260,7 @@ def _cp_async_arrive(d: Decoder, i: Instruction) -> Op:
 
     def op(w: Warp) -> None:
         addresses = where(w)
-        flights = [flight for groups in w.groups_of(i.group) for group in groups for flight in group]
+        operations = [operation for groups in w.groups_of(i.group) for group in groups for operation in group]
         for address in sorted(set(addresses[w.mask].tolist())):
             mbarrier = mbarrier_at(w, address)
             count = int(np.count_nonzero(w.mask & (addresses == address)))
@@ -276,12 +276,12 @@ def _cp_async_arrive(d: Decoder, i: Instruction) -> Op:
             w.machine.issue(
                 AsyncOperation(
                     site, w, "cp.async.mbarrier.arrive", finish=finish, mbarrier=mbarrier,
-                    before=[f for f in flights if not f.done], stamp=stamped,
+                    before=[f for f in operations if not f.done], stamp=stamped,
                 )
             )  # fmt: skip
-        for flight in flights:
-            if not flight.note.get("signalled"):
-                flight.written, flight.note["signalled"] = w.stamp, True
+        for operation in operations:
+            if not operation.note.get("signalled"):
+                operation.written, operation.note["signalled"] = w.stamp, True
         w.tick()
 
     return op

@@ -157,13 +157,13 @@ def reading(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
     """
     memory.check(offsets, size * count)
     words = _words(offsets, size, count)
-    if memory.flights and memory.filling[words].any():
-        for flight in memory.pending_operations(words, writes=True):
+    if memory.operations and memory.filling[words].any():
+        for operation in memory.pending_operations(words, writes=True):
             w.machine.observe(
                 "read-too-early",
                 w,
-                f"reads shared memory that the pending {flight.what} has yet to write",
-                flight,
+                f"reads shared memory that the pending {operation.what} has yet to write",
+                operation,
             )
     if memory.exited:
         w.machine.observe("exited-cta", w, "reads shared memory of a CTA that has exited")
@@ -187,7 +187,7 @@ def writing(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
     """
     memory.check(offsets, size * count)
     words = _words(offsets, size, count)
-    if memory.flights:
+    if memory.operations:
         for counts, writes, kind, text in (
             (
                 memory.draining,
@@ -202,8 +202,8 @@ def writing(w: Warp, memory: Shared, offsets: Array, size: int, count: int, plai
                 "writes shared memory that the pending {} has yet to write",
             ),
         ):
-            for flight in memory.pending_operations(words, writes) if counts[words].any() else ():
-                w.machine.observe(kind, w, text.format(flight.what), flight)
+            for operation in memory.pending_operations(words, writes) if counts[words].any() else ():
+                w.machine.observe(kind, w, text.format(operation.what), operation)
     if memory.exited:
         w.machine.observe("exited-cta", w, "writes shared memory of a CTA that has exited")
     for stamp, site in memory.unordered_accesses(words, False, w.clocks.seen) if plain else ():

@@ -38,7 +38,7 @@ def _rectangle(tensor: Tensor, box: tcgen05.Rectangle, what: str) -> Cells:
     return tensor, slice(box.lane, box.lane_end), slice(box.column, box.column_end)
 
 
-def _begin(w: Warp, flight: AsyncOperation, reads: Sequence[Cells], writes: Sequence[Cells]) -> None:
+def _begin(w: Warp, operation: AsyncOperation, reads: Sequence[Cells], writes: Sequence[Cells]) -> None:
     """Report what conflicts with an operation on tensor memory, and count the operation on the cells that it uses."""
     machine = w.machine
     for cells, written in [(c, False) for c in reads] + [(c, True) for c in writes]:
@@ -46,30 +46,30 @@ def _begin(w: Warp, flight: AsyncOperation, reads: Sequence[Cells], writes: Sequ
         if not tensor.allocated[columns].all():
             machine.observe(
                 "tensor-memory-unallocated", w,
-                f"the {flight.what} uses columns of tensor memory that are not allocated",
+                f"the {operation.what} uses columns of tensor memory that are not allocated",
             )  # fmt: skip
         for counts, kind in ((tensor.filling, "writes"), (tensor.draining, "reads")):
             if kind == "reads" and not written:
                 continue
             busy = counts[lanes, columns]
             if busy.any():
-                _report_conflict(w, flight, cells, kind, written)
-    flight.note["cells"] = (tuple(reads), tuple(writes))
+                _report_conflict(w, operation, cells, kind, written)
+    operation.note["cells"] = (tuple(reads), tuple(writes))
     for tensor, lanes, columns in writes:
         tensor.filling[lanes, columns] += 1
     for tensor, lanes, columns in reads:
         tensor.draining[lanes, columns] += 1
     for tensor in {id(c[0]): c[0] for c in (*reads, *writes)}.values():
-        tensor.flights.append(flight)
+        tensor.operations.append(operation)
 
 
-def _report_conflict(w: Warp, flight: AsyncOperation, cells: Cells, kind: str, written: bool) -> None:
+def _report_conflict(w: Warp, operation: AsyncOperation, cells: Cells, kind: str, written: bool) -> None:
     """Report an unordered pending operation that *kind* (reads, writes) some of *cells*, if there is one."""
     tensor, lanes, columns = cells
     mine = np.zeros(tensor.filling.shape, bool)
     mine[lanes, columns] = True
-    for other in tensor.flights:
-        if other in flight.before or _pipelined(flight, other):
+    for other in tensor.operations:
+        if other in operation.before or _pipelined(operation, other):
             continue
         for used, other_lanes, other_columns in other.note["cells"][kind == "writes"]:
             if used is tensor and mine[other_lanes, other_columns].any():
@@ -78,7 +78,7 @@ def _report_conflict(w: Warp, flight: AsyncOperation, cells: Cells, kind: str, w
                 w.machine.observe(
                     "tensor-memory",
                     w,
-                    f"the {flight.what} {how} tensor memory that the pending {other.what} {still}",
+                    f"the {operation.what} {how} tensor memory that the pending {other.what} {still}",
                     other,
                 )
                 return
@@ -89,16 +89,16 @@ def _pipelined(one: AsyncOperation, other: AsyncOperation) -> bool:
     return "engine" in one.note and one.note["engine"] is other.note.get("engine")
 
 
-def _end(flight: AsyncOperation) -> None:
+def _end(operation: AsyncOperation) -> None:
     """Release the cells that a completed operation used."""
-    reads, writes = flight.note.get("cells", ((), ()))
+    reads, writes = operation.note.get("cells", ((), ()))
     for tensor, lanes, columns in writes:
         tensor.filling[lanes, columns] -= 1
     for tensor, lanes, columns in reads:
         tensor.draining[lanes, columns] -= 1
     for tensor, _, _ in (*reads, *writes):
-        if flight in tensor.flights:
-            tensor.flights.remove(flight)
+        if operation in tensor.operations:
+            tensor.operations.remove(operation)
 
 
 def _tensor(cta: Cta) -> Tensor:
@@ -168,7 +168,7 @@ def _dealloc(d: Decoder, i: Instruction) -> Op:
             return
         busy = [
             f
-            for f in tensor.flights
+            for f in tensor.operations
             if any(
                 _within(c, start, number)
                 for c in (*f.note["cells"][0], *f.note["cells"][1])
@@ -290,14 +290,14 @@ def _ld(d: Decoder, i: Instruction) -> Op:
                 w.regs[register] = found[0][row]
             if reduce is not None and extra:
                 w.regs[extra[0]] = reduce(found[0])
-            _end(flight)
+            _end(operation)
 
-        flight = AsyncOperation(
+        operation = AsyncOperation(
             site, w, i.name, capture=capture, finish=finish, filling={w: (*targets, *extra)}, dependent=True
         )
-        _begin(w, flight, [cells], [])
-        w.join_group(TCGEN05_LD, flight)
-        w.machine.issue(flight)
+        _begin(w, operation, [cells], [])
+        w.join_group(TCGEN05_LD, operation)
+        w.machine.issue(operation)
 
     return op
 
@@ -323,14 +323,14 @@ def _st(d: Decoder, i: Instruction) -> Op:
 
         def finish() -> None:
             cells[0].data[cells[1], cells[2]] = found[0]
-            _end(flight)
+            _end(operation)
 
-        flight = AsyncOperation(
+        operation = AsyncOperation(
             site, w, i.name, capture=capture, finish=finish, draining={w: registers}, dependent=True
         )
-        _begin(w, flight, [], [cells])
-        w.join_group(TCGEN05_ST, flight)
-        w.machine.issue(flight)
+        _begin(w, operation, [], [cells])
+        w.join_group(TCGEN05_ST, operation)
+        w.machine.issue(operation)
 
     return op
 
@@ -341,8 +341,8 @@ def _wait(d: Decoder, i: Instruction) -> Op:
 
     def op(w: Warp) -> None:
         for groups in w.groups_of(kind):
-            for flight in groups[-1]:
-                w.machine.complete(flight)
+            for operation in groups[-1]:
+                w.machine.complete(operation)
             groups[:] = [[]]
 
     return op
@@ -368,15 +368,15 @@ class _Pair:
         return _tensor(self.ctas[rank]).data
 
 
-def _enqueue(w: Warp, flight: AsyncOperation) -> None:
-    """Append *flight* to the operations of the CTA's tensor core, which completes them in order (9.7.16.6.2)."""
+def _enqueue(w: Warp, operation: AsyncOperation) -> None:
+    """Append *operation* to the operations of the CTA's tensor core, which completes them in order (9.7.16.6.2)."""
     engine = w.cta.engine
     engine[:] = [f for f in engine if not f.done]
-    flight.before = engine[-1:]
-    if flight.mbarrier is None:
-        w.cta.uncommitted[flight] = w.mask
-    flight.note["engine"] = engine
-    engine.append(flight)
+    operation.before = engine[-1:]
+    if operation.mbarrier is None:
+        w.cta.uncommitted[operation] = w.mask
+    operation.note["engine"] = engine
+    engine.append(operation)
 
 
 @executes(*tcgen05.MMA)
@@ -412,17 +412,17 @@ def _mma(d: Decoder, i: Instruction) -> Op:
 
         def finish() -> None:
             run(context, operands)
-            _end(flight)
+            _end(operation)
 
-        flight = AsyncOperation(
+        operation = AsyncOperation(
             site, w, "tcgen05.mma", reads=[stretches(c.shared, ranges.shared) for c in ctas], finish=finish,
             stamp=w.stamp,
         )  # fmt: skip
-        _enqueue(w, flight)
+        _enqueue(w, operation)
         reads = [_rectangle(_tensor(c), box, i.name) for c in ctas for box in ranges.reads]
         writes = [_rectangle(_tensor(c), box, i.name) for c in ctas for box in ranges.writes]
-        _begin(w, flight, reads, writes)
-        w.machine.issue(flight)
+        _begin(w, operation, reads, writes)
+        w.machine.issue(operation)
 
     return op
 
@@ -453,15 +453,15 @@ def _cp(d: Decoder, i: Instruction) -> Op:
         def finish() -> None:
             for cta, values in zip(ctas, data, strict=True):
                 _tensor(cta).data[lanes, columns] = values
-            _end(flight)
+            _end(operation)
 
-        flight = AsyncOperation(
+        operation = AsyncOperation(
             site, w, "tcgen05.cp", reads=[stretches(c.shared, run.intervals(descriptor)) for c in ctas],
             capture=capture, finish=finish, stamp=w.stamp,
         )  # fmt: skip
-        _enqueue(w, flight)
-        _begin(w, flight, [], [(_tensor(c), lanes, columns) for c in ctas])
-        w.machine.issue(flight)
+        _enqueue(w, operation)
+        _begin(w, operation, [], [(_tensor(c), lanes, columns) for c in ctas])
+        w.machine.issue(operation)
 
     return op
 
@@ -490,12 +490,12 @@ def _shift(d: Decoder, i: Instruction) -> Op:
             for tensor in tensors:
                 rows = tensor.data[lane : lane + 32, column : column + 8]
                 rows[:-1] = rows[1:].copy()
-            _end(flight)
+            _end(operation)
 
-        flight = AsyncOperation(site, w, "tcgen05.shift", finish=finish, stamp=w.stamp)
-        _enqueue(w, flight)
-        _begin(w, flight, reads, writes)
-        w.machine.issue(flight)
+        operation = AsyncOperation(site, w, "tcgen05.shift", finish=finish, stamp=w.stamp)
+        _enqueue(w, operation)
+        _begin(w, operation, reads, writes)
+        w.machine.issue(operation)
 
     return op
 
@@ -521,8 +521,8 @@ def _commit(d: Decoder, i: Instruction) -> Op:
             for f, lanes in w.cta.uncommitted.items()
             if f.what != "tcgen05.mma" or (f.warp is w and (lanes & w.mask).any())
         ]
-        for flight in tracks:
-            del w.cta.uncommitted[flight]
+        for operation in tracks:
+            del w.cta.uncommitted[operation]
         for one in addresses:
             mbarrier = mbarrier_at(w, one)
 
@@ -532,9 +532,9 @@ def _commit(d: Decoder, i: Instruction) -> Op:
 
             for tracked in tracks:
                 tracked.tracked.append(mbarrier)
-            flight = AsyncOperation(site, w, "tcgen05.commit", finish=finish, mbarrier=mbarrier)
-            _enqueue(w, flight)  # commits, too, signal in the order of issue
-            w.machine.issue(flight)
+            operation = AsyncOperation(site, w, "tcgen05.commit", finish=finish, mbarrier=mbarrier)
+            _enqueue(w, operation)  # commits, too, signal in the order of issue
+            w.machine.issue(operation)
         w.tick()
 
     return op

@@ -113,12 +113,12 @@ def _mma_async(d: Decoder, i: Instruction) -> Op:
                 w.unfenced[register],
             )  # fmt: skip
         for register in registers or ():
-            flight = w.filling.get(register)
-            if flight is not None:
+            operation = w.filling.get(register)
+            if operation is not None:
                 w.machine.observe(
                     "register-in-flight", w,
-                    f"reads {d.function.registers[register].name} before the {flight.what} that writes it completes",
-                    flight,
+                    f"reads {d.function.registers[register].name} before the {operation.what} that writes it completes",
+                    operation,
                 )  # fmt: skip
         a: Any = registers if left is None else uniform(w, left)
         part = _Part(
@@ -137,78 +137,78 @@ def _join(w: Warp, part: _Part, run: Wgmma, immediates: Immediates, sources: tup
     """
     cta, machine = w.cta, w.machine
     group = w.index // _WARPS
-    flights = cta.warpgroups.setdefault(group, [])
+    operations = cta.warpgroups.setdefault(group, [])
     number = w.issued
     w.issued += 1
     memory = cta.shared
     left, right = run.reads(part.a if isinstance(part.a, int) else np.zeros(0), part.b, immediates)
     reads = [stretches(memory, (*left, *right))]
-    if number == len(flights):
-        flight = AsyncOperation(
-            part.site, w, WGMMA, reads=reads, before=[f for f in flights[-1:] if not f.done],
-            stamp=len(flights) + 1 << 10 | w.warpgroup, note={"parts": {}, "saved": {}},
+    if number == len(operations):
+        operation = AsyncOperation(
+            part.site, w, WGMMA, reads=reads, before=[f for f in operations[-1:] if not f.done],
+            stamp=len(operations) + 1 << 10 | w.warpgroup, note={"parts": {}, "saved": {}},
         )  # fmt: skip
-        flight.ready = lambda: len(flight.note["parts"]) == _WARPS
-        flight.finish = lambda: _multiply(flight, run, immediates)
-        flight.capture = lambda: _capture(flight)
-        flights.append(flight)
-        machine.issue(flight)
+        operation.ready = lambda: len(operation.note["parts"]) == _WARPS
+        operation.finish = lambda: _multiply(operation, run, immediates)
+        operation.capture = lambda: _capture(operation)
+        operations.append(operation)
+        machine.issue(operation)
     else:
-        flight = flights[number]
-        first = next(iter(flight.note["parts"].values()))
+        operation = operations[number]
+        first = next(iter(operation.note["parts"].values()))
         if first.site != part.site or (first.b, first.scale_d) != (part.b, part.scale_d):
             machine.observe(
                 "nonuniform", w, "the warps of the warpgroup do not issue the same wgmma with the same descriptors",
                 first.site,
             )  # fmt: skip
-        machine.check_drain(w, reads, flight)
-    flight.note["parts"][w] = part
-    w.join_group(WGMMA, flight)
-    saved = flight.note["saved"]
+        machine.check_drain(w, reads, operation)
+    operation.note["parts"][w] = part
+    w.join_group(WGMMA, operation)
+    saved = operation.note["saved"]
     for register in part.d:
         if register not in w.filling and w.regs[register] is not _POISON:
             saved[w, register] = w.regs[register]
             w.regs[register] = _POISON
-        w.filling[register] = flight
+        w.filling[register] = operation
     for register in sources:
-        w.draining[register] = flight
-    if len(flight.note["parts"]) == _WARPS:
-        if machine.schedule.at_once(flight.site) and machine.can_complete(flight):
-            machine.complete(flight)
-            for other in flight.note["parts"]:
-                machine.unlock(other, flight)
-        machine.wake(flight)
+        w.draining[register] = operation
+    if len(operation.note["parts"]) == _WARPS:
+        if machine.schedule.at_once(operation.site) and machine.can_complete(operation):
+            machine.complete(operation)
+            for other in operation.note["parts"]:
+                machine.unlock(other, operation)
+        machine.wake(operation)
 
 
-def _capture(flight: AsyncOperation) -> None:
+def _capture(operation: AsyncOperation) -> None:
     """Read the operands that are in registers, with the values that they have now and not those at the issue."""
-    parts = sorted(flight.note["parts"].items(), key=lambda item: item[0].index)
-    saved = flight.note["saved"]
+    parts = sorted(operation.note["parts"].items(), key=lambda item: item[0].index)
+    saved = operation.note["saved"]
 
     def held(w: Warp, register: int) -> Array:
         value = w.regs[register]
         return saved[w, register] if value is _POISON and (w, register) in saved else value
 
     first = parts[0][1]
-    flight.note["d"] = np.concatenate([np.stack([held(w, r) for r in p.d]) for w, p in parts], axis=1)
+    operation.note["d"] = np.concatenate([np.stack([held(w, r) for r in p.d]) for w, p in parts], axis=1)
     if isinstance(first.a, int):
-        flight.note["a"] = first.a
+        operation.note["a"] = first.a
     else:
-        flight.note["a"] = np.concatenate([np.stack([w.regs[r] for r in p.a]) for w, p in parts], axis=1)
-    flight.note["m"] = None if first.metadata is None else np.concatenate([p.metadata for _, p in parts])
-    flight.note["parts"] = dict(parts)
+        operation.note["a"] = np.concatenate([np.stack([w.regs[r] for r in p.a]) for w, p in parts], axis=1)
+    operation.note["m"] = None if first.metadata is None else np.concatenate([p.metadata for _, p in parts])
+    operation.note["parts"] = dict(parts)
 
 
-def _multiply(flight: AsyncOperation, run: Wgmma, immediates: Immediates) -> None:
+def _multiply(operation: AsyncOperation, run: Wgmma, immediates: Immediates) -> None:
     """Compute D and write the accumulators of all four warps."""
-    parts = flight.note["parts"]
+    parts = operation.note["parts"]
     first = next(iter(parts.values()))
     result = run.execute(
-        reader(flight.warp.cta.shared), flight.note["a"], first.b, flight.note["d"] if first.scale_d else None,
-        immediates, flight.note["m"],
+        reader(operation.warp.cta.shared), operation.note["a"], first.b, operation.note["d"] if first.scale_d else None,
+        immediates, operation.note["m"],
     )  # fmt: skip
     for n, (w, part) in enumerate(parts.items()):
         block = result[:, n * LANES : (n + 1) * LANES]
         for row, register in enumerate(part.d):
             w.regs[register] = block[row]
-    flight.note = {"parts": parts}
+    operation.note = {"parts": parts}
