@@ -36,7 +36,7 @@ State = frozenset[Pending]
 def depth(wait: Instruction) -> int:
     """The groups that *wait* may leave pending: ``OPEN`` if it leaves nothing, ``UNCLEAR`` if it may wait for nothing."""
     match = wait.match
-    if match is None or match.problem or any("sync_restrict" in modifier for modifier in match.modifiers):
+    if match is None or match.problem or match.restricted:
         return UNCLEAR
     return wait.leaves(UNCLEAR)
 

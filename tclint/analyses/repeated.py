@@ -53,8 +53,7 @@ def what(instruction: Instruction) -> Done | None:
     if match is None or match.problem:
         return None
     if match.form.effects.fence is Fence.PROXY and match.form.proxy == "async":
-        one_way = any("sync_restrict" in modifier for modifier in match.modifiers)
-        return None if one_way else Done(FENCE, 0, match.space)
+        return None if match.restricted else Done(FENCE, 0, match.space)
     if match.form.effects.waits not in SELF_AWAITED or depth(instruction) == UNCLEAR:
         return None
     return Done(match.form.group, depth(instruction), "read" if instruction.effects.sources else "")

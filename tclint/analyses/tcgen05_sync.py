@@ -58,7 +58,7 @@ class ThreadSync(Analysis[ThreadSyncState]):
         effects = instruction.effects
         return (
             effects.fence in (Fence.TCGEN05_AFTER, Fence.TCGEN05_BEFORE)
-            or Barrier.MBARRIER in (effects.awaits, effects.arrives)
+            or effects.barrier is Barrier.MBARRIER
             or effects.begins in TENSOR_MEMORY
         )
 

@@ -13,6 +13,7 @@ from functools import cache, partial
 from tclint.findings.rules import declared
 from tclint.ir.nodes import Use
 from tclint.isa.effects import (
+    BARRIERS,
     BULK,
     ENDLESS,
     FABRIC,
@@ -40,21 +41,14 @@ RELAXED = ".relaxed"
 """Contained in a function with an instruction that states this order."""
 
 _BULK = (BULK, ENDLESS, FABRIC, TRANSACTIONS)
-_BARRIERS = frozenset((Barrier.CTA, Barrier.WARP, Barrier.CLUSTER))
-_MBARRIERS = (Resource.MBARRIER_INIT, Resource.MBARRIER_INVAL)
-
-
-def _at(form: Form) -> tuple[Barrier | None, Barrier | None]:
-    """What an instruction arrives at, and what it waits for."""
-    return form.effects.arrives, form.effects.awaits
 
 
 def _mbarrier(form: Form) -> bool:
     does = form.effects
     return (
         does.changes_phase
-        or Barrier.MBARRIER in _at(form)
-        or does.resource in _MBARRIERS
+        or does.barrier is Barrier.MBARRIER
+        or does.bounds_mbarrier
         or does.query is Query.PENDING_COUNT
     )
 
@@ -69,18 +63,18 @@ def _of_engine(engine: Engine, form: Form) -> bool:
 
 
 CONTENTS: Mapping[str, Callable[[Form], bool]] = {
-    "barrier": lambda form: not _BARRIERS.isdisjoint(_at(form)),
+    "barrier": lambda form: form.effects.barrier in BARRIERS,
     "bulk copy": lambda form: (
         form.group in _BULK or _prefetches(form) or form.effects.query is Query.CANCELLED
     ),
-    "cluster barrier": lambda form: Barrier.CLUSTER in _at(form),
+    "cluster barrier": lambda form: form.effects.barrier is Barrier.CLUSTER,
     "clusterlaunchcontrol": lambda form: form.effects.query in (Query.CANCEL, Query.CANCELLED),
     "fabric": lambda form: form.group == FABRIC or form.proxy == "fabric",
     "fence": lambda form: form.effects.fence in (Fence.MEMORY, Fence.PROXY),
-    "griddepcontrol": lambda form: Barrier.GRIDS in _at(form),
+    "griddepcontrol": lambda form: form.effects.barrier is Barrier.GRIDS,
     "mapa": lambda form: form.compute == "mapa",
     "mbarrier": _mbarrier,
-    "membermask": lambda form: form.effects.exchange is not None or Barrier.WARP in _at(form),
+    "membermask": lambda form: form.effects.exchange is not None or form.effects.barrier is Barrier.WARP,
     "setmaxnreg": lambda form: form.effects.resource is Resource.REGISTERS,
     "sparse mma": lambda form: "metadata" in form.roles,
     "tcgen05": lambda form: (
@@ -109,7 +103,8 @@ def contents(uses: Iterable[Use]) -> frozenset[str]:
 
 def needs(rules: Iterable[str]) -> frozenset[str]:
     """What a function must contain one of for a finding of one of the *rules*; empty if there may be one in any function."""
-    each = [declared("needs").get(rule, ()) for rule in rules]
+    stated = declared("needs")
+    each = [stated.get(rule, ()) for rule in rules]
     return frozenset().union(*each) if all(each) else frozenset()
 
 
@@ -136,9 +131,6 @@ def needed(module: str, found: frozenset[str]) -> bool:
 
 def idle(on: Collection[str]) -> frozenset[str]:
     """The modules that decide nothing in a run of the rules that are *on*: theirs are all off by default."""
-    off = declared("default")
-    return frozenset(
-        module
-        for module, rules in deciding().items()
-        if all(rule in off and rule not in on for rule in rules)
-    )
+    off, rules_of = declared("default"), deciding()
+    modules = {module for rule in off for module in declared("checks").get(rule, ())}
+    return frozenset(m for m in modules if all(rule in off and rule not in on for rule in rules_of[m]))

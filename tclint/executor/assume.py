@@ -221,7 +221,7 @@ class Parameters:
             match.multicast
             or match.of_pair
             or match.form.name in ("mapa", "getctarank")
-            or Barrier.CLUSTER in (match.form.effects.arrives, match.form.effects.awaits)
+            or match.form.effects.barrier is Barrier.CLUSTER
             for match in self._matches
         )
 

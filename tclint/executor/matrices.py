@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tclint.executor.descriptors import unpack
-from tclint.executor.floats import FLOATS
+from tclint.executor.floats import FLOATS, rounding_of
 from tclint.executor.formats import decode, encode
 from tclint.isa.forms import Match
 from tclint.isa.table import table
@@ -292,8 +292,7 @@ def _scales(match: Match) -> Callable[..., tuple[Array, Array]]:
 def _four(match: Match) -> Run:
     """``m8n8k4`` with ``.f16``: four products of 8x4 by 4x8, each in the lanes 4i to 4i+3 and those 16 above."""
     to, _, _, of = types(match)
-    a_layout, b_layout = (modifier for modifier in match.modifiers if modifier in (".row", ".col"))
-    a_index, b_index = _quarters("a" + a_layout), _quarters("b" + b_layout)
+    a_index, b_index = (_quarters(side + match.binding[f"{side}layout"]) for side in "ab")
     c_index, d_index = _quarters(of), _quarters(to)
 
     def run(a: Array, b: Array, c: Array) -> Array:
@@ -327,8 +326,7 @@ def _quarters(fragment: str) -> Array:
 def _double(match: Match) -> Run:
     """``.f64``: a chain of ``fma`` from k = 0 up, each one rounded, as on an H200; the ISA leaves the order open."""
     m, _, k = match.shape
-    rounding = next((modifier for modifier in match.modifiers if modifier in (".rz", ".rm", ".rp")), ".rn")
-    scalar = table().match(f"fma{rounding}.f64", ("r", "r", "r", "r"))
+    scalar = table().match(f"fma{rounding_of(match)}.f64", ("r", "r", "r", "r"))
     assert scalar is not None
     fma = FLOATS[scalar.form.name](scalar)
     d_index = d_places(m, 8, 32)

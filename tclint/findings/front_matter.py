@@ -142,8 +142,8 @@ def _head(path: str) -> bytes:
 
 
 def _made_of(texts: Mapping[str, bytes]) -> bytes:
-    parts = (f"\0{id}\0{len(text)}\0".encode() + text for id, text in texts.items())
-    return b"".join((f"{_LAYOUT} {' '.join(_OPTIONAL_KEYS)}".encode(), *parts))
+    names = f"{_LAYOUT} {' '.join(_OPTIONAL_KEYS)} {' '.join(texts)}"
+    return b"\0".join((names.encode(), *texts.values()))
 
 
 def _parsed(texts: Mapping[str, bytes]) -> _Parsed:

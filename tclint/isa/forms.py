@@ -256,9 +256,7 @@ class Match:
             return "sys"
         if self.form.memory:
             return "gpu"
-        return (
-            "cluster" if Barrier.CLUSTER in (self.form.effects.arrives, self.form.effects.awaits) else "cta"
-        )
+        return "cluster" if self.form.effects.barrier is Barrier.CLUSTER else "cta"
 
     @property
     def strong(self) -> bool:
@@ -278,8 +276,12 @@ class Match:
         """
         if self.form.effects.fence is not Fence.MEMORY or ".mbarrier_init" in self.modifiers:
             return Order.WEAK
-        restricted = any(m.startswith(".sync_restrict") for m in self.modifiers)
-        return Order.WEAK if restricted and not shared else self.order
+        return Order.WEAK if self.restricted and not shared else self.order
+
+    @cached_property
+    def restricted(self) -> bool:
+        """Whether a fence orders, or a wait is for, accesses of one kind alone: those through one proxy, or to some objects."""
+        return any(m.startswith(".sync_restrict") for m in self.modifiers)
 
     @cached_property
     def drops(self) -> bool:
@@ -380,9 +382,9 @@ class Match:
 
     @cached_property
     def combination(self) -> str:
-        """The operation by which a reduction combines what it writes with what is there (9.7.13.6): ``add``, ``or``."""
-        found = self.binding.get("redOp") or self.binding.get("op", "")
-        return found[1:] if found else "add" * (".add" in self.modifiers)
+        """The operation by which an atomic operation or a reduction combines what is there with its operands (9.7.13.5), as
+        it is spelled: ``.add``; empty if it is none."""
+        return next((m for m in self.modifiers if m in _COMBINATIONS), "")
 
     @cached_property
     def relation(self) -> str:
@@ -436,6 +438,7 @@ class Match:
         return next((o for o in self.form.optimized if o.when <= have and not o.available.on(target)), None)
 
 
+_COMBINATIONS = frozenset(".add .min .max .inc .dec .and .or .xor .exch .cas".split())
 _RELATION_SLOTS = ("bcmp", "scmp", "ucmp", "fcmp")
 """Relations of bit patterns, of signed, of unsigned and of floating-point numbers."""
 _SHAPE = re.compile(r"\.m(\d+)n(\d+)(?:k(\d+))?")

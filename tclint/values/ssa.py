@@ -31,6 +31,7 @@ from tclint.ir.nodes import (
 )
 from tclint.isa.effects import Exchange, Resource
 from tclint.isa.forms import Match, floating
+from tclint.isa.modes import Modes
 from tclint.isa.semantics import COMPUTE, widen
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values import thread_masks as T
@@ -67,9 +68,9 @@ _SHARED = frozenset((Constant, AddressOf, ParameterRead, Allocated))
 _TRANSPARENT = frozenset(("cvta", "mov"))
 _RELATIONS = {
     # relation -> (canonical relation, swap operands, negate)
-    ".eq": ("eq", False, False), ".ne": ("eq", False, True),
-    ".lt": ("lt", False, False), ".ge": ("lt", False, True), ".gt": ("lt", True, False), ".le": ("lt", True, True),
-    ".lo": ("lt", False, False), ".hs": ("lt", False, True), ".hi": ("lt", True, False), ".ls": ("lt", True, True),
+    "eq": ("eq", False, False), "ne": ("eq", False, True),
+    "lt": ("lt", False, False), "ge": ("lt", False, True), "gt": ("lt", True, False), "le": ("lt", True, True),
+    "lo": ("lt", False, False), "hs": ("lt", False, True), "hi": ("lt", True, False), "ls": ("lt", True, True),
 }  # fmt: skip
 
 
@@ -349,13 +350,13 @@ class Registers:
             if name != "setp":
                 return self.table.intern(Unmodelled, at, register)
             # The second result negates the comparison, not what it is combined with (9.7.6.2).
-            compared = self._compared(match.modifiers, type_name, arguments[:2])
+            compared = self._compared(match, type_name, arguments[:2])
             if "f" in type_name or compared is None:
                 if arguments[2:]:
                     return self.table.intern(Unmodelled, at, register)
                 return self.table.negate(value)
             negated = self.table.negate(compared)
-            return self._combined(match.modifiers, negated, arguments[2]) if arguments[2:] else negated
+            return self._combined(match, negated, arguments[2]) if arguments[2:] else negated
         return value
 
     def _of_type(self, value: int, type_name: str) -> int:
@@ -555,11 +556,11 @@ class Registers:
         if root == "cvt" and a:
             return self._converted(a[0], match.types)
         if root in ("mul", "mad") and len(a) >= 2:
-            return self._product(type_name, match.modifiers, *a[: 3 if root == "mad" else 2])
+            return self._product(type_name, match.modes, *a[: 3 if root == "mad" else 2])
         if root in ("and", "or", "xor", "not") and match.modes.of_predicates:
             return table.negate(a[0]) if root == "not" else table.logic(root, a[0], a[1])
         if root == "setp":
-            return self._compared(match.modifiers, type_name, a)
+            return self._compared(match, type_name, a)
         if root == "selp" and len(a) == 3:
             return table.select(a[2], a[0], a[1])
         if root == "neg" and len(a) == 1:
@@ -608,14 +609,12 @@ class Registers:
         low = type(node) is Masked and node.mask & SHORT == SHORT
         return self.table.truncated(node.value if type(node) is Masked and low else value)
 
-    def _product(
-        self, type_name: str, modifiers: tuple[str, ...], x: int, y: int, addend: int | None = None
-    ) -> int | None:
+    def _product(self, type_name: str, modes: Modes, x: int, y: int, addend: int | None = None) -> int | None:
         """The product of two integers, all of it or its lower half, plus an addend; None if neither is a constant."""
-        width, part = type_width(type_name), next((m for m in modifiers if m in (".hi", ".wide")), ".lo")
-        if part == ".hi":
+        width = type_width(type_name)
+        if modes.upper_half:
             return None
-        if part == ".wide":
+        if modes.widens:
             width *= 2
             x, y = (self._extended(factor, type_name, f"{type_name[:2]}{width}") for factor in (x, y))
         product = self.table.multiply(x, y, width)
@@ -666,21 +665,20 @@ class Registers:
             return table.widened(value)
         return value if same else table.intern(Opaque, "cvt", (to, source), (value,))
 
-    def _compared(self, modifiers: tuple[str, ...], type_name: str, a: list[int]) -> int | None:
-        relation = next((m for m in modifiers if m in _RELATIONS), None)
-        if relation is None or len(a) < 2:
+    def _compared(self, match: Match, type_name: str, a: list[int]) -> int | None:
+        if match.relation not in _RELATIONS or len(a) < 2:
             return None
-        canonical, swap, negated = _RELATIONS[relation]
+        canonical, swap, negated = _RELATIONS[match.relation]
         x, y = (a[1], a[0]) if swap else (a[0], a[1])
         width = type_width(type_name)
         signed = type_name[1:2] == "s"
         result = self.table.compare(canonical, x, y, signed, width)
         if negated:
             result = self.table.negate(result)
-        return self._combined(modifiers, result, a[2]) if len(a) == 3 else result
+        return self._combined(match, result, a[2]) if len(a) == 3 else result
 
-    def _combined(self, modifiers: tuple[str, ...], result: int, other: int) -> int:
-        return self.table.logic(next(m[1:] for m in modifiers if m in (".and", ".or", ".xor")), result, other)
+    def _combined(self, match: Match, result: int, other: int) -> int:
+        return self.table.logic(match.binding["bool"][1:], result, other)
 
     def _folded(self, name: str, match: Match, arguments: list[int], register: int) -> int | None:
         """The constant that an integer instruction computes from constants, by the ISA table's semantics; else None."""

@@ -189,11 +189,10 @@ class _Operation:
 
 def releases(instruction: Instruction) -> bool:
     """Whether other threads may continue because of *instruction*."""
-    effects, match = instruction.effects, instruction.match
+    effects = instruction.effects
     if effects.begins is not None:
         return instruction.order.releases or any(a.object for a in instruction.accesses)
-    ordered = match is not None and not {".release", ".acq_rel"}.isdisjoint(match.modifiers)
-    return ordered or effects.publishes
+    return instruction.order.releases or effects.publishes
 
 
 def names_shared(instruction: Instruction) -> bool:

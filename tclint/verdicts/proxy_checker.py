@@ -280,7 +280,7 @@ class Fences:
         """The stages of an access that has been performed, after a fence."""
         match = fence.match
         assert match is not None
-        if match.form.proxy != "async" or any("sync_restrict" in m for m in match.modifiers):
+        if match.form.proxy != "async" or match.restricted:
             return (fact.stage,)
         space = match.space
         if space and not space.startswith(f".{fact.memory.value}"):

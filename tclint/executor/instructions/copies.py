@@ -16,7 +16,6 @@ from tclint.executor.errors import Unsupported
 from tclint.executor.formats import types
 from tclint.executor.instructions.mbarriers import complete, mbarrier_at
 from tclint.executor.instructions.memory import (
-    OPERATIONS,
     Change,
     before_grid,
     change_of,
@@ -316,8 +315,8 @@ def _bulk_load(d: Decoder, i: Instruction) -> Op:
 
 def _reduction(match: Match) -> Change | None:
     """The operation of a reducing copy on the old bytes and the copied ones; None for a plain copy."""
-    operation = next((m for m in match.modifiers if m in OPERATIONS), "")
-    return change_of(operation, types(match.modifiers)[-1].name) if operation else None
+    change = match.combination
+    return change_of(change, types(match.modifiers)[-1].name) if change else None
 
 
 def _store(
@@ -531,7 +530,7 @@ def _tensor_store(d: Decoder, i: Instruction) -> Op:
     assert match is not None
     boxes = _Boxes(d, i, i.operands[0])
     source = d.address(i.operands[1])
-    operation = next((m for m in match.modifiers if m in OPERATIONS), "")
+    combination = match.combination
     site = d.site
 
     def op(w: Warp) -> None:
@@ -560,10 +559,10 @@ def _tensor_store(d: Decoder, i: Instruction) -> Op:
                 tensor: tensor_maps.TensorMap | None = tensor,
             ) -> None:
                 target = _units(w.machine.memory.data, unit)
-                if operation and tensor is not None:
+                if combination and tensor is not None:
                     old = target[offsets // unit]
                     new = tensor_maps.reduce(
-                        operation, tensor.type, old.view(np.uint8).ravel(), data.view(np.uint8).ravel()
+                        combination, tensor.type, old.view(np.uint8).ravel(), data.view(np.uint8).ravel()
                     )
                     data = np.ascontiguousarray(new).view(target.dtype)
                 target[offsets // unit] = data

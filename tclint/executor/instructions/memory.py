@@ -32,7 +32,6 @@ from tclint.ir.nodes import Memory as Address
 from tclint.isa.effects import Order
 
 __all__ = [
-    "OPERATIONS",
     "Change",
     "change_of",
     "check_started",
@@ -481,7 +480,7 @@ def _atom(d: Decoder, i: Instruction) -> Op:
     """
     match = i.match
     assert match is not None
-    operation = next(m for m in match.modifiers if m in OPERATIONS)
+    operation = match.combination
     kind = types(match.modifiers)[-1]
     size, space = kind.width * kind.count // 8, match.space
     where = d.address(d.needed(i, "a"))
@@ -524,9 +523,6 @@ def _atom(d: Decoder, i: Instruction) -> Op:
             put(w, _register(results[:, n * size : (n + 1) * size], size))
 
     return op
-
-
-OPERATIONS = frozenset(".add .min .max .inc .dec .and .or .xor .exch .cas".split())
 
 
 # ---------------------------------------------------------------- addresses
