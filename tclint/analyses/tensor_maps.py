@@ -72,11 +72,11 @@ class TensorMaps(FactSet[tuple[int, int]]):
                         continue
                     written = values.operand(operand, site)
                     for address in maps.get(model.values.addresses.form(written).base, ()):
-                        distance = self.apart(written, address)
+                        distance = self.distance(written, address)
                         if distance is not None and 0 <= distance < _SIZE:
                             yield site, address
 
-    def apart(self, address: int, other: int) -> int | None:
+    def distance(self, address: int, other: int) -> int | None:
         """The distance in bytes from *other* to *address*; None if it is not a constant."""
         values = self.model.values
         terms, constant = values.linear(values.add(address, values.times(other, -1)))
@@ -97,7 +97,7 @@ class TensorMaps(FactSet[tuple[int, int]]):
             i
             for i in self._fences
             if _releases(self.model.instruction(i)) is (status == WRITTEN)
-            and (status == WRITTEN or not self.apart(self._address(i, "tensormap"), address))
+            and (status == WRITTEN or not self.distance(self._address(i, "tensormap"), address))
         ]
         block, target = cfg.block_of[write], cfg.block_of[use]
         if block == target and write < use:
@@ -153,7 +153,7 @@ class TensorMaps(FactSet[tuple[int, int]]):
             state = frozenset(
                 (site, status)
                 for site, status in state
-                if status == WRITTEN or self.apart(self.writes[site], acquired)
+                if status == WRITTEN or self.distance(self.writes[site], acquired)
             )
         if at in self.writes:
             state |= {(at, RELEASED if fence else WRITTEN)}

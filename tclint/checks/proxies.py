@@ -478,7 +478,7 @@ def unfenced_maps(model: KernelModel) -> Iterator[Hit]:
             if path is None:
                 continue
             along = model.along(path, write)
-            if maps.apart(along(address), maps.writes[write]) == 0:
+            if maps.distance(along(address), maps.writes[write]) == 0:
                 reported.add(status)
                 yield _map_hit(model, write, use, path)
 

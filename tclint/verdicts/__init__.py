@@ -17,7 +17,7 @@ prover, which lists the obligations and claims what discharges them, and a check
     tensor-memory                           tensor_order    epochs, with tensor_space
     register-pool                           register_pool   warp_registers
 
-Several provers ask which bytes an operation and an access have in common: ``apart``, with ``rings`` for stages of a ring
+Several provers ask which bytes an operation and an access have in common: ``disjoint``, with ``rings`` for stages of a ring
 buffer, ``matrices`` for descriptors, ``across_threads`` for two threads, and ``lanes`` for what a warp stores twice.
 ``exact_checks`` tries the answers about values that a proof rests on by another interpreter, :mod:`tclint.exact`.
 ``invalidation`` is not a prover: it is what a bound of the class *mbarrier* needs besides replays. ``paths`` is what the

@@ -26,9 +26,9 @@ from tclint.values.nodes import (
     Phi,
     SpecialRead,
 )
-from tclint.verdicts.apart import Bytes
 from tclint.verdicts.convergence import index_alone
-from tclint.verdicts.epochs import Access, View
+from tclint.verdicts.disjoint import SharedBytes
+from tclint.verdicts.epochs import MemoryAccess, View
 from tclint.verdicts.lanes import Lanes
 from tclint.verdicts.uniform import MOVED
 
@@ -55,14 +55,14 @@ class _Bytes(NamedTuple):
 class AcrossThreads:
     """Comparisons of the bytes that threads of one kernel access."""
 
-    def __init__(self, model: Kernel, bytes: Bytes) -> None:
+    def __init__(self, model: Kernel, bytes: SharedBytes) -> None:
         self.model, self.values, self.bytes = model, model.values, bytes
         self._owners: dict[tuple[_Bytes, int, bool, int, int], Owners] = {}
         self._compared: dict[tuple[object, ...], bool] = {}
         self._by_index: dict[int, bool] = {}
         self._known_lanes: Lanes | None = None
 
-    def disjoint(self, a: Access, b: Access, view: View) -> bool:
+    def disjoint(self, a: MemoryAccess, b: MemoryAccess, view: View) -> bool:
         """Whether two different threads access no common byte with *a* and *b*, in any epoch that has both."""
         threads = view.first | view.then
         if not view.first or not view.then or threads & (threads - 1) == 0:

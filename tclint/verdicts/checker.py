@@ -8,7 +8,7 @@ the control-flow graph alone, it verifies that
   successors, so by induction no path has more pending than the certificate says;
 - each obligation, which the checker enumerates itself, is claimed, and its operation is not pending there; or the claim
   is one that the checker decides again: that the ISA orders the two, that their columns are disjoint, or that no
-  feasible path keeps the operation pending (:class:`Questions`).
+  feasible path keeps the operation pending (:class:`CompletionQuestions`).
 
 **Transfer** (PTX ISA 9.7.15.7, 9.7.16.6.2). An operation is pending from its issue. A commit makes each group one older,
 and the open operations a group of age 0; a wait for N completes the groups of age N or more; a wait without a number
@@ -47,13 +47,13 @@ from tclint.isa.effects import BULK, TCGEN05_ALL, TCGEN05_LD, TENSOR_MEMORY, WGM
 from tclint.sync.operations import OPEN
 
 __all__ = [
-    "Certificate",
-    "Fences",
+    "CompletionCertificate",
+    "CompletionQuestions",
+    "CompletionTransfer",
     "Graph",
-    "Need",
-    "Questions",
+    "ProofObligation",
     "Refused",
-    "Transfer",
+    "WgmmaFenced",
     "check",
     "copies_of",
     "names_shared",
@@ -84,7 +84,7 @@ def copies_of(state: State, site: int) -> dict[int, set[int]]:
     return copies
 
 
-class Need(NamedTuple):
+class ProofObligation(NamedTuple):
     """An obligation about *operation* at the instruction *use*."""
 
     operation: int
@@ -95,7 +95,7 @@ class Need(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Certificate:
+class CompletionCertificate:
     """The claims of a proof about the operations of *groups* in one function."""
 
     groups: frozenset[str]
@@ -103,7 +103,7 @@ class Certificate:
     """What may be pending at the entry of each block."""
     unfenced: Sequence[frozenset[int]]
     """The registers that may have been accessed since the last ``wgmma.fence``, at the entry of each block."""
-    claims: Mapping[Need, Discharge]
+    claims: Mapping[ProofObligation, Discharge]
     sources: bool = False
     """Whether it is about bulk copies until their sources have been read, and not until their results are written."""
 
@@ -128,12 +128,12 @@ class Graph(NamedTuple):
         return frozenset(found)
 
 
-class Questions(NamedTuple):
+class CompletionQuestions(NamedTuple):
     """What the checker asks others, since it knows no values; True is a proof."""
 
-    infeasible: Callable[[Need, Transfer], bool]
+    infeasible: Callable[[ProofObligation, CompletionTransfer], bool]
     """Whether no feasible path leads from the operation to the use on which it is pending."""
-    disjoint: Callable[[Need, Sequence[State]], bool]
+    disjoint: Callable[[ProofObligation, Sequence[State]], bool]
     """Whether two operations on tensor memory, or a copy and an access of memory, have nothing in common while the first
     is pending, given what may be pending at the entry of each block."""
 
@@ -141,7 +141,7 @@ class Questions(NamedTuple):
 class Refused(Exception):
     """The certificate does not prove what it claims; *site* is the instruction where it fails."""
 
-    def __init__(self, site: int, why: str, need: Need | None = None) -> None:
+    def __init__(self, site: int, why: str, need: ProofObligation | None = None) -> None:
         super().__init__(why)
         self.site, self.why, self.need = site, why, need
 
@@ -231,7 +231,7 @@ def reads_result(operation: Instruction, instruction: Instruction) -> bool:
     )
 
 
-class Transfer(Strict):
+class CompletionTransfer(Strict):
     """The operations that may be pending, and the copies of registers that they may still write."""
 
     def __init__(
@@ -275,14 +275,14 @@ class Transfer(Strict):
         return state if kept == state else frozenset(kept)
 
 
-class Fences:
+class WgmmaFenced:
     """The registers of wgmma operations that were accessed since the last ``wgmma.fence`` (9.7.15.7.1).
 
     Every read and write is an access, that of a ``mov`` too; only wgmma of one shape need no fence for the accumulators
     that they share.
     """
 
-    def __init__(self, transfer: Transfer) -> None:
+    def __init__(self, transfer: CompletionTransfer) -> None:
         self.operations = {i: o for i, o in transfer.operations.items() if o.group == WGMMA}
         self.used = frozenset(r for o in self.operations.values() for r in o.results | o.sources)
         kinds: dict[int, set[object]] = {}
@@ -310,22 +310,28 @@ class Fences:
 
 
 def check(
-    function: Function, graph: Graph, certificate: Certificate, questions: Questions
-) -> frozenset[Need]:
+    function: Function, graph: Graph, certificate: CompletionCertificate, questions: CompletionQuestions
+) -> frozenset[ProofObligation]:
     """The obligations of *function*, all of which *certificate* proves. Raises :class:`Refused` if it does not."""
     return _Checker(function, graph, certificate, questions).run()
 
 
 class _Checker:
     def __init__(
-        self, function: Function, graph: Graph, certificate: Certificate, questions: Questions
+        self,
+        function: Function,
+        graph: Graph,
+        certificate: CompletionCertificate,
+        questions: CompletionQuestions,
     ) -> None:
         self.function, self.graph = function, graph
         self.certificate, self.questions = certificate, questions
         self.order = sorted(graph.reached((0,)))
         reachable = [i for b in self.order for i in graph.blocks[b]]
-        self.transfer = Transfer(function, certificate.groups, reachable, sources=certificate.sources)
-        self.fences = Fences(self.transfer)
+        self.transfer = CompletionTransfer(
+            function, certificate.groups, reachable, sources=certificate.sources
+        )
+        self.fences = WgmmaFenced(self.transfer)
         self.users: dict[int, set[int]] = {}
         """Register -> the operations that use it."""
         self.before: dict[int, set[int]] = {b: set() for b in self.order}
@@ -339,9 +345,9 @@ class _Checker:
                 operation = self.transfer.operations[i]
                 for register in operation.results | operation.sources:
                     self.users.setdefault(register, set()).add(i)
-        self.needed: set[Need] = set()
+        self.needed: set[ProofObligation] = set()
 
-    def run(self) -> frozenset[Need]:
+    def run(self) -> frozenset[ProofObligation]:
         graph, certificate = self.graph, self.certificate
         if not self.fences.used <= certificate.unfenced[0]:
             raise Refused(0, "the certificate assumes a wgmma.fence before the entry")
@@ -361,7 +367,7 @@ class _Checker:
             if b in graph.exits and self.function.entry:
                 for site in before:
                     if self._ends_before_exit(self.transfer.operations[site]):
-                        self._require(Need(site, last, "exit"), state)
+                        self._require(ProofObligation(site, last, "exit"), state)
             for edge in graph.successors[b]:
                 if not state <= certificate.pending[edge.target]:
                     raise Refused(last, "the certificate omits an operation that is pending after this block")
@@ -379,7 +385,7 @@ class _Checker:
         return bool(operation.results or operation.sources) or (operation.takes and self.certificate.sources)
 
     def _fenced(self, i: int, unfenced: frozenset[int]) -> None:
-        need, operation = Need(i, i, "fence"), self.fences.operations[i]
+        need, operation = ProofObligation(i, i, "fence"), self.fences.operations[i]
         self.needed.add(need)
         clean = unfenced.isdisjoint(operation.results | operation.sources)
         if not clean or self.certificate.claims.get(need) is not Discharge.WAIT:
@@ -397,7 +403,7 @@ class _Checker:
                 ordered = operation.feeds(instruction) or (
                     later is not None and operation.precedes(later, copies)
                 )
-                self._require(Need(site, i, "registers"), state, ordered)
+                self._require(ProofObligation(site, i, "registers"), state, ordered)
         calls, signals = instruction.flow == "call", releases(instruction)
         tensor = instruction.effects.begins in TCGEN05_ALL
         shared = touches_shared(instruction)
@@ -407,16 +413,16 @@ class _Checker:
             operation = self.transfer.operations[site]
             group = operation.group
             if calls or (signals and group in TENSOR):
-                self._require(Need(site, i, "release"), state)
+                self._require(ProofObligation(site, i, "release"), state)
             if tensor and group in TENSOR and not group == instruction.group == TCGEN05_LD:
-                self._require(Need(site, i, "columns"), state)
+                self._require(ProofObligation(site, i, "columns"), state)
             if shared and operation.fills:
-                self._require(Need(site, i, "bytes"), state)
+                self._require(ProofObligation(site, i, "bytes"), state)
             if operation.takes:
                 if written:
-                    self._require(Need(site, i, "source"), state)
+                    self._require(ProofObligation(site, i, "source"), state)
                 if results and reads_result(operation.instruction, instruction):
-                    self._require(Need(site, i, "result"), state)
+                    self._require(ProofObligation(site, i, "result"), state)
 
     def _conflict(
         self, site: int, instruction: Instruction, state: State, copies: Mapping[int, Collection[int]]
@@ -436,7 +442,7 @@ class _Checker:
             return origins(state, site, source) != written and source not in written
         return bool(written)
 
-    def _require(self, need: Need, state: State, ordered: bool = False) -> None:
+    def _require(self, need: ProofObligation, state: State, ordered: bool = False) -> None:
         self.needed.add(need)
         claimed = self.certificate.claims.get(need)
         if claimed is Discharge.WAIT:

@@ -27,16 +27,15 @@ from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import BULK, GENERIC_COPIES, TCGEN05_ALL, TCGEN05_LD, WGMMA, Engine
 from tclint.sync.operations import OPEN
-from tclint.verdicts.apart import Bytes, columns_disjoint
 from tclint.verdicts.checker import (
     TENSOR,
-    Certificate,
-    Fences,
+    CompletionCertificate,
+    CompletionQuestions,
+    CompletionTransfer,
     Graph,
-    Need,
-    Questions,
+    ProofObligation,
     Refused,
-    Transfer,
+    WgmmaFenced,
     check,
     copies_of,
     origins,
@@ -45,9 +44,10 @@ from tclint.verdicts.checker import (
     touches_shared,
     writes_shared,
 )
+from tclint.verdicts.disjoint import SharedBytes, columns_disjoint
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.paths import PATH_ASSUMPTIONS, RelevantSites, path_assumptions, value_assumptions
-from tclint.verdicts.rings import Rings
+from tclint.verdicts.rings import RingStates
 
 __all__ = [
     "BULK_GROUPS",
@@ -106,7 +106,7 @@ class Completion:
     ) -> None:
         self.model, self.groups, self.assume, self.sources = model, groups, frozenset(assume), sources
         self.cfg, self.instructions = model.cfg, model.function.instructions
-        self.transfer = Transfer(
+        self.transfer = CompletionTransfer(
             model.function,
             groups,
             (i for b in self.cfg.order for i in range(self.cfg.blocks[b].start, self.cfg.blocks[b].end)),
@@ -114,25 +114,25 @@ class Completion:
         )
         self.relevant = RelevantSites(self.cfg)
         self.pending = solve(May(self.transfer.affecting, self.transfer.executed), self.cfg)
-        self.fences = Fences(self.transfer)
+        self.fences = WgmmaFenced(self.transfer)
         affecting = [i for i, each in enumerate(self.instructions) if self.fences.affects(i, each)]
         self.unfenced = solve(May(affecting, self.fences.after, self.fences.used), self.cfg)
         self.assumed: set[Assumption] = set()
         self._last: tuple[int, State] = -1, frozenset()
-        self._answers: dict[Need, bool] = {}
-        self._closed: dict[Need, PathQuery] = {}
+        self._answers: dict[ProofObligation, bool] = {}
+        self._closed: dict[ProofObligation, PathQuery] = {}
         """The searches that found no path."""
-        self._limits: dict[Need, str] = {}
+        self._limits: dict[ProofObligation, str] = {}
         """Obligation -> the limit that ended the search for what discharges it, in words."""
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts what discharges them."""
-        needs = set[Need]()
+        needs = set[ProofObligation]()
         for need in self.needs():  # there may be one for each pair of instructions
             needs.add(need)
             if len(needs) > MAX_OBLIGATIONS:
                 return Outcome(reasons=(Reason(None, f"it has more than {MAX_OBLIGATIONS} obligations"),))
-        claims: dict[Need, Discharge] = {}
+        claims: dict[ProofObligation, Discharge] = {}
         obligations, reasons = list[Obligation](), list[Reason]()
         waits = self._waits()
         for need in sorted(needs, key=lambda n: (n.use, n.operation, n.what)):
@@ -168,9 +168,11 @@ class Completion:
         blocks = [range(block.start, block.end) for block in self.cfg.blocks]
         return Graph(blocks, self.cfg.successors, self.cfg.exits)
 
-    def certificate(self, claims: Mapping[Need, Discharge]) -> Certificate:
+    def certificate(self, claims: Mapping[ProofObligation, Discharge]) -> CompletionCertificate:
         """The *claims* with what may be pending at each block."""
-        return Certificate(self.groups, self.pending.entry, self.unfenced.entry, claims, self.sources)
+        return CompletionCertificate(
+            self.groups, self.pending.entry, self.unfenced.entry, claims, self.sources
+        )
 
     def before(self, at: int) -> State:
         """What may be pending before an instruction."""
@@ -180,7 +182,7 @@ class Completion:
 
     # ------------------------------------------------------------ obligations
 
-    def needs(self) -> Iterator[Need]:
+    def needs(self) -> Iterator[ProofObligation]:
         """The obligations of the kernel, in no particular order and possibly repeatedly."""
         model, instructions = self.model, self.instructions
         reachable = [
@@ -196,28 +198,32 @@ class Completion:
             group = operation.group
             wgmma, tensor = group == WGMMA, group in TENSOR
             if wgmma:
-                yield Need(site, site, "fence")
+                yield ProofObligation(site, site, "fence")
             for use in self._accesses(site, wgmma):
                 if self.cfg.block_of[use] in self.cfg.rank and model.reaches(site, use):
-                    yield Need(site, use, "registers")
+                    yield ProofObligation(site, use, "registers")
             ends_first = operation.results or operation.sources or (operation.takes and self.sources)
             if model.function.entry and ends_first:
                 yield from (
-                    Need(site, end, "exit") for end in ends if site == end or model.reaches(site, end)
+                    ProofObligation(site, end, "exit")
+                    for end in ends
+                    if site == end or model.reaches(site, end)
                 )
             yield from (
-                Need(site, i, "release") for i in (loud if tensor else calls) if model.reaches(site, i)
+                ProofObligation(site, i, "release")
+                for i in (loud if tensor else calls)
+                if model.reaches(site, i)
             )
             for use in columns if tensor else ():
                 if not group == instructions[use].group == TCGEN05_LD and model.reaches(site, use):
-                    yield Need(site, use, "columns")
+                    yield ProofObligation(site, use, "columns")
             if operation.fills:
-                yield from (Need(site, i, "bytes") for i in shared if model.reaches(site, i))
+                yield from (ProofObligation(site, i, "bytes") for i in shared if model.reaches(site, i))
             if operation.takes and self.sources:
-                yield from (Need(site, i, "source") for i in overwriting if model.reaches(site, i))
+                yield from (ProofObligation(site, i, "source") for i in overwriting if model.reaches(site, i))
             elif operation.takes:
                 read = (i for i in reachable if reads_result(instructions[site], instructions[i]))
-                yield from (Need(site, i, "result") for i in read if model.reaches(site, i))
+                yield from (ProofObligation(site, i, "result") for i in read if model.reaches(site, i))
         yield from self._uses_of_copies()
 
     def _accesses(self, site: int, wgmma: bool) -> Iterator[int]:
@@ -241,19 +247,21 @@ class Completion:
         source = self.instructions[move].reads[0]
         return source == register or origins(self.before(move), site, source) == {register}
 
-    def _uses_of_copies(self) -> Iterator[Need]:
+    def _uses_of_copies(self) -> Iterator[ProofObligation]:
         """The obligations about copies of results, which exist only while the operation is pending."""
         for register in self.transfer.copies:
             for use in self.model.readers.get(register, ()):
                 if self.cfg.block_of[use] in self.cfg.rank and not self.instructions[use].renames:
                     state = self.before(use)
                     yield from (
-                        Need(p.site, use, "registers") for p in state if p.copy == register and p.origin >= 0
+                        ProofObligation(p.site, use, "registers")
+                        for p in state
+                        if p.copy == register and p.origin >= 0
                     )
 
     # ------------------------------------------------------------ discharges
 
-    def _discharge(self, need: Need, *, cheap: bool = False) -> Discharge | None:
+    def _discharge(self, need: ProofObligation, *, cheap: bool = False) -> Discharge | None:
         """What discharges an obligation; None if nothing is known to. With *cheap*, only the strict state is asked."""
         if need.what == "fence":
             return Discharge.WAIT if self._fenced_at(need.use) else None
@@ -273,14 +281,14 @@ class Completion:
         operation = self.transfer.operations[site]
         return self.unfenced.before(site).isdisjoint(operation.results | operation.sources)
 
-    def _waited(self, need: Need) -> bool:
+    def _waited(self, need: ProofObligation) -> bool:
         """Whether the operation is not pending at its use, on any path."""
         state = self.before(need.use)
         if need.what == "exit":
             state = self.transfer.after(state, need.use)
         return all(p.site != need.operation for p in state)
 
-    def _in_order(self, need: Need) -> bool:
+    def _in_order(self, need: ProofObligation) -> bool:
         """Whether the use reads what a load fills, or is a wgmma with the same accumulators and the same shape."""
         if self.transfer.operations[need.operation].feeds(self.instructions[need.use]):
             return True
@@ -289,7 +297,7 @@ class Completion:
             return False
         return first.precedes(second, copies_of(self.before(need.use), need.operation))
 
-    def _disjoint(self, need: Need, pending: Sequence[State]) -> bool:
+    def _disjoint(self, need: ProofObligation, pending: Sequence[State]) -> bool:
         """Whether an operation and an access have no columns or bytes in common while the operation is pending."""
 
         def passes(kind: str, at: int) -> bool:
@@ -306,20 +314,20 @@ class Completion:
         if not (self.assume >= wanted and self._follows_values):
             return False
         if need.what == "columns":
-            apart = columns_disjoint(self.model, need.operation, need.use, passes)
+            disjoint = columns_disjoint(self.model, need.operation, need.use, passes)
         else:
-            apart = self.bytes.disjoint(need.operation, need.use, passes)
+            disjoint = self.bytes.disjoint(need.operation, need.use, passes)
             if limit := self.bytes.rings.limits.get((need.operation, need.use)):
                 self._limits[need] = limit
-        if not apart:
+        if not disjoint:
             return False
         self.assumed |= wanted | (self._of_values or frozenset())
         return True
 
     @cached_property
-    def bytes(self) -> Bytes:
+    def bytes(self) -> SharedBytes:
         """The bytes of shared memory that the kernel accesses."""
-        return Bytes(self.model, Rings(self.model, self.transfer))
+        return SharedBytes(self.model, RingStates(self.model, self.transfer))
 
     def _is_read_only(self, load: int) -> bool:
         """Whether an instruction loads memory that no thread writes while the kernel runs, if that may be assumed."""
@@ -347,7 +355,7 @@ class Completion:
             and self._follows_values
         )
 
-    def _infeasible(self, need: Need, transfer: Transfer) -> bool:
+    def _infeasible(self, need: ProofObligation, transfer: CompletionTransfer) -> bool:
         """Whether no feasible path leads from the operation to the use on which it is pending."""
         if not self._searchable or need.what in ("fence", "bytes"):
             return False  # a path is one of the issuing threads alone, and others access the bytes
@@ -357,7 +365,7 @@ class Completion:
             self.assumed |= PATH_ASSUMPTIONS | (self._of_values or frozenset())
         return self._answers[need]
 
-    def _search(self, need: Need, transfer: Transfer) -> bool:
+    def _search(self, need: ProofObligation, transfer: CompletionTransfer) -> bool:
         site, use = need.operation, need.use
         block_of = self.cfg.block_of
         if need.what == "exit" and self.instructions[use].flow not in ("return", "exit"):
@@ -386,10 +394,10 @@ class Completion:
             self._closed[need] = query
         return isinstance(answer, Infeasible)
 
-    def _questions(self) -> Questions:
+    def _questions(self) -> CompletionQuestions:
         """What the checker asks, with answers of its own transfer functions."""
         self._answers = {}
-        return Questions(self._infeasible, self._disjoint)
+        return CompletionQuestions(self._infeasible, self._disjoint)
 
     # ------------------------------------------------------------ explanations
 
@@ -404,7 +412,7 @@ class Completion:
                     found.setdefault(site, []).append(wait)
         return found
 
-    def _why(self, need: Need) -> str:
+    def _why(self, need: ProofObligation) -> str:
         """Why it is not known whether an obligation holds."""
         operation = "bulk copy" if self.groups == BULK_GROUPS else self.model.name(need.operation)
         if need.what == "fence":
@@ -421,7 +429,7 @@ class Completion:
         limit = f"; {self._limits[need]}" if need in self._limits else self._unknown_bytes(need)
         return f"it {at} a {operation} that may be pending on some path{limit}"
 
-    def _unknown_bytes(self, need: Need) -> str:
+    def _unknown_bytes(self, need: ProofObligation) -> str:
         """What is not known of the bytes that an operation and an access have in common; "" if nothing, or no bytes are."""
         for site in (need.operation, need.use) if need.what in ("bytes", "source") else ():
             ranges = self.bytes.of(site)
@@ -432,7 +440,7 @@ class Completion:
                     return f"; an address in {self.model.name(site)} depends on {origin(self.model, part)}"
         return ""
 
-    def _help(self, need: Need) -> str:
+    def _help(self, need: ProofObligation) -> str:
         """What would make it known."""
         if need.what == "fence":
             return "execute a wgmma.fence after the last access on every path"

@@ -25,8 +25,16 @@ from tclint.values import thread_masks as T
 from tclint.values.nodes import COMPUTED, Broadcast, Constant, SpecialRead
 from tclint.verdicts.checker import Graph, Refused
 from tclint.verdicts.outcome import Outcome
-from tclint.verdicts.parties import Certificate, Parties, check_parties
-from tclint.verdicts.uniform import MOVED, Collective, Level, Questions, Uniform, check_uniform, collectives
+from tclint.verdicts.parties import Parties, PartiesCertificate, check_parties
+from tclint.verdicts.uniform import (
+    MOVED,
+    Collective,
+    Level,
+    Uniform,
+    UniformQuestions,
+    check_uniform,
+    collectives,
+)
 
 __all__ = ["Convergence", "index_alone"]
 
@@ -85,7 +93,7 @@ class Convergence:
         self.of = Uniform(
             self.function,
             graph,
-            Questions(
+            UniformQuestions(
                 by_index, self.values.constant_operand, self._read_only, self._threads, self._partial_warp
             ),
         )
@@ -132,7 +140,7 @@ class Convergence:
         """The collective instructions that some of the threads may not execute, or not at the same time, and why."""
         for each in self.needed:
             if self.parties is not None and self._in_party(each):
-                why = self.parties.apart(each, self.certificate)
+                why = self.parties.divergence(each, self.certificate)
             else:
                 why = self.why(each)
             if why:
@@ -155,7 +163,7 @@ class Convergence:
         return Parties(self.of, size, self.holding, self._by_index)
 
     @cached_property
-    def certificate(self) -> Certificate:
+    def certificate(self) -> PartiesCertificate:
         """The threads that may reach each block, and the levels of registers in each party."""
         parties, order = self.parties, self.of.order
         assert parties is not None
@@ -172,7 +180,7 @@ class Convergence:
             party = parties.party(each.site, reaching)
             if parties.counted(each) == party.bit_count() and party not in levels:
                 levels[party] = self._solved(parties.within(party))
-        return Certificate({b: reaching.get(b, 0) for b in order}, levels)
+        return PartiesCertificate({b: reaching.get(b, 0) for b in order}, levels)
 
     @cached_property
     def needed(self) -> tuple[Collective, ...]:
@@ -189,7 +197,7 @@ class Convergence:
 
     def why(self, of: Collective) -> str:
         """Why the threads of a group may not execute a collective instruction together; "" if they do."""
-        return self.of.apart(of, self.levels, self._outer)
+        return self.of.divergence(of, self.levels, self._outer)
 
     def refused(self, of: Collective) -> str:
         """Why it may not be assumed that threads which have diverged execute a collective instruction together; "" if it may

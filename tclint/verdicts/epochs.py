@@ -13,7 +13,7 @@ that
 - nothing is missing at an entry of a block: a barrier that may be the last one that a thread has passed, an asynchronous
   operation that may be pending, or a thread that may get there; by induction, each path is covered;
 - each pair of accesses of which one writes, which the checker enumerates itself, is claimed, and the claim holds: the two
-  are in no common epoch, both are atomic, or no two threads access a common byte with them (:attr:`Questions.apart`).
+  are in no common epoch, both are atomic, or no two threads access a common byte with them (:attr:`OrderQuestions.disjoint`).
 
 **Instances.** Two threads of one epoch have executed the same number of uniform instructions before it. So a register
 that is uniform has the same value in both where they have entered the block that defines it equally often in this epoch,
@@ -38,18 +38,18 @@ from tclint.isa.accesses import Proxy, StateSpace
 from tclint.isa.callees import SYSTEM_CALLS
 from tclint.isa.effects import GENERIC_COPIES, Barrier, Engine, Resource
 from tclint.isa.special_registers import WARP
-from tclint.verdicts.checker import Graph, Refused, Transfer
+from tclint.verdicts.checker import CompletionTransfer, Graph, Refused
 from tclint.verdicts.uniform import Collective, Holding, Level, Uniform, check_levels, narrowed
 
 __all__ = [
     "ENTRY",
     "SHARED",
-    "Access",
-    "Certificate",
+    "AccessPair",
     "Epoch",
     "Levels",
-    "Pair",
-    "Questions",
+    "MemoryAccess",
+    "OrderCertificate",
+    "OrderQuestions",
     "Since",
     "Space",
     "View",
@@ -79,7 +79,7 @@ class Since(NamedTuple):
 Epoch = frozenset[Since]
 
 
-class Access(NamedTuple):
+class MemoryAccess(NamedTuple):
     """An instruction that accesses the memory."""
 
     site: int
@@ -91,7 +91,7 @@ class Access(NamedTuple):
     """Whether the lanes of a warp access rows of a matrix at addresses of others."""
 
 
-class Pair(NamedTuple):
+class AccessPair(NamedTuple):
     """Two accesses, of which at least one writes; an access and itself, if two threads execute it."""
 
     first: int
@@ -125,10 +125,10 @@ class Levels:
         return max(level, self.outer.get(block, Level.NONE)) <= self.whole
 
 
-class Questions(NamedTuple):
+class OrderQuestions(NamedTuple):
     """What the checker asks of the values of registers; each answer is a proof."""
 
-    apart: Callable[[Access, Access, View], bool]
+    disjoint: Callable[[MemoryAccess, MemoryAccess, View], bool]
     """Whether two accesses of different threads have no byte in common."""
     everyone: int
     """All threads that a CTA may have, one bit for each."""
@@ -136,7 +136,7 @@ class Questions(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Certificate:
+class OrderCertificate:
     """The claims of a proof about one memory of one function."""
 
     levels: Mapping[int, Level]
@@ -150,7 +150,7 @@ class Certificate:
     """The asynchronous operations that may be pending at the entry of each block."""
     threads: Sequence[int]
     """The threads that may enter each block."""
-    claims: Mapping[Pair, Discharge]
+    claims: Mapping[AccessPair, Discharge]
 
 
 def foreign(instruction: Instruction) -> str:
@@ -180,14 +180,14 @@ def _copied(instruction: Instruction, access: Made) -> bool:
     return instruction.effects.begins in GENERIC_COPIES and access.proxy is Proxy.GENERIC
 
 
-def access(site: int, instruction: Instruction) -> Access | None:
+def access(site: int, instruction: Instruction) -> MemoryAccess | None:
     """How an instruction that is not :func:`foreign` accesses shared memory; None if it does not."""
     found = [a for a in instruction.accesses if a.shared and not a.object]
     if not found:
         return None
     writes = any(a.writes for a in found)
     atomic = writes and not all(a.writes for a in found)
-    return Access(site, writes, atomic, any(a.later for a in found), any(a.rows for a in found))
+    return MemoryAccess(site, writes, atomic, any(a.later for a in found), any(a.rows for a in found))
 
 
 class Space(NamedTuple):
@@ -197,7 +197,7 @@ class Space(NamedTuple):
     """The groups of the asynchronous operations that access it."""
     foreign: Callable[[Instruction], str]
     """Why CTA barriers alone do not order what an instruction may do to it; "" if they do, or it does nothing."""
-    access: Callable[[int, Instruction], Access | None]
+    access: Callable[[int, Instruction], MemoryAccess | None]
     """How an instruction that is not foreign accesses it; None if it does not."""
     separates: Callable[[Sequence[Instruction], range, int], bool]
     """Whether the CTA barrier at a site of a block orders the accesses before it and those after it."""
@@ -268,15 +268,17 @@ class Walk:
         self,
         function: Function,
         graph: Graph,
-        certificate: Certificate,
-        questions: Questions,
+        certificate: OrderCertificate,
+        questions: OrderQuestions,
         space: Space = SHARED,
     ) -> None:
         self.graph, self.certificate, self.ask, self.space = graph, certificate, questions, space
         self.instructions = function.instructions
         self.order = sorted(graph.reached((0,)))
-        self.transfer = Transfer(function, space.groups, (i for b in self.order for i in graph.blocks[b]))
-        self.accesses: dict[int, Access] = {}
+        self.transfer = CompletionTransfer(
+            function, space.groups, (i for b in self.order for i in graph.blocks[b])
+        )
+        self.accesses: dict[int, MemoryAccess] = {}
         """The reachable accesses, by instruction."""
         self.times: dict[int, Epoch] = {}
         """Access -> what its thread has passed in its epoch."""
@@ -327,29 +329,29 @@ class Walk:
 
     # ------------------------------------------------------------ pairs
 
-    def pairs(self) -> Iterator[Pair]:
+    def pairs(self) -> Iterator[AccessPair]:
         """The pairs of accesses of which at least one writes."""
         sites = sorted(self.accesses)
         for n, a in enumerate(sites):
             for b in sites[n:]:
                 if self.accesses[a].writes or self.accesses[b].writes:
-                    yield Pair(a, b)
+                    yield AccessPair(a, b)
 
     def begin(self, site: int) -> Collection[int]:
         """The beginnings of the epochs in which an access may happen."""
         return self.later.get(site) or {s.start for s in self.times[site]}
 
-    def separated(self, pair: Pair) -> bool:
+    def separated(self, pair: AccessPair) -> bool:
         """Whether the two accesses are in no common epoch."""
         return set(self.begin(pair.first)).isdisjoint(self.begin(pair.then))
 
-    def both_atomic(self, pair: Pair) -> bool:
+    def both_atomic(self, pair: AccessPair) -> bool:
         """Whether both are atomic operations of one type, to whose size their addresses are aligned."""
         matches = [self.instructions[site].match for site in pair]
         types = {(m.modifiers[-1:], m.binding.get("vec")) for m in matches if m is not None}
         return len(types) == 1 and all(self.accesses[site].atomic for site in pair)
 
-    def view(self, pair: Pair, levels: Levels) -> View:
+    def view(self, pair: AccessPair, levels: Levels) -> View:
         """What is known of the threads that execute the two in one epoch."""
         common = set(self.begin(pair.first)) & set(self.begin(pair.then))
         late = any(self.accesses[site].later for site in pair)
@@ -379,18 +381,18 @@ class Walk:
 def check(
     function: Function,
     of: Uniform,
-    certificate: Certificate,
-    questions: Questions,
+    certificate: OrderCertificate,
+    questions: OrderQuestions,
     space: Space = SHARED,
-) -> frozenset[Pair]:
-    """The pairs of *function*, all of which *certificate* proves ordered or apart. Raises ``Refused`` if it does not."""
+) -> frozenset[AccessPair]:
+    """The pairs of *function*, all of which *certificate* proves ordered or disjoint. Raises ``Refused`` if it does not."""
     outer = check_levels(of, certificate.levels)
     _check_barriers(of, certificate, outer)
     walk = Walk(function, of.graph, certificate, questions, space)
     _check_entries(walk)  # after it, all accesses are noted
 
     levels = Levels(of, certificate.levels, outer)
-    needed = set[Pair]()
+    needed = set[AccessPair]()
     for pair in walk.pairs():
         needed.add(pair)
         claimed = certificate.claims.get(pair)
@@ -401,7 +403,7 @@ def check(
         else:
             accesses = walk.accesses[pair.first], walk.accesses[pair.then]
             disjoint = claimed is Discharge.DISJOINT
-            holds = disjoint and questions.apart(*accesses, walk.view(pair, levels))
+            holds = disjoint and questions.disjoint(*accesses, walk.view(pair, levels))
         if not holds:
             raise Refused(pair.then, "nothing proves that the two accesses are ordered or apart")
     if extra := certificate.claims.keys() - needed:
@@ -409,11 +411,11 @@ def check(
     return frozenset(needed)
 
 
-def _check_barriers(of: Uniform, certificate: Certificate, outer: Mapping[int, Level]) -> None:
+def _check_barriers(of: Uniform, certificate: OrderCertificate, outer: Mapping[int, Level]) -> None:
     """Raises ``Refused`` if a barrier of the certificate is not full."""
     for site in certificate.barriers:
         collective = of_all_threads(of, site) if site in of.block_of else None
-        if collective is None or of.apart(collective, certificate.levels, outer):
+        if collective is None or of.divergence(collective, certificate.levels, outer):
             raise Refused(site, "the certificate takes a barrier for full that some threads may not execute")
     if full_barriers(of, certificate.barriers) != certificate.barriers:
         raise Refused(min(certificate.barriers), "some threads may wait for this barrier elsewhere")

@@ -24,16 +24,16 @@ from tclint.isa.effects import TCGEN05, Barrier, Resource
 from tclint.values.addresses import MemoryRange
 from tclint.values.nodes import Logic
 from tclint.values.path_condition import PathCondition
-from tclint.verdicts.apart import Bytes, column_ranges_disjoint
-from tclint.verdicts.checker import Graph, Need, Refused, Transfer, writes_shared
+from tclint.verdicts.checker import CompletionTransfer, Graph, ProofObligation, Refused, writes_shared
+from tclint.verdicts.disjoint import SharedBytes, column_ranges_disjoint
 from tclint.verdicts.matrices import Matrices
 from tclint.verdicts.mma_checker import (
     Counters,
-    Fact,
     Key,
     Location,
     MmaCertificate,
     MmaQuestions,
+    PendingMma,
     Progress,
     ThreadQuestions,
     check_mma,
@@ -43,7 +43,7 @@ from tclint.verdicts.mma_checker import (
 )
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.paths import path_assumptions
-from tclint.verdicts.rings import Rings
+from tclint.verdicts.rings import RingStates
 
 __all__ = ["Multiplications"]
 
@@ -65,7 +65,7 @@ _WHAT = {
 
 Counting = Mapping[int, Sequence[tuple[int, int]]]
 """Block -> the counters that begin there, each with its register."""
-States = list[dict[Key, frozenset[Fact]]]
+States = list[dict[Key, frozenset[PendingMma]]]
 
 
 class Multiplications:
@@ -106,7 +106,7 @@ class Multiplications:
         why = f"an issuing thread has more than {MAX_STATES} states"
         return found or Outcome(reasons=(Reason(None, why),))
 
-    def _followed(self, needs: Sequence[Need], counters: Counting) -> Outcome | None:
+    def _followed(self, needs: Sequence[ProofObligation], counters: Counting) -> Outcome | None:
         """The outcome if the issuing threads are followed with these counters; None if one has too many states."""
         self.counting = counters
         threads: dict[int, States] = {}
@@ -117,13 +117,13 @@ class Multiplications:
             threads[thread] = found
         return self._judged(needs, threads)
 
-    def _judged(self, needs: Sequence[Need], threads: dict[int, States]) -> Outcome:
-        pending, apart, reached = self._pending(threads, {need.use for need in needs})
-        claims: dict[Need, Discharge] = {}
+    def _judged(self, needs: Sequence[ProofObligation], threads: dict[int, States]) -> Outcome:
+        pending, disjoint, reached = self._pending(threads, {need.use for need in needs})
+        claims: dict[ProofObligation, Discharge] = {}
         obligations, reasons = list[Obligation](), list[Reason]()
         function = self.model.function
         for need in needs:
-            discharge = self._discharge(need, pending, apart, reached)
+            discharge = self._discharge(need, pending, disjoint, reached)
             why = "" if discharge is not None else self._why(need)
             if discharge is None:
                 reasons.append(Reason(span(function, need.use), why, self._help))
@@ -132,7 +132,9 @@ class Multiplications:
             at, use = span(function, need.operation), span(function, need.use)
             obligations.append(Obligation(at, use, _WHAT[need.what], discharge, why=why))
         if not reasons:
-            questions = MmaQuestions(self._threads, self._thread, self._accumulates, self._apart, self._clear)
+            questions = MmaQuestions(
+                self._threads, self._thread, self._accumulates, self._disjoint, self._clear
+            )
             try:
                 check_mma(function, self.graph, MmaCertificate(threads, claims), questions)
             except Refused as refused:
@@ -141,17 +143,17 @@ class Multiplications:
 
     # ------------------------------------------------------------ obligations
 
-    def _needs(self) -> Iterator[Need]:
+    def _needs(self) -> Iterator[ProofObligation]:
         """The obligations of the kernel, possibly repeatedly."""
         model, ends = self.model, [self.cfg.blocks[b].end - 1 for b in self.cfg.order if b in self.cfg.exits]
         for operation in self.operations:
             for use in self.reachable:
                 what = list(needs_at(self.instructions[operation], self.instructions[use]))
                 if what and model.reaches(operation, use):
-                    yield from (Need(operation, use, each) for each in what)
+                    yield from (ProofObligation(operation, use, each) for each in what)
             for end in ends:
                 if model.reaches(operation, end) or operation == end:
-                    yield Need(operation, end, "exit")
+                    yield ProofObligation(operation, end, "exit")
 
     # ------------------------------------------------------------ threads
 
@@ -244,8 +246,10 @@ class Multiplications:
         return self._bytes.matrices
 
     @cached_property
-    def _bytes(self) -> Bytes:
-        return Bytes(self.model, Rings(self.model, Transfer(self.model.function, frozenset(), ())))
+    def _bytes(self) -> SharedBytes:
+        return SharedBytes(
+            self.model, RingStates(self.model, CompletionTransfer(self.model.function, frozenset(), ()))
+        )
 
     def _clear(self, operation: int, use: int, first: Counters, then: Counters) -> bool:
         """Whether an instruction writes no byte that an operation reads, given the counters at each of them."""
@@ -260,14 +264,14 @@ class Multiplications:
             return False
         wanted = read[1] | written[1]
         numbers, later = dict(first), dict(then)
-        apart = wanted <= self.assume and all(
+        disjoint = wanted <= self.assume and all(
             self._bytes.disjoint_when(a, numbers, b, later, self._repeats)
             for a in read[0]
             for b in written[0]
         )
-        if apart:
+        if disjoint:
             self.assumed |= wanted
-        return apart
+        return disjoint
 
     def _explore(self, progress: Progress) -> States | None:
         """All states of a thread at the entry of each block; None if there are too many."""
@@ -294,10 +298,10 @@ class Multiplications:
 
     def _pending(
         self, threads: dict[int, States], uses: Collection[int]
-    ) -> tuple[set[Need], set[Need], set[int]]:
+    ) -> tuple[set[ProofObligation], set[ProofObligation], set[int]]:
         """The obligations at which the operation may be pending, those at which it is and the bytes are others, and the
         *uses* that issuing threads reach."""
-        found, apart, reached = set[Need](), set[Need](), set[int]()
+        found, disjoint, reached = set[ProofObligation](), set[ProofObligation](), set[int]()
         for thread, states in threads.items():
             progress = Progress(self.model.function, self.graph, self._thread(thread))
             for b, entry in enumerate(states):
@@ -307,21 +311,23 @@ class Multiplications:
                         if progress.executes(state, i) is not False:
                             reached.add(i)
                             for need, clear in self._open(i, state, facts):
-                                (apart if clear else found).add(need)
+                                (disjoint if clear else found).add(need)
                     if i in progress.affecting:
                         now = [later for state, facts in now for later in progress.after(state, facts, i)]
                 if b in self.cfg.exits:
                     for state, facts in now:
                         if progress.executes(state, sites[-1]) is not False:
-                            found |= {Need(fact.site, sites[-1], "exit") for fact in facts}
-        return found, apart, reached
+                            found |= {ProofObligation(fact.site, sites[-1], "exit") for fact in facts}
+        return found, disjoint, reached
 
-    def _open(self, at: int, state: Key, facts: Iterable[Fact]) -> Iterator[tuple[Need, bool]]:
+    def _open(
+        self, at: int, state: Key, facts: Iterable[PendingMma]
+    ) -> Iterator[tuple[ProofObligation, bool]]:
         """The obligations at an instruction in one state, and whether the bytes are others than those that are read."""
         for fact in facts:
             for what in needs_at(self.instructions[fact.site], self.instructions[at]):
                 clear = what == "source" and self._clear(fact.site, at, fact.counters, state.counters)
-                yield Need(fact.site, at, what), clear
+                yield ProofObligation(fact.site, at, what), clear
 
     # ------------------------------------------------------------ mbarriers
 
@@ -397,10 +403,14 @@ class Multiplications:
     # ------------------------------------------------------------ discharges
 
     def _discharge(
-        self, need: Need, pending: set[Need], apart: set[Need], reached: set[int]
+        self,
+        need: ProofObligation,
+        pending: set[ProofObligation],
+        disjoint: set[ProofObligation],
+        reached: set[int],
     ) -> Discharge | None:
         """What discharges an obligation; None if nothing is known to."""
-        if need not in pending and need in apart:
+        if need not in pending and need in disjoint:
             return Discharge.DISJOINT
         if need not in pending:
             return Discharge.WAIT if need.use in reached else Discharge.INFEASIBLE
@@ -408,12 +418,12 @@ class Multiplications:
             return None
         ordered = in_order(self.instructions[need.operation], self.instructions[need.use])
         if ordered is None:
-            ordered = self._accumulates(need.operation, need.use) and self._apart(
+            ordered = self._accumulates(need.operation, need.use) and self._disjoint(
                 need.operation, need.use, True
             )
         if ordered:
             return Discharge.ORDERED
-        return Discharge.DISJOINT if self._apart(need.operation, need.use, False) else None
+        return Discharge.DISJOINT if self._disjoint(need.operation, need.use, False) else None
 
     def _accumulates(self, first: int, then: int) -> bool:
         """Whether two multiplications always have the same accumulator and the same shape."""
@@ -433,7 +443,7 @@ class Multiplications:
         """Whether a thread may enter a block, or execute an instruction, more than once."""
         return (at if kind == "block" else self.cfg.block_of[at]) in self.cfg.in_cycle
 
-    def _apart(self, first: int, then: int, but_accumulators: bool) -> bool:
+    def _disjoint(self, first: int, then: int, but_accumulators: bool) -> bool:
         """Whether what two operations access of tensor memory is disjoint; perhaps but for their accumulators."""
         for a, writes in _operands(self.instructions[first]):
             for b, overwrites in _operands(self.instructions[then]):
@@ -466,7 +476,7 @@ class Multiplications:
         columns, width = tensor.range(site, role), tensor.exact_width(site, role)
         return None if columns is None or width is None else (columns.start, width)
 
-    def _why(self, need: Need) -> str:
+    def _why(self, need: ProofObligation) -> str:
         """Why it is not known whether an obligation holds."""
         name = self.model.name(need.operation)
         at = {

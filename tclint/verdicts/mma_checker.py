@@ -7,7 +7,7 @@ execution of that thread has another one. A state has what decides which phase o
 - the numbers of the registers from which addresses of mbarriers and parities are computed, as far as they follow from
   constants, so that the stages of a ring are distinguished;
 - for each mbarrier whose phases only commits of this thread complete, whether the number of these commits is odd, and how
-  many of the newest may not have completed (:class:`Phase`);
+  many of the newest may not have completed (:class:`CommitPhase`);
 - predicates that never change, with the truth that the thread has found them to have.
 
 **Completion** (PTX ISA 9.7.16.6.2.1.1, 9.7.16.12.1). A commit makes an mbarrier track the operations that its thread has
@@ -35,16 +35,16 @@ from tclint.isa.effects import TCGEN05, Barrier, Resource
 from tclint.isa.forms import Match, floating
 from tclint.isa.semantics import COMPUTE, widen
 from tclint.values.integers import type_width
-from tclint.verdicts.checker import TENSOR, Graph, Need, Refused, writes_shared
+from tclint.verdicts.checker import TENSOR, Graph, ProofObligation, Refused, writes_shared
 
 __all__ = [
     "MMA_GROUPS",
     "Counters",
-    "Fact",
     "Key",
     "Location",
     "MmaCertificate",
     "MmaQuestions",
+    "PendingMma",
     "Progress",
     "State",
     "ThreadQuestions",
@@ -81,7 +81,7 @@ Counters = frozenset[tuple[int, int]]
 """Counter -> its number."""
 
 
-class Phase(NamedTuple):
+class CommitPhase(NamedTuple):
     """What is known of the phases of an mbarrier that commits of one thread complete, one each."""
 
     odd: bool = False
@@ -97,12 +97,12 @@ class Key(NamedTuple):
     """Register -> what it holds, for those on which waits and commits still depend."""
     counters: frozenset[tuple[int, int]] = frozenset()
     """What :attr:`ThreadQuestions.counters` identify -> its number."""
-    phases: frozenset[tuple[Location, Phase]] = frozenset()
+    phases: frozenset[tuple[Location, CommitPhase]] = frozenset()
     known: frozenset[tuple[int, bool]] = frozenset()
     """Predicates that never change -> their truth."""
 
 
-class Fact(NamedTuple):
+class PendingMma(NamedTuple):
     """An operation that may not have completed."""
 
     site: int
@@ -112,7 +112,7 @@ class Fact(NamedTuple):
     """The counters when it was issued."""
 
 
-State = Mapping[Key, frozenset[Fact]]
+State = Mapping[Key, frozenset[PendingMma]]
 """What may be pending in each state of the thread; a state that is missing is never entered."""
 
 
@@ -122,7 +122,7 @@ class MmaCertificate:
 
     threads: Mapping[int, Sequence[State]]
     """Thread that may issue an operation -> its states at the entry of each block."""
-    claims: Mapping[Need, Discharge]
+    claims: Mapping[ProofObligation, Discharge]
 
 
 class ThreadQuestions(NamedTuple):
@@ -148,7 +148,7 @@ class MmaQuestions(NamedTuple):
     thread: Callable[[int], ThreadQuestions]
     accumulates: Callable[[int, int], bool]
     """Whether two multiplications always have the same accumulator and the same shape."""
-    apart: Callable[[int, int, bool], bool]
+    disjoint: Callable[[int, int, bool], bool]
     """Whether what two operations access of tensor memory is disjoint; with True, but for their accumulators."""
     clear: Callable[[int, int, Counters, Counters], bool]
     """Whether an instruction writes no byte that an operation reads, given the counters at each of them."""
@@ -326,7 +326,9 @@ class Progress:
             return bool(number & 1)
         return self.ask.decided(register, at, key.known)
 
-    def after(self, key: Key, facts: frozenset[Fact], at: int) -> Iterator[tuple[Key, frozenset[Fact]]]:
+    def after(
+        self, key: Key, facts: frozenset[PendingMma], at: int
+    ) -> Iterator[tuple[Key, frozenset[PendingMma]]]:
         """The states after an instruction."""
         if at not in self.affecting:
             yield key, facts
@@ -346,12 +348,12 @@ class Progress:
         identity = self.ask.lasting(register, at)
         return key if identity is None else key._replace(known=key.known | {(identity, truth)})
 
-    def _executed(self, key: Key, facts: frozenset[Fact], at: int) -> tuple[Key, frozenset[Fact]]:
+    def _executed(self, key: Key, facts: frozenset[PendingMma], at: int) -> tuple[Key, frozenset[PendingMma]]:
         instruction = self.instructions[at]
         if at in self.waits:
             return self._waited(key, facts, instruction)
         if at in self.operations:
-            facts |= {Fact(at, counters=key.counters)}
+            facts |= {PendingMma(at, counters=key.counters)}
         elif self._follows(at) and self._commits(instruction):
             key, facts = self._committed(key, facts, instruction)
         for register in self.relevant.intersection(instruction.writes):
@@ -361,17 +363,17 @@ class Progress:
         return key, facts
 
     def _committed(
-        self, key: Key, facts: frozenset[Fact], commit: Instruction
-    ) -> tuple[Key, frozenset[Fact]]:
+        self, key: Key, facts: frozenset[PendingMma], commit: Instruction
+    ) -> tuple[Key, frozenset[PendingMma]]:
         place = self._location(key, commit)
         phases = dict(key.phases)
         if place is None or place not in self.ask.own:  # it may be any of them
-            lost = {own: phases.get(own, Phase())._replace(behind=LOST) for own in self.ask.own}
+            lost = {own: phases.get(own, CommitPhase())._replace(behind=LOST) for own in self.ask.own}
             return key._replace(phases=frozenset(lost.items())), facts
-        odd, behind = phases.get(place, Phase())
-        phases[place] = Phase(not odd, min(behind + 1, LOST))
+        odd, behind = phases.get(place, CommitPhase())
+        phases[place] = CommitPhase(not odd, min(behind + 1, LOST))
         tracking = not commit.effects.sources
-        found = set[Fact]()
+        found = set[PendingMma]()
         for fact in facts:
             tracked = {(at, 1 if at == place else later) for at, later in fact.tracked}
             if (
@@ -383,11 +385,13 @@ class Progress:
             found.add(fact._replace(tracked=frozenset(tracked)))
         return key._replace(phases=frozenset(phases.items())), frozenset(found)
 
-    def _waited(self, key: Key, facts: frozenset[Fact], wait: Instruction) -> tuple[Key, frozenset[Fact]]:
+    def _waited(
+        self, key: Key, facts: frozenset[PendingMma], wait: Instruction
+    ) -> tuple[Key, frozenset[PendingMma]]:
         place, parity = self._location(key, wait), self._operand(key, wait.role("parity"))
         if place is None or place not in self.ask.own or not isinstance(parity, int):
             return key, facts
-        odd, behind = dict(key.phases).get(place, Phase())
+        odd, behind = dict(key.phases).get(place, CommitPhase())
         completed_odd = not parity & 1
         if behind == 1 and completed_odd is odd:
             left, done = 0, {(place, 0), (place, 1)}
@@ -395,7 +399,7 @@ class Progress:
             left, done = 1, {(place, 1)}
         else:
             return key, facts
-        phases = {**dict(key.phases), place: Phase(odd, left)}
+        phases = {**dict(key.phases), place: CommitPhase(odd, left)}
         facts = frozenset(fact for fact in facts if fact.tracked.isdisjoint(done))
         return key._replace(phases=frozenset(phases.items())), facts
 
@@ -535,7 +539,7 @@ def _signed(number: int) -> int:
 
 def check_mma(
     function: Function, graph: Graph, certificate: MmaCertificate, questions: MmaQuestions
-) -> frozenset[Need]:
+) -> frozenset[ProofObligation]:
     """The obligations of *function*, all of which *certificate* proves.
 
     Raises :class:`~tclint.verdicts.checker.Refused` if it does not.
@@ -555,7 +559,7 @@ class _Checker:
         self.needed = frozenset(self._needs())
         self.uses = {need.use for need in self.needed}
 
-    def _needs(self) -> Iterator[Need]:
+    def _needs(self) -> Iterator[ProofObligation]:
         """The obligations: what may follow an operation by the graph alone."""
         for b in self.order:
             issued = [i for i in self.graph.blocks[b] if i in self.operations]
@@ -564,11 +568,11 @@ class _Checker:
                 later = range(operation + 1, self.graph.blocks[b].stop)
                 for use in (*later, *(i for after in following for i in self.graph.blocks[after])):
                     what = needs_at(self.instructions[operation], self.instructions[use])
-                    yield from (Need(operation, use, each) for each in what)
+                    yield from (ProofObligation(operation, use, each) for each in what)
                 for end in {*following, b} & set(self.graph.exits):
-                    yield Need(operation, self.graph.blocks[end][-1], "exit")
+                    yield ProofObligation(operation, self.graph.blocks[end][-1], "exit")
 
-    def run(self) -> frozenset[Need]:
+    def run(self) -> frozenset[ProofObligation]:
         claims = self.certificate.claims
         if set(claims) != self.needed:
             need = min(set(claims) ^ self.needed)
@@ -587,16 +591,16 @@ class _Checker:
             self._thread(Progress(self.function, self.graph, self.questions.thread(thread)), states)
         return self.needed
 
-    def _decided(self, need: Need, discharge: Discharge) -> bool:
+    def _decided(self, need: ProofObligation, discharge: Discharge) -> bool:
         """Whether an obligation holds although the operation may be pending."""
         first, then = self.instructions[need.operation], self.instructions[need.use]
         if need.what != "columns" or then.effects.begins is None:
             return False
         if discharge is Discharge.DISJOINT:
-            return self.questions.apart(need.operation, need.use, False)
+            return self.questions.disjoint(need.operation, need.use, False)
         ordered = in_order(first, then)
         if ordered is None:
-            ordered = self.questions.accumulates(need.operation, need.use) and self.questions.apart(
+            ordered = self.questions.accumulates(need.operation, need.use) and self.questions.disjoint(
                 need.operation, need.use, True
             )
         return discharge is Discharge.ORDERED and ordered
@@ -609,7 +613,7 @@ class _Checker:
                 self._block(progress, b, key, facts, states)
 
     def _block(
-        self, progress: Progress, block: int, key: Key, facts: frozenset[Fact], states: Sequence[State]
+        self, progress: Progress, block: int, key: Key, facts: frozenset[PendingMma], states: Sequence[State]
     ) -> None:
         """Verifies what follows from one state at the entry of a block."""
         now = [(key, facts)]
@@ -622,7 +626,7 @@ class _Checker:
                 now = [later for state, pending in now for later in progress.after(state, pending, i)]
         for state, pending in now:
             if block in self.graph.exits and progress.executes(state, sites[-1]) is not False:
-                self._require(Need(fact.site, sites[-1], "exit") for fact in pending)
+                self._require(ProofObligation(fact.site, sites[-1], "exit") for fact in pending)
             for edge, then in progress.followed(state, block):
                 claimed = states[edge.target].get(then)
                 if claimed is None or not pending <= claimed:
@@ -630,16 +634,16 @@ class _Checker:
                         sites[-1], "the certificate omits a state in which a thread leaves this block"
                     )
 
-    def _use(self, at: int, pending: Iterable[Fact], key: Key) -> None:
+    def _use(self, at: int, pending: Iterable[PendingMma], key: Key) -> None:
         use = self.instructions[at]
         for fact in pending:
             for what in needs_at(self.instructions[fact.site], use):
-                need = Need(fact.site, at, what)
-                apart = what == "source" and self.certificate.claims.get(need) is Discharge.DISJOINT
-                if not apart or not self.questions.clear(fact.site, at, fact.counters, key.counters):
+                need = ProofObligation(fact.site, at, what)
+                disjoint = what == "source" and self.certificate.claims.get(need) is Discharge.DISJOINT
+                if not disjoint or not self.questions.clear(fact.site, at, fact.counters, key.counters):
                     self._require((need,), ordered=what == "columns")
 
-    def _require(self, needs: Iterable[Need], *, ordered: bool = False) -> None:
+    def _require(self, needs: Iterable[ProofObligation], *, ordered: bool = False) -> None:
         """Refuses obligations of a pending operation, but those that hold although it is pending (:meth:`_decided`)."""
         for need in needs:
             if not ordered or self.certificate.claims.get(need) in (

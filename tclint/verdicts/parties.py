@@ -21,11 +21,11 @@ from tclint.values import thread_masks as T
 from tclint.verdicts.checker import Refused
 from tclint.verdicts.uniform import Collective, Level, Uniform, check_levels
 
-__all__ = ["Certificate", "Parties", "check_parties"]
+__all__ = ["Parties", "PartiesCertificate", "check_parties"]
 
 
 @dataclass(frozen=True)
-class Certificate:
+class PartiesCertificate:
     """The claims of a proof about parties."""
 
     reaching: Mapping[int, int]
@@ -48,7 +48,7 @@ class Parties:
         self.mask = mask
         """The threads in which a predicate holds just before an instruction; None if not the index alone decides it."""
         self.by_index = by_index
-        """What :attr:`~tclint.verdicts.uniform.Questions.by_index` is for the threads of a party."""
+        """What :attr:`~tclint.verdicts.uniform.UniformQuestions.by_index` is for the threads of a party."""
         self._within: dict[int, Uniform] = {}
 
     def counted(self, of: Collective) -> int | None:
@@ -87,7 +87,7 @@ class Parties:
             self._within[party] = self.whole.asking(by_index)
         return self._within[party]
 
-    def apart(self, of: Collective, certificate: Certificate) -> str:
+    def divergence(self, of: Collective, certificate: PartiesCertificate) -> str:
         """Why the threads that a barrier counts may not execute it together; "" if they do."""
         number, party = self.counted(of), self.party(of.site, certificate.reaching)
         if number != party.bit_count():
@@ -130,7 +130,7 @@ class Parties:
         return there not in following and not (here == there and later < site)
 
 
-def check_parties(parties: Parties, needed: Iterable[Collective], certificate: Certificate) -> None:
+def check_parties(parties: Parties, needed: Iterable[Collective], certificate: PartiesCertificate) -> None:
     """Whether *certificate* proves that the threads which barriers count execute them together.
 
     Raises :class:`~tclint.verdicts.checker.Refused` if it does not.
@@ -147,7 +147,7 @@ def check_parties(parties: Parties, needed: Iterable[Collective], certificate: C
     for party, levels in certificate.levels.items():
         check_levels(parties.within(party), levels)
     for each in needed:
-        if parties.counted(each) is not None and (why := parties.apart(each, certificate)):
+        if parties.counted(each) is not None and (why := parties.divergence(each, certificate)):
             raise Refused(each.site, why)
     for site, why in parties.mixed(needed, reaching):
         raise Refused(site, why)

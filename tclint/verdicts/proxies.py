@@ -40,10 +40,10 @@ from tclint.verdicts.proxy_checker import (
     NEVER,
     PUBLISHED,
     READY,
-    Access,
-    Fences,
-    Pair,
+    OperandAccess,
     ProxyCertificate,
+    ProxyFenced,
+    ProxyPair,
     ProxyQuestions,
     State,
     check_proxies,
@@ -83,25 +83,25 @@ class Proxies:
         self.instructions, self.values = model.function.instructions, model.values
         blocks = [range(block.start, block.end) for block in self.cfg.blocks]
         self.graph = Graph(blocks, self.cfg.successors, self.cfg.exits)
-        self.fences = Fences(model.function, [blocks[b] for b in self.cfg.order])
+        self.fences = ProxyFenced(model.function, [blocks[b] for b in self.cfg.order])
         self.unfenced = solve(
             May(self.fences.affecting, lambda state, at, _: self.fences.executed(state, at)), self.cfg
         )
         self.relevant = RelevantSites(self.cfg)
         self.assumed: set[Assumption] = set()
-        self._found: dict[Pair, bool] = {}
-        self._closed: dict[Pair, PathQuery] = {}
+        self._found: dict[ProxyPair, bool] = {}
+        self._closed: dict[ProxyPair, PathQuery] = {}
         """The searches that found no path."""
         self._last: tuple[int, State] = -1, frozenset()
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts what discharges them."""
-        needed = set[Pair]()
+        needed = set[ProxyPair]()
         for pair in self.pairs():
             needed.add(pair)
             if len(needed) > MAX_OBLIGATIONS:
                 return Outcome(reasons=(Reason(None, f"it has more than {MAX_OBLIGATIONS} obligations"),))
-        claims: dict[Pair, Discharge] = {}
+        claims: dict[ProxyPair, Discharge] = {}
         obligations, reasons = list[Obligation](), list[Reason]()
         function = self.model.function
         for pair in sorted(needed, key=lambda p: (p.use, p.operation, p.memory.value, p.what)):
@@ -128,16 +128,16 @@ class Proxies:
 
     # ------------------------------------------------------------ obligations
 
-    def pairs(self) -> Iterator[Pair]:
+    def pairs(self) -> Iterator[ProxyPair]:
         """The obligations of the kernel, in no particular order and possibly repeatedly."""
         for memory, what, firsts, uses in self.fences.kinds():
             for use in uses:
                 reaching = (first for first in firsts if self.model.reaches(first, use))
-                yield from (Pair(first, use, memory, what) for first in reaching)
+                yield from (ProxyPair(first, use, memory, what) for first in reaching)
 
     # ------------------------------------------------------------ discharges
 
-    def _discharge(self, pair: Pair, *, cheap: bool) -> Discharge | None:
+    def _discharge(self, pair: ProxyPair, *, cheap: bool) -> Discharge | None:
         """What discharges an obligation; None if nothing is known to. With *cheap*, only the strict state is asked."""
         if self._separated(pair):
             return Discharge.FENCED
@@ -147,7 +147,7 @@ class Proxies:
             return Discharge.DISJOINT
         return Discharge.INFEASIBLE if self._infeasible(pair, self.fences) else None
 
-    def _separated(self, pair: Pair) -> bool:
+    def _separated(self, pair: ProxyPair) -> bool:
         if pair.what == FENCED:
             return self.fences.separated(pair, self._before(pair.use))
         return pair.what == PUBLISHED and published(pair, self.graph, self.fences, self._acquires)
@@ -164,7 +164,7 @@ class Proxies:
             return False
         return self.values.representative(acquired) == self.values.representative(used)
 
-    def _infeasible(self, pair: Pair, fences: Fences) -> bool:
+    def _infeasible(self, pair: ProxyPair, fences: ProxyFenced) -> bool:
         """Whether no feasible path leads from the one access to the other on which no fence separates them."""
         wanted = self.model.fact(path_assumptions)
         if wanted is None or not wanted <= self.assume:
@@ -175,7 +175,7 @@ class Proxies:
             self.assumed |= wanted
         return self._found[pair]
 
-    def _search(self, pair: Pair, fences: Fences) -> bool:
+    def _search(self, pair: ProxyPair, fences: ProxyFenced) -> bool:
         begun = frozenset(f for f in fences.begun[pair.operation] if f.memory is pair.memory)
         fact = begun if pair.what == FENCED else frozenset[object]()
 
@@ -203,7 +203,7 @@ class Proxies:
 
     # ------------------------------------------------------------ disjoint bytes
 
-    def _disjoint(self, pair: Pair, unfenced: Sequence[State]) -> bool:
+    def _disjoint(self, pair: ProxyPair, unfenced: Sequence[State]) -> bool:
         """Whether all accesses that must be separated have no byte in common."""
         first, then = self.fences.accesses[pair.operation], self.fences.accesses[pair.use]
         wanted = set[Assumption]()
@@ -216,7 +216,7 @@ class Proxies:
                 self._of_map_and_tensor(pair, a, b) or self._of_different_parameters(pair, a, b)
             ):
                 wanted.add(Assumption.NO_ALIAS)
-            elif self._ranges_apart(pair, a, b, unfenced):
+            elif self._ranges_disjoint(pair, a, b, unfenced):
                 wanted |= _ADDRESSES | self._sized_by(pair)
             else:
                 return False
@@ -225,7 +225,7 @@ class Proxies:
         self.assumed |= wanted
         return True
 
-    def _sized_by(self, pair: Pair) -> set[Assumption]:
+    def _sized_by(self, pair: ProxyPair) -> set[Assumption]:
         """The assumption about the size of a tensor copy, if one of the accesses is made by one."""
         copies = (self.instructions[site].match for site in (pair.operation, pair.use))
         boxes = any(
@@ -234,7 +234,7 @@ class Proxies:
         )
         return {Assumption.EXPECTED} if boxes else set()
 
-    def _is_constant(self, site: int, access: Access) -> bool:
+    def _is_constant(self, site: int, access: OperandAccess) -> bool:
         """Whether it is a tensor map that nothing writes while the kernel runs: a parameter, or in ``.const``."""
         if access.proxy is not Proxy.MAP:
             return False
@@ -247,14 +247,14 @@ class Proxies:
         assert named is not None
         return self.values.operand(named, site)
 
-    def _of_map_and_tensor(self, pair: Pair, a: Access, b: Access) -> bool:
+    def _of_map_and_tensor(self, pair: ProxyPair, a: OperandAccess, b: OperandAccess) -> bool:
         """Whether one access writes a tensor map by an instruction for these, and the other one is of a tensor."""
         return any(
             described.proxy is Proxy.ASYNC and not described.operand and self._is_map(site, written)
             for site, written, described in ((pair.operation, a, b), (pair.use, b, a))
         )
 
-    def _is_map(self, site: int, access: Access) -> bool:
+    def _is_map(self, site: int, access: OperandAccess) -> bool:
         match = self.instructions[site].match
         return (
             match is not None
@@ -262,7 +262,7 @@ class Proxies:
             and match.form.roles.get("tensormap") == access.operand != ""
         )
 
-    def _of_different_parameters(self, pair: Pair, a: Access, b: Access) -> bool:
+    def _of_different_parameters(self, pair: ProxyPair, a: OperandAccess, b: OperandAccess) -> bool:
         """Whether the addresses of two accesses to global memory derive from different parameters, and nothing leads from
         one to the other: neither depends on a parameter from which the other derives."""
         here, there = self._parameters(pair.operation, a), self._parameters(pair.use, b)
@@ -271,7 +271,7 @@ class Proxies:
         read, its = self._read(pair.operation, a), self._read(pair.use, b)
         return read is not None and its is not None and read.isdisjoint(there) and its.isdisjoint(here)
 
-    def _read(self, site: int, access: Access) -> set[str] | None:
+    def _read(self, site: int, access: OperandAccess) -> set[str] | None:
         """All parameters on which an address depends; None if one is unknown, or a pointer is subtracted."""
         role = None if access.operand else self.model.value(site, "tensormap")
         address = self._address(site, access.operand) if role is None else role
@@ -291,7 +291,7 @@ class Proxies:
         node = self.values.node(term)
         return type(node) is ParameterRead and node.size == _POINTER
 
-    def _parameters(self, site: int, access: Access) -> set[str]:
+    def _parameters(self, site: int, access: OperandAccess) -> set[str]:
         """The parameters from which an address may derive; empty if it may derive from anything else."""
         if not access.operand:
             described = self.model.value(site, "tensormap")
@@ -334,7 +334,9 @@ class Proxies:
                 return set()  # it may be a pointer
         return found if pointers == 1 else set()
 
-    def _ranges_apart(self, pair: Pair, a: Access, b: Access, unfenced: Sequence[State]) -> bool:
+    def _ranges_disjoint(
+        self, pair: ProxyPair, a: OperandAccess, b: OperandAccess, unfenced: Sequence[State]
+    ) -> bool:
         """Whether two accesses of one thread are of different bytes, whatever the iteration of each."""
         first, then = self._range(pair.operation, a), self._range(pair.use, b)
         if first is None or then is None:
@@ -353,14 +355,14 @@ class Proxies:
             return True  # what is past the end of a variable may be in another one
         return disjoint(first, then, EVER, (everyone, everyone)) is True
 
-    def _range(self, site: int, access: Access) -> tuple[int, int] | None:
+    def _range(self, site: int, access: OperandAccess) -> tuple[int, int] | None:
         """The address of an access, and the number of bytes from there on; None if that is not known exactly."""
         if not access.operand or (access.memory is StateSpace.GLOBAL and not access.later):
             return None
         size = self.model.shared.extent(site, access.extent) if access.extent else self._box(access)
         return None if size is None else (self._address(site, access.operand), size)
 
-    def _box(self, access: Access) -> int | None:
+    def _box(self, access: OperandAccess) -> int | None:
         """The bytes that a tensor copy writes at most: as many as an operation on an mbarrier expects; None if that is unknown."""
         if not (access.writes and access.later) or Assumption.EXPECTED not in self.assume:
             return None
@@ -370,7 +372,7 @@ class Proxies:
     def _expected(self) -> int | None:
         return largest_expected(self.model)
 
-    def _why(self, pair: Pair) -> str:
+    def _why(self, pair: ProxyPair) -> str:
         """Why it is not known whether an obligation holds."""
         name = self.model.name(pair.operation)
         if pair.what == PUBLISHED:

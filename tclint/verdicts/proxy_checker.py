@@ -37,19 +37,19 @@ from tclint.isa.accesses import Access as Made
 from tclint.isa.accesses import Proxy, StateSpace, Via
 from tclint.isa.effects import GENERIC_COPIES, TCGEN05, Fence, Resource
 from tclint.sync.operations import OPEN
-from tclint.verdicts.checker import Graph, Refused, Transfer
+from tclint.verdicts.checker import CompletionTransfer, Graph, Refused
 
 __all__ = [
     "FENCED",
     "NEVER",
     "PUBLISHED",
     "READY",
-    "Access",
-    "Fact",
-    "Fences",
-    "Pair",
+    "OperandAccess",
     "ProxyCertificate",
+    "ProxyFenced",
+    "ProxyPair",
     "ProxyQuestions",
+    "UnfencedAccess",
     "accesses",
     "check_proxies",
     "concerns",
@@ -73,7 +73,7 @@ _MEMORIES = StateSpace.SHARED, StateSpace.GLOBAL
 """Where accesses through different proxies may meet."""
 
 
-class Access(NamedTuple):
+class OperandAccess(NamedTuple):
     """What an instruction accesses through one operand."""
 
     proxy: Proxy
@@ -91,7 +91,7 @@ class Access(NamedTuple):
     """How many bytes it has (:attr:`tclint.isa.accesses.Access.extent`); empty also if other lanes give the addresses."""
 
 
-class Pair(NamedTuple):
+class ProxyPair(NamedTuple):
     """Two accesses, ``operation`` before ``use``, that must be separated."""
 
     operation: int
@@ -101,7 +101,7 @@ class Pair(NamedTuple):
     """``FENCED``, ``PUBLISHED`` or ``NEVER``."""
 
 
-class Fact(NamedTuple):
+class UnfencedAccess(NamedTuple):
     """An access that no fence has separated from later ones."""
 
     site: int
@@ -110,7 +110,7 @@ class Fact(NamedTuple):
     """``READY`` and the like; of a ``cp.async``, its age while it is in flight."""
 
 
-State = frozenset[Fact]
+State = frozenset[UnfencedAccess]
 
 
 @dataclass(frozen=True)
@@ -119,15 +119,15 @@ class ProxyCertificate:
 
     unfenced: Sequence[State]
     """What may not be fenced at the entry of each block."""
-    claims: Mapping[Pair, Discharge]
+    claims: Mapping[ProxyPair, Discharge]
 
 
 class ProxyQuestions(NamedTuple):
     """What the checker asks others, since it knows no values; True is a proof."""
 
-    infeasible: Callable[[Pair, Fences], bool]
+    infeasible: Callable[[ProxyPair, ProxyFenced], bool]
     """Whether no feasible path leads from the one access to the other on which they are not separated."""
-    disjoint: Callable[[Pair, Sequence[State]], bool]
+    disjoint: Callable[[ProxyPair, Sequence[State]], bool]
     """Whether the two have no byte in common, given what may not be fenced at the entry of each block."""
     acquires: Callable[[int, int], bool]
     """Whether a fence acquires the tensor map that an instruction uses."""
@@ -136,16 +136,16 @@ class ProxyQuestions(NamedTuple):
 # ---------------------------------------------------------------- accesses
 
 
-def accesses(instruction: Instruction) -> tuple[Access, ...]:
+def accesses(instruction: Instruction) -> tuple[OperandAccess, ...]:
     """What *instruction* accesses in shared and global memory, now or later."""
     if instruction.flow == "call":
-        return tuple(Access(Proxy.GENERIC, memory, True) for memory in _MEMORIES)
+        return tuple(OperandAccess(Proxy.GENERIC, memory, True) for memory in _MEMORIES)
     if instruction.match is None or instruction.match.modes.read_only:
         return ()
     objects = instruction.effects.resource is Resource.MBARRIER_INVAL
     found = (a for a in instruction.accesses if objects or not a.object)
     return tuple(
-        Access(
+        OperandAccess(
             a.proxy, memory, a.writes, "" if a.via is Via.MAP else a.operand, a.own,
             _start(instruction, a, memory), a.later, "" if a.rows else a.extent,
         )
@@ -177,8 +177,8 @@ def concerns(instruction: Instruction) -> bool:
 
 
 def conflicts(
-    first: Iterable[Access], then: Iterable[Access]
-) -> Iterator[tuple[StateSpace, str, Access, Access]]:
+    first: Iterable[OperandAccess], then: Iterable[OperandAccess]
+) -> Iterator[tuple[StateSpace, str, OperandAccess, OperandAccess]]:
     """The accesses of one instruction that must be separated from accesses of a later one, and by what."""
     for a, b in product(first, then):
         if a.memory is b.memory and a.proxy is not b.proxy and (a.writes or b.writes):
@@ -187,7 +187,7 @@ def conflicts(
                 yield a.memory, what, a, b
 
 
-def _separated_by(a: Access, b: Access) -> str:
+def _separated_by(a: OperandAccess, b: OperandAccess) -> str:
     """What must separate two accesses through different proxies; empty if the completion of the first one does."""
     if (a.proxy, b.proxy) == (Proxy.GENERIC, Proxy.ASYNC):
         return "" if a.start == ALLOCATED and not b.writes else FENCED
@@ -199,10 +199,10 @@ def _separated_by(a: Access, b: Access) -> str:
 # ---------------------------------------------------------------- transfer
 
 
-def _begun(site: int, found: Iterable[Access]) -> Iterator[Fact]:
+def _begun(site: int, found: Iterable[OperandAccess]) -> Iterator[UnfencedAccess]:
     for access in found:
         if access.proxy is Proxy.GENERIC or access.start == ISSUED:
-            yield Fact(site, access.memory, access.start)
+            yield UnfencedAccess(site, access.memory, access.start)
 
 
 def _is_of_maps(instruction: Instruction) -> bool:
@@ -210,7 +210,7 @@ def _is_of_maps(instruction: Instruction) -> bool:
     return match is not None and match.form.effects.fence is Fence.PROXY and match.form.proxy == "tensormap"
 
 
-class Fences:
+class ProxyFenced:
     """What may not be fenced after an instruction, given what may not be before it."""
 
     def __init__(self, function: Function, reachable: Iterable[range]) -> None:
@@ -218,7 +218,7 @@ class Fences:
         blocks = list(reachable)
         self.accesses = {i: found for b in blocks for i in b if (found := accesses(self.instructions[i]))}
         """The instructions that access memory, each with its accesses."""
-        self.copies = Transfer(function, GENERIC_COPIES, [i for block in blocks for i in block])
+        self.copies = CompletionTransfer(function, GENERIC_COPIES, [i for block in blocks for i in block])
         self.begun = {i: frozenset(_begun(i, found)) for i, found in self.accesses.items()}
         """The facts that begin when an instruction is executed."""
         self.affecting = frozenset(
@@ -250,12 +250,12 @@ class Fences:
             state = frozenset(self._follow(state, at, instruction))
         return state.union(self.begun.get(at, ()))
 
-    def _follow(self, state: State, at: int, instruction: Instruction) -> Iterator[Fact]:
+    def _follow(self, state: State, at: int, instruction: Instruction) -> Iterator[UnfencedAccess]:
         """The facts of *state* after an instruction."""
         for fact in state:
             yield from (fact._replace(stage=stage) for stage in self._stages(fact, at, instruction))
 
-    def _stages(self, fact: Fact, at: int, instruction: Instruction) -> Iterable[int]:
+    def _stages(self, fact: UnfencedAccess, at: int, instruction: Instruction) -> Iterable[int]:
         """The stages of an access after an instruction; none if it is separated from all that follows."""
         effects, stage = instruction.effects, fact.stage
         if stage >= OPEN and instruction.group in GENERIC_COPIES:
@@ -276,7 +276,7 @@ class Fences:
             return False
         return one.binding.get("cta_group") == other.binding.get("cta_group")
 
-    def _fenced(self, fact: Fact, fence: Instruction) -> Iterable[int]:
+    def _fenced(self, fact: UnfencedAccess, fence: Instruction) -> Iterable[int]:
         """The stages of an access that has been performed, after a fence."""
         match = fence.match
         assert match is not None
@@ -295,14 +295,14 @@ class Fences:
 
     def kinds(self) -> Iterator[tuple[StateSpace, str, list[int], list[int]]]:
         """Instructions with equal accesses, and those whose accesses must be separated from theirs."""
-        kinds: dict[tuple[Access, ...], list[int]] = {}
+        kinds: dict[tuple[OperandAccess, ...], list[int]] = {}
         for site, found in sorted(self.accesses.items()):
             kinds.setdefault(found, []).append(site)
         for (first, firsts), (then, uses) in product(kinds.items(), repeat=2):
             for memory, what in {(memory, what) for memory, what, _, _ in conflicts(first, then)}:
                 yield memory, what, firsts, uses
 
-    def separated(self, pair: Pair, state: State) -> bool:
+    def separated(self, pair: ProxyPair, state: State) -> bool:
         """Whether a fence separates the two accesses on every path, given what may not be fenced before the use."""
         return all(
             fact.stage == NARROW and self.own(pair.use)
@@ -314,7 +314,7 @@ class Fences:
 # ---------------------------------------------------------------- obligations
 
 
-def pairs(fences: Fences, graph: Graph) -> Iterator[Pair]:
+def pairs(fences: ProxyFenced, graph: Graph) -> Iterator[ProxyPair]:
     """The pairs of accesses that must be separated, and that may be executed one after the other, by the graph alone."""
     block_of = {i: b for b in graph.reached((0,)) for i in graph.blocks[b]}
     after = {
@@ -327,24 +327,24 @@ def pairs(fences: Fences, graph: Graph) -> Iterator[Pair]:
             for use in uses:
                 there = block_of[use]
                 if there in after[here] or (here == there and first < use):
-                    yield Pair(first, use, memory, what)
+                    yield ProxyPair(first, use, memory, what)
 
 
 def check_proxies(
     function: Function, graph: Graph, certificate: ProxyCertificate, questions: ProxyQuestions
-) -> frozenset[Pair]:
+) -> frozenset[ProxyPair]:
     """The obligations of *function*, all of which *certificate* proves.
 
     Raises :class:`~tclint.verdicts.checker.Refused` if it does not.
     """
     order = sorted(graph.reached((0,)))
-    fences = Fences(function, [graph.blocks[b] for b in order])
+    fences = ProxyFenced(function, [graph.blocks[b] for b in order])
     needed = frozenset(pairs(fences, graph))
     if extra := certificate.claims.keys() - needed:
         raise Refused(
             min(p.use for p in extra), "the certificate claims an obligation that the kernel does not have"
         )
-    by_use: dict[int, list[Pair]] = {}
+    by_use: dict[int, list[ProxyPair]] = {}
     for pair in needed:
         by_use.setdefault(pair.use, []).append(pair)
     for b in order:
@@ -364,10 +364,10 @@ def check_proxies(
 
 
 def _holds(
-    pair: Pair,
+    pair: ProxyPair,
     state: State,
     graph: Graph,
-    fences: Fences,
+    fences: ProxyFenced,
     certificate: ProxyCertificate,
     questions: ProxyQuestions,
 ) -> bool:
@@ -381,7 +381,9 @@ def _holds(
     return claimed is Discharge.INFEASIBLE and questions.infeasible(pair, fences)
 
 
-def published(pair: Pair, graph: Graph, fences: Fences, acquires: Callable[[int, int], bool]) -> bool:
+def published(
+    pair: ProxyPair, graph: Graph, fences: ProxyFenced, acquires: Callable[[int, int], bool]
+) -> bool:
     """Whether the write of a tensor map is released, and then the map acquired, on every path to its use."""
     releases, acquiring = _map_fences(pair, fences, acquires)
     if not releases or not acquiring:
@@ -407,7 +409,7 @@ def published(pair: Pair, graph: Graph, fences: Fences, acquires: Callable[[int,
 
 
 def _map_fences(
-    pair: Pair, fences: Fences, acquires: Callable[[int, int], bool]
+    pair: ProxyPair, fences: ProxyFenced, acquires: Callable[[int, int], bool]
 ) -> tuple[set[int], set[int]]:
     """The fences without guards that release tensor maps, and those that acquire the one of the use."""
     releases, acquiring = set[int](), set[int]()

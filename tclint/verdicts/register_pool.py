@@ -17,7 +17,7 @@ from tclint.verdicts.checker import Refused
 from tclint.verdicts.convergence import Convergence
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.uniform import Collective
-from tclint.verdicts.warp_registers import Certificate, Pool, Questions, check
+from tclint.verdicts.warp_registers import Pool, PoolCertificate, PoolQuestions, check
 
 __all__ = ["RegisterPool"]
 
@@ -48,7 +48,7 @@ class RegisterPool:
         for each in (c for c in self.uniform.needed if c.site in pool.sites):
             at = span(self.function, each.site)
             for what, discharge, why in (
-                (_TOGETHER, Discharge.UNIFORM, self._apart(each)),
+                (_TOGETHER, Discharge.UNIFORM, self._divergence(each)),
                 (_GRANTED, Discharge.POOL, pool.wrong(each.site, launch)),
             ):
                 obligations.append(Obligation(at, None, what, None if why else discharge, why=why))
@@ -81,7 +81,7 @@ class RegisterPool:
             self.assumed.add(Assumption.FULL_CTA)
         return self.values.cta_size
 
-    def _apart(self, of: Collective) -> str:
+    def _divergence(self, of: Collective) -> str:
         """Why the threads of a warpgroup may not execute a ``setmaxnreg`` together; "" if they do."""
         return self.uniform.why(of) or self.uniform.refused(of)
 
@@ -89,9 +89,9 @@ class RegisterPool:
         """The least solution of what the checker verifies of the threads at each block."""
         count = len(self.model.cfg.blocks)
         before, after = [0] * count, [0] * count
-        ask = Questions(T.full(self.values.threads), self._size(), self.uniform.holding)
+        ask = PoolQuestions(T.full(self.values.threads), self._size(), self.uniform.holding)
         before[0] = ask.everyone
-        pool = Pool(self.function, self.uniform.of, Certificate(self.uniform.levels, before, after), ask)
+        pool = Pool(self.function, self.uniform.of, PoolCertificate(self.uniform.levels, before, after), ask)
         work = [0]
         while work:
             for target, unchanged, changed in pool.through(work.pop()):

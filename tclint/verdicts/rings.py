@@ -3,7 +3,7 @@
 A loop counter that starts at a constant and whose next value depends on nothing but itself runs through a sequence of
 numbers that repeats: the stages of a ring. Of a counter that grows without end, only the low bits count if addresses mask
 the others away. An address that the loop carries from one iteration to the next is what it was computed from in the
-previous one. If all that varies in two addresses are such values of one loop, the loop has finitely many states. From each state in which the copy may be issued, :class:`Rings` follows all paths of the
+previous one. If all that varies in two addresses are such values of one loop, the loop has finitely many states. From each state in which the copy may be issued, :class:`RingStates` follows all paths of the
 control-flow graph on which the copy is pending, whether they are feasible or not, and yields for each access the states
 of the loop at the copy and at the access. It uses the transfer functions of the checker, and knows no predicates.
 
@@ -22,9 +22,9 @@ from tclint.analyses.in_flight import Pending
 from tclint.dataflow.kernel import Kernel
 from tclint.sync.operations import OPEN
 from tclint.values.nodes import Compare, Constant, Masked, Negation, Select, Sum
-from tclint.verdicts.checker import Transfer, touches_shared
+from tclint.verdicts.checker import CompletionTransfer, touches_shared
 
-__all__ = ["Rings"]
+__all__ = ["RingStates"]
 
 MAX_STATES = 64
 """The states of a loop that are distinguished; a loop with more is not followed."""
@@ -68,10 +68,10 @@ class _Position(NamedTuple):
     age: int
 
 
-class Rings:
+class RingStates:
     """The loops of one kernel as sequences of states."""
 
-    def __init__(self, model: Kernel, transfer: Transfer) -> None:
+    def __init__(self, model: Kernel, transfer: CompletionTransfer) -> None:
         self.model, self.transfer, self.values, self.cfg = model, transfer, model.values, model.cfg
         self._phis: dict[int, set[int]] = {}
         self._known: dict[tuple[int, int | None], _Counter | None] = {}

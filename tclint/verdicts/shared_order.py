@@ -19,17 +19,17 @@ from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Discharge, Obligation, Reason
 from tclint.values import thread_masks as T
 from tclint.verdicts.across_threads import AcrossThreads
-from tclint.verdicts.apart import Bytes
-from tclint.verdicts.checker import Refused, Transfer
+from tclint.verdicts.checker import CompletionTransfer, Refused
 from tclint.verdicts.convergence import Convergence
+from tclint.verdicts.disjoint import SharedBytes
 from tclint.verdicts.epochs import (
     SHARED,
-    Access,
-    Certificate,
+    AccessPair,
     Epoch,
     Levels,
-    Pair,
-    Questions,
+    MemoryAccess,
+    OrderCertificate,
+    OrderQuestions,
     Space,
     View,
     Walk,
@@ -40,7 +40,7 @@ from tclint.verdicts.epochs import (
     of_all_threads,
 )
 from tclint.verdicts.outcome import Outcome
-from tclint.verdicts.rings import Rings
+from tclint.verdicts.rings import RingStates
 from tclint.verdicts.uniform import Level
 
 __all__ = ["SharedOrder", "barriers_of_all"]
@@ -61,7 +61,7 @@ def barriers_of_all(of: Convergence) -> frozenset[int]:
 
 
 class SharedOrder:
-    """The pairs of accesses to shared memory in one kernel, and what orders them or keeps them apart."""
+    """The pairs of accesses to shared memory in one kernel, and what proves them ordered or disjoint."""
 
     space: ClassVar[Space] = SHARED
     """The memory."""
@@ -75,8 +75,8 @@ class SharedOrder:
         self.order = sorted(self.cfg.order)
         blocks = [range(self.cfg.blocks[b].start, self.cfg.blocks[b].end) for b in self.order]
         self.sites = [i for block in blocks for i in block]
-        self.transfer = Transfer(self.function, self.space.groups, self.sites)
-        self.across = AcrossThreads(model, Bytes(model, Rings(model, self.transfer)))
+        self.transfer = CompletionTransfer(self.function, self.space.groups, self.sites)
+        self.across = AcrossThreads(model, SharedBytes(model, RingStates(model, self.transfer)))
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts what discharges them."""
@@ -86,7 +86,7 @@ class SharedOrder:
         if walk is None:
             why = f"a thread may pass more than {MAX_PASSED} combinations of barriers and iterations"
             return Outcome(reasons=(Reason(None, why),))
-        claims: dict[Pair, Discharge] = {}
+        claims: dict[AccessPair, Discharge] = {}
         obligations, reasons = list[Obligation](), list[Reason]()
         for pair in walk.pairs():
             if len(obligations) == MAX_PAIRS:
@@ -129,11 +129,11 @@ class SharedOrder:
     # ------------------------------------------------------------ the certificate
 
     @cached_property
-    def _accesses(self) -> list[Access]:
+    def _accesses(self) -> list[MemoryAccess]:
         found = (self.space.access(site, self.function.instructions[site]) for site in self.sites)
         return [each for each in found if each is not None]
 
-    def _together(self, of: Access) -> bool:
+    def _together(self, of: MemoryAccess) -> bool:
         """Whether it matters that threads execute an access once in an epoch: lanes execute it together."""
         return of.writes and (
             of.rows or (not of.atomic and not of.later and self.across.shared_by_lanes(of.site))
@@ -168,7 +168,7 @@ class SharedOrder:
         pending: list[State] = [frozenset()] * count
         threads = [0] * count
         entry[0], threads[0] = first_epoch(counted), self.questions.everyone
-        made = Certificate(self.uniform.levels, self.barriers, counted, entry, pending, threads, {})
+        made = OrderCertificate(self.uniform.levels, self.barriers, counted, entry, pending, threads, {})
         walk, work = Walk(self.function, of.graph, made, self.questions, self.space), [0]
         while work:
             b = work.pop()
@@ -187,32 +187,32 @@ class SharedOrder:
     # ------------------------------------------------------------ discharges
 
     @cached_property
-    def questions(self) -> Questions:
+    def questions(self) -> OrderQuestions:
         """What the checker asks."""
-        return Questions(self._apart, T.full(self.values.threads), self.uniform.holding)
+        return OrderQuestions(self._disjoint, T.full(self.values.threads), self.uniform.holding)
 
-    def _apart(self, a: Access, b: Access, view: View) -> bool:
+    def _disjoint(self, a: MemoryAccess, b: MemoryAccess, view: View) -> bool:
         """Whether two accesses of different threads have no byte in common, if what that takes for granted may be."""
         if not (self.uniform.by_index and self.across.disjoint(a, b, view)):
             return False
         self.assumed |= self.uniform.of_index
         return True
 
-    def _discharge(self, walk: Walk, pair: Pair, *, cheap: bool) -> Discharge | None:
+    def _discharge(self, walk: Walk, pair: AccessPair, *, cheap: bool) -> Discharge | None:
         """What discharges an obligation; None if nothing is known to. With *cheap*, no addresses are compared."""
         if walk.separated(pair):
             return Discharge.BARRIER
         if walk.both_atomic(pair):
             return Discharge.ATOMIC
         first, then = (walk.accesses[site] for site in pair)
-        if not cheap and self._apart(first, then, walk.view(pair, self._levels)):
+        if not cheap and self._disjoint(first, then, walk.view(pair, self._levels)):
             return Discharge.DISJOINT
         return None
 
     # ------------------------------------------------------------ explanations
 
-    def _why(self, walk: Walk, pair: Pair, *, cheap: bool) -> str:
-        """Why it is not known whether two accesses are ordered or apart."""
+    def _why(self, walk: Walk, pair: AccessPair, *, cheap: bool) -> str:
+        """Why it is not known whether two accesses are ordered or disjoint."""
         name = self.model.name(pair.first)
         if cheap:
             return f"beyond {MAX_OPEN} open obligations, no addresses are compared"

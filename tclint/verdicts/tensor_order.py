@@ -12,7 +12,7 @@ from typing import ClassVar
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Assumption, Reason
 from tclint.values import thread_masks as T
-from tclint.verdicts.epochs import Access, Pair, Space, View, Walk
+from tclint.verdicts.epochs import AccessPair, MemoryAccess, Space, View, Walk
 from tclint.verdicts.shared_order import SharedOrder
 from tclint.verdicts.tensor_space import TENSOR_MEMORY, WARPGROUP, misses
 
@@ -20,7 +20,7 @@ __all__ = ["TensorOrder"]
 
 
 class TensorOrder(SharedOrder):
-    """The pairs of accesses to tensor memory in one kernel, and what orders them or keeps them apart."""
+    """The pairs of accesses to tensor memory in one kernel, and what proves them ordered or disjoint."""
 
     space: ClassVar[Space] = TENSOR_MEMORY
     what: ClassVar[str] = "no other warp accesses the columns before or after without an intervening barrier"
@@ -29,10 +29,10 @@ class TensorOrder(SharedOrder):
     def _phis(self) -> dict[int, set[int]]:
         return {}  # no addresses are compared
 
-    def _together(self, of: Access) -> bool:
+    def _together(self, of: MemoryAccess) -> bool:
         return False
 
-    def _apart(self, a: Access, b: Access, view: View) -> bool:
+    def _disjoint(self, a: MemoryAccess, b: MemoryAccess, view: View) -> bool:
         """Whether one warp executes both accesses, or two warps access different lanes."""
         threads = view.first | view.then
         if self.uniform.by_index and (not view.first or not view.then or T.one_warp(threads)):
@@ -63,6 +63,6 @@ class TensorOrder(SharedOrder):
                 )
                 return
 
-    def _why(self, walk: Walk, pair: Pair, *, cheap: bool) -> str:
+    def _why(self, walk: Walk, pair: AccessPair, *, cheap: bool) -> str:
         name = self.model.name(pair.first)
         return f"another warp may access the same columns with {name}, and no CTA barrier separates the two"

@@ -17,7 +17,7 @@ from tclint.ir.nodes import Instruction
 from tclint.isa.callees import SYSTEM_CALLS
 from tclint.isa.effects import TCGEN05_ST, Fence, Resource
 from tclint.verdicts.checker import TENSOR
-from tclint.verdicts.epochs import Access, Space
+from tclint.verdicts.epochs import MemoryAccess, Space
 
 __all__ = ["TENSOR_MEMORY", "WARPGROUP", "misses"]
 
@@ -45,11 +45,11 @@ def _foreign(instruction: Instruction) -> str:
     return "" if known else "what it accesses in tensor memory is not known"
 
 
-def _access(site: int, instruction: Instruction) -> Access | None:
+def _access(site: int, instruction: Instruction) -> MemoryAccess | None:
     if instruction.effects.resource in _ALLOCATIONS:
-        return Access(site, True)
+        return MemoryAccess(site, True)
     if instruction.effects.begins is not None and instruction.group in TENSOR:
-        return Access(site, instruction.group == TCGEN05_ST, later=True)
+        return MemoryAccess(site, instruction.group == TCGEN05_ST, later=True)
     return None
 
 

@@ -14,9 +14,9 @@ threads, are not considered.
 **Uniform values.** Constants, parameters, ``.const`` memory at a uniform address, and special registers of the group are
 uniform, and in a CTA the addresses of variables, each CTA of a cluster having shared memory of its own; so is what is
 computed from uniform operands alone, and what depends on the index of the thread in its CTA alone and is the same for the
-threads of each group (:attr:`Questions.by_index`). A vote or a reduction of a whole warp is warp-uniform, and so is the value
+threads of each group (:attr:`UniformQuestions.by_index`). A vote or a reduction of a whole warp is warp-uniform, and so is the value
 of a lane that a warp-uniform index selects. Memory that no thread writes while the kernel runs is uniform like ``.const``
-memory, if that may be assumed (:attr:`Questions.read_only`). Nothing that is read from other memory is uniform, whatever its
+memory, if that may be assumed (:attr:`UniformQuestions.read_only`). Nothing that is read from other memory is uniform, whatever its
 address, and no elected lane, carry or result of a wait.
 """
 
@@ -50,8 +50,8 @@ __all__ = [
     "Collective",
     "Holding",
     "Level",
-    "Questions",
     "Uniform",
+    "UniformQuestions",
     "check_levels",
     "check_uniform",
     "collective",
@@ -92,7 +92,7 @@ Holding = Callable[[int, int], int | None]
 
 
 @dataclass(frozen=True)
-class Questions:
+class UniformQuestions:
     """What is asked of the values of registers; each answer is a proof."""
 
     by_index: Callable[[int, int, bool], Level]
@@ -142,7 +142,7 @@ def collective(site: int, instruction: Instruction) -> Collective | None:
 class Uniform:
     """What is uniform in one function, as far as it follows from claims about its registers."""
 
-    def __init__(self, function: Function, graph: Graph, questions: Questions) -> None:
+    def __init__(self, function: Function, graph: Graph, questions: UniformQuestions) -> None:
         self.function, self.graph, self.ask = function, graph, questions
         self.instructions = function.instructions
         self.order = sorted(graph.reached((0,)))
@@ -338,7 +338,7 @@ class Uniform:
 
     # ------------------------------------------------------------ collective instructions
 
-    def apart(self, of: Collective, levels: Mapping[int, Level], outer: Mapping[int, Level]) -> str:
+    def divergence(self, of: Collective, levels: Mapping[int, Level], outer: Mapping[int, Level]) -> str:
         """Why the threads of a group may not execute a collective instruction together; "" if they do."""
         instruction = self.instructions[of.site]
         if why := self._unlike(of, instruction):
@@ -458,7 +458,7 @@ def check_uniform(
     if set(claimed) != set(needed):
         raise Refused(0, "the certificate does not list the collective instructions of the kernel")
     for each in needed:
-        if not elsewhere(each) and (why := of.apart(each, levels, outer)):
+        if not elsewhere(each) and (why := of.divergence(each, levels, outer)):
             raise Refused(each.site, why)
     for site, why in of.phases():
         raise Refused(site, why)

@@ -33,7 +33,7 @@ from tclint.values import thread_masks as T
 from tclint.verdicts.checker import Refused
 from tclint.verdicts.uniform import Collective, Holding, Level, Uniform, check_levels, narrowed
 
-__all__ = ["Certificate", "Pool", "Questions", "check"]
+__all__ = ["Pool", "PoolCertificate", "PoolQuestions", "check"]
 
 LEAST, MOST, STEP = 24, 256, 8
 """The counts that a ``setmaxnreg`` may request are multiples of 8 in this range."""
@@ -42,7 +42,7 @@ _LARGEST = 255
 WARPGROUP = 128
 
 
-class Questions(NamedTuple):
+class PoolQuestions(NamedTuple):
     """What the checker asks of the values of registers; each answer is a proof."""
 
     everyone: int
@@ -53,7 +53,7 @@ class Questions(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Certificate:
+class PoolCertificate:
     """The claims of a proof about the register pool of one function."""
 
     levels: Mapping[int, Level]
@@ -66,7 +66,9 @@ class Certificate:
 class Pool:
     """What the ``setmaxnreg`` of one function request, given the threads that may execute each."""
 
-    def __init__(self, function: Function, of: Uniform, certificate: Certificate, ask: Questions) -> None:
+    def __init__(
+        self, function: Function, of: Uniform, certificate: PoolCertificate, ask: PoolQuestions
+    ) -> None:
         self.function, self.of, self.certificate, self.ask = function, of, certificate, ask
         self.graph, self.instructions = of.graph, function.instructions
         self.sites = [
@@ -283,7 +285,7 @@ def check(pool: Pool, launch: int) -> tuple[int, ...]:
                     pool.graph.blocks[b][-1], "the certificate omits threads that may take this branch"
                 )
     for site in pool.sites:
-        if why := of.apart(Collective(site, Level.WARPGROUP, True), certificate.levels, outer):
+        if why := of.divergence(Collective(site, Level.WARPGROUP, True), certificate.levels, outer):
             raise Refused(site, why)
     for site in pool.sites:
         if why := pool.wrong(site, launch):

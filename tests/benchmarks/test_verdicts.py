@@ -325,7 +325,7 @@ def test_a_rule_answers_yes_or_no_states_why_or_refuses() -> None:
         "mma_checker.in_order",
     ):
         assert {(name, "always true"), (name, "always false")} <= every
-    assert ("uniform.Uniform.apart", "always empty") in every
+    assert ("uniform.Uniform.divergence", "always empty") in every
     assert ("warp_registers.Pool.waiting", "always empty") in every
     assert ("epochs._check_entries", "never raises why") in every
     assert "checker.check" not in {rule for rule, _ in every}

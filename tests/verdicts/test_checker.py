@@ -9,9 +9,9 @@ import pytest
 from tclint.analyses.in_flight import Pending
 from tclint.findings.verdicts import Assumption, Discharge
 from tclint.verdicts.checker import (
-    Certificate,
-    Need,
-    Questions,
+    CompletionCertificate,
+    CompletionQuestions,
+    ProofObligation,
     Refused,
     check,
     names_shared,
@@ -22,7 +22,7 @@ from tclint.verdicts.checker import (
 from tclint.verdicts.completion import TENSOR_GROUPS, WGMMA_GROUPS, Completion
 from tests.tools.support import HEADER, HOPPER, WGMMA, analysed, function, kernel, module
 
-NEVER = Questions(lambda need, transfer: False, lambda need, pending: False)
+NEVER = CompletionQuestions(lambda need, transfer: False, lambda need, pending: False)
 BODY = f"""setp.ne.b32 %p0, 0, 0;
 ld.param.u32 %r9, [number];
 wgmma.fence.sync.aligned;
@@ -51,12 +51,14 @@ def prover(body: str, *, tensor: bool = False) -> Completion:
     return Completion(model, TENSOR_GROUPS if tensor else WGMMA_GROUPS, frozenset(Assumption))
 
 
-def certificate(of: Completion) -> Certificate:
+def certificate(of: Completion) -> CompletionCertificate:
     """The certificate of a prover; an obligation that it cannot discharge is claimed to be waited for."""
     return of.certificate({need: of._discharge(need) or Discharge.WAIT for need in of.needs()})
 
 
-def refused(of: Completion, claimed: Certificate, questions: Questions = NEVER) -> Refused:
+def refused(
+    of: Completion, claimed: CompletionCertificate, questions: CompletionQuestions = NEVER
+) -> Refused:
     with pytest.raises(Refused) as caught:
         check(of.model.function, of.graph, claimed, questions)
     return caught.value
@@ -95,7 +97,7 @@ def test_a_missing_obligation_is_refused() -> None:
 
 def test_an_obligation_that_the_kernel_does_not_have_is_refused() -> None:
     of = prover(BODY)
-    claims = {**certificate(of).claims, Need(3, 0, "registers"): Discharge.WAIT}
+    claims = {**certificate(of).claims, ProofObligation(3, 0, "registers"): Discharge.WAIT}
     assert "does not have" in refused(of, of.certificate(claims)).why
 
 

@@ -456,7 +456,7 @@ def test_another_role_is_not_reached_by_the_issuing_thread() -> None:
 
 RULES = {
     "_accumulates": UNKNOWN["another shape"],
-    "_apart": UNKNOWN["columns at its end"],
+    "_disjoint": UNKNOWN["columns at its end"],
     "_plain_commit": UNKNOWN["the thread arrives as well"],
     "_clear": UNKNOWN["its operands overwritten before the wait"],
 }
@@ -541,9 +541,9 @@ def test_a_state_that_a_certificate_omits_is_noticed(monkeypatch: pytest.MonkeyP
 
 def test_no_claim_orders_operations_that_the_isa_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     function, graph, claimed, ask = checked("other columns meanwhile", monkeypatch)
-    apart = {need for need, discharge in claimed.claims.items() if discharge is Discharge.DISJOINT}
-    assert apart
-    for need in apart:
+    disjoint = {need for need, discharge in claimed.claims.items() if discharge is Discharge.DISJOINT}
+    assert disjoint
+    for need in disjoint:
         claims = {**claimed.claims, need: Discharge.ORDERED}
         with pytest.raises(Refused, match="neither executed in order"):
             check_mma(function, graph, replace(claimed, claims=claims), ask)

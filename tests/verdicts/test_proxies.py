@@ -14,9 +14,9 @@ from tclint.verdicts.checker import Refused
 from tclint.verdicts.proxies import Proxies
 from tclint.verdicts.proxy_checker import (
     FENCED,
-    Fences,
-    Pair,
     ProxyCertificate,
+    ProxyFenced,
+    ProxyPair,
     ProxyQuestions,
     check_proxies,
 )
@@ -279,7 +279,7 @@ RULES = {
     "_is_constant": "a map without fences",
     "_of_different_parameters": "a store to global memory and a copy from it",
     "_of_map_and_tensor": "a store to global memory and a copy from it",
-    "_ranges_apart": "the last byte",
+    "_ranges_disjoint": "the last byte",
 }
 
 
@@ -300,13 +300,13 @@ def test_a_prover_whose_rule_always_holds_is_refused(rule: str, monkeypatch: pyt
 
 
 def test_a_transfer_that_forgets_a_path_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    after = Fences.executed
+    after = ProxyFenced.executed
     calls = iter(range(10_000))
 
-    def forgets(self: Fences, state: frozenset[object], at: int) -> frozenset[object]:
+    def forgets(self: ProxyFenced, state: frozenset[object], at: int) -> frozenset[object]:
         return frozenset() if next(calls) < 8 else after(self, state, at)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Fences, "executed", forgets)
+    monkeypatch.setattr(ProxyFenced, "executed", forgets)
     assert proxies(UNKNOWN["a guarded fence"]).status is Status.UNKNOWN
 
 
@@ -345,6 +345,6 @@ def test_the_claims_are_exactly_the_pairs_of_the_kernel() -> None:
     for pair in claimed.claims:
         with pytest.raises(Refused, match="nothing proves"):
             accepted(of, replace(claimed, claims={p: d for p, d in claimed.claims.items() if p != pair}))
-    more = {**claimed.claims, Pair(0, 0, StateSpace.SHARED, FENCED): Discharge.FENCED}
+    more = {**claimed.claims, ProxyPair(0, 0, StateSpace.SHARED, FENCED): Discharge.FENCED}
     with pytest.raises(Refused, match="does not have"):
         accepted(of, replace(claimed, claims=more))

@@ -12,7 +12,7 @@ from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Status,
 from tclint.verdicts import verdicts
 from tclint.verdicts.checker import Refused
 from tclint.verdicts.register_pool import RegisterPool
-from tclint.verdicts.warp_registers import Certificate, Pool, check
+from tclint.verdicts.warp_registers import Pool, PoolCertificate, check
 from tests.tools.support import WGMMA, kernel, last_kernel
 
 ALL = frozenset(Assumption)
@@ -238,7 +238,7 @@ def prover(body: str) -> RegisterPool:
     return RegisterPool(KernelModel(model.function, model.module, strict=True), ALL)
 
 
-def accepted(of: RegisterPool, claimed: Certificate) -> None:
+def accepted(of: RegisterPool, claimed: PoolCertificate) -> None:
     made, launch = of.pool(), of.launch()
     assert launch is not None
     check(Pool(of.function, of.uniform.of, claimed, made.ask), launch)
@@ -292,7 +292,7 @@ def test_a_rule_that_always_holds_is_noticed(rule: str, monkeypatch: pytest.Monk
 
 
 def test_a_prover_that_takes_all_threads_for_together_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RegisterPool, "_apart", lambda self, of: "")
+    monkeypatch.setattr(RegisterPool, "_divergence", lambda self, of: "")
     found = pool(UNKNOWN["a condition of loaded data"])
     assert found.status is Status.UNKNOWN
     assert all(o.discharge is not None for o in found.obligations)

@@ -12,7 +12,7 @@ from tclint.values.addresses import Addresses
 from tclint.verdicts import shared_order, verdicts
 from tclint.verdicts.across_threads import AcrossThreads
 from tclint.verdicts.checker import Pending, Refused
-from tclint.verdicts.epochs import Certificate, Pair, Walk, check
+from tclint.verdicts.epochs import AccessPair, OrderCertificate, Walk, check
 from tclint.verdicts.shared_order import SharedOrder
 from tests.tools.support import kernel, last_kernel, loop
 
@@ -303,7 +303,7 @@ def prover(body: str) -> SharedOrder:
     return SharedOrder(KernelModel(model.function, model.module, strict=True), ALL)
 
 
-def certificate(of: SharedOrder, otherwise: Discharge | None = None) -> Certificate:
+def certificate(of: SharedOrder, otherwise: Discharge | None = None) -> OrderCertificate:
     """The certificate of a prover; what it cannot discharge is claimed to be *otherwise*."""
     walk = of.walk()
     assert walk is not None
@@ -311,7 +311,7 @@ def certificate(of: SharedOrder, otherwise: Discharge | None = None) -> Certific
     return replace(walk.certificate, claims={pair: d for pair, d in found.items() if d is not None})
 
 
-def accepted(of: SharedOrder, claimed: Certificate) -> None:
+def accepted(of: SharedOrder, claimed: OrderCertificate) -> None:
     check(of.function, of.uniform.of, claimed, of.questions)
 
 
@@ -394,7 +394,7 @@ def test_the_claims_are_exactly_the_pairs_of_the_kernel() -> None:
         with pytest.raises(Refused, match="nothing proves"):
             accepted(of, replace(claimed, claims={p: d for p, d in claimed.claims.items() if p != pair}))
     with pytest.raises(Refused, match="does not have"):
-        accepted(of, replace(claimed, claims={**claimed.claims, Pair(0, 0): Discharge.BARRIER}))
+        accepted(of, replace(claimed, claims={**claimed.claims, AccessPair(0, 0): Discharge.BARRIER}))
 
 
 RULES = {

@@ -16,10 +16,10 @@ from tclint.values import thread_masks as T
 from tclint.values.addresses import AT_ONCE, EVER, MemoryRange, Pairs, Passes
 from tclint.values.nodes import CollectiveResult, Loaded, Phi, Unmodelled
 from tclint.verdicts.matrices import Matrices, ranges
-from tclint.verdicts.rings import Numbers, Rings, State
+from tclint.verdicts.rings import Numbers, RingStates, State
 
 __all__ = [
-    "Bytes",
+    "SharedBytes",
     "column_ranges_disjoint",
     "columns_disjoint",
 ]
@@ -66,10 +66,10 @@ def _columns(model: KernelModel, site: int) -> MemoryRange | None:
     return columns.start, width
 
 
-class Bytes:
+class SharedBytes:
     """The bytes of shared memory that the instructions of one kernel access."""
 
-    def __init__(self, model: KernelModel, rings: Rings) -> None:
+    def __init__(self, model: KernelModel, rings: RingStates) -> None:
         self.model, self.rings, self.values = model, rings, model.values
         self.matrices = Matrices(model)
         self.everyone: Pairs = (T.full(model.values.threads),) * 2
