@@ -38,7 +38,7 @@ from tclint.lsp.configuration import Configuration
 from tclint.lsp.diagnostics import diagnostics
 from tclint.lsp.document import Document
 from tclint.lsp.hints import hints
-from tclint.lsp.text import Text
+from tclint.lsp.text import DocumentText
 from tclint.report.summary import present
 from tclint.syntax import TextChange
 from tclint.syntax.source import Source
@@ -46,7 +46,7 @@ from tclint.syntax.source import Source
 __all__ = ["main"]
 
 
-def changes(before: Text, data: bytes) -> list[types.TextDocumentContentChangeEvent]:
+def changes(before: DocumentText, data: bytes) -> list[types.TextDocumentContentChangeEvent]:
     """What a client sends."""
     change = TextChange.between(before.data, data)
     area = types.Range(before.position(change.start), before.position(change.old_end))
@@ -70,7 +70,7 @@ class Times(NamedTuple):
 def times(path: Path, random: Random, number: int, exact: bool) -> Iterator[tuple[str, Times]]:
     """The kind of each edit of a kernel, and what it took. Raises AssertionError (*exact*)."""
     config, patience = Config(), Configuration().own["patience"]
-    text = Text(path.read_bytes())
+    text = DocumentText(path.read_bytes())
     document = Watched(path.absolute().as_uri(), str(path), text, 0)
     diagnostics(document, document.lint(0, text, config))
     for version, (kind, data) in enumerate(islice(edits(text.data, random), number), 1):
@@ -127,7 +127,7 @@ _SCREEN = 60
 
 def typing(path: Path, random: Random, number: int) -> dict[str, list[float]]:
     """The seconds that each kind of request takes in a kernel."""
-    text, config = Text(path.read_bytes()), Config()
+    text, config = DocumentText(path.read_bytes()), Config()
     document = Document(path.absolute().as_uri(), str(path), text, 0)
     _, module = document.built(text)
     ends = [match.end() for match in re.finditer(rb";[ \t]*\n", text.data)]
@@ -141,7 +141,7 @@ def typing(path: Path, random: Random, number: int) -> dict[str, list[float]]:
     for turn in range(number):
         at = random.choice(ends)
         word = _TYPED[turn % len(_TYPED)]
-        typed, cursor = Text(text.data[:at] + word + b"\n" + text.data[at:]), at + len(word)
+        typed, cursor = DocumentText(text.data[:at] + word + b"\n" + text.data[at:]), at + len(word)
         timed("completion", lambda typed=typed, cursor=cursor: complete(typed, cursor))  # type: ignore[misc]
         timed("signature help", lambda typed=typed, cursor=cursor: signatures(typed, cursor))  # type: ignore[misc]
         line = random.randrange(max(1, text.line_count - _SCREEN))

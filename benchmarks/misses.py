@@ -40,7 +40,7 @@ from tclint.replay.verdict import Replay
 from tclint.syntax.source import Source
 from tclint.values import UniformityScope
 from tclint.values.nodes import AddressOf
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["CAUSES", "PATIENCE", "cause", "patient"]
 
@@ -327,7 +327,7 @@ def _of_fence(kernel: Kernel, site: int, changed: Change) -> str:
     return "" if met else "memory"
 
 
-def _meet(model: KernelModel, a: Access, b: Access) -> bool | None:
+def _meet(model: KernelModel, a: SharedAccess, b: SharedAccess) -> bool | None:
     """Whether two accesses are of the same bytes in some iterations; None where it is not known which bytes they may be of."""
     bases = {model.values.addresses.form(access.address).base for access in (a, b)}
     if len(bases) == 2 and all(type(model.values.node(base)) is AddressOf for base in bases):

@@ -44,7 +44,7 @@ from tclint.ir import rebuild
 from tclint.linting import check
 from tclint.report.fold import fold
 from tclint.report.formats import renderer
-from tclint.report.summary import Context, present
+from tclint.report.summary import FormatContext, present
 from tclint.syntax.source import Source
 
 __all__ = [
@@ -243,7 +243,7 @@ def measure(
     shown, summary = fold(*present(reports, Selected()))
     for name in FORMATS:
         with output.stage(name):
-            renderer(name)(shown, Context(summary))
+            renderer(name)(shown, FormatContext(summary))
     return measured, dict(watch.seconds), dict(output.seconds)
 
 

@@ -24,7 +24,7 @@ from tclint.findings.selection import SettingsError
 from tclint.report import baseline
 from tclint.report.fold import presented
 from tclint.report.locate import MODES, Locator, Mode
-from tclint.report.summary import Context, Summary, exit_code, unmet
+from tclint.report.summary import FormatContext, Summary, exit_code, unmet
 from tclint.syntax.source import Position, Problem, Source, SourceError
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Report:
             raise ValueError(f"unknown output format '{output_format}'; available: {', '.join(formats())}")
         if locate not in MODES:
             raise ValueError(f"invalid locate '{locate}'; must be one of {', '.join(MODES)}")
-        context = Context(
+        context = FormatContext(
             self.summary,
             color=color,
             width=width,

@@ -37,11 +37,11 @@ def pytest_collection_finish() -> None:
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a cache for this test alone, into which this process writes even if tclint is edited meanwhile."""
-    from tclint.cache.program import Program
+    from tclint.cache.program import ProgramFiles
 
     monkeypatch.delenv("TCLINT_NO_CACHE")
     monkeypatch.setenv("TCLINT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(Program, "unchanged", lambda _: True)
+    monkeypatch.setattr(ProgramFiles, "unchanged", lambda _: True)
     return tmp_path / "cache"
 
 

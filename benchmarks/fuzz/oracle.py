@@ -24,7 +24,7 @@ from tclint.linting.check import check_source
 from tclint.report.fold import fold
 from tclint.report.formats import formats, renderer
 from tclint.report.locate import Locator
-from tclint.report.summary import Context, present
+from tclint.report.summary import FormatContext, present
 from tclint.syntax import parse
 from tclint.syntax.source import Source, SourceError
 
@@ -124,9 +124,9 @@ _LOCATOR = Locator("source")
 _FORMATS = formats()
 
 
-def _shown(report: FileReport) -> tuple[Sequence[FileReport], Context]:
+def _shown(report: FileReport) -> tuple[Sequence[FileReport], FormatContext]:
     shown, summary = fold(*present([report], Selected(min_confidence=Confidence.LOW)))
-    return shown, Context(summary, color=True, links=True, locate=_LOCATOR)
+    return shown, FormatContext(summary, color=True, links=True, locate=_LOCATOR)
 
 
 def _json(text: str) -> None:

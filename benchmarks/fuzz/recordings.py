@@ -93,7 +93,7 @@ def read(data: bytes, folder: Path) -> str:
     import click
 
     from tclint.commands._common import source_of
-    from tclint.commands._run import Options, RunError, render_json, render_text, run
+    from tclint.commands._run import RunError, RunOptions, render_json, render_text, run
     from tclint.findings.selection import Request
     from tclint.linting.check import check_source
     from tclint.recording import read_recording
@@ -103,7 +103,7 @@ def read(data: bytes, folder: Path) -> str:
     ends = []
     try:
         ptx, _ = source_of(str(folder), "run")
-        result = run(Source.read(ptx), Options(folder, seconds=_SECONDS))
+        result = run(Source.read(ptx), RunOptions(folder, seconds=_SECONDS))
         json.loads(render_json(result).encode())
         render_text(result)
         ends.append("executed")

@@ -15,7 +15,7 @@ from benchmarks.results import table
 from tclint.executor.launch import Buffer, Launch, LaunchFile, Pointer
 from tclint.hang.explain import Explanation, Hang, chosen, explain
 from tclint.hang.launched import execute
-from tclint.hang.positions import Position, PositionError
+from tclint.hang.positions import CodePosition, PositionError
 from tclint.ir.frontend import analyse
 from tclint.syntax.source import Source
 
@@ -56,7 +56,7 @@ LIMIT = 60.0
 Record = dict[str, Any]
 
 
-def positions(text: str, marks: list[int], block: int) -> list[Position]:
+def positions(text: str, marks: list[int], block: int) -> list[CodePosition]:
     """The positions of the threads of a hang, by the line that each stored last.
 
     A barrier is for whole warps: lanes whose last line is a barrier that other lanes of their warp have left are
@@ -74,11 +74,11 @@ def positions(text: str, marks: list[int], block: int) -> list[Position]:
         for line, lanes in sorted(here.items()):
             left = len(here) > 1 and re.search(r"\b(bar\.sync|barrier\.)", lines[line - 1])
             if not left:
-                made.append(Position(line, cta=cta, warp=number, lanes=lanes))
+                made.append(CodePosition(line, cta=cta, warp=number, lanes=lanes))
     return made
 
 
-def explained(plant: Plant, at: list[Position]) -> Explanation:
+def explained(plant: Plant, at: list[CodePosition]) -> Explanation:
     """What ``tclint hang`` makes of a planted kernel whose threads are at the positions *at*."""
     source = Source.from_bytes(hangs.planted(plant).encode(), f"{plant.kernel}.ptx")
     module, _ = analyse(source)
@@ -159,11 +159,11 @@ def collect(answer: Mapping[str, Any], known: Mapping[str, Any] | None = None) -
     return data
 
 
-def _position(word: str) -> Position:
+def _position(word: str) -> CodePosition:
     """The position that the record has as ``CTA:WARP:LANES=LINE``."""
     warp, line = word.split("=")
     cta, number, lanes = warp.split(":")
-    return Position(int(line), cta=int(cta), warp=int(number), lanes=int(lanes, 16))
+    return CodePosition(int(line), cta=int(cta), warp=int(number), lanes=int(lanes, 16))
 
 
 def _name(record: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel
 from tclint.isa.accesses import Via
 from tclint.isa.effects import TCGEN05, WGMMA
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["SWIZZLE_SPANS", "WIDEST", "BulkRings", "Filled", "Rooms", "filled_extent", "rows"]
 
@@ -36,7 +36,7 @@ class Filled:
     copies: list[int]
     places: dict[int, Extent]
     """Load -> the bytes that it fills. Loads whose extent is unknown are left out."""
-    reads: list[Access]
+    reads: list[SharedAccess]
     """The reads that lie inside the bytes of one of the loads."""
     writers: frozenset[int]
     """The other instructions that may write these bytes, including those whose extent is unknown."""
@@ -84,23 +84,23 @@ class BulkRings:
                     found.setdefault((extent, span), site)
         return found
 
-    def feeding(self, filled: Filled, read: Access) -> list[int]:
+    def feeding(self, filled: Filled, read: SharedAccess) -> list[int]:
         """The loads that each fill all the bytes that *read* may read."""
         extents = self.model.fact(Extents)
         return [i for i, place in filled.places.items() if _lies_in(extents, read, place)]
 
 
-def _lies_in(extents: Extents, access: Access, place: Extent) -> bool:
+def _lies_in(extents: Extents, access: SharedAccess, place: Extent) -> bool:
     extent = extents.of(access)
     return extent is not None and extent.inside(place)
 
 
-def _may_overlap(extents: Extents, access: Access, place: Extent) -> bool:
+def _may_overlap(extents: Extents, access: SharedAccess, place: Extent) -> bool:
     extent = extents.of(access)
     return extent is not None and extents.may_overlap(extent, place)
 
 
-def filled_extent(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
+def filled_extent(model: KernelModel, ring: Ring, copy: SharedAccess) -> Extent | None:
     """The bytes that the bulk load *copy* fills over all iterations; None if unknown.
 
     The size of one stage is the load's byte count, else the stride of the ring or the bytes that its mbarrier expects for
@@ -148,7 +148,7 @@ def _next(starts: Mapping[int, list[int]], base: int, low: int) -> int | None:
     return known[at] if at < len(known) else None
 
 
-def _expected(model: KernelModel, ring: Ring, copy: Access) -> int | None:
+def _expected(model: KernelModel, ring: Ring, copy: SharedAccess) -> int | None:
     """The bytes that a phase expects for this copy alone; None if unknown, or if other copies share the phase.
 
     Threads that expect bytes without a copy of their own may expect a part of those of this one.
@@ -256,7 +256,7 @@ def rows(model: KernelModel, ring: Ring) -> tuple[int, int]:
     return common, shown
 
 
-def _filled_by(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
+def _filled_by(model: KernelModel, ring: Ring, copy: SharedAccess) -> Extent | None:
     """The bytes that a bulk load fills; where only their start is known, all from there to the end of the variable."""
     extents = model.fact(Extents)
     place = filled_extent(model, ring, copy) or extents.of(copy)
@@ -265,7 +265,7 @@ def _filled_by(model: KernelModel, ring: Ring, copy: Access) -> Extent | None:
     return place
 
 
-def _matrices(model: KernelModel, site: int) -> Iterator[tuple[Access, int]]:
+def _matrices(model: KernelModel, site: int) -> Iterator[tuple[SharedAccess, int]]:
     """The matrices that an instruction reads through descriptors, each with its swizzle span; 16 if unknown."""
     instruction, values = model.instruction(site), model.values
     for each in instruction.accesses:
@@ -277,6 +277,8 @@ def _matrices(model: KernelModel, site: int) -> Iterator[tuple[Access, int]]:
         known = (zeros | ones) >> _MODE_SHIFT & 7 == 7
         span = SWIZZLE_SPANS.get(ones >> _MODE_SHIFT & 7 if known else 0, _UNSWIZZLED)
         yield (
-            Access(site, False, model.shared.start(descriptor), _UNSWIZZLED, later=True, proxy=each.proxy),
+            SharedAccess(
+                site, False, model.shared.start(descriptor), _UNSWIZZLED, later=True, proxy=each.proxy
+            ),
             span,
         )

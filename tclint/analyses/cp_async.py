@@ -13,7 +13,7 @@ from tclint.analyses.since_barrier import lane_synchronising_sites, synchronisin
 from tclint.analyses.warp_memory import SharedByWarps
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import CP_ASYNC, Barrier
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["TRACKED", "WAITED", "CopyGroups", "LaneWaitedCopies", "WaitedCopies"]
 
@@ -81,8 +81,8 @@ class WaitedCopies(CopyGroups):
 
     def conflicts(
         self,
-        wanted: Callable[[Access], bool],
-        overlap: Callable[[Access, Access, Route], bool],
+        wanted: Callable[[SharedAccess], bool],
+        overlap: Callable[[SharedAccess, SharedAccess, Route], bool],
         memory: SharedByWarps,
         doubt: DoubtAbout = lambda start, path: NO_DOUBT,
         whole_loops: bool = False,

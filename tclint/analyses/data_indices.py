@@ -20,7 +20,7 @@ from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
 from tclint.values.nodes import COMPUTED, AddressOf, Constant, Loaded, ParameterRead, Phi, SpecialRead
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["DataReadsSince", "DataWritesSince", "SharedByData", "from_outside"]
 
@@ -48,7 +48,7 @@ class SharedByData(SharedByBound):
     """:class:`SharedByBound`, with the first element for each one that loaded data select."""
 
     @cached_property
-    def _index_free(self) -> dict[int, tuple[Access, ...]]:
+    def _index_free(self) -> dict[int, tuple[SharedAccess, ...]]:
         """Site -> its accesses, with indices that are loaded taken for 0."""
         return {
             i: tuple(a if a.later else self._first(a) for a in super(SharedByData, self).accesses(i))
@@ -62,10 +62,10 @@ class SharedByData(SharedByBound):
             i for i in self.sites if self._index_free[i] != super(SharedByData, self).accesses(i)
         )
 
-    def accesses(self, site: int) -> tuple[Access, ...]:
+    def accesses(self, site: int) -> tuple[SharedAccess, ...]:
         return self._index_free.get(site, ())
 
-    def _first(self, access: Access) -> Access:
+    def _first(self, access: SharedAccess) -> SharedAccess:
         """*access*, at the first element if data select the element, and alike in all warps."""
         values = self.values
         form = self.addresses.form(access.address)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from tclint.analyses.attained import AttainedValues
 from tclint.analyses.model import KernelModel
 from tclint.values.nodes import AddressOf, Terms
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["Extent", "Extents"]
 
@@ -60,22 +60,22 @@ class Extents:
         self._known: dict[tuple[int, int, int], Extent | None] = {}
 
     @cached_property
-    def _accesses(self) -> list[Access]:
+    def _accesses(self) -> list[SharedAccess]:
         rank, block_of = self.model.cfg.rank, self.model.cfg.block_of
         shared = self.model.shared
         return [a for i in sorted(shared.sites) if block_of[i] in rank for a in shared.accesses(i)]
 
     @cached_property
-    def reads(self) -> list[Access]:
+    def reads(self) -> list[SharedAccess]:
         """The reachable reads of shared memory, in program order."""
         return [a for a in self._accesses if not a.writes]
 
     @cached_property
-    def writes(self) -> list[Access]:
+    def writes(self) -> list[SharedAccess]:
         """The reachable writes to shared memory, in program order."""
         return [a for a in self._accesses if a.writes]
 
-    def of(self, access: Access) -> Extent | None:
+    def of(self, access: SharedAccess) -> Extent | None:
         """The extent of *access*, else all of the variable that it is in; None if neither is known."""
         threads = self.model.shared.addressing(access, self.model.views.context_of(access.site).threads)
         key = access.address, access.size, threads
@@ -87,7 +87,7 @@ class Extents:
         """Whether the two may overlap."""
         return not self.model.values.separate(a.base, b.base) and a.may_overlap(b)
 
-    def _find(self, access: Access, threads: int) -> Extent | None:
+    def _find(self, access: SharedAccess, threads: int) -> Extent | None:
         values = self.model.values
         found = self.reach(access.address, access.size, threads)
         if found is not None and any(

@@ -9,7 +9,7 @@ from tclint.analyses.model import KernelModel
 from tclint.findings.spans import Span, span
 from tclint.findings.verdicts import Reason
 from tclint.ir.inline import callees, reached
-from tclint.ir.nodes import Function, Module, Use
+from tclint.ir.nodes import FormUse, Function, Module
 from tclint.isa.callees import SYSTEM_CALLS
 
 __all__ = ["damage", "gaps", "hidden"]
@@ -60,7 +60,7 @@ def hidden(model: KernelModel) -> Iterator[tuple[int, str, str]]:
                     yield site, "where this branch leads is unknown", ""
 
 
-def _reachable(model: KernelModel, use: Use) -> list[int]:
+def _reachable(model: KernelModel, use: FormUse) -> list[int]:
     return [site for site in use.sites if model.cfg.block_of[site] in model.cfg.rank]
 
 

@@ -26,7 +26,7 @@ from tclint.isa.effects import Barrier
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.nodes import Broadcast, CollectiveResult
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["AlikeInWarps", "Lookup", "lookups"]
 
@@ -100,7 +100,7 @@ class _Search:
         self.model = model
         self._since, results = model.solution(WritesSince)
         self._alike = model.fact(AlikeInWarps)
-        self._stores: dict[Variable | None, list[Access]] = {}
+        self._stores: dict[Variable | None, list[SharedAccess]] = {}
         """Variable of shared memory -> the stores to it. With one to an unknown variable, None, no read is judged."""
         for site in model.shared.writers:
             for access in model.shared.accesses(site) if model.cfg.block_of[site] in model.cfg.rank else ():
@@ -113,9 +113,9 @@ class _Search:
             i for i in sorted(every) if plain(model, i) and not self._since.loose(results.before(i))
         }
         """The plain stores that the threads execute together."""
-        self._by_one_warp: dict[Access, bool] = {}
+        self._by_one_warp: dict[SharedAccess, bool] = {}
 
-    def reads(self) -> Iterator[Access]:
+    def reads(self) -> Iterator[SharedAccess]:
         """The plain reads that a path without synchronisation leads to from a store, or from which one leads to a store."""
         if None in self._stores:
             return
@@ -139,7 +139,7 @@ class _Search:
         found = {v for o in origins if (v := variable(o)) is not None}
         return found.pop() if len(found) == 1 else None
 
-    def conflict(self, read: Access, variable: Variable) -> Lookup | None:
+    def conflict(self, read: SharedAccess, variable: Variable) -> Lookup | None:
         """The conflict of *read* with one of the stores to its *variable*, if there is one."""
         stores, searches = self._stores.get(variable), self.model.search_cache
         if searches.spent:
@@ -173,7 +173,7 @@ class _Search:
                 return Lookup(first, second, answer.witness, doubt)
         return None
 
-    def _may_meet(self, store: Access, read: Access) -> bool:
+    def _may_meet(self, store: SharedAccess, read: SharedAccess) -> bool:
         """Whether the least address that *read* may have is not after all that *store* writes."""
         values, memory = self.model.values, self._since.memory
         terms, least = values.linear(read.address)
@@ -188,7 +188,7 @@ class _Search:
         touched = memory.footprint(store, threads)
         return touched is None or least < touched.low + touched.bytes.bit_length()
 
-    def _by_all_warps(self, read: Access) -> bool:
+    def _by_all_warps(self, read: SharedAccess) -> bool:
         """Whether several warps execute *read* alike, and use its result."""
         model, alike, deciding = self.model, self._alike.holds, self._since.executed.deciding
         if not alike(read.address) or not all(map(alike, deciding(read.site))):
@@ -200,14 +200,14 @@ class _Search:
         threads = model.views.context_of(read.site).threads & T.whole(takers, 32)
         return threads != 0 and not T.one_warp(threads)
 
-    def _unordered(self, store: Access, read: Access) -> bool:
+    def _unordered(self, store: SharedAccess, read: SharedAccess) -> bool:
         """Whether no barrier orders *store* before *read*, at least when *read* executes for the first time."""
         if dominated_by(self.model, read.site, store.site):
             return True
         ordered = self.model.reached_from([store.site], self._since.ends, [read.site])
         return not any(self.model.reaches(wait, read.site) for wait in ordered)
 
-    def _repeated(self, store: Access, read: Access) -> bool:
+    def _repeated(self, store: SharedAccess, read: SharedAccess) -> bool:
         """Whether *store* writes to the same bytes again in a loop around both, and no barrier orders that after *read*."""
         model, cfg, values = self.model, self.model.cfg, self.model.values
         around = cfg.enclosing_loops(cfg.block_of[store.site], cfg.block_of[read.site])
@@ -222,7 +222,7 @@ class _Search:
         )
         return bool(starts) and loop.isdisjoint(blocks)
 
-    def _of_one_warp(self, store: Access) -> bool:
+    def _of_one_warp(self, store: SharedAccess) -> bool:
         """Whether one warp alone executes *store*, or each warp stores to bytes of its own."""
         if store not in self._by_one_warp:
             threads = self.model.views.context_of(store.site).threads
@@ -231,7 +231,7 @@ class _Search:
             )
         return self._by_one_warp[store]
 
-    def _apart(self, store: Access, threads: int) -> bool:
+    def _apart(self, store: SharedAccess, threads: int) -> bool:
         """Whether the *threads* of each warp store to other bytes than those of the others, in all iterations alike."""
         memory, values = self._since.memory, self.model.values
         starts = self._starts(store.site, store.address)

@@ -35,7 +35,7 @@ from tclint.sync.mbarriers import MAX_COUNT
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
-__all__ = ["RESPONSE", "Arrivals", "Delivery", "Mbarrier", "Mbarriers", "Ring", "first_waits_for", "largest_expected", "transferred"]  # fmt: skip
+__all__ = ["RESPONSE", "Arrivals", "Delivery", "MbarrierObject", "Mbarriers", "Ring", "first_waits_for", "largest_expected", "transferred"]  # fmt: skip
 
 RESPONSE = 16
 """Bytes of the response to a request to cancel a launch; the request completes them on an mbarrier (9.7.13.17)."""
@@ -61,7 +61,7 @@ class Arrivals(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Mbarrier:
+class MbarrierObject:
     """An mbarrier object: the location, and its inits."""
 
     base: int
@@ -80,7 +80,7 @@ class Mbarrier:
 class Ring:
     """Objects that one address names in different iterations of a loop. Most rings consist of a single object."""
 
-    stages: tuple[Mbarrier, ...]
+    stages: tuple[MbarrierObject, ...]
     uses: dict[int, Effects] = field(default_factory=dict)
     """The instructions that name an object of the ring, in program order, each with what it does."""
 
@@ -122,9 +122,9 @@ class Mbarriers:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self.addresses = model.fact(MbarrierAddresses)
-        self._named: dict[int, dict[Mbarrier, int]] = {}
+        self._named: dict[int, dict[MbarrierObject, int]] = {}
         self._counted: dict[tuple[Ring, tuple[tuple[int, int], ...]], Arrivals | None] = {}
-        self._delivered: dict[Mbarrier, list[Delivery] | None] = {}
+        self._delivered: dict[MbarrierObject, list[Delivery] | None] = {}
 
     @cached_property
     def sites(self) -> dict[int, Effects]:
@@ -151,14 +151,16 @@ class Mbarriers:
     # ------------------------------------------------------------ objects
 
     @cached_property
-    def objects(self) -> dict[tuple[int, int], Mbarrier]:
+    def objects(self) -> dict[tuple[int, int], MbarrierObject]:
         """``(base, offset)`` -> the object at that location."""
-        found: dict[tuple[int, int], Mbarrier] = {}
+        found: dict[tuple[int, int], MbarrierObject] = {}
         for site in sorted(self._inits):
             count = self._number(site, "count")
             for address in self.addresses.of(site):
                 for place, _ in self.addresses.offsets(site, address):
-                    object_ = found.setdefault((address.form.base, place), Mbarrier(address.form.base, place))
+                    object_ = found.setdefault(
+                        (address.form.base, place), MbarrierObject(address.form.base, place)
+                    )
                     object_.inits.append(site)
                     object_.counts.add(count)
         return found
@@ -172,14 +174,14 @@ class Mbarriers:
         """Whether the init at *site* initialises known objects."""
         return any(True for address in self.addresses.of(site) for _ in self.addresses.offsets(site, address))
 
-    def named(self, site: int) -> dict[Mbarrier, int]:
+    def named(self, site: int) -> dict[MbarrierObject, int]:
         """The objects that the instruction may name, each with the threads that may name it; empty if unknown."""
         if site not in self._named:
             self._named[site] = self._find(site)
         return self._named[site]
 
-    def _find(self, site: int) -> dict[Mbarrier, int]:
-        found: dict[Mbarrier, int] = {}
+    def _find(self, site: int) -> dict[MbarrierObject, int]:
+        found: dict[MbarrierObject, int] = {}
         for address in self.addresses.of(site):
             objects = list(self._objects_at(site, address))
             if not objects:
@@ -188,7 +190,7 @@ class Mbarriers:
                 found[object_] = found.get(object_, 0) | threads
         return found
 
-    def _objects_at(self, site: int, address: Address) -> Iterator[tuple[Mbarrier, int]]:
+    def _objects_at(self, site: int, address: Address) -> Iterator[tuple[MbarrierObject, int]]:
         """The objects at an address, each with the threads that may name it; none if it is unknown where its array begins."""
         if address.form.count is None:
             for start, threads in self.addresses.starts(site, address):
@@ -205,7 +207,7 @@ class Mbarriers:
             if (address.form.base, place) in self.objects:
                 yield self.objects[address.form.base, place], threads
 
-    def _array(self, address: Address, start: int) -> Iterator[Mbarrier]:
+    def _array(self, address: Address, start: int) -> Iterator[MbarrierObject]:
         """The objects from *start* on that look like one array: equal counts, a stride apart, no other array's start.
 
         An object with another count belongs to it too if no wait names that object by itself (:attr:`_named_alone`),
@@ -308,10 +310,10 @@ class Mbarriers:
         return sorted(self.rings, key=lambda ring: (min(ring.inits), ring.stages[0].offset))
 
     @cached_property
-    def _ring_of(self) -> dict[Mbarrier, Ring]:
-        leader: dict[Mbarrier, Mbarrier] = {m: m for m in self.objects.values()}
+    def _ring_of(self) -> dict[MbarrierObject, Ring]:
+        leader: dict[MbarrierObject, MbarrierObject] = {m: m for m in self.objects.values()}
 
-        def find(m: Mbarrier) -> Mbarrier:
+        def find(m: MbarrierObject) -> MbarrierObject:
             while leader[m] is not m:
                 m = leader[m]
             return m
@@ -322,7 +324,7 @@ class Mbarriers:
                     array = [m for m, _ in self._objects_at(site, address)]
                     for other in array[1:]:
                         leader[find(other)] = find(array[0])
-        groups: dict[Mbarrier, list[Mbarrier]] = {}
+        groups: dict[MbarrierObject, list[MbarrierObject]] = {}
         for object_ in leader:
             groups.setdefault(find(object_), []).append(object_)
         rings = [
@@ -337,7 +339,7 @@ class Mbarriers:
                 of[m].uses[site] = effects
         return of
 
-    def _by_count(self, group: list[Mbarrier]) -> list[list[Mbarrier]]:
+    def _by_count(self, group: list[MbarrierObject]) -> list[list[MbarrierObject]]:
         """*group*, split by arrival count unless some instruction names all of it.
 
         Without such an instruction, different counts suggest that an index was bounded too loosely.
@@ -370,7 +372,7 @@ class Mbarriers:
         match = self.model.instruction(site).match
         return match is not None and match.raises_pending
 
-    def arrivals(self, object_: Mbarrier) -> Arrivals | None:
+    def arrivals(self, object_: MbarrierObject) -> Arrivals | None:
         """The number of arrivals that a phase of the object may get; None if CTAs may arrive at objects of their peers.
 
         Arrivals of one thread in one wait-free region belong to the same phase. A uniform condition makes all threads
@@ -385,18 +387,18 @@ class Mbarriers:
         return self._counted[key]
 
     @cached_property
-    def _arriving_at(self) -> dict[Mbarrier, list[int]]:
-        found: dict[Mbarrier, list[int]] = {}
+    def _arriving_at(self) -> dict[MbarrierObject, list[int]]:
+        found: dict[MbarrierObject, list[int]] = {}
         for i in self.arriving:
             for object_ in self.named(i):
                 found.setdefault(object_, []).append(i)
         return found
 
-    def arriving_at(self, object_: Mbarrier) -> list[int]:
+    def arriving_at(self, object_: MbarrierObject) -> list[int]:
         """The instructions of :attr:`arriving` that may name the object."""
         return self._arriving_at.get(object_, [])
 
-    def unknown_arrivals(self, object_: Mbarrier) -> Iterator[tuple[int, str]]:
+    def unknown_arrivals(self, object_: MbarrierObject) -> Iterator[tuple[int, str]]:
         """The instructions that make the number of arrivals of a phase unknown, each with the reason.
 
         Unseen arrivals (:attr:`has_unseen_arrivals`) and unknown arrival counts are not among them.
@@ -407,13 +409,13 @@ class Mbarriers:
             if why := self._uncertainty(i, object_, self._between_waits, "arrive"):
                 yield i, why
 
-    def _leaving(self, object_: Mbarrier) -> list[int]:
+    def _leaving(self, object_: MbarrierObject) -> list[int]:
         """The arrivals at the ring of the object that may be at an mbarrier of a peer CTA."""
         stages = self._ring_of[object_].stages
         sites = dict.fromkeys(i for stage in stages for i in self.arriving_at(stage))
         return [i for i in sites if self._leaves(i)]
 
-    def _arrivals(self, object_: Mbarrier, sites: list[int]) -> Arrivals | None:
+    def _arrivals(self, object_: MbarrierObject, sites: list[int]) -> Arrivals | None:
         if self._leaving(object_):
             return None
         participants = {i: self._participants(i, object_) for i in sites}
@@ -453,7 +455,7 @@ class Mbarriers:
         waits = frozenset[int]().union(*map(self._between_waits.last_waits, region))
         return frozenset(chain.from_iterable(self.rings_at(i) or (i,) for i in waits))
 
-    def deliveries(self, object_: Mbarrier) -> list[Delivery] | None:
+    def deliveries(self, object_: MbarrierObject) -> list[Delivery] | None:
         """The expectations and copies of bytes in a phase of the object, by threads and region; None if unknown.
 
         A loop that was peeled or unrolled may have one for each of its copies.
@@ -484,7 +486,7 @@ class Mbarriers:
         expecting = ring.where(lambda effects: effects.expects or effects.arrives is Barrier.MBARRIER)
         return [i for i in expecting if self.model.instruction(i).role("tx") is not None]
 
-    def _deliveries(self, object_: Mbarrier) -> list[Delivery] | None:
+    def _deliveries(self, object_: MbarrierObject) -> list[Delivery] | None:
         if not whole_program(self.model) or any(self.unknown_bytes(object_)):
             return None
         ring = self._ring_of[object_]
@@ -502,7 +504,7 @@ class Mbarriers:
                 found.append(Delivery(self._launched(threads), expecting, completing))
         return found
 
-    def unknown_bytes(self, object_: Mbarrier) -> Iterator[tuple[int, str]]:
+    def unknown_bytes(self, object_: MbarrierObject) -> Iterator[tuple[int, str]]:
         """The instructions that make the bytes of a phase unknown, each with the reason."""
         ring = self._ring_of[object_]
         every = [*self.expects(ring), *self.copies(ring)]
@@ -517,7 +519,7 @@ class Mbarriers:
             ):
                 yield i, why
 
-    def _uncertainty(self, site: int, object_: Mbarrier, regions: WaitFreeRegions, verb: str) -> str:
+    def _uncertainty(self, site: int, object_: MbarrierObject, regions: WaitFreeRegions, verb: str) -> str:
         """Why it is unknown which threads execute *site* in one phase, or how often; "" if it is known."""
         unknown = self._deciding_value(site, object_)
         if unknown is not None:
@@ -559,12 +561,12 @@ class Mbarriers:
             return size + constant
         return constant if not terms else None
 
-    def _participants(self, site: int, object_: Mbarrier) -> tuple[int, int]:
+    def _participants(self, site: int, object_: MbarrierObject) -> tuple[int, int]:
         """The threads that are certain to execute *site* for the object if it is executed, and those that may."""
         possible = self.named(site)[object_] & self.model.present(site)
         return possible if self._deciding_value(site, object_) is None else 0, possible
 
-    def _deciding_value(self, site: int, object_: Mbarrier) -> int | None:
+    def _deciding_value(self, site: int, object_: MbarrierObject) -> int | None:
         """An unknown value that decides which threads execute *site* for the object; None if all of them do."""
         model = self.model
         values = model.values
@@ -604,7 +606,7 @@ class Mbarriers:
             least, most = 1, most * prod(self.model.function.cluster or (MAX_CLUSTER_CTAS,))
         return range(max(least, 1), max(most, 1) + 1)
 
-    def _names_all(self, site: int, object_: Mbarrier) -> bool:
+    def _names_all(self, site: int, object_: MbarrierObject) -> bool:
         """Whether the objects that the instruction may name are exactly the stages of the ring."""
         return set(self.named(site)) == set(self._ring_of[object_].stages)
 

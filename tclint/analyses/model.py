@@ -33,7 +33,7 @@ from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Function, Instruction, Module
 from tclint.isa.target import Version
 from tclint.values import PathCondition, PathSubstitution
-from tclint.values.shared_memory import Access, SharedMemory
+from tclint.values.shared_memory import SharedAccess, SharedMemory
 
 if TYPE_CHECKING:
     from tclint.recording import Recording
@@ -226,7 +226,9 @@ class KernelModel(Kernel):
         question = "facts past a call" if call else "facts past a branch table"
         self.ledger.drop(question, site, f"{analysis} drops its facts there")
 
-    def size_confidence(self, a: Access, b: Access, threads_a: int, threads_b: int) -> Confidence | None:
+    def size_confidence(
+        self, a: SharedAccess, b: SharedAccess, threads_a: int, threads_b: int
+    ) -> Confidence | None:
         """MEDIUM if two accesses overlap only in CTAs of as many threads as ``.maxntid`` allows.
 
         None, for the confidence of the rule, if they overlap in smaller ones too, or ``.reqntid`` fixes the size.

@@ -17,12 +17,12 @@ from tclint._pattern import pattern
 from tclint.analyses.bulk_rings import filled_extent
 from tclint.analyses.extents import Extents
 from tclint.analyses.mbarrier_addresses import SIZE
-from tclint.analyses.mbarriers import Mbarrier, Mbarriers, Ring
+from tclint.analyses.mbarriers import MbarrierObject, Mbarriers, Ring
 from tclint.analyses.model import KernelModel
 from tclint.analyses.pretty import ValuePrinter
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.isa.effects import TCGEN05_ALL, TCGEN05_LD
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["ObjectNames"]
 
@@ -114,7 +114,7 @@ class ObjectNames:
         many = f"[{len(ring.stages)}]" if len(ring.stages) > 1 else ""
         return f"{_at(self.base(first.base) or '?', first.offset)}{many}"
 
-    def mbarrier(self, ring: Ring, stage: Mbarrier | None) -> str | None:
+    def mbarrier(self, ring: Ring, stage: MbarrierObject | None) -> str | None:
         """An mbarrier of *ring* in words; if its *stage* is None, any of them. None if its variable has no name."""
         base = self.base(ring.stages[0].base)
         if base is None or len(base) > _MAX_SHOWN:
@@ -190,7 +190,7 @@ class ObjectNames:
 
     # ------------------------------------------------------------ memory
 
-    def _bytes(self, access: Access) -> str | None:
+    def _bytes(self, access: SharedAccess) -> str | None:
         """The bytes of shared memory that an access may touch, over all threads and iterations; None if unknown.
 
         Of a matrix, and of a tensor copy whose size is unknown, the end is left open.

@@ -9,11 +9,11 @@ from dataclasses import field
 from tclint._dataclass import dataclass
 from tclint.analyses.ages import ones
 from tclint.values.addresses import Footprint
-from tclint.values.shared_memory import Access, SharedMemory
+from tclint.values.shared_memory import SharedAccess, SharedMemory
 
 __all__ = ["LocatedAccess", "Members", "SameBase", "Uses", "may_overlap"]
 
-LocatedAccess = tuple[Access, Footprint | None]
+LocatedAccess = tuple[SharedAccess, Footprint | None]
 """An access, and the bytes that threads are certain to touch, relative to the base of its address; None if unknown."""
 _GRANULE = 256
 """Bytes by which footprints are looked up."""
@@ -29,7 +29,7 @@ class SameBase:
     Where thousands of operations are in flight, most classes have one access, so this is what the search is made of.
     """
 
-    accesses: list[Access] = field(default_factory=list)
+    accesses: list[SharedAccess] = field(default_factory=list)
     has_union: bool = False
     """Whether :attr:`union` is known."""
     union: Footprint | None = None
@@ -47,7 +47,7 @@ class SameBase:
 class Members:
     """The accesses of one class, either operations or uses."""
 
-    accesses: list[Access] = field(default_factory=list)
+    accesses: list[SharedAccess] = field(default_factory=list)
     pending: int = 0
     """The bit set of the operations that may be in flight at these uses."""
     by_base: dict[int, SameBase] = field(default_factory=dict)

@@ -42,9 +42,9 @@ from tclint.ir.nodes import Instruction
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint
-from tclint.values.shared_memory import Access, SharedMemory
+from tclint.values.shared_memory import SharedAccess, SharedMemory
 
-__all__ = ["OVERLAP", "Conflict", "Operations", "OverlapSearch", "Route"]
+__all__ = ["OVERLAP", "Conflict", "FollowedOperations", "OverlapSearch", "Route"]
 
 Resolve = Callable[[int], int]
 """The substitution of an expression along a path (:meth:`Values.along`)."""
@@ -87,8 +87,8 @@ class Route(NamedTuple):
 class Conflict:
     """A use that provably overlaps bytes of an operation in flight, and the path to it."""
 
-    operation: Access
-    use: Access
+    operation: SharedAccess
+    use: SharedAccess
     path: Path
     """It ends at the use."""
     doubt: Doubt = NO_DOUBT
@@ -100,7 +100,7 @@ class Conflict:
         return self.operation.site, self.use.site
 
 
-class Operations(Protocol):
+class FollowedOperations(Protocol):
     """The operations that a search follows, in the states of an analysis."""
 
     @property
@@ -134,14 +134,14 @@ class OverlapSearch:
 
     model: KernelModel
     results: Results[Any]
-    followed: Operations
+    followed: FollowedOperations
     operations: Collection[int]
     """Those of them that count."""
-    wanted: Callable[[Access], bool]
+    wanted: Callable[[SharedAccess], bool]
     """Whether an access counts as a use."""
-    overlap: Callable[[Access, Access, Route], bool]
+    overlap: Callable[[SharedAccess, SharedAccess, Route], bool]
     """Whether an operation and a use, as they are on the route, provably touch the same bytes."""
-    begins: Callable[[Access], bool] = lambda access: access.later
+    begins: Callable[[SharedAccess], bool] = lambda access: access.later
     """Whether an access of an operation is one that no use may overlap."""
     memory: SharedMemory | None = None
     """The memory that both access, if it is not :attr:`KernelModel.shared`."""

@@ -30,7 +30,7 @@ from tclint.analyses.role_paths import dominated_by
 from tclint.ir.nodes import Instruction
 from tclint.isa.accesses import Proxy
 from tclint.isa.effects import BULK, GENERIC_COPIES, Barrier, Fence, Order, Resource
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 __all__ = [
     "COMPLETED",
@@ -100,7 +100,7 @@ class Unfenced(FactSet[tuple[int, int]]):
         self.classes = AccessClasses(model, self._changing).partition(reached)
         """First access of a class -> all accesses of the class."""
 
-    def begins(self, access: Access) -> bool:
+    def begins(self, access: SharedAccess) -> bool:
         """Whether the analysis tracks *access*.
 
         The address that ``tcgen05.alloc`` writes is not tracked: it is meant for loads, and by the time an asynchronous
@@ -221,11 +221,11 @@ class Overwritten:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self.copies = frozenset(i for engine in GENERIC_COPIES for i in model.begins(engine))
-        self._known: dict[int, list[Access]] = {}
-        self._filled: dict[Access, Extent | None] = {}
+        self._known: dict[int, list[SharedAccess]] = {}
+        self._filled: dict[SharedAccess, Extent | None] = {}
 
     @cached_property
-    def _loads(self) -> list[Access]:
+    def _loads(self) -> list[SharedAccess]:
         """The writes of operations through the async proxy."""
         shared = self.model.shared
         return [
@@ -244,7 +244,7 @@ class Overwritten:
         """Whether a bulk copy may write the bytes at *address*."""
         return bool(self._writing(address))
 
-    def filled(self, read: Access) -> bool:
+    def filled(self, read: SharedAccess) -> bool:
         """Whether *read* may read what a bulk copy has written, of the same threads or of others."""
         model, context_of = self.model, self.model.views.context_of
         threads = context_of(read.site).threads
@@ -263,7 +263,7 @@ class Overwritten:
             for access in shared.accesses(site)
         )
 
-    def before(self, site: int, use: Access) -> bool:
+    def before(self, site: int, use: SharedAccess) -> bool:
         """Whether bulk loads that may write the bytes of *use* are complete before *site*, and the next follow *use*.
 
         That is the case where one role waits for the loads and modifies their bytes for another role, which does not
@@ -294,13 +294,13 @@ class Overwritten:
             }
         return all(waits.values()) and loads.keys() <= waited and waited_by_user.isdisjoint(loads)
 
-    def _writing(self, address: int) -> list[Access]:
+    def _writing(self, address: int) -> list[SharedAccess]:
         """The loads that may write the bytes at *address*."""
         if address not in self._known:
             self._known[address] = [load for load in self._loads if self._may(load, address)]
         return self._known[address]
 
-    def _may(self, load: Access, address: int) -> bool:
+    def _may(self, load: SharedAccess, address: int) -> bool:
         extents = self.model.fact(Extents)
         read = extents.of(load._replace(address=address, size=1))
         if load not in self._filled:
@@ -308,7 +308,7 @@ class Overwritten:
         filled = self._filled[load]
         return filled is None or read is None or extents.may_overlap(filled, read)
 
-    def _fills(self, load: Access) -> Extent | None:
+    def _fills(self, load: SharedAccess) -> Extent | None:
         """The bytes that a copy fills over all iterations, at most; None if unknown."""
         model, site = self.model, load.site
         place = model.fact(Extents).of(load)

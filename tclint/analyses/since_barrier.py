@@ -31,7 +31,7 @@ from tclint.ir.nodes import Instruction
 from tclint.isa.effects import Barrier, Effects
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 __all__ = [
     "THREADS_MAY_HAVE_DIVERGED",
@@ -219,9 +219,9 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
     def conflicts(
         self,
         starts: Collection[int],
-        wanted: Callable[[Access], bool],
-        overlap: Callable[[Access, Access, Route], bool],
-        begins: Callable[[Access], bool] = lambda access: True,
+        wanted: Callable[[SharedAccess], bool],
+        overlap: Callable[[SharedAccess, SharedAccess, Route], bool],
+        begins: Callable[[SharedAccess], bool] = lambda access: True,
         doubt: DoubtAbout | None = None,
     ) -> OverlapSearch:
         """The search for the *wanted* accesses that conflict with accesses *starts* that *begins* admits.

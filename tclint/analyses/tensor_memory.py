@@ -12,7 +12,7 @@ from tclint.isa.effects import TCGEN05, TCGEN05_ALL, TCGEN05_LD, TCGEN05_ST, Bar
 from tclint.isa.forms import Match
 from tclint.isa.target import tensor_columns
 from tclint.values.addresses import EVER
-from tclint.values.descriptors import INSTRUCTION, Form, shape
+from tclint.values.descriptors import INSTRUCTION, DescriptorForm, shape
 from tclint.values.nodes import Allocated
 
 __all__ = ["LANES", "ColumnRange", "TensorMemory", "TmemLocation", "concerns"]
@@ -138,7 +138,7 @@ class TensorMemory:
         instruction, values = self.model.instruction(site), self.model.values
         match, idesc = instruction.match, self.model.value(site, "idesc")
         if match is not None and idesc is not None:
-            form = Form.of(match)
+            form = DescriptorForm.of(match)
             if role == "a":
                 return 1 if form.weights or not INSTRUCTION[form.kind] else _A_COLUMNS
             found = shape(form, values.known_bits(idesc))

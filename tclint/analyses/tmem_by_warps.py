@@ -13,7 +13,7 @@ from tclint.analyses.tensor_memory import TensorMemory
 from tclint.analyses.warp_memory import SharedByBound
 from tclint.isa.effects import TCGEN05_ST, TENSOR_MEMORY
 from tclint.isa.forms import Match
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["TmemByWarps", "TmemReadsSince", "TmemWritesSince"]
 
@@ -28,17 +28,17 @@ class TmemByWarps(SharedByBound):
     def touches(match: Match) -> bool:
         return match.form.effects.begins is not None and match.form.group in TENSOR_MEMORY
 
-    def _find(self, site: int, match: Match) -> Iterator[Access]:
+    def _find(self, site: int, match: Match) -> Iterator[SharedAccess]:
         columns = self.model.fact(TensorMemory).range(site, "taddr")
         if columns is not None:
-            yield Access(site, match.form.group == TCGEN05_ST, columns.start, columns.columns)
+            yield SharedAccess(site, match.form.group == TCGEN05_ST, columns.start, columns.columns)
 
     @staticmethod
     def shares(first: int, other: int) -> bool:
         """Whether two warps, given by their first threads, access the same lanes."""
         return first != other and (first - other) % _WARPGROUP == 0
 
-    def counts(self, access: Access) -> bool:
+    def counts(self, access: SharedAccess) -> bool:
         """Whether the columns of *access* and the threads that execute it are known."""
         threads = self.model.views.context_of(access.site).threads
         return self.executed.certainly(access.site) and self.placed(access, threads)

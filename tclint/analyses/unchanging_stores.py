@@ -11,12 +11,12 @@ from tclint.ir.nodes import Memory, Operand, Vector
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.nodes import Later, Loaded
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["same_value", "written_back"]
 
 
-def written_back(memory: SharedByWarps, read: Access, write: Access, route: Route) -> int:
+def written_back(memory: SharedByWarps, read: SharedAccess, write: SharedAccess, route: Route) -> int:
     """The threads that store what they have read from the same address before, so that later reads are unaffected."""
     values = memory.values
     every = T.full(values.threads)
@@ -40,7 +40,7 @@ def written_back(memory: SharedByWarps, read: Access, write: Access, route: Rout
     return kept
 
 
-def same_value(memory: SharedByWarps, first: Access, second: Access, route: Route) -> int:
+def same_value(memory: SharedByWarps, first: SharedAccess, second: SharedAccess, route: Route) -> int:
     """All threads if both stores write the same values, so their order does not matter; otherwise 0.
 
     The values are CTA-uniform, or both stores copy from where the address that they write says.
@@ -59,7 +59,7 @@ def same_value(memory: SharedByWarps, first: Access, second: Access, route: Rout
     return T.full(values.threads) if same else 0
 
 
-def _source_of_copy(memory: SharedByWarps, store: Access) -> int | None:
+def _source_of_copy(memory: SharedByWarps, store: SharedAccess) -> int | None:
     """The distance of what *store* copies from the address that it writes, the same in all threads; None if unknown.
 
     Two stores at one distance write the same values to the same address: loads of one address agree.

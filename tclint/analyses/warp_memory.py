@@ -20,7 +20,7 @@ from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint
 from tclint.values.cta_shape import AXES
 from tclint.values.nodes import Phi, SpecialRead
-from tclint.values.shared_memory import Access, SharedMemory
+from tclint.values.shared_memory import SharedAccess, SharedMemory
 
 __all__ = ["SharedByBound", "SharedByWarps", "atomic", "plain"]
 
@@ -32,7 +32,7 @@ class SharedByWarps(SharedMemory):
         super().__init__(model.function, model.values)
         self.model = model
         self.executed = model.fact(ExecutionGuarantee)
-        self._counts: dict[Access, bool] = {}
+        self._counts: dict[SharedAccess, bool] = {}
         self._member_footprints: dict[tuple[int, int, int, int], list[tuple[int, Footprint]]] = {}
 
     def certain_threads(self, threads: int, beside: int = 0) -> int:
@@ -50,7 +50,7 @@ class SharedByWarps(SharedMemory):
         )
         return T.full((outside & -outside).bit_length() - 1)
 
-    def _by_the_last(self) -> Iterator[tuple[Access, int]]:
+    def _by_the_last(self) -> Iterator[tuple[SharedAccess, int]]:
         """The accesses that all threads from some index on make, with these threads."""
         every = T.full(self.values.threads)
         for site in self.sites:
@@ -69,7 +69,7 @@ class SharedByWarps(SharedMemory):
         """
         if self._reads_unstored():
             return False
-        accesses = list[Access]()
+        accesses = list[SharedAccess]()
         for access in self._everywhere():
             if self._outside(access) or (access.writes and not self._distinct(access.address)):
                 return False
@@ -97,7 +97,7 @@ class SharedByWarps(SharedMemory):
                 return True
         return False
 
-    def _stored(self, accesses: list[Access]) -> bool:
+    def _stored(self, accesses: list[SharedAccess]) -> bool:
         """Whether what all threads read is stored; True if some stores are not by all threads."""
         if not {access.site for access in accesses if access.writes}.issuperset(self.writers):
             return True
@@ -124,12 +124,12 @@ class SharedByWarps(SharedMemory):
         offsets = self.addresses.offsets(per_thread, self.model.cta)
         return shape is None or offsets is None or len(offsets) == prod(shape[axis] for axis in axes)
 
-    def _everywhere(self) -> Iterator[Access]:
+    def _everywhere(self) -> Iterator[SharedAccess]:
         """The accesses that all threads make."""
         every = T.full(self.values.threads)
         return (access for access, threads in self._by_the_last() if threads == every)
 
-    def _outside(self, access: Access) -> int:
+    def _outside(self, access: SharedAccess) -> int:
         """The threads whose *access* is out of bounds of the variable; none if that is unknown."""
         form = self.addresses.form(access.address)
         values, size, every = self.values, self.model.size(form.base), self.model.cta
@@ -144,7 +144,7 @@ class SharedByWarps(SharedMemory):
         below = T.compare("lt", planes, T.constant(low, n), n)
         return self.checked(access, every & (below | T.compare("lt", T.constant(high, n), planes, n)))
 
-    def across(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
+    def across(self, a: SharedAccess, b: SharedAccess, threads_a: int, threads_b: int) -> bool:
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in a thread of another warp."""
         if not self.overlap(a, b, threads_a, threads_b):
             return False
@@ -160,7 +160,7 @@ class SharedByWarps(SharedMemory):
         """Whether accesses of two warps, given by their first threads, may race: they are not the same warp."""
         return first != other
 
-    def warps(self, access: Access, threads: int) -> list[tuple[int, Footprint]]:
+    def warps(self, access: SharedAccess, threads: int) -> list[tuple[int, Footprint]]:
         """The bytes that each warp touches, relative to the common base, without the constant offset."""
         index, size = self.addresses.form(access.address).index, access.size
         key = index, size, access.lanes, threads
@@ -173,7 +173,7 @@ class SharedByWarps(SharedMemory):
                     known.append((first, touched))
         return self._member_footprints[key]
 
-    def placed(self, access: Access, threads: int) -> bool:
+    def placed(self, access: SharedAccess, threads: int) -> bool:
         """Whether the bytes that *threads* touch are known, or may be known on a given path."""
         base = self.addresses.form(access.address).base
         return self.footprint(access, threads) is not None or (
@@ -189,7 +189,7 @@ class SharedByWarps(SharedMemory):
             for n, t in nodes
         )
 
-    def counts(self, access: Access) -> bool:
+    def counts(self, access: SharedAccess) -> bool:
         """Whether *access* can be part of a proven race: its bytes and threads are known, and it is plain or atomic.
 
         That several threads may execute an atomic operation at the same time is what it is for, so data may select them.

@@ -29,7 +29,7 @@ from tclint.analyses.unchanging_stores import same_value, written_back
 from tclint.analyses.warp_memory import atomic
 from tclint.isa.accesses import Proxy
 from tclint.values import thread_masks as T
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["race_doubt", "warp_races"]
 
@@ -62,7 +62,7 @@ def _races_of(
     """The search for conflicts with the accesses *starts*, in other components of the CFG than *passed*."""
     component, block_of = model.cfg.component, model.cfg.block_of
 
-    def wanted(access: Access) -> bool:
+    def wanted(access: SharedAccess) -> bool:
         instruction = model.instruction(access.site)
         if component[block_of[access.site]] in passed:
             return False
@@ -76,7 +76,9 @@ def _races_of(
     )
 
 
-def _races(model: KernelModel, since: SinceBarrier, first: Access, second: Access, route: Route) -> bool:
+def _races(
+    model: KernelModel, since: SinceBarrier, first: SharedAccess, second: SharedAccess, route: Route
+) -> bool:
     """True if two warps provably access the same bytes, and one of them takes the path."""
     memory = since.memory
     views, full = model.views, T.full(model.values.threads)
@@ -97,7 +99,7 @@ def _races(model: KernelModel, since: SinceBarrier, first: Access, second: Acces
     return any(memory.across(first, second, *pair) for pair in unordered_threads(here, there, path))
 
 
-def _holds_data(model: KernelModel, read: Access) -> bool:
+def _holds_data(model: KernelModel, read: SharedAccess) -> bool:
     """Whether something may have been written before to what *read* reads: else no launch needs the value."""
     extents = model.fact(Extents)
     place = extents.of(read)

@@ -5,7 +5,7 @@ comparing their sizes and times one, so the digest of files whose sizes and time
 alone would not do either: they differ wherever tclint is installed anew, as in most CI jobs.
 
 If files change while tclint runs, it is unknown which of them it has imported. Its results are kept only if no file has
-changed between the start of the process and the time at which the result is there (:meth:`Program.unchanged`).
+changed between the start of the process and the time at which the result is there (:meth:`ProgramFiles.unchanged`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tclint.cache.hashing import digest
 if TYPE_CHECKING:
     from tclint.cache.store import Store
 
-__all__ = ["SUFFIXES", "Program", "program", "sources"]
+__all__ = ["SUFFIXES", "ProgramFiles", "program", "sources"]
 
 SUFFIXES = (".py", ".toml", ".md", ".scm", ".so", ".pyd")
 """The files that decide what is reported. Others in the package are parts of the page of ``tclint show``, and notes."""
@@ -36,7 +36,7 @@ _CLOCK_STEP_NS = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ProgramFiles:
     """The files of the tclint that is running, as they were when the first result was looked up."""
 
     digest: str
@@ -52,7 +52,7 @@ class Program:
 
 
 @cache
-def program(store: Store) -> Program:
+def program(store: Store) -> ProgramFiles:
     """The tclint that is running. Its digest is taken from *store* if the files have not changed since it was made."""
     listed = _listed()
     signature, changed_ns = _signature(listed)
@@ -61,7 +61,7 @@ def program(store: Store) -> Program:
     if known is None:
         known = digest(sys.version, _contents(listed)).encode()
         store.put(key, known)
-    return Program(known.decode("latin-1"), signature, changed_ns)
+    return ProgramFiles(known.decode("latin-1"), signature, changed_ns)
 
 
 @cache

@@ -18,14 +18,14 @@ from time import monotonic
 from typing import Any
 
 from tclint.cache.hashing import digest
-from tclint.cache.program import Program, program
+from tclint.cache.program import ProgramFiles, program
 from tclint.cache.store import DEFAULT_LIMIT, Store, default_folder
 from tclint.config.config import Config
 from tclint.findings.finding import FileReport
 from tclint.inline.hosts import PYTHON, is_host
 from tclint.syntax.source import Source
 
-__all__ = ["FOLDER", "OFF", "SIZE", "Results", "opened", "store"]
+__all__ = ["FOLDER", "OFF", "SIZE", "EarlierResults", "opened", "store"]
 
 FOLDER = "TCLINT_CACHE_DIR"
 """The environment variable that names another folder than that of the user."""
@@ -52,13 +52,13 @@ def store() -> Store | None:
     return Store(os.path.abspath(folder), limit) if folder else None
 
 
-def opened(config: Config) -> Results | None:
+def opened(config: Config) -> EarlierResults | None:
     """The results of earlier runs; None if they are not to be used."""
     if not config.cache or config.executes or _set(OFF) or _set("TCLINT_DEBUG"):
         return None
     found = store()
     try:
-        return Results(found, program(found)) if found is not None else None
+        return EarlierResults(found, program(found)) if found is not None else None
     except (OSError, ValueError):  # tclint was imported from something that is no folder
         return None
 
@@ -67,10 +67,10 @@ def _set(variable: str) -> bool:
     return os.environ.get(variable, "") not in ("", "0")
 
 
-class Results:
+class EarlierResults:
     """The results of earlier runs, for one tclint. Not for several threads."""
 
-    def __init__(self, store: Store, program: Program) -> None:
+    def __init__(self, store: Store, program: ProgramFiles) -> None:
         self.store = store
         self.program = program
         self.hits = self.misses = 0

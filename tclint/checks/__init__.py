@@ -27,7 +27,7 @@ from tclint.findings.front_matter import ID
 from tclint.findings.moved import former, subject
 from tclint.findings.rules import Rule
 from tclint.findings.scales import Confidence, Method, Severity
-from tclint.ir.nodes import Function, Module, Use
+from tclint.ir.nodes import FormUse, Function, Module
 from tclint.isa.target import Version
 
 __all__ = [
@@ -309,7 +309,7 @@ def _imported(found: frozenset[str], idle: frozenset[str]) -> frozenset[str]:
 
 
 def kernel_checks(
-    uses: Iterable[Use] | None = None, on: frozenset[str] | None = None
+    uses: Iterable[FormUse] | None = None, on: frozenset[str] | None = None
 ) -> list[Check[KernelCheck]]:
     """Every check over kernels, or only those that may find something in a function with these *uses*.
 
@@ -319,14 +319,16 @@ def kernel_checks(
 
 
 def module_checks(
-    uses: Iterable[Use] | None = None, on: frozenset[str] | None = None
+    uses: Iterable[FormUse] | None = None, on: frozenset[str] | None = None
 ) -> list[Check[ModuleCheck]]:
     """Every check over modules, or only those that may find something in a module with these *uses*; *on* as for
     :func:`kernel_checks`."""
     return _chosen(_module, uses, on)
 
 
-def _chosen(checks: list[Check[F]], uses: Iterable[Use] | None, on: frozenset[str] | None) -> list[Check[F]]:
+def _chosen(
+    checks: list[Check[F]], uses: Iterable[FormUse] | None, on: frozenset[str] | None
+) -> list[Check[F]]:
     """Those of *checks* that these *uses* need, once their modules are imported; all if *uses* is None."""
     if uses is None:
         _discover()

@@ -10,8 +10,8 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.checks import Blocked, Mark
 from tclint.checks._wording import times
-from tclint.isa.effects import Barrier as BarrierKind
-from tclint.replay.sync import Barrier, Mbarrier
+from tclint.isa.effects import Barrier
+from tclint.replay.sync import ReplayBarrier, ReplayMbarrier
 
 if TYPE_CHECKING:
     from tclint.replay.launches import ReplayRun
@@ -50,16 +50,16 @@ def threads_in_words(model: KernelModel, threads: Collection[int]) -> str:
     return model.describe_threads(_mask(threads))
 
 
-def called(model: KernelModel, what: Mbarrier | Barrier) -> str:
+def called(model: KernelModel, what: ReplayMbarrier | ReplayBarrier) -> str:
     """The name of what threads of a replay wait at: ``mbarrier empty[0]``, ``barrier 1``, ``the cluster barrier``."""
-    if isinstance(what, Mbarrier):
+    if isinstance(what, ReplayMbarrier):
         return model.fact(ObjectNames).initialised_at(what.site) or "this mbarrier"
     if what.number >= 0:
         return f"barrier {what.number}"
     return "the cluster barrier" if what.wanted else "the other lanes"
 
 
-def incomplete(what: Mbarrier) -> str:
+def incomplete(what: ReplayMbarrier) -> str:
     """What the current phase still needs, in words."""
     if what.pending:
         return f"receives {what.count - what.pending} of {times(what.count)}"
@@ -68,7 +68,7 @@ def incomplete(what: Mbarrier) -> str:
 
 def _wait(model: KernelModel, party: Stuck) -> Mark:
     what, role = party.what, threads_in_words(model, party.threads)
-    if isinstance(what, Mbarrier):
+    if isinstance(what, ReplayMbarrier):
         words = f"waits for phase {what.phase}, which {incomplete(what)}"
         return Mark(party.site, words, role=role, object=called(model, what))
     if what.wanted:
@@ -79,14 +79,14 @@ def _wait(model: KernelModel, party: Stuck) -> Mark:
 def _completing(model: KernelModel, party: Stuck) -> Iterator[int]:
     """The instructions that would complete what *party* waits for, in program order."""
     what, mbarriers = party.what, model.fact(Mbarriers)
-    if isinstance(what, Mbarrier):
+    if isinstance(what, ReplayMbarrier):
         rings = {ring for ring in mbarriers.rings if what.site in ring.inits}
         sites: Collection[int] = mbarriers.arriving
         if not what.pending:
             sites = sorted({i for ring in rings for i in mbarriers.copies(ring)})
         yield from (i for i in sites if not rings.isdisjoint(mbarriers.rings_at(i)))
     elif what.number >= 0:
-        yield from (i for i in model.arrives(BarrierKind.CTA) if model.constant_of(i, "id") == what.number)
+        yield from (i for i in model.arrives(Barrier.CTA) if model.constant_of(i, "id") == what.number)
 
 
 def _blocking(model: KernelModel, stuck: list[Stuck], party: Stuck, site: int) -> Stuck | None:
@@ -102,7 +102,7 @@ def _arrival(model: KernelModel, run: ReplayRun, party: Stuck, site: int, blocki
     """The step of an operation that would complete the wait of *party*, with the reason why it is not executed."""
     threads = model.present(site)
     executed = model.cfg.block_of[site] in run.entered
-    lacks_bytes = isinstance(party.what, Mbarrier) and not party.what.pending
+    lacks_bytes = isinstance(party.what, ReplayMbarrier) and not party.what.pending
     verb, past = ("transfer bytes", "transferred bytes") if lacks_bytes else ("arrive", "arrived")
     deed = f"would {verb} again" if executed else f"would {verb}"
     if blocking is party:

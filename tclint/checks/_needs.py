@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, partial
 
 from tclint.findings.rules import declared
-from tclint.ir.nodes import Use
+from tclint.ir.nodes import FormUse
 from tclint.isa.effects import (
     BARRIERS,
     BULK,
@@ -89,7 +89,7 @@ CONTENTS: Mapping[str, Callable[[Form], bool]] = {
 stands for all asynchronous operations that complete in a bulk group or on an mbarrier, as opposed to ``cp.async``."""
 
 
-def contents(uses: Iterable[Use]) -> frozenset[str]:
+def contents(uses: Iterable[FormUse]) -> frozenset[str]:
     """What instructions contain, in the terms of the pages."""
     matches = [use.match for use in uses if use.match is not None]
     forms = {match.form.place: match.form for match in matches}

@@ -11,6 +11,7 @@ from typing import cast
 
 from tclint.ir.nodes import (
     SINK,
+    FormUse,
     Function,
     Immediate,
     Memory,
@@ -18,10 +19,9 @@ from tclint.ir.nodes import (
     Negated,
     Not,
     Operand,
-    Pair,
+    OperandPair,
     Special,
     Symbol,
-    Use,
     Variable,
     Vector,
     registers,
@@ -92,7 +92,7 @@ class OperandTypes:
         """The functions of the module by name, without those that contain a syntax error."""
         return {f.name: f for f in self.module.declared if not f.damaged}
 
-    def misfits(self, use: Use, match: Match) -> Iterator[Misfit]:
+    def misfits(self, use: FormUse, match: Match) -> Iterator[Misfit]:
         """The instructions of *use* with an operand that ptxas rejects, with what is wrong with the first such operand
         of each."""
         if match.form.flow == "call":
@@ -179,7 +179,7 @@ class OperandTypes:
         return len(some) == 2 and some[1].name == f"{some[0].name}.x"
 
     def _column(
-        self, use: Use, match: Match, at: int, column: tuple[Operand, ...], width: Width | None
+        self, use: FormUse, match: Match, at: int, column: tuple[Operand, ...], width: Width | None
     ) -> Iterator[Misfit]:
         """What is wrong with one operand of the instructions of *use*; it is of one kind in all of them."""
         first = column[0]
@@ -187,7 +187,7 @@ class OperandTypes:
             for i, operand in zip(use.sites, column, strict=True):
                 if problem := self._address(match, cast("Memory", operand)):
                     yield i, problem
-        elif not isinstance(first, int | Vector | Pair):
+        elif not isinstance(first, int | Vector | OperandPair):
             if _constants_fit(column, width):
                 return
             for i, operand in zip(use.sites, column, strict=True):
@@ -195,9 +195,9 @@ class OperandTypes:
                     yield i, problem
         elif width is not None and (refused := {t for t in self.present if not width.takes(t)}):
             yield from self._registers(use, column, refused, width)
-        if isinstance(first, Pair):
+        if isinstance(first, OperandPair):
             for i, operand in zip(use.sites, column, strict=True):
-                if what := self._not_predicate(cast("Pair", operand).second):
+                if what := self._not_predicate(cast("OperandPair", operand).second):
                     yield i, f"a pair whose second part is {what}, but must be a predicate"
         if isinstance(first, Vector) and at in match.writes:
             for i, operand in zip(use.sites, column, strict=True):
@@ -224,7 +224,7 @@ class OperandTypes:
                 yield at, f"the guard is a {types[instruction.guard]} register, but must be a predicate"
 
     def _registers(
-        self, use: Use, column: tuple[Operand, ...], refused: AbstractSet[str], width: Width
+        self, use: FormUse, column: tuple[Operand, ...], refused: AbstractSet[str], width: Width
     ) -> Iterator[Misfit]:
         types = self.types
         if refused.isdisjoint(map(types.__getitem__, _together(column))):
@@ -319,7 +319,7 @@ def _together(column: tuple[Operand, ...]) -> Iterable[int]:
 
 def _typed(operand: Operand) -> tuple[int, ...]:
     """The registers of an operand that have its type: the first of a pair, all of a vector, none of an address."""
-    if isinstance(operand, Pair):
+    if isinstance(operand, OperandPair):
         return registers(operand.first)
     if isinstance(operand, Vector):
         return tuple(item for item in operand.items if type(item) is int)

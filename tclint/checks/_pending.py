@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tclint.analyses.groups import Groups
 from tclint.checks import Mark
-from tclint.checks._repairs import Pending, group_repairs
+from tclint.checks._repairs import PendingInGroup, group_repairs
 from tclint.dataflow import Path
 from tclint.findings.edits import Repair
 from tclint.ir.nodes import Immediate
@@ -36,12 +36,12 @@ class PendingReason(NamedTuple):
 
         *alike* are further operations that the fix must complete.
         """
-        pending = Pending.of(groups, path, site, age)
+        pending = PendingInGroup.of(groups, path, site, age)
         reason = _uncommitted(groups, pending) if age < 0 else _committed(groups, pending)
         return reason._replace(fixes=group_repairs(groups.model, groups, pending, alike))
 
 
-def _uncommitted(groups: Groups, pending: Pending) -> PendingReason:
+def _uncommitted(groups: Groups, pending: PendingInGroup) -> PendingReason:
     """The reason if no commit follows the operation, or none before the waits."""
     words = groups.group.words
     if pending.age == OVERDUE:
@@ -59,7 +59,7 @@ def _uncommitted(groups: Groups, pending: Pending) -> PendingReason:
     )
 
 
-def _committed(groups: Groups, pending: Pending) -> PendingReason:
+def _committed(groups: Groups, pending: PendingInGroup) -> PendingReason:
     """The reason if the operation is in a group: no wait, a wait before its commit, or one that leaves it in flight."""
     words = groups.group.words
     steps = tuple(Mark(i, "committed here") for i in pending.commits[:1])
@@ -81,7 +81,7 @@ def _committed(groups: Groups, pending: Pending) -> PendingReason:
     return _left_in_flight(groups, pending, steps)
 
 
-def _left_in_flight(groups: Groups, pending: Pending, steps: tuple[Mark, ...]) -> PendingReason:
+def _left_in_flight(groups: Groups, pending: PendingInGroup, steps: tuple[Mark, ...]) -> PendingReason:
     """The reason if the N of the last wait is too large."""
     words = groups.group.words
     age, last, later = pending.age, pending.waits[-1], pending.later

@@ -22,7 +22,7 @@ from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 
 __all__ = [
-    "Pending",
+    "PendingInGroup",
     "arrive_together",
     "barrier_after",
     "barrier_between",
@@ -138,7 +138,7 @@ def waits_for_all_groups(model: KernelModel, group: Engine) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingInGroup:
     """An operation of a completion group that is in flight at the end of a path, and what the path passes."""
 
     path: Path
@@ -151,7 +151,7 @@ class Pending:
     """The number of commits after the last wait."""
 
     @classmethod
-    def of(cls, groups: Groups, path: Path, site: int, age: int) -> Pending:
+    def of(cls, groups: Groups, path: Path, site: int, age: int) -> PendingInGroup:
         """The operation at *site*, with which *path* begins."""
         waits, commits, later = list[int](), list[int](), 0
         for i in path.sites(groups.model.cfg, site):
@@ -166,7 +166,7 @@ class Pending:
 
 
 def group_repairs(
-    model: KernelModel, groups: Groups, pending: Pending, alike: Collection[int]
+    model: KernelModel, groups: Groups, pending: PendingInGroup, alike: Collection[int]
 ) -> tuple[Repair, ...]:
     """The repairs that complete an operation before the end of its path.
 
@@ -195,7 +195,7 @@ def group_repairs(
 
 
 def _another_wait(
-    model: KernelModel, groups: Groups, pending: Pending, sites: Collection[int]
+    model: KernelModel, groups: Groups, pending: PendingInGroup, sites: Collection[int]
 ) -> tuple[Repair, ...]:
     """A wait for *sites* after the last wait on the path: before what may release memory to other threads, and, if some
     of *sites* reach the end of the path otherwise, before that end."""
@@ -300,7 +300,7 @@ def _inserted(
 
 
 def _with_commit(
-    model: KernelModel, groups: Groups, pending: Pending, waits: Sequence[int]
+    model: KernelModel, groups: Groups, pending: PendingInGroup, waits: Sequence[int]
 ) -> tuple[Repair, ...]:
     """A commit before the first of *waits* that should cover the operation, or after the last operation of its block."""
     site, words = pending.site, groups.group.words

@@ -14,12 +14,12 @@ from tclint.checks._race_rules import READERS_ARRIVE, race_rule
 from tclint.checks._wording import copy_name, times
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.isa.effects import BULK, TENSOR_MEMORY, TRANSACTIONS
-from tclint.replay.accesses import Access
+from tclint.replay.accesses import ReplayAccess
 from tclint.replay.interface import EqualWords
 from tclint.replay.launches import ReplayRun
 from tclint.replay.program import relaxes
 from tclint.replay.races import Race
-from tclint.replay.sync import Mbarrier, ReleasedWaiter
+from tclint.replay.sync import ReleasedWaiter, ReplayMbarrier
 from tclint.replay.thread_groups import Stuck
 
 __all__ = ["MB016", "conditional", "seen"]
@@ -85,7 +85,7 @@ def _relaxed_note(model: KernelModel) -> str:
     return "; a .relaxed arrival or wait orders no memory without a fence" if relaxes(model) else ""
 
 
-def _mark(model: KernelModel, access: Access, message: str) -> Mark:
+def _mark(model: KernelModel, access: ReplayAccess, message: str) -> Mark:
     object_ = (
         model.fact(ObjectNames).accessed(access.site, access.writes, tensor=True) if access.tensor else None
     )
@@ -187,19 +187,19 @@ def _unordered(model: KernelModel, rule: RuleId, race: Race) -> Hit:
     )
 
 
-def _begun(access: Access) -> str:
+def _begun(access: ReplayAccess) -> str:
     """What an access does, in words: an asynchronous one only starts at its instruction."""
     verb = "write" if access.writes else "read"
     return f"{verb}s it" if access.plain else f"starts to {verb} it"
 
 
-def _name(model: KernelModel, access: Access) -> str:
+def _name(model: KernelModel, access: ReplayAccess) -> str:
     """The name of the instruction that performs *access*."""
     bulk = model.instruction(access.site).group in (BULK, TRANSACTIONS)
     return copy_name(model, access.site) if bulk else model.name(access.site)
 
 
-def _released(model: KernelModel, access: Access, wait: int | None) -> Iterator[Mark]:
+def _released(model: KernelModel, access: ReplayAccess, wait: int | None) -> Iterator[Mark]:
     """The step of the arrival by the threads of *access* at the mbarrier of a *wait* that does not order it.
 
     Empty if they do not arrive there. Of several arrivals, it is the next one that a thread may reach.
@@ -238,14 +238,14 @@ def _next(model: KernelModel, start: int, sites: list[int]) -> int | None:
     return None
 
 
-def _waited(model: KernelModel, access: Access, wait: int | None, message: str) -> tuple[Mark, ...]:
+def _waited(model: KernelModel, access: ReplayAccess, wait: int | None, message: str) -> tuple[Mark, ...]:
     """The step of a *wait* before *access* that does not order it; empty if the thread has not waited."""
     return () if wait is None else (Mark(wait, message, role=threads_in_words(model, access.group.threads)),)
 
 
 def _overrun(model: KernelModel, at: Stuck) -> Hit:
     mbarrier = at.what
-    assert isinstance(mbarrier, Mbarrier)
+    assert isinstance(mbarrier, ReplayMbarrier)
     return MB016.hit(
         site=at.site,
         message=f"arrives in excess of the count of the mbarrier: phase {mbarrier.phase} takes {times(mbarrier.count)}",
@@ -268,12 +268,12 @@ def _deadlocked(model: KernelModel, run: ReplayRun) -> Hit | None:
 
     None if no thread is blocked at an mbarrier.
     """
-    waits = [s for s in run.deadlocks if isinstance(s.what, Mbarrier)]
+    waits = [s for s in run.deadlocks if isinstance(s.what, ReplayMbarrier)]
     if not waits:
         return None
-    first = min(waits, key=lambda s: (s.what.phase if isinstance(s.what, Mbarrier) else 0, s.site))
+    first = min(waits, key=lambda s: (s.what.phase if isinstance(s.what, ReplayMbarrier) else 0, s.site))
     mbarrier = first.what
-    assert isinstance(mbarrier, Mbarrier)
+    assert isinstance(mbarrier, ReplayMbarrier)
     others = {s.site: s for s in waits if s.site != first.site}
     return MB016.hit(
         site=first.site,
@@ -310,7 +310,7 @@ def _without_arrival(model: KernelModel, run: ReplayRun, waits: Iterable[Stuck])
         if model.cfg.block_of[i] in run.entered
     }
     for awaited in (s.what for s in waits):
-        if not isinstance(awaited, Mbarrier) or awaited.pending < awaited.count:
+        if not isinstance(awaited, ReplayMbarrier) or awaited.pending < awaited.count:
             continue
         fitting = [i for i, objects in named.items() if any(awaited.site in o.inits for o in objects)]
         if fitting:
@@ -322,12 +322,12 @@ def _without_arrival(model: KernelModel, run: ReplayRun, waits: Iterable[Stuck])
 
 def _blocked(model: KernelModel, at: Stuck) -> Mark:
     """The step of threads that are blocked at an mbarrier."""
-    assert isinstance(at.what, Mbarrier)
+    assert isinstance(at.what, ReplayMbarrier)
     role, name = threads_in_words(model, at.threads), called(model, at.what)
     return Mark(at.site, f"blocked: waits for phase {at.what.phase}", role=role, object=name)
 
 
-def _parity_of_first_wait(model: KernelModel, awaited: Mbarrier) -> str:
+def _parity_of_first_wait(model: KernelModel, awaited: ReplayMbarrier) -> str:
     """The start of the help if no thread can have released a stage, since none has been filled; else ""."""
     mbarriers, names = model.fact(Mbarriers), model.fact(ObjectNames)
     rings = [ring for ring in mbarriers.rings if awaited.site in ring.inits]
@@ -336,7 +336,7 @@ def _parity_of_first_wait(model: KernelModel, awaited: Mbarrier) -> str:
     return "start with parity 1, for which the wait returns at once as long as the stage is unused; "
 
 
-def _late(model: KernelModel, mbarrier: Mbarrier, wait: ReleasedWaiter) -> Hit:
+def _late(model: KernelModel, mbarrier: ReplayMbarrier, wait: ReleasedWaiter) -> Hit:
     """The finding about a *wait* before which the current phase may complete: its parity then denotes the next one."""
     who = threads_in_words(model, wait.threads)
     return MB016.hit(
@@ -355,5 +355,5 @@ def _late(model: KernelModel, mbarrier: Mbarrier, wait: ReleasedWaiter) -> Hit:
     )
 
 
-def _initialised(mbarrier: Mbarrier) -> tuple[Mark, ...]:
+def _initialised(mbarrier: ReplayMbarrier) -> tuple[Mark, ...]:
     return (Mark(mbarrier.site, f"expects {times(mbarrier.count)} in each phase"),)

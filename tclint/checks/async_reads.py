@@ -32,7 +32,7 @@ from tclint.ir.nodes import Instruction
 from tclint.isa.accesses import Proxy
 from tclint.isa.effects import WGMMA, Fence
 from tclint.values import thread_masks as T
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 PR005 = RuleId("PR005")
 
@@ -54,7 +54,7 @@ def read_before_others_wrote(model: KernelModel) -> Iterator[Hit]:
         yield replace(hit, pairs=tuple(meeting.sites for meeting, _ in alike))
 
 
-def _wanted(access: Access) -> bool:
+def _wanted(access: SharedAccess) -> bool:
     """True if *access* is a read through the async proxy."""
     return not access.writes and access.proxy is Proxy.ASYNC
 
@@ -95,7 +95,7 @@ class _Writes:
     def doubt(self, start: int, path: Path) -> Doubt:
         return skips(self.model, path, self.since.ends, "on other paths between the two, the thread waits")
 
-    def overlap(self, write: Access, read: Access, route: Route) -> bool:
+    def overlap(self, write: SharedAccess, read: SharedAccess, route: Route) -> bool:
         """True if threads other than the one that takes the path write bytes that are read. Fills :attr:`early`."""
         if not self.since.executed.certainly(write.site):
             return False
@@ -104,7 +104,7 @@ class _Writes:
             self.early[write.site, read.site] = found
         return found is not None
 
-    def _by_warps(self, write: Access, read: Access, route: Route) -> _Early | None:
+    def _by_warps(self, write: SharedAccess, read: SharedAccess, route: Route) -> _Early | None:
         """A conflict with the writes of another warp; None if there is none.
 
         Either the read provably covers bytes of the other warp, and the warps have not diverged. Or the size of the
@@ -131,7 +131,7 @@ class _Writes:
             return _Early(proven=True, in_step=True)
         return None
 
-    def _by_lanes(self, write: Access, read: Access, route: Route) -> _Early | None:
+    def _by_lanes(self, write: SharedAccess, read: SharedAccess, route: Route) -> _Early | None:
         """A conflict with another lane of the issuing warp, if the lanes do not synchronise on the path; or None."""
         here, taking = self._threads(write, read, route)
         others = here & T.whole(taking, 32) & ~self._issuing(write)
@@ -145,12 +145,12 @@ class _Writes:
             return None
         return _Early(proven, lanes=True)
 
-    def _threads(self, write: Access, read: Access, route: Route) -> tuple[int, int]:
+    def _threads(self, write: SharedAccess, read: SharedAccess, route: Route) -> tuple[int, int]:
         """The threads that write, and those that take the path to the read."""
         views = self.model.views
         return views.context_of(write.site).threads, views.context_of(read.site).threads & route.path.threads
 
-    def _alike(self, write: Access, read: Access, here: int, taking: int, others: int) -> bool:
+    def _alike(self, write: SharedAccess, read: SharedAccess, here: int, taking: int, others: int) -> bool:
         """True if *others* of the threads *here* write bytes of their own that the operation may read as well.
 
         A tensor map or the shape of a matrix determines the size of the read, so only its start is compared.
@@ -161,12 +161,12 @@ class _Writes:
             and self.since.memory.overlap(write, read, here, taking)
         )
 
-    def _bounded(self, read: Access) -> bool:
+    def _bounded(self, read: SharedAccess) -> bool:
         """True if the size of the read has known bounds, so that only a proven overlap counts."""
         size = self.model.value(read.site, "bytes")
         return size is not None and self.model.values.interval(size) is not None
 
-    def _more(self, write: Access, own: int, others: int) -> bool:
+    def _more(self, write: SharedAccess, own: int, others: int) -> bool:
         """True if *others* write bytes that *own* do not: threads that all store to the same bytes need no order."""
         mine, theirs = (self.since.memory.footprint(write, threads) for threads in (own, others))
         return mine is not None and theirs is not None and theirs.union(mine) != mine
@@ -179,17 +179,17 @@ class _Writes:
     def _fences(self) -> list[int]:
         return [i for i in self.model.sites(Fence.PROXY) if fences(self.model.instruction(i))]
 
-    def _passed(self, sites: list[int], write: Access, route: Route) -> list[int]:
+    def _passed(self, sites: list[int], write: SharedAccess, route: Route) -> list[int]:
         """Those of *sites* that are on the path between the two."""
         passed = route.path.passed(self.model.cfg, write.site)
         return [i for i in sites if i in passed]
 
-    def _fencing(self, write: Access, route: Route) -> int:
+    def _fencing(self, write: SharedAccess, route: Route) -> int:
         """The threads that execute every proxy fence on the path; all if there is none."""
         passed = self._passed(self._fences, write, route)
         return reduce(and_, (self.model.views.context_of(i).threads for i in passed), -1)
 
-    def _issuing(self, write: Access) -> int:
+    def _issuing(self, write: SharedAccess) -> int:
         """The threads that issue an operation after a write in the block of *write*."""
         return self._issuers.get(self.model.cfg.block_of[write.site], 0)
 

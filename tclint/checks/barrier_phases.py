@@ -22,9 +22,9 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._deadlocks import MAX_PARTIES, called, parties, threads_in_words
 from tclint.dataflow import Path
 from tclint.findings.scales import Confidence, Method, Severity
-from tclint.isa.effects import Barrier as BarrierKind
+from tclint.isa.effects import Barrier
 from tclint.replay.faults import proven_fault, replayed_without_fault
-from tclint.replay.sync import ORDER_OF_ARRIVALS, Barrier, BarrierArrival, Mbarrier, PhaseOverlap
+from tclint.replay.sync import ORDER_OF_ARRIVALS, BarrierArrival, PhaseOverlap, ReplayBarrier, ReplayMbarrier
 from tclint.values import thread_masks as T
 
 if TYPE_CHECKING:
@@ -49,10 +49,8 @@ def deadlocked(model: KernelModel) -> Iterator[Hit]:
 @check(CV015, analyses=(HappensBefore, ExecutionGuarantee))
 def phases_overlap(model: KernelModel) -> Iterator[Hit]:
     """Arrivals at a CTA barrier with a thread count that may be counted in the phase before the one they are meant for."""
-    waits = model.awaits(BarrierKind.CTA)
-    arrivals = [
-        i for i in model.arrives(BarrierKind.CTA) if i not in waits and model.views.context_of(i).threads
-    ]
+    waits = model.awaits(Barrier.CTA)
+    arrivals = [i for i in model.arrives(Barrier.CTA) if i not in waits and model.views.context_of(i).threads]
     reported = set[int | str]()
     for barrier, hit in _repeated(model, arrivals) if arrivals and whole_program(model) else ():
         reported.add(barrier)
@@ -66,12 +64,17 @@ def phases_overlap(model: KernelModel) -> Iterator[Hit]:
 
 def _deadlock(model: KernelModel, run: ReplayRun) -> Hit | None:
     """The finding about a barrier that too few threads reach; None if *run* has a fault that may be the cause."""
-    if run.races or run.overrun or run.overlaps or any(isinstance(s.what, Mbarrier) for s in run.deadlocks):
+    if (
+        run.races
+        or run.overrun
+        or run.overlaps
+        or any(isinstance(s.what, ReplayMbarrier) for s in run.deadlocks)
+    ):
         return None
-    at = next((s for s in run.deadlocks if isinstance(s.what, Barrier) and s.what.missing > 0), None)
+    at = next((s for s in run.deadlocks if isinstance(s.what, ReplayBarrier) and s.what.missing > 0), None)
     if at is None:
         return None
-    assert isinstance(at.what, Barrier)
+    assert isinstance(at.what, ReplayBarrier)
     # The CTAs of a cluster may be blocked alike.
     others = list({(s.site, s.threads): s for s in run.deadlocks if s[:2] != at[:2]}.values())
     return CV014.hit(
@@ -137,7 +140,7 @@ def _uses(model: KernelModel, site: int) -> list[_Use]:
 def _repeated(model: KernelModel, arrivals: list[int]) -> Iterator[tuple[int | str, Hit]]:
     """For each barrier an arrival that threads repeat before any wait, although its phase has no room for all of them."""
     waits = model.fact(HappensBefore).points.acquire_points(Scope.WARPS)
-    sites = (*arrivals, *model.awaits(BarrierKind.CTA))
+    sites = (*arrivals, *model.awaits(Barrier.CTA))
     used = grouped(
         (use.barrier, use)
         for site in sites

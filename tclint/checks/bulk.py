@@ -32,7 +32,7 @@ from tclint.findings.scales import Confidence, Severity
 from tclint.isa.effects import BULK
 from tclint.sync.operations import OPEN, OVERDUE
 from tclint.values import thread_masks as T
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 BK002 = RuleId("BK002")
 BK003 = RuleId("BK003")
@@ -85,7 +85,7 @@ def _waits(model: KernelModel, path: Path, site: int) -> list[int]:
     return [i for i in path.sites(model.cfg, site) if i in waits]
 
 
-def _overwritten(model: KernelModel, copy: Access, use: Access, route: Route) -> bool:
+def _overwritten(model: KernelModel, copy: SharedAccess, use: SharedAccess, route: Route) -> bool:
     """True if *use* provably overwrites the source of *copy*, in the issuing thread or one synchronised with it.
 
     If the issuing thread has waited for the copy, true if it does so in a thread that is not ordered after that wait.
@@ -106,7 +106,7 @@ def _overwritten(model: KernelModel, copy: Access, use: Access, route: Route) ->
 
 
 def _synchronised(
-    model: KernelModel, copy: Access, use: Access, path: Path, issuers: int
+    model: KernelModel, copy: SharedAccess, use: SharedAccess, path: Path, issuers: int
 ) -> Iterator[tuple[int, int]]:
     """Issuing threads, each with those that barriers on the path, or a warp-wide use, synchronise with them."""
     order = model.fact(HappensBefore)
@@ -133,7 +133,9 @@ def _warps(threads: int) -> Iterator[int]:
         threads &= ~warp
 
 
-def _unordered_threads(model: KernelModel, copy: Access, use: Access, path: Path, writers: int) -> int:
+def _unordered_threads(
+    model: KernelModel, copy: SharedAccess, use: SharedAccess, path: Path, writers: int
+) -> int:
     """The threads that overwrite the source of another thread's copy without being ordered after that thread's wait.
 
     Those of other warps, if there are any, and otherwise the other lanes of the issuing warp. A tensor map alone may have

@@ -19,7 +19,7 @@ from tclint.analyses.role_paths import whole_program
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.dataflow import Decision, Path
 from tclint.isa.effects import TRANSACTIONS
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 BK001 = RuleId("BK001")
 
@@ -53,7 +53,7 @@ def read_before_complete(model: KernelModel) -> Iterator[Hit]:
 
 
 def _unwaited(
-    model: KernelModel, filled: Filled, read: Access, observers: list[frozenset[int]]
+    model: KernelModel, filled: Filled, read: SharedAccess, observers: list[frozenset[int]]
 ) -> tuple[int, Path, Doubt] | None:
     """A path to the read that avoids one of the sets *observers*, its start, a copy or -1 for the entry, and its doubt.
 
@@ -116,7 +116,7 @@ def _passes_at_once(model: KernelModel, filled: Filled, wait: int) -> bool:
     )
 
 
-def _hit(model: KernelModel, filled: Filled, read: Access, idle: int | None) -> Hit:
+def _hit(model: KernelModel, filled: Filled, read: SharedAccess, idle: int | None) -> Hit:
     """The finding about *read*. *idle* is the wait on the path that returns at once; None without one."""
     copy = min(filled.places)
     role = model.describe_threads(model.views.context_of(read.site).threads)

@@ -26,7 +26,7 @@ from tclint.isa.effects import TRANSACTIONS, Barrier, Effects, Fence, Order
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 from tclint.values.nodes import SpecialRead
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 BK010 = RuleId("BK010")
 CL001 = RuleId("CL001")
@@ -400,7 +400,7 @@ def _seen_by_peer(model: KernelModel, write: int, arrive: int, wait: int, reads:
             size = max((a.size for a in seen if not a.writes), default=0)
             if not size or not shared.overlap(
                 access,
-                Access(read, False, address, size),
+                SharedAccess(read, False, address, size),
                 model.views.context_of(write).threads,
                 model.views.context_of(read).threads,
             ):

@@ -31,7 +31,7 @@ from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate, Memory
 from tclint.isa.effects import CP_ASYNC
 from tclint.sync.operations import OVERDUE
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 CA001 = RuleId("CA001")
 CA002 = RuleId("CA002")
@@ -108,7 +108,7 @@ def _never_complete(model: KernelModel, groups: CopyGroups, reported: Collection
             )
 
 
-def _overlaps(model: KernelModel, copy: Access, use: Access, route: Route) -> bool:
+def _overlaps(model: KernelModel, copy: SharedAccess, use: SharedAccess, route: Route) -> bool:
     """Whether the use, by the copying thread or, if a read, by any thread, provably accesses bytes being copied."""
     shared, views, threads = model.shared, model.views, route.path.threads
     if use.writes:
@@ -203,7 +203,7 @@ def copies_without_barrier(model: KernelModel) -> Iterator[Hit]:
     since, together = model.solution(WritesSince)
     memory = since.memory
 
-    def overlaps(copy: Access, use: Access, route: Route) -> bool:
+    def overlaps(copy: SharedAccess, use: SharedAccess, route: Route) -> bool:
         here, there = (model.views.context_of(access.site).threads for access in (copy, use))
         pairs = {(here & route.path.threads, there), (here, there & route.path.threads)}
         return (

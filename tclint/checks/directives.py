@@ -42,7 +42,7 @@ def conflicts(module: Module, toolkit: Version | None) -> Iterator[Hit]:
             seen[directive.name] = directive
 
 
-class Problem(NamedTuple):
+class DirectiveProblem(NamedTuple):
     """What is wrong with a directive, and how to fix it."""
 
     message: str
@@ -57,7 +57,7 @@ def _wrong(
     function: Function,
     module: Module,
     seen: dict[str, Directive],
-) -> Iterator[Problem]:
+) -> Iterator[DirectiveProblem]:
     name = directive.name
     spec = directives().get(name)
     if spec is None:
@@ -70,32 +70,32 @@ def _wrong(
             (Repair(f"write {near[0]}", (Edit(name_span, near[0]),)),) if near else _gone(function, directive)
         )
         remedy = f"did you mean {near[0]}?" if near else "remove it"
-        yield Problem(f"unknown directive {name}", remedy, Severity.ERROR, fixes)
+        yield DirectiveProblem(f"unknown directive {name}", remedy, Severity.ERROR, fixes)
         return
     kind = "entry" if function.entry else "func"
     if kind not in spec.on:
         (allowed,) = spec.on
         message = f"{name} is a directive of {_KINDS[allowed]}, not of {_KINDS[kind]}"
-        yield Problem(message, "remove it", Severity.ERROR, _gone(function, directive))
+        yield DirectiveProblem(message, "remove it", Severity.ERROR, _gone(function, directive))
         return
     if module.version is not None and spec.until is not None and module.version >= spec.until:
         message = f"{name} was removed in .version {dotted(spec.until)}"
-        yield Problem(message, f"use {spec.instead}", Severity.ERROR)
+        yield DirectiveProblem(message, f"use {spec.instead}", Severity.ERROR)
     yield from _values(spec, directive)
     earlier = seen.get(name)
     if earlier is not None and spec.once:
         same = earlier.numbers == directive.numbers
         fixes = _gone(function, directive, safe=True) if same else ()
-        yield Problem(f"{name} appears twice", "remove one of them", Severity.ERROR, fixes)
+        yield DirectiveProblem(f"{name} appears twice", "remove one of them", Severity.ERROR, fixes)
     elif earlier is not None and earlier.numbers != directive.numbers:
-        yield Problem(
+        yield DirectiveProblem(
             f"{_spelled(directive)} overrides the earlier {_spelled(earlier)}: only the last one is used",
             "remove the one that is not intended",
             Severity.WARNING,
             _gone(function, earlier, safe=True),
         )
     for other in spec.excludes & seen.keys():
-        yield Problem(
+        yield DirectiveProblem(
             f"{name} cannot be used together with {other}",
             f"remove {other} or {name}",
             Severity.ERROR,
@@ -103,12 +103,12 @@ def _wrong(
         )
     missing = [need for need in spec.needs if need not in function.directives]
     if missing:
-        yield Problem(
+        yield DirectiveProblem(
             f"{name} requires {' and '.join(missing)}", f"add {' and '.join(missing)}", Severity.ERROR
         )
     if spec.idle and not any(other in function.directives for other in spec.idle):
         wanted = " or ".join(spec.idle)
-        yield Problem(f"{name} is ignored without {wanted}", f"add {wanted}", Severity.WARNING)
+        yield DirectiveProblem(f"{name} is ignored without {wanted}", f"add {wanted}", Severity.WARNING)
 
 
 def _span(function: Function, directive: Directive) -> Span:
@@ -119,17 +119,19 @@ def _gone(function: Function, directive: Directive, safe: bool = False) -> tuple
     return (Repair(f"remove {_spelled(directive)}", (removed(_span(function, directive)),), safe),)
 
 
-def _values(spec: DirectiveSpec, directive: Directive) -> Iterator[Problem]:
+def _values(spec: DirectiveSpec, directive: Directive) -> Iterator[DirectiveProblem]:
     name, numbers = directive.name, directive.numbers
     if len(numbers) not in spec.numbers:
         least, most = spec.numbers[0], spec.numbers[-1]
         wanted = f"{least} to {most} values" if least < most else "no value" if not most else "one value"
-        yield Problem(f"{name} takes {wanted}, not {len(numbers)}", f"give it {wanted}", Severity.ERROR)
+        yield DirectiveProblem(
+            f"{name} takes {wanted}, not {len(numbers)}", f"give it {wanted}", Severity.ERROR
+        )
     elif any(n in spec.refused for n in numbers):
         message = f"{_spelled(directive)}: the values must be greater than 0"
-        yield Problem(message, "give it a positive value", Severity.ERROR)
+        yield DirectiveProblem(message, "give it a positive value", Severity.ERROR)
     elif spec.most is not None and not 0 < prod(numbers) <= spec.most:
-        yield Problem(
+        yield DirectiveProblem(
             f"{_spelled(directive)} cannot be launched: the product is {prod(numbers)}, but must be 1 to {spec.most}",
             "reduce the product",
             Severity.WARNING,

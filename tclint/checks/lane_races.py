@@ -20,7 +20,7 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.findings.scales import Severity
 from tclint.isa.effects import CP_ASYNC
 from tclint.values import thread_masks as T
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 SM002 = RuleId("SM002")
 
@@ -70,7 +70,9 @@ def _copied(model: KernelModel) -> Iterable[Conflict]:
     )
 
 
-def _meet(model: KernelModel, memory: SharedByBound, write: Access, read: Access, route: Route) -> bool:
+def _meet(
+    model: KernelModel, memory: SharedByBound, write: SharedAccess, read: SharedAccess, route: Route
+) -> bool:
     """Whether a lane reads what another lane of its warp writes, and one of the two takes the path."""
     writing, reading = (model.views.context_of(access.site).threads for access in (write, read))
     taking = route.path.threads
@@ -79,7 +81,12 @@ def _meet(model: KernelModel, memory: SharedByBound, write: Access, read: Access
 
 
 def _between_lanes(
-    model: KernelModel, memory: SharedByBound, write: Access, read: Access, writing: int, reading: int
+    model: KernelModel,
+    memory: SharedByBound,
+    write: SharedAccess,
+    read: SharedAccess,
+    writing: int,
+    reading: int,
 ) -> bool:
     """Whether, in the first warp that does both, a lane reads bytes that another lane provably writes."""
     writing, reading = next(

@@ -37,7 +37,7 @@ from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint
 from tclint.values.nodes import AddressOf, Applied, Elected, Loaded, Masked, Opaque, ParameterRead, Unmodelled
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 MB002 = RuleId("MB002")
 MB009 = RuleId("MB009")
@@ -343,7 +343,7 @@ def _touched_by_owner(known: MbarrierObjects) -> Iterator[Hit]:
             or model.values.constant_of(shared.addresses.form(address).index) is not None
         ):
             continue
-        held, owners = Access(made, True, address, SIZE), model.views.context_of(made).threads
+        held, owners = SharedAccess(made, True, address, SIZE), model.views.context_of(made).threads
         meeting = (
             access
             for access in _accesses(model)
@@ -354,7 +354,7 @@ def _touched_by_owner(known: MbarrierObjects) -> Iterator[Hit]:
         yield from islice(filter(None, (_accessed_while_live(known, made, access) for access in meeting)), 1)
 
 
-def _accesses(model: KernelModel) -> Iterator[Access]:
+def _accesses(model: KernelModel) -> Iterator[SharedAccess]:
     """The reachable accesses to shared memory, in the order of the text."""
     return (
         access
@@ -364,7 +364,7 @@ def _accesses(model: KernelModel) -> Iterator[Access]:
     )
 
 
-def _footprint(model: KernelModel, access: Access, bases: Collection[int]) -> Footprint | None:
+def _footprint(model: KernelModel, access: SharedAccess, bases: Collection[int]) -> Footprint | None:
     """The bytes of *access*; None if they are unknown, or its base is not among *bases*."""
     base = model.values.addresses.form(access.address).base
     return (
@@ -372,7 +372,7 @@ def _footprint(model: KernelModel, access: Access, bases: Collection[int]) -> Fo
     )
 
 
-def _accessed_while_live(known: MbarrierObjects, made: int, access: Access) -> Hit | None:
+def _accessed_while_live(known: MbarrierObjects, made: int, access: SharedAccess) -> Hit | None:
     """The finding about an *access* that follows the init *made* with no intervening mbarrier.inval; or None."""
     model, site = known.model, access.site
     places = known.inits[made]

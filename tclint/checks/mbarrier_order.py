@@ -17,7 +17,7 @@ from tclint.findings.edits import Repair, without_word
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Instruction, Memory
 from tclint.isa.effects import BARRIERS, CP_ASYNC, TRANSACTIONS, Barrier, Fence, Order
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 MB012 = RuleId("MB012")
 MB013 = RuleId("MB013")
@@ -106,7 +106,7 @@ def _is_wide(model: KernelModel, site: int) -> bool:
     return order.releases and instruction.wide
 
 
-def _remote_stores(model: KernelModel) -> list[Access]:
+def _remote_stores(model: KernelModel) -> list[SharedAccess]:
     """The generic-proxy writes to shared memory of other CTAs, each at the same offset in the executing CTA."""
     found = []
     for use in model.function.uses:
@@ -122,13 +122,13 @@ def _remote_stores(model: KernelModel) -> list[Access]:
                 if may_leave(model.values, address):
                     sizes = [a.size for a in model.shared.accesses(site) if a.writes]
                     found.append(
-                        Access(site, True, home(model.values, address).address, max(sizes, default=1))
+                        SharedAccess(site, True, home(model.values, address).address, max(sizes, default=1))
                     )
     return found
 
 
 def _read_after(
-    model: KernelModel, arrival: int, stores: list[Access], strong: list[int]
+    model: KernelModel, arrival: int, stores: list[SharedAccess], strong: list[int]
 ) -> tuple[int, int, bool] | None:
     """A wait for the mbarrier of *arrival*, a read after it of bytes that *stores* may have written, and whether they are
     known to be the same; None without one.
@@ -249,7 +249,7 @@ def _orders(model: KernelModel) -> list[int]:
     return [*fences, *kept, *role_paths.calls(model)]
 
 
-def _accesses(model: KernelModel, writes: bool, later: bool = False) -> Iterator[Access]:
+def _accesses(model: KernelModel, writes: bool, later: bool = False) -> Iterator[SharedAccess]:
     """Reachable reads, or writes, of shared memory that are synchronous and in the generic proxy; all with *later*."""
     for site, match in model.shared.sites.items():
         if model.cfg.block_of[site] in model.cfg.rank and (later or not match.form.proxy):
@@ -258,7 +258,7 @@ def _accesses(model: KernelModel, writes: bool, later: bool = False) -> Iterator
                     yield access
 
 
-def _nearest(model: KernelModel, accesses: Iterable[Access], site: int) -> list[Access]:
+def _nearest(model: KernelModel, accesses: Iterable[SharedAccess], site: int) -> list[SharedAccess]:
     """The *accesses*, or the nearest to *site* of more than are compared."""
     found = list(accesses)
     if len(found) <= MAX_ACCESSES_PER_PAIR:
@@ -267,12 +267,12 @@ def _nearest(model: KernelModel, accesses: Iterable[Access], site: int) -> list[
     return sorted(found, key=lambda access: abs(access.site - site))[:MAX_ACCESSES_PER_PAIR]
 
 
-def _overlap(model: KernelModel, a: Access, b: Access) -> bool:
+def _overlap(model: KernelModel, a: SharedAccess, b: SharedAccess) -> bool:
     views = model.views
     return model.shared.overlap(a, b, views.context_of(a.site).threads, views.context_of(b.site).threads)
 
 
-def _own(model: KernelModel, store: Access, load: Access) -> bool:
+def _own(model: KernelModel, store: SharedAccess, load: SharedAccess) -> bool:
     """True if each thread reads only what it has written itself, as far as the addresses are known."""
     addresses, views = model.values.addresses, model.views
     written, read = (addresses.form(access.address) for access in (store, load))

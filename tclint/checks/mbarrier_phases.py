@@ -26,7 +26,7 @@ from tclint.analyses.mbarriers import (
     RESPONSE,
     Arrivals,
     Delivery,
-    Mbarrier,
+    MbarrierObject,
     Mbarriers,
     Ring,
     first_waits_for,
@@ -162,7 +162,7 @@ def _uneven(mbarriers: Mbarriers, ring: Ring) -> Hit | None:
     )
 
 
-def _miscounted(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mbarrier) -> Hit | None:
+def _miscounted(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: MbarrierObject) -> Hit | None:
     """The finding about a phase of *stage* with too few arrivals, or too many; None if neither is certain."""
     bounds = mbarriers.arrivals(stage)
     if bounds is None or not stage.count:
@@ -206,7 +206,7 @@ def _alternatives(model: KernelModel, arriving: list[int]) -> bool:
     )
 
 
-def _first_wait(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mbarrier) -> int | None:
+def _first_wait(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: MbarrierObject) -> int | None:
     """A wait for the first phase of *stage* that names this stage alone or the whole ring; None without one."""
     whole = (1, len(ring.stages))
     for wait in ring.waits:
@@ -217,7 +217,7 @@ def _first_wait(model: KernelModel, mbarriers: Mbarriers, ring: Ring, stage: Mba
 
 
 def _too_few(
-    stage: Mbarrier,
+    stage: MbarrierObject,
     count: int,
     bounds: Arrivals,
     wait: int,
@@ -238,7 +238,7 @@ def _too_few(
     )
 
 
-def _counted(stage: Mbarrier, bounds: Arrivals) -> tuple[Repair, ...]:
+def _counted(stage: MbarrierObject, bounds: Arrivals) -> tuple[Repair, ...]:
     """The fix that sets the count with which every phase completes; empty if there is no single one."""
     if bounds.least < 1 or bounds.most != bounds.least:
         return ()
@@ -247,7 +247,7 @@ def _counted(stage: Mbarrier, bounds: Arrivals) -> tuple[Repair, ...]:
 
 
 def _too_many(
-    stage: Mbarrier,
+    stage: MbarrierObject,
     count: int,
     bounds: Arrivals,
     about: Sequence[int],

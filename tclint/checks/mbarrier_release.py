@@ -28,7 +28,7 @@ from tclint.findings.scales import Confidence, Severity
 from tclint.isa.effects import Barrier, Resource
 from tclint.replay.faults import replayed_without_fault
 from tclint.values import thread_masks as T
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 MB014 = RuleId("MB014")
 MB015 = RuleId("MB015")
@@ -79,7 +79,7 @@ class _Run(NamedTuple):
 
     block: int
     threads: int
-    accesses: list[Access]
+    accesses: list[SharedAccess]
 
     def after(self, model: KernelModel, site: int) -> _Run:
         """Those to which a path of the CFG leads from *site*."""
@@ -90,7 +90,7 @@ class _Run(NamedTuple):
         return self._replace(accesses=[a for a in self.accesses if block == self.block and site < a.site])
 
 
-def _runs(model: KernelModel, accesses: list[tuple[int, Access]], writes: bool) -> list[_Run]:
+def _runs(model: KernelModel, accesses: list[tuple[int, SharedAccess]], writes: bool) -> list[_Run]:
     """The reads, or the writes, among *accesses*, which are in order."""
     block_of, context_of = model.cfg.block_of, model.views.context_of
     wanted = ((block_of[i], context_of(i).threads, a) for i, a in accesses if a.writes is writes)
@@ -288,7 +288,7 @@ class _Release:
         firsts = [threads & -threads for site in sites if (threads := views.context_of(site).threads)]
         return every & T.whole(T.full(max(firsts, default=0).bit_length()), 32)
 
-    def _all_reach(self, access: Access, arrivals: list[int], ends: frozenset[int]) -> bool:
+    def _all_reach(self, access: SharedAccess, arrivals: list[int], ends: frozenset[int]) -> bool:
         """True if every arriving warp can reach its arrival from the *access* without passing one of *ends*."""
         return all(
             self._leads(access, warp, i, ends)
@@ -296,7 +296,7 @@ class _Release:
             for _, warp in T.by_warp(self.model.views.context_of(i).threads)
         )
 
-    def _leads(self, access: Access, arriving: int, arrival: int, ends: frozenset[int]) -> bool:
+    def _leads(self, access: SharedAccess, arriving: int, arrival: int, ends: frozenset[int]) -> bool:
         """Whether *arriving* can reach *arrival* after the *access* without passing one of *ends*.
 
         Lanes that skip a write continue where they rejoin the lanes that execute it. They may then be ordered after
@@ -335,7 +335,7 @@ class _Release:
             for wait in waits
         ).difference(self.waits(arrival))
 
-    def _before(self, arrival: int, ends: frozenset[int], writes: bool) -> Iterator[Access]:
+    def _before(self, arrival: int, ends: frozenset[int], writes: bool) -> Iterator[SharedAccess]:
         """The plain accesses from which the arriving thread can reach the *arrival* without passing one of *ends*."""
         model = self.model
         block_of = model.cfg.block_of
@@ -375,8 +375,8 @@ class _Release:
         return views.context_of(wait).threads & ~T.whole(views.context_of(arrival).threads, 32)
 
     def _conflict(
-        self, arrival: int, access: Access, others: int, uses: list[tuple[int, _Run]]
-    ) -> tuple[int, Access] | None:
+        self, arrival: int, access: SharedAccess, others: int, uses: list[tuple[int, _Run]]
+    ) -> tuple[int, SharedAccess] | None:
         """The first of *uses*, with its wait, that overlaps the *access* of *others* and is not ordered after it."""
         observers: frozenset[int] | None = None
         for wait, run in uses:
@@ -411,7 +411,7 @@ class _Release:
             self._follow_cache[key] = found.witness is not None
         return self._follow_cache[key]
 
-    def _same(self, one: Access, two: Access, threads: int, others: int) -> bool:
+    def _same(self, one: SharedAccess, two: SharedAccess, threads: int, others: int) -> bool:
         """True if the two accesses share bytes, in one array or, for rings, if they are in the same stage."""
         if two.later and not two.writes:
             threads = self.model.views.context_of(

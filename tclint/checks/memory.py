@@ -10,7 +10,7 @@ from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.findings.edits import Repair, opcode
 from tclint.findings.scales import Severity
-from tclint.ir.nodes import Memory, Operand, Symbol, Use
+from tclint.ir.nodes import FormUse, Memory, Operand, Symbol
 from tclint.isa.effects import Exchange
 from tclint.isa.forms import Match
 
@@ -52,7 +52,7 @@ def wrong_kind_of_address(model: KernelModel) -> Iterator[Hit]:
 
 
 def _of_other_kind(
-    model: KernelModel, uses: Iterable[tuple[Use, list[str], str]]
+    model: KernelModel, uses: Iterable[tuple[FormUse, list[str], str]]
 ) -> Iterator[tuple[tuple[int, int], Kind]]:
     """The instruction, the register and its kind, for each address of a kind that the instruction does not take."""
     kinds = _Kinds(model)

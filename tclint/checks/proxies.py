@@ -45,7 +45,7 @@ from tclint.ir.nodes import Memory
 from tclint.isa.accesses import Proxy
 from tclint.isa.effects import CP_ASYNC, Barrier, Fence, Query
 from tclint.values.addresses import Footprint
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 PR001 = RuleId("PR001")
 PR002 = RuleId("PR002")
@@ -59,7 +59,7 @@ MAX_HANDOVERS = 32_768
 _FENCE = "fence.proxy.async.shared::cta"
 
 
-def _wanted(writes: bool, access: Access) -> bool:
+def _wanted(writes: bool, access: SharedAccess) -> bool:
     """True if *access* is a read, or with *writes* a write, through the async proxy."""
     return access.writes == writes and access.proxy is Proxy.ASYNC
 
@@ -69,7 +69,7 @@ def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterato
     unfenced, results = model.solution(kind)
     overwritten = model.fact(Overwritten)
 
-    def overlap(access: Access, use: Access, route: Route) -> bool:
+    def overlap(access: SharedAccess, use: SharedAccess, route: Route) -> bool:
         if route.path.state & WAITED and not writes and overwritten.may(use.address):
             return False
         passed = route.path.sites(model.cfg, access.site) if not writes and overwritten.copies else ()
@@ -90,7 +90,7 @@ def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterato
     )
 
 
-def _meet(model: KernelModel, access: Access, use: Access, route: Route) -> bool:
+def _meet(model: KernelModel, access: SharedAccess, use: SharedAccess, route: Route) -> bool:
     """True if threads that take the path provably access bytes that the operation accesses."""
     shared, threads = model.shared, route.path.threads
     return shared.overlap_in_one_thread(access, use, threads) or shared.overlap(
@@ -101,8 +101,8 @@ def _meet(model: KernelModel, access: Access, use: Access, route: Route) -> bool
 class _Clash(NamedTuple):
     """An access through the generic proxy and a later one through the async proxy, with no intervening fence."""
 
-    first: Access
-    last: Access
+    first: SharedAccess
+    last: SharedAccess
     since: int
     """Flags about what follows the first access (:mod:`tclint.analyses.proxies`)."""
     passed: tuple[int, ...]
@@ -178,7 +178,9 @@ class _HandoverSearch:
         self._overwritten = model.fact(Overwritten)
         self._paths: dict[tuple[int, int], Path | None] = {}
 
-    def clash(self, start: int, access: Access, use: Access, handover: SynchronisedPair) -> _Clash | None:
+    def clash(
+        self, start: int, access: SharedAccess, use: SharedAccess, handover: SynchronisedPair
+    ) -> _Clash | None:
         """The clash of *access*, from *start* on, with *use*, if no fence is on the way; None if none is found."""
         model, cfg = self._model, self._model.cfg
         roles = model.views.mutually_exclusive(start, use.site)
@@ -208,7 +210,7 @@ class _HandoverSearch:
             ).witness
         return self._paths[start, end]
 
-    def _reads_the_store(self, access: Access, use: Access, here: Path) -> bool:
+    def _reads_the_store(self, access: SharedAccess, use: SharedAccess, here: Path) -> bool:
         """Whether the use reads what the access wrote, and not what bulk copies may have written there."""
         return not self._overwritten.may(use.address) or (
             not here.state & WAITED and self._overwritten.before(access.site, use)
@@ -265,7 +267,7 @@ def _fenced_by_others(model: KernelModel, start: int, use: int) -> bool:
 
 def _same_at_first(
     model: KernelModel, kind: type[Unfenced], starts: Iterable[int], uses: Iterable[int], writes: bool
-) -> Iterator[tuple[int, Access, Access]]:
+) -> Iterator[tuple[int, SharedAccess, SharedAccess]]:
     """Accesses, and asynchronous operations on the same bytes, when both are executed for the first time.
 
     Yields one pair for each class of accesses and operation, with the representative of the class.
@@ -273,12 +275,12 @@ def _same_at_first(
     shared, views = model.shared, model.views
     unfenced = model.solution(kind)[0]
 
-    def first(access: Access) -> Access:
+    def first(access: SharedAccess) -> SharedAccess:
         if not model.values.varying_at(shared.addresses.form(access.address).base):
             return access
         return shared.along(access, model.at_first(access.site).witness or model.values.representative)
 
-    used: dict[int, list[tuple[Access, Footprint]]] = {}
+    used: dict[int, list[tuple[SharedAccess, Footprint]]] = {}
     for site in uses:
         for operand in shared.accesses(site):
             if _wanted(writes, operand):

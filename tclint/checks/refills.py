@@ -20,7 +20,7 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._race_rules import READERS_ARRIVE, race_rule
 from tclint.isa.effects import NO_ENGINE, TCGEN05, TRANSACTIONS, WGMMA, Barrier, Engine
 from tclint.values.nodes import Compare, Negation
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 BK011 = RuleId("BK011")
 TC012 = RuleId("TC012")
@@ -81,7 +81,9 @@ def _fills_once(model: KernelModel, loop: AbstractSet[int], stages: int) -> bool
     return False
 
 
-def _unsynchronised(model: KernelModel, copies: list[int], group: Engine, reads: list[Access]) -> Hit | None:
+def _unsynchronised(
+    model: KernelModel, copies: list[int], group: Engine, reads: list[SharedAccess]
+) -> Hit | None:
     """The hit for the first of *copies* that refills a stage with no wait for *reads* in its loop; None if all wait."""
     order = model.fact(HappensBefore)
     if not order.completion_signals([a.site for a in reads], group):

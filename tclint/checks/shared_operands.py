@@ -21,7 +21,7 @@ from tclint.checks._pending import PendingReason
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import TCGEN05, WGMMA, Engine
 from tclint.values import thread_masks as T
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 TC012 = RuleId("TC012")
 WG011 = RuleId("WG011")
@@ -39,11 +39,11 @@ def _operations(model: KernelModel, group: Engine) -> frozenset[int]:
     return frozenset(i for i in operations if model.views.context_of(i).threads & writing)
 
 
-def _writes(access: Access) -> bool:
+def _writes(access: SharedAccess) -> bool:
     return access.writes
 
 
-def _overlaps(model: KernelModel, size: int, operand: Access, use: Access, route: Route) -> bool:
+def _overlaps(model: KernelModel, size: int, operand: SharedAccess, use: SharedAccess, route: Route) -> bool:
     """Whether threads in the group of *size* threads that issues the operation provably write bytes that it reads."""
     together = T.whole(route.path.threads, size)
     issuers, writers = (together & model.views.context_of(a.site).threads for a in (operand, use))

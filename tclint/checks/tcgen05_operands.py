@@ -21,8 +21,8 @@ from tclint.values.descriptors import (
     SHARED,
     SWIZZLE_128,
     SWIZZLE_128_ATOM_32,
+    DescriptorForm,
     Field,
-    Form,
     instruction_fields,
 )
 
@@ -68,7 +68,7 @@ _REMEDY_WGMMA = "this is a wgmma descriptor: set bit 46, and take the swizzling 
 @check(TC015, TC016, TC026)
 def descriptors(model: KernelModel) -> Iterator[Hit]:
     """Descriptors with a field whose known bits admit no legal value (9.7.16.4)."""
-    judged: dict[tuple[Form, Bits], tuple[str, Severity | None]] = {}
+    judged: dict[tuple[DescriptorForm, Bits], tuple[str, Severity | None]] = {}
     faults: list[OperandFault] = []
     for site in model.begins(TCGEN05):
         instruction = model.instruction(site)
@@ -76,7 +76,7 @@ def descriptors(model: KernelModel) -> Iterator[Hit]:
         assert match is not None
         form = bits = None
         if idesc is not None:
-            form, bits = key = Form.of(match), model.values.known_bits(idesc)
+            form, bits = key = DescriptorForm.of(match), model.values.known_bits(idesc)
             if key not in judged:
                 judged[key] = _instruction_fault(form, bits, model.function.target)
             message, severity = judged[key]
@@ -108,7 +108,9 @@ def descriptors(model: KernelModel) -> Iterator[Hit]:
     yield from merged(model, faults)
 
 
-def _instruction_fault(form: Form, bits: Bits, target: Target | None) -> tuple[str, Severity | None]:
+def _instruction_fault(
+    form: DescriptorForm, bits: Bits, target: Target | None
+) -> tuple[str, Severity | None]:
     """What is wrong with an instruction descriptor, or else unknown on a *target* that is newer than the tables."""
     wrong = [field for field in instruction_fields(form, bits, target) if field.wrong(bits)]
     known = target is not None and target.documented
@@ -136,7 +138,7 @@ def _is_known(model: KernelModel) -> bool:
 
 
 def _shared_reasons(
-    model: KernelModel, shared: Bits, form: Form | None, idesc: Bits | None, name: str
+    model: KernelModel, shared: Bits, form: DescriptorForm | None, idesc: Bits | None, name: str
 ) -> Iterator[str]:
     for field in _FIXED:
         if field.wrong(shared):

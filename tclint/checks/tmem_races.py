@@ -12,7 +12,7 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
 from tclint.findings.scales import Confidence
 from tclint.isa.effects import TCGEN05_ST
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 TC025 = RuleId("TC025")
 
@@ -44,7 +44,7 @@ def _meetings_of(
 ) -> OverlapSearch:
     """The search for conflicts with the accesses *starts*."""
 
-    def overlap(first: Access, second: Access, route: Route) -> bool:
+    def overlap(first: SharedAccess, second: SharedAccess, route: Route) -> bool:
         here, there = (model.views.context_of(access.site).threads for access in (first, second))
         pairs = unordered_threads(here, there, route.path)
         return any(since.memory.across(first, second, *pair) for pair in pairs)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tclint.findings.finding import FileReport
     from tclint.report.baseline import Baseline
     from tclint.report.locate import Mode
-    from tclint.report.summary import Context, Summary
+    from tclint.report.summary import FormatContext, Summary
 
 _FOR_PEOPLE = ("text", "concise")
 """The formats that --statistics and --max-findings shorten; a program wants all there is."""
@@ -158,9 +158,9 @@ def write_reports(
     from tclint._write import write as write_files
     from tclint.report.formats import renderer
     from tclint.report.locate import Locator
-    from tclint.report.summary import Context
+    from tclint.report.summary import FormatContext
 
-    context = Context(
+    context = FormatContext(
         made.summary,
         locate=Locator.of(locate, made.shown),
         fail_on=config.failing,
@@ -190,7 +190,7 @@ def write_reports(
     _write_notes(output, made)
 
 
-def _rendered(output: Output, made: Made, context: Context) -> str:
+def _rendered(output: Output, made: Made, context: FormatContext) -> str:
     """The report in the form that the options ask for: counts only, the first findings, or all of them."""
     from dataclasses import replace
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tclint._dataclass import dataclass
 from tclint._json import to_json
 from tclint._write import OutputError, refuse, write
-from tclint.executor.assume import Parameters
+from tclint.executor.assume import ParameterUses
 from tclint.executor.errors import Unsupported
 from tclint.executor.launch import Array, LaunchError, LaunchFile, beside, metadata_of, triton_beside
 from tclint.executor.outputs import Outputs
@@ -24,7 +24,7 @@ from tclint.recording import Recording
 from tclint.report.formats._style import printable
 from tclint.syntax.source import Source
 
-__all__ = ["Invocation", "Options", "RunError", "render_json", "render_text", "run"]
+__all__ = ["Invocation", "RunError", "RunOptions", "render_json", "render_text", "run"]
 
 
 class RunError(Exception):
@@ -32,7 +32,7 @@ class RunError(Exception):
 
 
 @dataclass(frozen=True)
-class Options:
+class RunOptions:
     """The options of the command."""
 
     launch: Path | None = None
@@ -80,7 +80,7 @@ class Invocation:
         return line_of(self.source, execution.function, site)
 
 
-def run(source: Source, options: Options) -> Invocation:
+def run(source: Source, options: RunOptions) -> Invocation:
     """Execute a kernel; write the outputs and the trace that were asked for. Raises :class:`RunError`."""
     from tclint.ir.frontend import analyse
 
@@ -122,7 +122,7 @@ def run(source: Source, options: Options) -> Invocation:
     return result
 
 
-def _read(path: Path, options: Options) -> LaunchFile:
+def _read(path: Path, options: RunOptions) -> LaunchFile:
     """The launch file with the options of the command. Raises LaunchError, RunError."""
     file = read(path)
     if options.type and file.recorded is None:
@@ -135,7 +135,7 @@ def _read(path: Path, options: Options) -> LaunchFile:
 
 
 def _given(
-    result: Invocation, module: Module, file: LaunchFile, how: str, options: Options, trace: Trace | None
+    result: Invocation, module: Module, file: LaunchFile, how: str, options: RunOptions, trace: Trace | None
 ) -> Mapping[str, Array]:
     """Execute the launches of a file: the final contents of its buffers."""
 
@@ -188,7 +188,7 @@ def _used_variables(module: Module, kernel: str) -> list[str]:
     return [v.name for v in found if not v.name.startswith("$")]  # those are strings of the program
 
 
-def _assumed(result: Invocation, module: Module, how: str, options: Options, trace: Trace | None) -> None:
+def _assumed(result: Invocation, module: Module, how: str, options: RunOptions, trace: Trace | None) -> None:
     entries = [f.name for f in module.functions if f.entry and not f.declared_only]
     entry = options.entry or (entries[0] if len(entries) == 1 else None)
     if entry is None:
@@ -200,7 +200,7 @@ def _assumed(result: Invocation, module: Module, how: str, options: Options, tra
     function = prepared(module, entry)
     tracer = trace.follow if trace else None
     policy = Policy(how, seconds=options.seconds, source=result.source, tracer=tracer)
-    for assumed in Parameters(function).launches(module, triton_beside(result.source.path)):
+    for assumed in ParameterUses(function).launches(module, triton_beside(result.source.path)):
         execution = execute_assumed(module, function, assumed, policy)
         result.assumed = str(assumed)
         if execution.fault != "cluster":  # else the kernel is made for a cluster of another shape

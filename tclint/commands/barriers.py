@@ -12,7 +12,7 @@ from tclint.commands._common import usage, use_color, write
 from tclint.commands._kernels import kernel_options, shown_of
 
 if TYPE_CHECKING:
-    from tclint.inspect.barriers import Shown
+    from tclint.inspect.barriers import ShownProtocols
 
 
 @click.command()
@@ -62,7 +62,9 @@ def command(
     return FAILURE if broken else CLEAN
 
 
-def _nothing(every: Iterable[Shown], objects: tuple[str, ...], lines: tuple[int, ...]) -> click.UsageError:
+def _nothing(
+    every: Iterable[ShownProtocols], objects: tuple[str, ...], lines: tuple[int, ...]
+) -> click.UsageError:
     """The error that no kernel has one of *objects*, or uses an object in *lines*."""
     from tclint.inspect.protocol.selection import names
     from tclint.inspect.tables import few

@@ -24,9 +24,9 @@ from tclint.commands._common import (
 
 if TYPE_CHECKING:
     from tclint.executor.launch import LaunchFile
-    from tclint.hang.launched import Executed
+    from tclint.hang.launched import DeadlockedLaunch
     from tclint.hang.machine_code import LineTable
-    from tclint.hang.positions import Position
+    from tclint.hang.positions import CodePosition
     from tclint.ir.nodes import Module
     from tclint.syntax.source import Source
 
@@ -126,7 +126,7 @@ def command(
     return CLEAN if found.decided else FINDINGS
 
 
-def _positions(places: tuple[str, ...], listing: str | None, path: str) -> list[Position]:
+def _positions(places: tuple[str, ...], listing: str | None, path: str) -> list[CodePosition]:
     """The positions of the command line. Raises PositionError."""
     from tclint.hang.debugger import read
     from tclint.hang.positions import listed, merged
@@ -168,7 +168,7 @@ def _launch(path: str) -> LaunchFile:
 
 def _executed(
     source: Source, module: Module, kernel: str, file: LaunchFile | None, seconds: float
-) -> Executed:
+) -> DeadlockedLaunch:
     """The execution of a launch that deadlocks in *kernel*. Raises UsageError, ClickException, PositionError."""
     if file is None:
         raise click.UsageError(

@@ -88,7 +88,7 @@ def command(
     from tclint.syntax.source import Source, SourceError
 
     need_numpy()
-    from tclint.commands._run import Options, RunError, render_json, render_text, run
+    from tclint.commands._run import RunError, RunOptions, render_json, render_text, run
     from tclint.executor.launch import TYPES
 
     if element_type and element_type not in TYPES:
@@ -97,7 +97,7 @@ def command(
         ptx, recorded = source_of(path, "run")
         source = Source.read(ptx, limit)
         folder = None if recorded is None else recorded.path
-        options = Options(
+        options = RunOptions(
             Path(launch) if launch else folder, entry, schedule, seconds, number, trace,
             Path(outputs) if outputs else None,
             tolerance, element_type or "",

@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 
 from tclint._dataclass import dataclass
 from tclint.dataflow.answers import Answer, Decision, Found, Guard, Infeasible, Search
-from tclint.dataflow.path_search_cache import Branch, EntryPrefix, PathSearchCache
+from tclint.dataflow.path_search_cache import BranchEdge, EntryPrefix, PathSearchCache
 from tclint.dataflow.views import ThreadContext
 from tclint.ir.cfg import CFG, Edge
 from tclint.ir.nodes import Instruction
@@ -204,7 +204,7 @@ class _State(NamedTuple):
     threads: int
     parent: _State | None
     """The state from which this one was reached; None at the start."""
-    branch: Branch | None
+    branch: BranchEdge | None
     """The branch taken from there; None if this state continues in the same block."""
     marks: tuple[int, ...]
     """The instructions from there that changed the fact."""

@@ -18,7 +18,7 @@ from tclint.ir.cfg import CFG, Edge
 from tclint.values import PathCondition, PathSubstitution, Values
 from tclint.values.nodes import Compare, Logic, Negation, Phi
 
-__all__ = ["Branch", "EntryPrefix", "Flag", "PathSearchCache", "Retention", "assume_on_path"]
+__all__ = ["BranchEdge", "EntryPrefix", "Flag", "PathSearchCache", "Retention", "assume_on_path"]
 
 _NO_COMPONENT = 1 << 62
 """Greater than the number of any strongly connected component."""
@@ -44,7 +44,7 @@ class Flag(NamedTuple):
     """The constants."""
 
 
-class Branch(NamedTuple):
+class BranchEdge(NamedTuple):
     """An edge out of a block, with all that decides which threads may take it."""
 
     edge: Edge
@@ -119,7 +119,7 @@ class PathSearchCache:
         self.leaves = Leaves(cfg, values, views.reachability)
         self._flags: dict[int, Flag] = {}
         self._entry_prefixes: dict[tuple[int, frozenset[tuple[int, bool]]], EntryPrefix] = {}
-        self._branch_cache: dict[int, tuple[Branch, ...]] = {}
+        self._branch_cache: dict[int, tuple[BranchEdge, ...]] = {}
         self._retentions: dict[tuple[frozenset[int], frozenset[tuple[int, int]], bool], Retention] = {}
 
     def count(self, blocks: int) -> None:
@@ -144,16 +144,16 @@ class PathSearchCache:
             )
         return self._entry_prefixes[key]
 
-    def branches(self, block: int) -> tuple[Branch, ...]:
+    def branches(self, block: int) -> tuple[BranchEdge, ...]:
         """The edges out of *block*."""
         found = self._branch_cache.get(block)
         if found is None:
             found = self._branch_cache[block] = tuple(map(self._branch, self.cfg.successors[block]))
         return found
 
-    def _branch(self, edge: Edge) -> Branch:
+    def _branch(self, edge: Edge) -> BranchEdge:
         component, p = self.cfg.component, self.reachability.edge_predicate(edge)
-        return Branch(
+        return BranchEdge(
             edge,
             p,
             -1 if p is None else self.values.feasible_threads(p, edge.value),
@@ -172,7 +172,7 @@ class PathSearchCache:
         )
 
     def _on_arrival(self, edge: Edge) -> int | None:
-        """See :attr:`Branch.on_arrival`."""
+        """See :attr:`BranchEdge.on_arrival`."""
         block = edge.target
         edges = self.cfg.successors[block]
         p = self.reachability.edge_predicate(edges[0]) if edges and len(self.cfg.sources[block]) > 1 else None
@@ -336,7 +336,9 @@ class Retention:
             else condition
         )
 
-    def after(self, condition: PathCondition, branch: Branch, on_arrival: int | None) -> PathCondition | None:
+    def after(
+        self, condition: PathCondition, branch: BranchEdge, on_arrival: int | None
+    ) -> PathCondition | None:
         """The path condition, interned as *condition* is, after *branch*; None if it cannot be taken.
 
         *on_arrival* is the predicate in terms of the values before the block was entered, if these decide it.
@@ -355,7 +357,7 @@ class Retention:
             return after
 
     def _taken(
-        self, condition: PathCondition, branch: Branch, on_arrival: int | None
+        self, condition: PathCondition, branch: BranchEdge, on_arrival: int | None
     ) -> PathCondition | None:
         """The path condition after *branch*, in terms of the values before it; None if it cannot be taken."""
         values, truth, predicate, after = self.values, branch.edge.value, branch.predicate, condition
@@ -374,7 +376,7 @@ class Retention:
                 after = values.refine(on_arrival, truth, after)
         return after
 
-    def entering(self, condition: PathCondition, branch: Branch) -> PathCondition:
+    def entering(self, condition: PathCondition, branch: BranchEdge) -> PathCondition:
         """*condition* in terms of the values after *branch*, with the predicates that it decides at its target."""
         values, edge = self.values, branch.edge
         arrived: list[tuple[int, bool | None]] = []

@@ -19,7 +19,7 @@ from tclint.diff.align import align
 from tclint.diff.skeleton import ACCESS, SCOPES, SEMANTICS, Op, Skeleton
 from tclint.isa.effects import BARRIERS, Fence, Resource
 
-__all__ = ["STATUSES", "Comparison", "OpChange", "OpPair", "compare"]
+__all__ = ["STATUSES", "KernelChanges", "OpChange", "OpPair", "compare"]
 
 Status = Literal["lost", "weakened", "changed", "moved", "repeated", "strengthened", "added"]
 STATUSES: tuple[Status, ...] = ("lost", "weakened", "changed", "moved", "repeated", "strengthened", "added")
@@ -71,7 +71,7 @@ class OpChange:
 
 
 @dataclass(slots=True)
-class Comparison:
+class KernelChanges:
     """The changes of one kernel."""
 
     old: Skeleton
@@ -81,7 +81,7 @@ class Comparison:
     """Name -> old and new count of operations whose count changed. Not synchronisation, but may explain its changes."""
 
 
-def compare(old: Skeleton, new: Skeleton) -> Comparison:
+def compare(old: Skeleton, new: Skeleton) -> KernelChanges:
     """The changes, in the order of the old kernel."""
     pairs = _pairs(old.ops, new.ops, _keys(False))
     same_source = _same_source(old.ops, new.ops, pairs)
@@ -97,7 +97,7 @@ def compare(old: Skeleton, new: Skeleton) -> Comparison:
     )
     names = _named_alike(old.ops, new.ops, pairs)
     comparer = _Comparer(old.ops, new.ops, pairs, names, same_source)
-    return Comparison(old, new, comparer.changes(), _counted(old.ops, new.ops))
+    return KernelChanges(old, new, comparer.changes(), _counted(old.ops, new.ops))
 
 
 def _unchanged(old: Sequence[Op], new: Sequence[Op], pairs: Iterable[Pair]) -> int:

@@ -13,7 +13,7 @@ from tclint._dataclass import dataclass
 from tclint._read import MAX_BYTES
 from tclint.config.config import Config
 from tclint.dataflow import LimitExceeded
-from tclint.diff.compare import Comparison, compare
+from tclint.diff.compare import KernelChanges, compare
 from tclint.diff.skeleton import Skeleton, skeleton
 from tclint.driver.inputs import inputs
 from tclint.driver.one import Input
@@ -28,7 +28,7 @@ from tclint.syntax.source import Problem, Source, SourceError
 if TYPE_CHECKING:
     from tclint.diff.assembled import Assembly
 
-__all__ = ["Difference", "Found", "Kernel", "Sides", "differences", "sides", "total"]
+__all__ = ["Difference", "KernelPair", "ReportedFinding", "Sides", "differences", "sides", "total"]
 
 How = Literal["name", "base name", "likeness", "only one"]
 _MIN_SIMILARITY = 0.5
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReportedFinding:
     """A finding with its report."""
 
     report: FileReport
@@ -48,11 +48,11 @@ class Found:
 
 
 @dataclass(slots=True)
-class Kernel:
+class KernelPair:
     """A kernel that is in both versions."""
 
     how: How
-    comparison: Comparison
+    comparison: KernelChanges
 
 
 @dataclass(slots=True)
@@ -64,15 +64,15 @@ class Difference:
     new: str | None
     """The name of the new file; None if the file was removed."""
     how: How = "name"
-    kernels: list[Kernel] = field(default_factory=list)
+    kernels: list[KernelPair] = field(default_factory=list)
     only_old: list[str] = field(default_factory=list)
     """Kernels without a partner."""
     only_new: list[str] = field(default_factory=list)
     problems: list[tuple[str, Problem]] = field(default_factory=list)
     """(path, problem) for what could not be analysed."""
-    came: list[Found] = field(default_factory=list)
+    came: list[ReportedFinding] = field(default_factory=list)
     """New findings."""
-    went: list[Found] = field(default_factory=list)
+    went: list[ReportedFinding] = field(default_factory=list)
     """Resolved findings."""
     compared: int = 0
     """The number of kernels in both versions, including those of identical files."""
@@ -247,7 +247,7 @@ def _wanted(module: Module, config: Config) -> list[Function]:
 
 def _kernels(
     old: tuple[Source, Module], new: tuple[Source, Module], config: Config, difference: Difference
-) -> list[Kernel]:
+) -> list[KernelPair]:
     """All pairs of kernels. Those worth showing, and kernels without a partner, are set in *difference*."""
     here, there = list(_skeletons(*old, config, difference)), list(_skeletons(*new, config, difference))
     found, left, right = _partners(here, there, lambda s: s.name, lambda s: s.name)
@@ -259,7 +259,9 @@ def _kernels(
         right.remove(b)
         pairs.append((a, b, "likeness"))
     order = {id(s): n for n, s in enumerate(here)}
-    kernels = [Kernel(how, compare(a, b)) for a, b, how in sorted(pairs, key=lambda pair: order[id(pair[0])])]
+    kernels = [
+        KernelPair(how, compare(a, b)) for a, b, how in sorted(pairs, key=lambda pair: order[id(pair[0])])
+    ]
     difference.kernels = [
         kernel
         for kernel in kernels
@@ -324,19 +326,19 @@ def _findings(
     for report in shown:
         known = {problem for _, problem in difference.problems}
         difference.problems += ((report.path, problem) for problem in report.problems if problem not in known)
-    went = [Found(old, f) for f in old.findings if f.suppressed is None]
-    came = [Found(new, f) for f in new.findings if f.suppressed is None]
+    went = [ReportedFinding(old, f) for f in old.findings if f.suppressed is None]
+    came = [ReportedFinding(new, f) for f in new.findings if f.suppressed is None]
     for key in (_fingerprint, _message):
         went, came = _unmatched(went, came, lambda f, key=key: key(f, names), lambda f, key=key: key(f, {}))  # type: ignore[misc]
     difference.went, difference.came = went, came
 
 
-def _fingerprint(found: Found, names: dict[str, str]) -> Hashable:
+def _fingerprint(found: ReportedFinding, names: dict[str, str]) -> Hashable:
     finding = found.finding
     return finding.fingerprint.partition(":")[0]
 
 
-def _message(found: Found, names: dict[str, str]) -> Hashable:
+def _message(found: ReportedFinding, names: dict[str, str]) -> Hashable:
     finding = found.finding
     entry = names.get(finding.entry, finding.entry) if finding.entry else None
     location = finding.source_location
@@ -345,8 +347,11 @@ def _message(found: Found, names: dict[str, str]) -> Hashable:
 
 
 def _unmatched(
-    old: list[Found], new: list[Found], here: Callable[[Found], Hashable], there: Callable[[Found], Hashable]
-) -> tuple[list[Found], list[Found]]:
+    old: list[ReportedFinding],
+    new: list[ReportedFinding],
+    here: Callable[[ReportedFinding], Hashable],
+    there: Callable[[ReportedFinding], Hashable],
+) -> tuple[list[ReportedFinding], list[ReportedFinding]]:
     left: defaultdict[Hashable, deque[int]] = defaultdict(deque)
     for number, found in enumerate(old):
         left[here(found)].append(number)

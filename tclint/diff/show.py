@@ -13,7 +13,7 @@ from typing import Any
 from tclint._json import to_json
 from tclint.config.config import Config
 from tclint.diff.compare import STATUSES, OpChange, OpPair, Status
-from tclint.diff.pairs import Difference, Found, How, Kernel, total
+from tclint.diff.pairs import Difference, How, KernelPair, ReportedFinding, total
 from tclint.diff.skeleton import Op
 from tclint.findings.finding import FileReport, Finding, Fingerprints, SourceLocation
 from tclint.findings.places import displayed_name, region
@@ -88,7 +88,7 @@ class _Text:
                 yield f"  {count(len(findings), f'{word} finding')}:"
                 yield from (f"    {_finding(found)}" for found in findings)
 
-    def _kernel(self, kernel: Kernel) -> Iterator[str]:
+    def _kernel(self, kernel: KernelPair) -> Iterator[str]:
         old, new = kernel.comparison.old.name, kernel.comparison.new.name
         name = _short(old) if old == new else f"{_short(old)} -> {_short(new)}"
         how = f" ({_how(kernel.how)})" if kernel.how != "name" else ""
@@ -146,7 +146,7 @@ def _named(op: Op) -> str:
     return printable(f"line {op.line} {'.'.join(opcode.split('.')[:_MAX_OPCODE_WORDS])}")
 
 
-def _finding(found: Found) -> str:
+def _finding(found: ReportedFinding) -> str:
     finding, report = found.finding, found.report
     line, column = region(report, finding.span)[0]
     text = f"{displayed_name(report)}:{line}:{column}: {finding.severity.label} {finding.rule.id} {finding.message}"
@@ -230,7 +230,7 @@ def _file_object(difference: Difference) -> dict[str, Any]:
     }
 
 
-def _kernel_object(kernel: Kernel) -> dict[str, Any]:
+def _kernel_object(kernel: KernelPair) -> dict[str, Any]:
     comparison = kernel.comparison
     return {
         "old": comparison.old.name,
@@ -276,7 +276,7 @@ def _source_object(source: SourceLocation | None) -> dict[str, Any] | None:
     )
 
 
-def _finding_object(found: Found) -> dict[str, Any]:
+def _finding_object(found: ReportedFinding) -> dict[str, Any]:
     finding, report = found.finding, found.report
     line, column = region(report, finding.span)[0]
     return {
@@ -304,12 +304,14 @@ def _sarif(found: Sequence[Difference], config: Config) -> str:
     """
     from tclint.report.formats import renderer
     from tclint.report.locate import Locator
-    from tclint.report.summary import Context, present
+    from tclint.report.summary import FormatContext, present
 
     reports = [report for difference in found if (report := _report(difference)) is not None]
     shown, summary = present(reports, Selected(min_confidence=Confidence.LOW))
     locate = Locator.of("auto", shown)
-    return renderer("sarif")(shown, Context(summary, locate=locate, fail_on=config.failing, baseline=True))
+    return renderer("sarif")(
+        shown, FormatContext(summary, locate=locate, fail_on=config.failing, baseline=True)
+    )
 
 
 def _report(difference: Difference) -> FileReport | None:
@@ -333,7 +335,7 @@ def _report(difference: Difference) -> FileReport | None:
     )
 
 
-def _note(kernel: Kernel, change: OpChange, prints: Fingerprints) -> Finding:
+def _note(kernel: KernelPair, change: OpChange, prints: Fingerprints) -> Finding:
     """A change as a finding at its location in the new file; a lost instruction is located at its neighbour there."""
     at = change.op_pairs[0]
     op = at.new

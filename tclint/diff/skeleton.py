@@ -14,7 +14,7 @@ from dataclasses import field
 from functools import cached_property
 
 from tclint._dataclass import dataclass
-from tclint.analyses.mbarriers import Mbarrier, Mbarriers
+from tclint.analyses.mbarriers import MbarrierObject, Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tmem_transfers import computes
 from tclint.dataflow import LimitExceeded
@@ -259,9 +259,9 @@ class _Reader:
         return node.name if type(node) is AddressOf else value
 
     @cached_property
-    def _inits(self) -> dict[int, list[Mbarrier]]:
+    def _inits(self) -> dict[int, list[MbarrierObject]]:
         """Site of an init -> the mbarriers that it initialises."""
-        made: dict[int, list[Mbarrier]] = {}
+        made: dict[int, list[MbarrierObject]] = {}
         for mbarrier in self._mbarriers.objects.values():
             for site in mbarrier.inits:
                 made.setdefault(site, []).append(mbarrier)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Fixed",
     "Fixing",
-    "Refused",
+    "RefusedFix",
     "apply_fixes",
     "compatible",
     "moved",
@@ -50,7 +50,7 @@ _MAX_SINGLE_TRIALS = 12
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class Refused(NamedTuple):
+class RefusedFix(NamedTuple):
     """A fix that was tried and rejected."""
 
     finding: Finding
@@ -68,7 +68,7 @@ class Fixed:
     """The findings that were shown before anything was fixed."""
     fixed: tuple[Finding, ...] = ()
     """The findings that are gone, each with its span in the last text that had it."""
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedFix, ...] = ()
 
 
 def apply_fixes(source: Source, config: Config, unsafe: bool = False, known: Baseline | None = None) -> Fixed:
@@ -89,7 +89,7 @@ class _Fixer:
         self.past = IncrementalCache()
         self.report = self.before = shown(source, config, known, self.past)
         self.fixed: list[Finding] = []
-        self.refused: dict[str, Refused] = {}
+        self.refused: dict[str, RefusedFix] = {}
 
     def run(self) -> Fixed:
         for _ in range(_MAX_PASSES):
@@ -125,7 +125,7 @@ class _Fixer:
                     break
                 reasons.append(reason)
             else:
-                self.refused[name] = Refused(finding, reasons[0])
+                self.refused[name] = RefusedFix(finding, reasons[0])
         return changed
 
     def _try(self, chosen: Sequence[tuple[Finding, Fix]]) -> str | None:

@@ -10,7 +10,7 @@ from functools import partial
 
 from tclint._dataclass import dataclass
 from tclint.driver.evidence import Basis
-from tclint.executor.assume import Parameters
+from tclint.executor.assume import ParameterUses
 from tclint.executor.errors import Unsupported
 from tclint.executor.launch import LaunchFile, triton_beside
 from tclint.executor.run import STEPS, Execution, Policy, execute_assumed, execute_file
@@ -75,7 +75,7 @@ def candidates(
         name = str(file.path)
         yield Candidate(name, Basis(name), None, 0, source, function, _given(module, function, file))
         return
-    parameters = Parameters(function)
+    parameters = ParameterUses(function)
     for assumed in parameters.launches(module, triton_beside(source.path)):
         basis = Basis(
             f"assuming {assumed.assumptions}",

@@ -19,7 +19,7 @@ from tclint.syntax.source import Source, SourceError
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future, ProcessPoolExecutor
 
-    from tclint.cache.results import Results
+    from tclint.cache.results import EarlierResults
     from tclint.executor.launch import LaunchFile
     from tclint.linting.cache import IncrementalCache
 
@@ -82,7 +82,7 @@ def reports(
 
 
 def _known_or_made(
-    inputs: Iterable[Input], config: Config, results: Results, executor: Executor | None
+    inputs: Iterable[Input], config: Config, results: EarlierResults, executor: Executor | None
 ) -> Iterator[Checked]:
     """The result for each input, in their order; those that are known need no process."""
     waiting: deque[Checked | str] = deque()

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tclint.config.config import Config
-from tclint.driver.fixing import Fixed, Refused, moved, shown
+from tclint.driver.fixing import Fixed, RefusedFix, moved, shown
 from tclint.findings.edits import joined
 from tclint.findings.finding import Edit, Finding
 from tclint.findings.spans import Span
@@ -41,7 +41,7 @@ def add_ignores(source: Source, config: Config, unsafe: bool = False, known: Bas
     before = shown(source, config, known)
     found = [finding for finding in before.findings if finding.rule.family != "suppression"]
     if before.asm is not None:
-        return Fixed(source, before, refused=tuple(Refused(finding, _HOST) for finding in found))
+        return Fixed(source, before, refused=tuple(RefusedFix(finding, _HOST) for finding in found))
     refused: tuple[Finding, ...] = ()
     while True:
         wanted = [finding for finding in found if finding not in refused]
@@ -56,8 +56,10 @@ def add_ignores(source: Source, config: Config, unsafe: bool = False, known: Bas
     if len(after.findings) > len(before.findings) - len(
         wanted
     ):  # something new, such as a comment without use
-        return Fixed(source, before, refused=tuple(Refused(finding, _USELESS) for finding in found))
-    return Fixed(text, after, before, tuple(wanted), tuple(Refused(finding, _USELESS) for finding in refused))
+        return Fixed(source, before, refused=tuple(RefusedFix(finding, _USELESS) for finding in found))
+    return Fixed(
+        text, after, before, tuple(wanted), tuple(RefusedFix(finding, _USELESS) for finding in refused)
+    )
 
 
 class _Comments:

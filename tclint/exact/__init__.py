@@ -15,8 +15,8 @@ A wrong answer that no world contradicts is not found: this refutes, and proves 
 Change this package to evaluate an instruction that it leaves open.
 """
 
-from tclint.exact.runs import Query, Runs
+from tclint.exact.runs import PathClaim, Runs
 from tclint.exact.threads import TooDeep, Vectors
 from tclint.exact.worlds import World, shapes, worlds
 
-__all__ = ["Query", "Runs", "TooDeep", "Vectors", "World", "shapes", "worlds"]
+__all__ = ["PathClaim", "Runs", "TooDeep", "Vectors", "World", "shapes", "worlds"]

@@ -26,7 +26,7 @@ from tclint.ir.nodes import (
     Memory,
     Not,
     Operand,
-    Pair,
+    OperandPair,
     Special,
     Symbol,
     registers,
@@ -36,7 +36,7 @@ from tclint.isa.effects import Exchange, Resource
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP
 from tclint.isa.widths import width_of
 
-__all__ = ["MAX_BLOCKS", "Query", "Runs"]
+__all__ = ["MAX_BLOCKS", "PathClaim", "Runs"]
 
 MAX_BLOCKS = 600
 """The blocks that a run executes."""
@@ -59,7 +59,7 @@ _FIELD = 32
 """A shift of a 64-bit number by this or more moves its lower half, as compilers do to extend its sign."""
 
 
-class Query(NamedTuple):
+class PathClaim(NamedTuple):
     """A claim that no path of any thread meets a goal: the same question as that of a search, whatever answered it."""
 
     start: int
@@ -76,7 +76,7 @@ class Query(NamedTuple):
 class _Try:
     """A query, and what is known of it."""
 
-    def __init__(self, query: Query, left: int) -> None:
+    def __init__(self, query: PathClaim, left: int) -> None:
         self.query = query
         self.left = left
         """How many steps may still be computed."""
@@ -107,7 +107,7 @@ class Runs:
         self.cfg, self.function, self.defs, self.marked = cfg, cfg.function, defs, frozenset(marked)
         self.executed = 0
         """The instructions of all runs so far."""
-        self.fewest: tuple[Query, int] | None = None
+        self.fewest: tuple[PathClaim, int] | None = None
         """The query that the fewest runs tried when it was last asked, and their number."""
         self.written = self._written()
         self.sliced = self._slice()
@@ -115,8 +115,8 @@ class Runs:
         self.edges = {b: cfg.successors[b] for b in cfg.order}
 
     def refuted(
-        self, queries: Sequence[Query], worlds: Iterable[World], wanted: int
-    ) -> tuple[Query, World, int] | None:
+        self, queries: Sequence[PathClaim], worlds: Iterable[World], wanted: int
+    ) -> tuple[PathClaim, World, int] | None:
         """The first of *queries* whose goal a thread meets, with the world and the thread; None if none does.
 
         One thread of each of *worlds* is executed until *wanted* runs have counted.
@@ -142,7 +142,7 @@ class Runs:
         self.fewest = least.query, least.runs
         return None
 
-    def _met(self, trace: list[int], by_start: Mapping[int, list[_Try]]) -> Query | None:
+    def _met(self, trace: list[int], by_start: Mapping[int, list[_Try]]) -> PathClaim | None:
         """The first query whose goal is met on a path."""
         instructions = self.function.instructions
         following = dict[int, tuple[_Try, Any]]()
@@ -301,7 +301,7 @@ class Runs:
 
     def _elected(self, instruction: Instruction, register: int) -> Callable[[_Thread], int]:
         destination, mask = instruction.operands[0], self._reader(instruction.operands[1])
-        elects = isinstance(destination, Pair) and destination.second == register
+        elects = isinstance(destination, OperandPair) and destination.second == register
 
         def elect(thread: _Thread) -> int:
             members = mask(thread) & 0xFFFFFFFF or 1

@@ -12,7 +12,7 @@ from tclint.ir.nodes import (
     Memory,
     Negated,
     Operand,
-    Pair,
+    OperandPair,
     Special,
     Symbol,
     Vector,
@@ -23,7 +23,7 @@ from tclint.isa.widths import width_of
 
 __all__ = [
     "SHARED_WINDOW",
-    "Operation",
+    "ScalarOperation",
     "elected_lane",
     "is_of_call",
     "is_shuffle",
@@ -40,7 +40,7 @@ _MOVING = frozenset(("mov", "selp", "pack"))
 """Operations that leave bits as they are, so that they also compute with types of floating point."""
 
 
-class Operation(NamedTuple):
+class ScalarOperation(NamedTuple):
     """A value computed from operands alone."""
 
     compute: Callable[..., int]
@@ -75,7 +75,7 @@ def is_of_call(function: Function, address: Memory, space: str) -> bool:
     )
 
 
-def operation(function: Function, instruction: Instruction, register: int) -> Operation | None:
+def operation(function: Function, instruction: Instruction, register: int) -> ScalarOperation | None:
     """How *instruction* computes *register*; None if not from its operands alone, or if that is not modelled."""
     match, operands = instruction.match, instruction.operands
     if match is None or match.problem:
@@ -84,7 +84,7 @@ def operation(function: Function, instruction: Instruction, register: int) -> Op
     width = width_of(function.registers[register].type)
     if match.form.name == "isspacep":
         inside = match.binding["ss"].startswith(".shared")
-        return Operation(lambda a: int((a < SHARED_WINDOW) is inside), sources)
+        return ScalarOperation(lambda a: int((a < SHARED_WINDOW) is inside), sources)
     if not name or (floating(match.modifiers) and name not in _MOVING):
         return None
     if any(
@@ -93,23 +93,23 @@ def operation(function: Function, instruction: Instruction, register: int) -> Op
         return None
     mask = (1 << width) - 1
     if name in _COPIES:
-        return Operation(lambda a: a & mask, sources)
+        return ScalarOperation(lambda a: a & mask, sources)
     if name == "mapa":
-        return Operation(
+        return ScalarOperation(
             lambda a, rank, own: a + (rank - own) * SHARED_WINDOW & mask,
             (*sources, Special("%cluster_ctarank")),
         )
     if name == "unpack":
         items = operands[0].items if isinstance(operands[0], Vector) else ()
         at = items.index(register) * width
-        return Operation(lambda a: a >> at & mask, sources)
+        return ScalarOperation(lambda a: a >> at & mask, sources)
     if name == "pack":
         items = operands[1].items if isinstance(operands[1], Vector) else ()
-        return Operation(bind(name, match.binding, width), items)
-    if isinstance(operands[0], Pair):
+        return ScalarOperation(bind(name, match.binding, width), items)
+    if isinstance(operands[0], OperandPair):
         if name != "setp":
             return None
         name = name if operands[0].first == register else "setp.q"
     if name not in COMPUTE or any(isinstance(o, Vector) for o in operands):
         return None
-    return Operation(bind(name, match.binding, width), sources)
+    return ScalarOperation(bind(name, match.binding, width), sources)

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from tclint.exact.scalar import (
-    Operation,
+    ScalarOperation,
     elected_lane,
     is_of_call,
     is_shuffle,
@@ -29,14 +29,14 @@ from tclint.ir.nodes import (
     Memory,
     Not,
     Operand,
-    Pair,
+    OperandPair,
     Special,
     Symbol,
     Vector,
     registers,
 )
 from tclint.isa.effects import Exchange
-from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
+from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, UniformScope
 from tclint.isa.widths import width_of
 
 __all__ = ["MAX_DEPTH", "Load", "Numbers", "TooDeep", "Vectors"]
@@ -65,7 +65,7 @@ class Vectors:
         self._known: dict[tuple[int, int, int], tuple[Numbers, bool]] = {}
         self._entries: dict[tuple[int, int, int], tuple[tuple[int, int] | None, bool]] = {}
         self._joins: dict[int, set[int]] = {}
-        self._operations: dict[tuple[int, int], Operation | None] = {}
+        self._operations: dict[tuple[int, int], ScalarOperation | None] = {}
         self._depth = 0
 
     def before(self, register: int, at: int) -> Numbers:
@@ -194,7 +194,7 @@ class Vectors:
         self.open.add(at)
         return self._arbitrary((register, at, iteration))
 
-    def _applied(self, found: Operation, sources: Sequence[Numbers]) -> Numbers:
+    def _applied(self, found: ScalarOperation, sources: Sequence[Numbers]) -> Numbers:
         if all(isinstance(s, int) for s in sources):
             return found.compute(*sources)
         return list(map(found.compute, *map(self._all, sources)))
@@ -225,7 +225,7 @@ class Vectors:
         first = world.special(name, 0)
         if first is None:
             return self._arbitrary((name, at if register.varies else 0, iteration))
-        if register.scope >= Scope.CTA:
+        if register.scope >= UniformScope.CTA:
             self.varies = True
             return first
         return [world.special(name, t) or 0 for t in range(world.threads)]
@@ -235,7 +235,7 @@ class Vectors:
         if not isinstance(mask, int) or not mask & 0xFFFFFFFF:
             return self._arbitrary((register, at, iteration))
         lane = elected_lane(mask & 0xFFFFFFFF)
-        if isinstance(destination, Pair) and destination.second == register:
+        if isinstance(destination, OperandPair) and destination.second == register:
             return [int(t % WARP == lane) for t in range(self.world.threads)]
         return lane
 

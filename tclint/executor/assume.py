@@ -37,7 +37,7 @@ from tclint.isa.accesses import StateSpace
 from tclint.isa.effects import Barrier
 from tclint.isa.forms import Match, floating
 
-__all__ = ["Assumed", "Parameters"]
+__all__ = ["Assumed", "ParameterUses"]
 
 _SIZES = (512, 8, 128, 7, 1280, 64, 1)
 """Values of integer parameters, in the order in which launches try them."""
@@ -71,7 +71,7 @@ class Assumed:
 
     geometry: Geometry
     buffers: Mapping[str, Array]
-    parameters: Parameters
+    parameters: ParameterUses
     number: int
     assumes: frozenset[str]
     """Of ``threads``, ``cluster`` and ``integers``, what neither the kernel nor its metadata determines."""
@@ -103,7 +103,7 @@ class Assumed:
         return f"{x * y * z} threads{ctas}, {self.number} for integer parameters"
 
 
-class Parameters:
+class ParameterUses:
     """How the instructions of a kernel use its parameters, and the launches that follow from that."""
 
     def __init__(self, function: Function) -> None:

@@ -31,7 +31,7 @@ from tclint.ir.nodes import (
     Module,
     Not,
     Operand,
-    Pair,
+    OperandPair,
     Special,
     Symbol,
     Variable,
@@ -473,4 +473,4 @@ def parts(operand: Operand | None) -> tuple[Operand, ...]:
 
 def pair(operand: Operand) -> tuple[Operand, Operand]:
     """Both operands of ``d|p``; the second one is the sink if it is omitted."""
-    return (operand.first, operand.second) if isinstance(operand, Pair) else (operand, SINK)
+    return (operand.first, operand.second) if isinstance(operand, OperandPair) else (operand, SINK)

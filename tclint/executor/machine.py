@@ -39,9 +39,9 @@ from tclint.executor.signals import AGAIN, ENDED, MOVED
 from tclint.executor.state import (
     LANES,
     AsyncOperation,
-    Barrier,
     Cluster,
     Cta,
+    ExecutorBarrier,
     Geometry,
     LaneGroup,
     Range,
@@ -50,7 +50,7 @@ from tclint.executor.state import (
     Shared,
     Warp,
 )
-from tclint.executor.sync import Box, Mbarrier
+from tclint.executor.sync import Box, ExecutorMbarrier
 
 if TYPE_CHECKING:
     from tclint.executor.code import Code
@@ -95,7 +95,7 @@ class Machine:
         self.budget = policy.steps
         self.deadline = perf_counter() + policy.seconds
         self.steps = 0
-        self._observed: list[tuple[Observation, tuple[Mbarrier, ...]]] = []
+        self._observed: list[tuple[Observation, tuple[ExecutorMbarrier, ...]]] = []
         """What was observed, with the mbarriers that it concerns."""
         self._reported: set[tuple[str, int, int]] = set()
         self.ctas = geometry.grid[0] * geometry.grid[1] * geometry.grid[2]
@@ -334,7 +334,7 @@ class Machine:
 
     def _time_out(self) -> bool:
         """Let the waits for mbarriers return false; False if there is none, or if that has not helped for long."""
-        timed = [s for s in self.parked if isinstance(s.waits, Mbarrier)]
+        timed = [s for s in self.parked if isinstance(s.waits, ExecutorMbarrier)]
         self._idle_turns += 1
         if not timed or self._idle_turns > MAX_TIMEOUTS_WITHOUT_PROGRESS:
             return False
@@ -415,7 +415,7 @@ class Machine:
         self._idle_turns = 0
         self.changes += 1
 
-    def advance_phase(self, mbarrier: Mbarrier) -> None:
+    def advance_phase(self, mbarrier: ExecutorMbarrier) -> None:
         """Complete the phase of an mbarrier that has received something if nothing is pending in it, and wake its waiters."""
         self.progress()
         if mbarrier.advance_phase():
@@ -430,11 +430,11 @@ class Machine:
         pending = {id(f.mbarrier) for f in self.operations}
         wanted = {
             id(s.waits): s for s in self.parked
-            if isinstance(s.waits, Mbarrier) and s.waits.boxes and id(s.waits) not in pending
+            if isinstance(s.waits, ExecutorMbarrier) and s.waits.boxes and id(s.waits) not in pending
         }  # fmt: skip
         for split in wanted.values():
             mbarrier = split.waits
-            assert isinstance(mbarrier, Mbarrier)
+            assert isinstance(mbarrier, ExecutorMbarrier)
             boxes, size, expects = frozenset(mbarrier.boxes.items()), mbarrier.bytes, mbarrier.expects
             if mbarrier.advance_phase(settled=True):
                 if len(wanted) == 1 and not self.ready:
@@ -445,7 +445,7 @@ class Machine:
         return False
 
     def _compare_bytes(
-        self, w: Warp, mbarrier: Mbarrier, boxes: frozenset[tuple[Box, int]], size: int, expects: int
+        self, w: Warp, mbarrier: ExecutorMbarrier, boxes: frozenset[tuple[Box, int]], size: int, expects: int
     ) -> None:
         """Report a phase that expects *size* bytes of the copies *boxes*, if another phase expects a different number.
 
@@ -575,7 +575,7 @@ class Machine:
 
     # ------------------------------------------------------------ barriers
 
-    def pass_barrier(self, cta: Cta, number: int, barrier: Barrier) -> None:
+    def pass_barrier(self, cta: Cta, number: int, barrier: ExecutorBarrier) -> None:
         """Complete CTA barrier *number* if enough threads have arrived, and release the threads that wait there."""
         needed = barrier.needed or cta.threads
         complete = barrier.completed(needed)
@@ -774,7 +774,7 @@ class Machine:
         kind: str,
         w: Warp,
         message: str,
-        other: int | AsyncOperation | Mbarrier = -1,
+        other: int | AsyncOperation | ExecutorMbarrier = -1,
         site: int | None = None,
     ) -> None:
         """Record an observation, once for each kind and pair of instructions.
@@ -784,7 +784,7 @@ class Machine:
         """
         at = w.site if site is None else site
         signals = (other.mbarrier, *other.tracked) if isinstance(other, AsyncOperation) else (other,)
-        mbarriers = tuple(m for m in signals if isinstance(m, Mbarrier))
+        mbarriers = tuple(m for m in signals if isinstance(m, ExecutorMbarrier))
         crosses = other.warp is not w if isinstance(other, AsyncOperation) else kind.endswith("unordered")
         cause = other if isinstance(other, int) else other.site
         key = (kind, at, cause)

@@ -20,8 +20,19 @@ if TYPE_CHECKING:
     from tclint.executor.tensor_maps import TensorMap
 
 __all__ = [
-    "GENERIC", "LOCAL", "PARAM", "RANK", "RESERVED", "SHARED", "UNSIGNED", "WINDOW", "Array", "Fault", "Global", "Memory",
+    "GENERIC",
+    "LOCAL",
+    "PARAM",
+    "RANK",
+    "RESERVED",
+    "SHARED",
+    "UNSIGNED",
+    "WINDOW",
+    "Array",
+    "Fault",
+    "Global",
     "Misaligned",
+    "SpaceMemory",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -58,7 +69,7 @@ class Misaligned(Fault):
         super().__init__(f"misaligned address: {what}", "misaligned")
 
 
-class Memory:
+class SpaceMemory:
     """Bytes of one state space; ``views`` are the same bytes as unsigned integers, by integer size."""
 
     what = "memory"
@@ -106,7 +117,7 @@ def _units(offsets: Array, size: int) -> Array:
     return offsets >> size.bit_length() - 1
 
 
-class Global(Memory):
+class Global(SpaceMemory):
     """Global memory: allocations with gaps between them, at addresses that differ from their offsets in :attr:`data`."""
 
     what = "global memory"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tclint._dataclass import dataclass
 from tclint.executor.memory import Fault
 
-__all__ = ["KINDS", "Deadlock", "Observation", "OutOfBudget", "Received", "Wait"]
+__all__ = ["KINDS", "Deadlock", "DeadlockedWait", "Observation", "OutOfBudget", "Received"]
 
 KINDS = {
     "register-in-flight": "a register of a `wgmma` is used before the wait",
@@ -119,7 +119,7 @@ class Received(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Wait:
+class DeadlockedWait:
     """A group of lanes that waits in a deadlock."""
 
     site: int
@@ -145,7 +145,7 @@ class Wait:
 class Deadlock(Fault):
     """No thread can make progress, and some have not exited."""
 
-    def __init__(self, waits: Sequence[Wait]) -> None:
+    def __init__(self, waits: Sequence[DeadlockedWait]) -> None:
         shown = "; ".join(f"{wait.thread} waits{wait.what}" for wait in waits[:16])
         super().__init__(f"no thread can make progress: {shown}", "deadlock")
         self.waits = tuple(waits)

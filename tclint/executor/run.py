@@ -17,7 +17,7 @@ from tclint.executor.errors import Unsupported
 from tclint.executor.launch import Launch, LaunchError, LaunchFile, fits, geometry
 from tclint.executor.machine import Machine
 from tclint.executor.memory import Array, Fault, Global
-from tclint.executor.observations import Deadlock, Observation, OutOfBudget, Wait
+from tclint.executor.observations import Deadlock, DeadlockedWait, Observation, OutOfBudget
 from tclint.executor.policy import STEPS, Policy, line_of
 from tclint.executor.schedule import schedule
 from tclint.executor.state import Geometry
@@ -60,7 +60,7 @@ class Execution:
     """The instruction at which a fault, or an unsupported instruction, stopped it; else -1."""
     fault: str = ""
     """The kind of a fault (:class:`~tclint.executor.memory.Fault`); empty for any other end."""
-    waits: tuple[Wait, ...] = ()
+    waits: tuple[DeadlockedWait, ...] = ()
     """In a deadlock, what threads wait for."""
     steps: int = 0
     """Instructions that warps executed."""

@@ -20,22 +20,21 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from tclint._dataclass import dataclass
-from tclint.executor.memory import RESERVED, Array, Fault, Global, Memory
+from tclint.executor.memory import RESERVED, Array, Fault, Global, SpaceMemory
 from tclint.executor.schedule import Schedule
-from tclint.executor.sync import Clocks, Mbarrier
+from tclint.executor.sync import Clocks, ExecutorMbarrier
 from tclint.isa.effects import Engine
 from tclint.isa.special_registers import LaunchShape
 from tclint.sync import barriers
 
 __all__ = [
     "LANES",
-    "Allocation",
-    "Arrival",
     "AsyncOperation",
-    "Barrier",
     "Cluster",
     "Cta",
+    "ExecutorBarrier",
     "Geometry",
+    "LaneArrival",
     "LaneGroup",
     "Range",
     "ReconvergencePoint",
@@ -43,6 +42,7 @@ __all__ = [
     "Services",
     "Shared",
     "Tensor",
+    "TmemBlock",
     "Warp",
     "as_dim3",
     "membermask",
@@ -91,10 +91,10 @@ class Services(Protocol):
     def wake(self, on: object) -> None: ...
     def resume(self, split: LaneGroup) -> None: ...
     def progress(self) -> None: ...
-    def advance_phase(self, mbarrier: Mbarrier) -> None: ...
+    def advance_phase(self, mbarrier: ExecutorMbarrier) -> None: ...
     def fork(self, split: LaneGroup, paths: Sequence[tuple[int, Array]], meet: int) -> None: ...
     def leave(self, split: LaneGroup, mask: Array) -> int | None: ...
-    def pass_barrier(self, cta: Cta, number: int, barrier: Barrier) -> None: ...
+    def pass_barrier(self, cta: Cta, number: int, barrier: ExecutorBarrier) -> None: ...
     def pass_cluster(self, cluster: Cluster) -> None: ...
     def issue(self, operation: AsyncOperation) -> None: ...
     def check_drain(self, w: Warp, reads: Sequence[Range], operation: AsyncOperation) -> None: ...
@@ -108,7 +108,7 @@ class Services(Protocol):
         kind: str,
         w: Warp,
         message: str,
-        other: int | AsyncOperation | Mbarrier = -1,
+        other: int | AsyncOperation | ExecutorMbarrier = -1,
         site: int | None = None,
     ) -> None: ...
     def who(self, w: Warp, stamp: int) -> str: ...
@@ -162,7 +162,7 @@ _UNTOUCHED, _READ_ONLY = -1, -2
 """In place of the last writer of a word that nothing has written, before and after it is first read."""
 
 
-class Shared(Memory):
+class Shared(SpaceMemory):
     """Shared memory of a CTA, with the state of each of its words of four bytes.
 
     ``written`` and ``read_by`` are the stamps of the last plain write and read (``epoch << 10 | agent``; 0: none),
@@ -306,7 +306,7 @@ class LaneGroup:
         self.full = bool(mask.all())
 
 
-class Arrival(NamedTuple):
+class LaneArrival(NamedTuple):
     """Lanes that have arrived at a collective instruction: their source values, and how to write their results."""
 
     split: LaneGroup
@@ -328,7 +328,7 @@ class Released:
 
 
 @dataclass
-class Barrier(barriers.Barrier):
+class ExecutorBarrier(barriers.BarrierArrivals):
     """The current phase of a CTA barrier or a cluster barrier."""
 
     clocks: Clocks
@@ -365,7 +365,7 @@ class Barrier(barriers.Barrier):
             del self.parts[w]
             self.arrive(len(part))
 
-    def completed(self, wanted: int) -> Barrier | None:
+    def completed(self, wanted: int) -> ExecutorBarrier | None:
         """The phase that is complete now if *wanted* threads have arrived, with those that are too many; None if not.
 
         The barrier is then in the next phase, in which no thread has arrived.
@@ -394,7 +394,7 @@ class Warp:
         self.started = self.alive
         """Its lanes, including those that have exited."""
         self.regs: list[Array] = []
-        self.local: Memory | None = None
+        self.local: SpaceMemory | None = None
         self.clocks = Clocks.new(cta.cluster.agents)
         self.epoch = 1
         self.clocks.seen[number] = 1
@@ -409,7 +409,7 @@ class Warp:
         """Asynchronous operations by mechanism and lanes: one list per group, the last one not committed yet."""
         self.unfenced: dict[int, int] = {}
         """Operands of ``wgmma`` written, and accumulators read, since the last ``wgmma.fence``, with the instruction."""
-        self.collectives: dict[tuple[str, int], list[Arrival]] = {}
+        self.collectives: dict[tuple[str, int], list[LaneArrival]] = {}
         """Groups of lanes that wait at a collective instruction for others in its membermask, by opcode and mask."""
         self.carry: Array = np.zeros(LANES, np.uint32)
         self.forced_apart = False
@@ -488,9 +488,9 @@ class AsyncOperation:
     """Reads the sources."""
     finish: Callable[[], None] | None = None
     """Writes the results and signals completion."""
-    mbarrier: Mbarrier | None = None
+    mbarrier: ExecutorMbarrier | None = None
     """The mbarrier that it completes on."""
-    tracked: list[Mbarrier] = field(default_factory=list)
+    tracked: list[ExecutorMbarrier] = field(default_factory=list)
     """The mbarriers on which commits that track it arrive."""
     filling: dict[Warp, tuple[int, ...]] = field(default_factory=dict)
     draining: dict[Warp, tuple[int, ...]] = field(default_factory=dict)
@@ -533,7 +533,7 @@ class Geometry(LaunchShape):
     """Whether the kernel was launched with a cluster size."""
 
 
-class Allocation(NamedTuple):
+class TmemBlock(NamedTuple):
     """An allocation of tensor memory."""
 
     columns: int
@@ -551,16 +551,16 @@ class Cta:
         self.ctaid = ctaid
         self.number = number
         self.shared = Shared(machine.code.shared_size + machine.geometry.dynamic, rank, machine.fill)
-        self.mbarriers: dict[int, Mbarrier] = {}
-        self.invalidated: dict[int, Mbarrier] = {}
+        self.mbarriers: dict[int, ExecutorMbarrier] = {}
+        self.invalidated: dict[int, ExecutorMbarrier] = {}
         """The mbarriers that ``mbarrier.inval`` has ended, by address."""
-        self.barriers: dict[int, Barrier] = {}
+        self.barriers: dict[int, ExecutorBarrier] = {}
         self.tensor: Tensor | None = None
         self.engine: list[AsyncOperation] = []
         """The ``tcgen05`` operations that its tensor core has yet to complete, in the order of issue."""
         self.uncommitted: dict[AsyncOperation, Array] = {}
         """Of those that were issued, the ones that no commit tracks yet, with the lanes that issued them."""
-        self.columns: dict[int, Allocation] = {}
+        self.columns: dict[int, TmemBlock] = {}
         """Allocations of tensor memory, by their first column."""
         self.register_pool = 0
         """Registers per thread of one warp that ``setmaxnreg.dec`` has released and no ``.inc`` has taken."""
@@ -600,7 +600,7 @@ class Cluster:
         self.copies = 0
         """Asynchronous copies into its shared memory that are complete. They act as one more agent: this is its
         epoch, and its component of clocks follows those of the warps."""
-        self.barrier = Barrier(Clocks.new(self.agents))
+        self.barrier = ExecutorBarrier(Clocks.new(self.agents))
         self.position = position
         self.ctas: list[Cta] = []
         width, height, depth = geometry.cluster

@@ -17,7 +17,7 @@ from tclint._dataclass import dataclass
 from tclint.executor.memory import Array
 from tclint.sync import mbarriers
 
-__all__ = ["Box", "Clocks", "Mbarrier"]
+__all__ = ["Box", "Clocks", "ExecutorMbarrier"]
 
 Box = tuple[object, ...]
 """What determines how many bytes a copy through an unknown tensor map moves: the address of the map, and the mode."""
@@ -49,7 +49,7 @@ class Clocks:
 
 
 @dataclass
-class Mbarrier(mbarriers.Mbarrier):
+class ExecutorMbarrier(mbarriers.Mbarrier):
     """An mbarrier object (9.7.13.15.1), and what its phases release."""
 
     address: int

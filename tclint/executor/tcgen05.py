@@ -24,9 +24,9 @@ from tclint.executor.formats import decode
 from tclint.executor.tensor_memory import Tile, tiles
 from tclint.isa.effects import TCGEN05
 from tclint.isa.forms import Match
-from tclint.values.descriptors import INSTRUCTION, Form, instruction_fields
+from tclint.values.descriptors import INSTRUCTION, DescriptorForm, instruction_fields
 
-__all__ = ["MMA", "Context", "InstructionDescriptor", "Multiplication", "Operands", "Ranges", "Rectangle"]
+__all__ = ["MMA", "InstructionDescriptor", "MmaCtas", "Multiplication", "Operands", "Ranges", "Rectangle"]
 
 _NARROW = (8, {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1"})
 _FOUR_BITS = (4, {1: "e2m1"})
@@ -83,7 +83,7 @@ class InstructionDescriptor:
 
     @staticmethod
     @lru_cache(256)
-    def parse(idesc: int, form: Form) -> InstructionDescriptor:
+    def parse(idesc: int, form: DescriptorForm) -> InstructionDescriptor:
         """Decode the 32 bits *idesc*. Raises :class:`Unsupported` for a value that the tables of the manual exclude."""
         known = (~idesc, idesc)
         for field in instruction_fields(form, known):
@@ -121,7 +121,7 @@ class InstructionDescriptor:
         )
 
 
-class Context(Protocol):
+class MmaCtas(Protocol):
     """The CTAs that execute a multiplication: one of rank 0, or a pair in which the even one has rank 0."""
 
     def read(self, rank: int, addresses: Array) -> Array:
@@ -175,10 +175,10 @@ class Ranges:
 class Multiplication:
     """A form of ``tcgen05.mma``; each call executes it once."""
 
-    form: Form
+    form: DescriptorForm
     a_in_tmem: bool
 
-    def __call__(self, context: Context, operands: Operands) -> None:
+    def __call__(self, context: MmaCtas, operands: Operands) -> None:
         """D = A*B, or A*B + D * 2^-scale_input_d, with the block scaling and sparsity of the form.
 
         The cells of :meth:`ranges` must be in bounds.
@@ -250,7 +250,7 @@ def _factory(a_in_tmem: bool) -> Callable[[Match], Multiplication]:
         if match.modes.shifts_a:
             # The text of the manual leaves open whether row i becomes row i + 1 or row i - 1.
             raise Unsupported("tcgen05.mma.ashift")
-        return Multiplication(Form.of(match), a_in_tmem)
+        return Multiplication(DescriptorForm.of(match), a_in_tmem)
 
     return make
 

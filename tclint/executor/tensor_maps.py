@@ -25,7 +25,7 @@ from tclint.executor.formats import decode as values_of
 from tclint.executor.formats import encode as bits_of
 
 __all__ = [
-    "ATOMICITIES", "FILLS", "INTERLEAVES", "MODES", "SIZE", "SWIZZLES", "TYPES", "UNKNOWN", "TensorMap", "Transfer", "box",
+    "ATOMICITIES", "FILLS", "INTERLEAVES", "MODES", "SIZE", "SWIZZLES", "TYPES", "UNKNOWN", "TensorMap", "TensorTransfer", "box",
     "decode", "loaded", "reduce", "replace", "swizzle",
 ]  # fmt: skip
 
@@ -290,13 +290,13 @@ def decode(data: bytes) -> TensorMap:
 _CHOICES: tuple[Sequence[Any], ...] = (_TYPES, INTERLEAVES, SWIZZLES, ATOMICITIES, FILLS, MODES)
 
 
-def unknown() -> Transfer:
+def unknown() -> TensorTransfer:
     """The transfer of a copy through an unknown map: the first 128 bytes of its destination, nothing of a tensor.
 
     The number of bytes that it completes is unknown.
     """
     units = np.arange(0, SIZE, 16, dtype=np.int64)
-    return Transfer(16, units * 0, np.zeros(len(units), bool), units, SIZE, np.zeros(16, np.uint8))
+    return TensorTransfer(16, units * 0, np.zeros(len(units), bool), units, SIZE, np.zeros(16, np.uint8))
 
 
 def replace(data: bytes, field: str, ordinal: int | None, value: int) -> bytes:
@@ -318,7 +318,7 @@ def replace(data: bytes, field: str, ordinal: int | None, value: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Transfer:
+class TensorTransfer:
     """The bytes that one tensor copy moves, in units that are each entirely inside or entirely outside the tensor."""
 
     unit: int
@@ -343,7 +343,7 @@ def box(
     offsets: Sequence[int] = (),
     *,
     store: bool = False,
-) -> Transfer:
+) -> TensorTransfer:
     """The transfer of a tensor copy at *coordinates*, which are innermost first and signed (9.7.9.27.1.2).
 
     *mode* is ``.load_mode`` without its dot, *offsets* are those of im2col; with *store*, global memory is the
@@ -366,7 +366,7 @@ def box(
     return _columns(tensor, coordinates, offsets or (0,) * (tensor.rank - 2))
 
 
-def _rows(tensor: TensorMap, coordinates: Sequence[int], mode: str) -> Transfer:
+def _rows(tensor: TensorMap, coordinates: Sequence[int], mode: str) -> TensorTransfer:
     """Four rows of a matrix (5.5.3.4): the first coordinate is a column, the others are row numbers."""
     _need(tensor.rank == 2, "dimensions", f"{tensor.rank} dimensions in a {mode} copy")
     _need(tensor.box[1] == 1, "box", f"{tensor.box[1]} rows in a {mode} copy")
@@ -374,7 +374,7 @@ def _rows(tensor: TensorMap, coordinates: Sequence[int], mode: str) -> Transfer:
     return _transfer(tensor, coordinates[0], at * tensor.strides[0], (at >= 0) & (at < tensor.dimensions[1]))
 
 
-def _tile(tensor: TensorMap, coordinates: Sequence[int]) -> Transfer:
+def _tile(tensor: TensorMap, coordinates: Sequence[int]) -> TensorTransfer:
     starts, inside = np.zeros(1, np.int64), np.ones(1, bool)
     for axis in range(1, tensor.rank):  # an outer dimension varies more slowly
         at = coordinates[axis] + np.arange(0, tensor.box[axis], tensor.element_strides[axis])
@@ -383,7 +383,7 @@ def _tile(tensor: TensorMap, coordinates: Sequence[int]) -> Transfer:
     return _transfer(tensor, coordinates[0], starts, inside)
 
 
-def _columns(tensor: TensorMap, coordinates: Sequence[int], offsets: Sequence[int]) -> Transfer:
+def _columns(tensor: TensorMap, coordinates: Sequence[int], offsets: Sequence[int]) -> TensorTransfer:
     """im2col (5.5.4): successive pixels along W, then H, then D within the box, then N."""
     _count("offsets", offsets, tensor.rank - 2)
     count = np.arange(tensor.pixels)
@@ -408,7 +408,7 @@ def _columns(tensor: TensorMap, coordinates: Sequence[int], offsets: Sequence[in
     return _transfer(tensor, coordinates[0], starts, inside)
 
 
-def _transfer(tensor: TensorMap, first: int, starts: Array, inside: Array) -> Transfer:
+def _transfer(tensor: TensorMap, first: int, starts: Array, inside: Array) -> TensorTransfer:
     """The transfer of rows at *starts*, in bytes from the address of the tensor, each from its element *first* on."""
     align = 128 if tensor.type in _PADDED else 128 // tensor.bits  # 16 bytes (5.5.3.1)
     _need(first % align == 0, "coordinates", f"{first}, the first one, is not a multiple of {align}")
@@ -421,7 +421,7 @@ def _transfer(tensor: TensorMap, first: int, starts: Array, inside: Array) -> Tr
     along, offsets = _row(tensor.row, length, unit)
     within = start + along
     pitch = max(tensor.row, tensor.swizzle)  # a shorter row leaves the rest of the pattern's width unused
-    return Transfer(
+    return TensorTransfer(
         unit,
         np.add.outer(starts + tensor.address, within).ravel(),
         np.logical_and.outer(inside, (within >= 0) & (within < end)).ravel(),

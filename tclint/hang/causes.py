@@ -12,7 +12,7 @@ from tclint.checks._wording import agreeing, times
 from tclint.hang.cycle import Chain, End, gone
 from tclint.hang.phases import Phases
 from tclint.hang.stops import CLUSTER, CTA_BARRIER, MBARRIER, REGISTERS, Stop
-from tclint.hang.waits import Object, Status, Waiter, Waits
+from tclint.hang.waits import CompletionStatus, Object, Waiter, Waits
 from tclint.inspect.protocol.parts import MbarrierRing
 
 __all__ = ["Cause", "causes"]
@@ -171,7 +171,7 @@ class _Causes:
     def _short_phases(self) -> Iterator[Cause]:
         """A phase that all its threads have arrived at and that still needs arrivals."""
         for waiter, phases in zip(self._members, self._phases, strict=True):
-            blocked = any(share.status is Status.BLOCKED for share in waiter.shares)
+            blocked = any(share.status is CompletionStatus.BLOCKED for share in waiter.shares)
             phase = next((p for p in phases if p.bytes is not None and 0 < p.arrived < p.count), None)
             if blocked or phase is None:
                 continue
@@ -186,17 +186,21 @@ class _Causes:
     def _gone(self, waiter: Waiter) -> Iterator[Cause]:
         """Threads that would complete the wait do not execute the operation any more."""
         object_, threads = waiter.object, gone(waiter, self.waits.stops)
-        blocked = any(share.status is Status.BLOCKED for share in waiter.shares)
+        blocked = any(share.status is CompletionStatus.BLOCKED for share in waiter.shares)
         if not threads or (blocked and object_.kind == MBARRIER and not self._needs_all(object_)):
             return
         sites, past = list[int](), list[int]()
         for operation in waiter.operations:
-            late = [s for s in operation.shares if s.status in (Status.PASSED, Status.ABSENT)]
+            late = [
+                s for s in operation.shares if s.status in (CompletionStatus.PASSED, CompletionStatus.ABSENT)
+            ]
             sites += [operation.site] if late else []
             past += [self.waits.stops[s.at].site for s in late if s.at >= 0]
         verbs = ("gives up", "give up") if object_.kind == REGISTERS else ("arrives at", "arrive at")
         who = agreeing(self.model.describe_threads(threads), *(f"no longer {verb}" for verb in verbs))
-        absent = any(share.status is Status.ABSENT and share.threads & threads for share in waiter.shares)
+        absent = any(
+            share.status is CompletionStatus.ABSENT and share.threads & threads for share in waiter.shares
+        )
         what = f"{who} {object_.name}{': exited, or not listed' if absent else ''}"
         decide = self._deciding(sites)
         yield Cause("gone", what, (object_.name,), tuple(dict.fromkeys((*sites, *past, *decide))))

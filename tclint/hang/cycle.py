@@ -10,12 +10,12 @@ from operator import or_
 
 from tclint._dataclass import dataclass
 from tclint.hang.stops import Stop
-from tclint.hang.waits import Share, Status, Waiter
+from tclint.hang.waits import CompletionStatus, Share, Waiter
 
 __all__ = ["Chain", "End", "chain", "gone"]
 
 
-_PAST = (Status.PASSED, Status.ABSENT)
+_PAST = (CompletionStatus.PASSED, CompletionStatus.ABSENT)
 
 
 class End(Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from tclint.hang.positions import Position, PositionError, listed
+from tclint.hang.positions import CodePosition, PositionError, listed
 
 __all__ = ["read"]
 
@@ -25,7 +25,7 @@ _KERNEL = re.compile(rf"{_TRIPLE}\s+{_TRIPLE}\s+[A-Za-z_$%][\w$.]*\(")
 _PTX = (".ptx", ".nv_debug_ptx_txt")
 
 
-def read(text: str) -> list[Position]:
+def read(text: str) -> list[CodePosition]:
     """The positions in *text*: tables of cuda-gdb, or else a list as :func:`listed` reads it. Raises PositionError."""
     if not any(_WARP.match(line) or _THREADS.match(line) for line in text.splitlines()):
         return listed(text)
@@ -63,7 +63,7 @@ class _Launch:
         return x + shape[0] * (y + shape[1] * z)
 
 
-def _rows(text: str) -> Iterator[Position]:
+def _rows(text: str) -> Iterator[CodePosition]:
     """The positions in tables of cuda-gdb. Those of threads are preferred: a row of a warp leaves out some lanes."""
     launch = _Launch(text)
     bases = {found[1]: int(found[2], 16) for found in _SYMBOL.finditer(text)}
@@ -83,12 +83,12 @@ def _rows(text: str) -> Iterator[Position]:
             )
 
 
-def _threads(found: re.Match[str], launch: _Launch, bases: Mapping[str, int]) -> Iterator[Position]:
+def _threads(found: re.Match[str], launch: _Launch, bases: Mapping[str, int]) -> Iterator[CodePosition]:
     """The warps of a row of ``info cuda threads``, which is about consecutive threads."""
     numbers = tuple(map(int, found.groups()[:12]))
     if found[15] is not None:
         name, line = found[15], int(found[16])
-        where = Position(line, "" if name.endswith(_PTX) else name)
+        where = CodePosition(line, "" if name.endswith(_PTX) else name)
     else:
         where = _counter(int(found[14], 16), bases)
     first, last = launch.cta(numbers[:3]), launch.cta(numbers[6:9])
@@ -101,7 +101,7 @@ def _threads(found: re.Match[str], launch: _Launch, bases: Mapping[str, int]) ->
             yield where._replace(cta=cta, warp=warp, lanes=sum(1 << lane for lane in lanes))
 
 
-def _counter(pc: int, bases: Mapping[str, int]) -> Position:
+def _counter(pc: int, bases: Mapping[str, int]) -> CodePosition:
     """The position of a program counter, by the addresses of functions. Raises PositionError."""
     below = [(base, name) for name, base in bases.items() if base <= pc]
     if not below:
@@ -109,4 +109,4 @@ def _counter(pc: int, bases: Mapping[str, int]) -> Position:
             f"the program counter {pc:#x} is not relative to a kernel: add what 'x/i $pc' prints for one thread"
         )
     base, name = max(below)
-    return Position(offset=pc - base, kernel=name)
+    return CodePosition(offset=pc - base, kernel=name)

@@ -11,16 +11,16 @@ from tclint.findings.scales import Severity
 from tclint.findings.selection import Request, Selected
 from tclint.hang.causes import Cause, causes
 from tclint.hang.cycle import Chain, End, chain
-from tclint.hang.launched import Executed
+from tclint.hang.launched import DeadlockedLaunch
 from tclint.hang.machine_code import LineTable
 from tclint.hang.phases import Phases, executed, replayed
-from tclint.hang.positions import Position, PositionError
+from tclint.hang.positions import CodePosition, PositionError
 from tclint.hang.stops import RUNNING, Stop, Stops, kind_of
 from tclint.hang.waits import Waiter, Waits
 from tclint.inspect.locations import Locations
 from tclint.inspect.protocol import changing
-from tclint.inspect.protocol.parts import Changing, MbarrierRing, Wait
-from tclint.inspect.protocol.rings import Rings
+from tclint.inspect.protocol.parts import Changing, MbarrierRing, ProtocolWait
+from tclint.inspect.protocol.rings import DescribedRings
 from tclint.inspect.protocol.sites import Sites
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
@@ -48,7 +48,7 @@ class Explanation:
     waiters: tuple[Waiter, ...]
     chain: Chain | None
     causes: tuple[Cause, ...]
-    executed: Executed | None
+    executed: DeadlockedLaunch | None
     """The execution of the launch that the positions are from."""
     phases: Phases
     """The phases at the end of that execution, or of a replay that ends with threads at the same waits."""
@@ -65,13 +65,13 @@ class Explanation:
     def decided(self) -> bool:
         return self.chain is not None and self.chain.end is not End.UNDECIDED
 
-    def wait(self, site: int) -> tuple[MbarrierRing, Wait] | None:
+    def wait(self, site: int) -> tuple[MbarrierRing, ProtocolWait] | None:
         """The ring and the wait at *site*; None if there is not exactly one."""
         found = [(ring, wait) for ring in self.rings for wait in ring.waits if site in wait.sites]
         return found[0] if len(found) == 1 else None
 
 
-def chosen(source: Source, module: Module, entry: str | None, positions: Iterable[Position]) -> Function:
+def chosen(source: Source, module: Module, entry: str | None, positions: Iterable[CodePosition]) -> Function:
     """The function called *entry*; without it, the one that the positions name, or that contains their lines.
 
     Raises PositionError.
@@ -122,13 +122,13 @@ def _last(source: Source, function: Function) -> int:
 class Hang:
     """What is known of a hang."""
 
-    positions: Sequence[Position]
+    positions: Sequence[CodePosition]
     """Where its threads are."""
     table: LineTable | None = None
     """The lines of the offsets in positions."""
     shape: tuple[int, ...] | None = None
     """The threads of a CTA along x, y and z."""
-    launch: Executed | None = None
+    launch: DeadlockedLaunch | None = None
     """The execution that has the positions."""
 
 
@@ -147,7 +147,7 @@ def explain(source: Source, module: Module, function: Function, known: Hang) -> 
     locations, sites = Locations(source, module, body), Sites(model)
     resolver = Stops(sites, locations, _first(source, function), _last(source, function), function.name)
     stops = tuple(resolver.all(known.positions, known.table))
-    described = Rings(sites)
+    described = DescribedRings(sites)
     rings = tuple(map(described.described, described.found))
     waits = Waits(sites, stops)
     waiters = tuple(waits.waiters)

@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 
 from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
-from tclint.hang.launched import Executed
+from tclint.hang.launched import DeadlockedLaunch
 from tclint.hang.stops import Stop
 from tclint.hang.waits import Waiter
 from tclint.inspect.locations import Locations
 from tclint.replay.launches import ReplayRun
-from tclint.replay.sync import Mbarrier
+from tclint.replay.sync import ReplayMbarrier
 from tclint.replay.thread_groups import Stuck
 from tclint.replay.verdict import Replay
 
-__all__ = ["Phase", "Phases", "executed", "replayed"]
+__all__ = ["CurrentPhase", "Phases", "executed", "replayed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class CurrentPhase:
     """The current phase of an mbarrier or a barrier."""
 
     number: int
@@ -38,7 +38,7 @@ class Phase:
         return not self.number and self.arrived <= waiting and not self.bytes
 
 
-Phases = Mapping[int, tuple[Phase, ...]]
+Phases = Mapping[int, tuple[CurrentPhase, ...]]
 """Index of a waiter -> the different phases that its threads wait for, in several CTAs or stages of a ring."""
 
 
@@ -55,31 +55,31 @@ def replayed(model: KernelModel, stops: Sequence[Stop], waiters: Sequence[Waiter
     return {}, replay.incomplete
 
 
-def _replayed(site: int, waiter: Waiter, deadlocks: Sequence[Stuck]) -> Phase | None:
+def _replayed(site: int, waiter: Waiter, deadlocks: Sequence[Stuck]) -> CurrentPhase | None:
     """That of the last of *deadlocks* that is at *site*, at the barrier that *waiter* waits for if it waits for one."""
     number = waiter.object.number
     for stuck in reversed(deadlocks):
         what = stuck.what
         if stuck.site != site:
             continue
-        if isinstance(what, Mbarrier):
-            return Phase(what.phase, what.count - what.pending, what.count, what.bytes, what.site)
+        if isinstance(what, ReplayMbarrier):
+            return CurrentPhase(what.phase, what.count - what.pending, what.count, what.bytes, what.site)
         if number is None or what.number == number:
-            return Phase(what.phase, what.arrived, what.wanted)
+            return CurrentPhase(what.phase, what.arrived, what.wanted)
     return None
 
 
 def executed(
-    launch: Executed, locations: Locations, stops: Sequence[Stop], waiters: Sequence[Waiter]
+    launch: DeadlockedLaunch, locations: Locations, stops: Sequence[Stop], waiters: Sequence[Waiter]
 ) -> Phases:
     """The phases in the deadlock that the execution of *launch* ends in."""
-    found: dict[int, tuple[Phase, ...]] = {}
+    found: dict[int, tuple[CurrentPhase, ...]] = {}
     for n, waiter in enumerate(waiters):
         line = locations.line(stops[waiter.stop].site)
         here = [
             wait for at, wait in launch.waits if at == line and wait.lanes << 32 * wait.warp & waiter.threads
         ]
-        phases = [Phase(*wait.received) for wait in here if wait.received is not None]
+        phases = [CurrentPhase(*wait.received) for wait in here if wait.received is not None]
         if phases:
             found[n] = tuple(dict.fromkeys(phases))
     return found

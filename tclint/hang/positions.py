@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["FORMS", "Position", "PositionError", "listed", "position"]
+__all__ = ["FORMS", "CodePosition", "PositionError", "listed", "position"]
 
 FORMS = "72, 72x4, 0:3=72, kernel.cu:41, 0x1a0 or kernel+0x1a0"
 """Examples of all forms of a position, for error messages."""
@@ -22,7 +22,7 @@ class PositionError(ValueError):
     """A position that cannot be read, or that is not in the kernel."""
 
 
-class Position(NamedTuple):
+class CodePosition(NamedTuple):
     """A position in the code, and the warps that are there."""
 
     line: int = 0
@@ -50,7 +50,7 @@ class Position(NamedTuple):
         return f"{warp}{place}{f'x{self.warps}' if self.warps else ''}"
 
 
-def position(text: str) -> Position:
+def position(text: str) -> CodePosition:
     """The position that *text* denotes, in one of :data:`FORMS`. Raises PositionError."""
     named, warp = text, _WARP.fullmatch(text)
     cta = number = None
@@ -58,9 +58,9 @@ def position(text: str) -> Position:
         cta, number, named = int(warp[1]), int(warp[2]), warp[3]
     if found := _OFFSET.fullmatch(named):
         offset = int(found[2] or found[3], 0)
-        made = Position(offset=offset, kernel=found[1] or "", warps=int(found[4] or 0))
+        made = CodePosition(offset=offset, kernel=found[1] or "", warps=int(found[4] or 0))
     elif found := _LINE.fullmatch(named):
-        made = Position(int(found[2]), found[1] or "", warps=int(found[3] or 0))
+        made = CodePosition(int(found[2]), found[1] or "", warps=int(found[3] or 0))
         if not made.line:
             raise PositionError(f"'{text}' is not a position: lines begin at 1")
     else:
@@ -70,7 +70,7 @@ def position(text: str) -> Position:
     return made._replace(cta=cta, warp=number)
 
 
-def listed(text: str) -> list[Position]:
+def listed(text: str) -> list[CodePosition]:
     """The positions in *text*: JSON, or positions between spaces and commas; ``#`` begins a comment.
 
     Raises PositionError.
@@ -81,7 +81,7 @@ def listed(text: str) -> list[Position]:
     return [position(word) for word in words]
 
 
-def _decoded(text: str) -> Iterator[Position]:
+def _decoded(text: str) -> Iterator[CodePosition]:
     """The positions of a JSON list, or of the list ``at`` of a JSON object."""
     try:
         found = json.loads(text)
@@ -101,8 +101,8 @@ def _decoded(text: str) -> Iterator[Position]:
             )
 
 
-def _from_fields(item: Mapping[str, Any]) -> Position:
-    """The position of a JSON object with the fields of :class:`Position`."""
+def _from_fields(item: Mapping[str, Any]) -> CodePosition:
+    """The position of a JSON object with the fields of :class:`CodePosition`."""
     shown = json.dumps(item)
     if unknown := sorted(item.keys() - _KEYS):
         raise PositionError(f"{shown}: unknown key '{unknown[0]}'")
@@ -117,7 +117,7 @@ def _from_fields(item: Mapping[str, Any]) -> Position:
             raise PositionError(f"{shown}: '{key}' has the wrong type")
     if "warp" in values:
         values.setdefault("cta", 0)
-    return Position(**values)
+    return CodePosition(**values)
 
 
 def _whole(value: object) -> bool:
@@ -131,6 +131,6 @@ def _parsed(number: str, shown: str) -> int:
         raise PositionError(f"{shown}: 'offset' is not a number") from None
 
 
-def merged(positions: Iterable[Position]) -> list[Position]:
+def merged(positions: Iterable[CodePosition]) -> list[CodePosition]:
     """*positions* with equal ones merged, in the order of their first occurrence."""
     return list(dict.fromkeys(positions))

@@ -13,10 +13,10 @@ from tclint._json import to_json
 from tclint.findings.finding import Finding
 from tclint.hang.cycle import End
 from tclint.hang.explain import Explanation
-from tclint.hang.launched import Executed
-from tclint.hang.phases import Phase
+from tclint.hang.launched import DeadlockedLaunch
+from tclint.hang.phases import CurrentPhase
 from tclint.hang.stops import REGISTERS, RUNNING, Stop
-from tclint.hang.waits import Share, Status, Waiter
+from tclint.hang.waits import CompletionStatus, Share, Waiter
 from tclint.inspect.protocol.parts import used
 from tclint.inspect.tables import Cells, columns, few, printable_line, short_name
 from tclint.report.formats._style import BOLD, CYAN, RED, YELLOW, Style
@@ -137,12 +137,12 @@ class _Text:
         """Where some threads of an operation are, in words."""
         line = self._locations.line(self._found.stops[share.at].site) if share.at >= 0 else 0
         return {
-            Status.ARRIVED: "arrived",
-            Status.BLOCKED: f"only after the wait at line {line}",
-            Status.OWN: "only after this wait",
-            Status.RUNNING: f"not yet, at line {line}",
-            Status.PASSED: f"past it, at line {line}",
-            Status.ABSENT: "exited, or not listed",
+            CompletionStatus.ARRIVED: "arrived",
+            CompletionStatus.BLOCKED: f"only after the wait at line {line}",
+            CompletionStatus.OWN: "only after this wait",
+            CompletionStatus.RUNNING: f"not yet, at line {line}",
+            CompletionStatus.PASSED: f"past it, at line {line}",
+            CompletionStatus.ABSENT: "exited, or not listed",
         }[share.status]
 
     def _chain(self) -> Iterator[str]:
@@ -174,7 +174,7 @@ class _Text:
         return finding.rule.id, finding.message, f"line {line}"
 
 
-def _executed(found: Executed) -> str:
+def _executed(found: DeadlockedLaunch) -> str:
     """The execution that the positions are from."""
     on_gpu = {"": "", "unfinished": "; on the GPU, it did not end", "done": "; on the GPU, it completed"}.get(
         found.on_gpu, f"; on the GPU, it failed with {found.on_gpu}"
@@ -187,7 +187,7 @@ def _where(found: Explanation) -> str:
     return "in a replay" if found.executed is None else "in the launch"
 
 
-def _received(phase: Phase) -> str:
+def _received(phase: CurrentPhase) -> str:
     """What a phase has received."""
     if phase.bytes is None:
         return f"{phase.arrived} of {phase.count} threads have arrived"
@@ -199,7 +199,7 @@ def _received(phase: Phase) -> str:
 def _end(end: End, last: Waiter, again: bool) -> str:
     """How a chain ends, in words."""
     registers = last.object.kind == REGISTERS
-    absent = any(share.status is Status.ABSENT for share in last.shares)
+    absent = any(share.status is CompletionStatus.ABSENT for share in last.shares)
     exited = "have exited, or are not listed" if absent else "or have exited"
     verb, past = ("gives up", "given up") if registers else ("arrives at", "arrived at")
     return {
@@ -302,7 +302,7 @@ class _Json:
         }
 
 
-def _execution(found: Executed | None) -> dict[str, Any] | None:
+def _execution(found: DeadlockedLaunch | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {
@@ -313,6 +313,6 @@ def _execution(found: Executed | None) -> dict[str, Any] | None:
     }
 
 
-def _phase(phase: Phase) -> dict[str, Any]:
+def _phase(phase: CurrentPhase) -> dict[str, Any]:
     number = phase.number if phase.bytes is not None else None
     return {"phase": number, "arrived": phase.arrived, "count": phase.count, "bytes": phase.bytes or 0}

@@ -9,7 +9,7 @@ from tclint._dataclass import dataclass
 from tclint.analyses.setmaxnreg import raises
 from tclint.findings.places import source_location
 from tclint.hang.machine_code import LineTable
-from tclint.hang.positions import Position, PositionError
+from tclint.hang.positions import CodePosition, PositionError
 from tclint.inspect.locations import Locations
 from tclint.inspect.protocol.sites import Sites
 from tclint.ir.nodes import Instruction
@@ -69,15 +69,15 @@ class Stops:
         self._lines = first, last
         self._name = name
 
-    def all(self, positions: Iterable[Position], table: LineTable | None) -> list[Stop]:
+    def all(self, positions: Iterable[CodePosition], table: LineTable | None) -> list[Stop]:
         """The threads that are at each instruction, in program order. Raises PositionError."""
-        found: dict[int, list[Position]] = {}
+        found: dict[int, list[CodePosition]] = {}
         for position in positions:
             for site in self._sites_of(position, table):
                 found.setdefault(site, []).append(position)
         return [self._stop(site, at) for site, at in sorted(found.items())]
 
-    def _sites_of(self, position: Position, table: LineTable | None) -> list[int]:
+    def _sites_of(self, position: CodePosition, table: LineTable | None) -> list[int]:
         """The instruction of a position, or the copies of it that were inlined."""
         if position.offset >= 0:
             if table is None:
@@ -139,7 +139,7 @@ class Stops:
             waits = [i for i in self.model.awaits(Barrier.MBARRIER) if cfg.block_of[i] in body]
             yield from waits if len(waits) == 1 else ()
 
-    def _stop(self, site: int, positions: Sequence[Position]) -> Stop:
+    def _stop(self, site: int, positions: Sequence[CodePosition]) -> Stop:
         """The threads at an instruction, by its *positions*. Raises PositionError if a CTA does not have such a warp."""
         may = self.sites.threads(site)
         named = 0
@@ -164,7 +164,7 @@ class Stops:
         )
 
     @staticmethod
-    def _counted(positions: Sequence[Position]) -> int:
+    def _counted(positions: Sequence[CodePosition]) -> int:
         named = len({(p.cta, p.warp) for p in positions if p.warp is not None})
         return named + sum(p.warps for p in positions)
 

@@ -22,13 +22,13 @@ from tclint.isa.callees import SYSTEM_CALLS
 from tclint.isa.effects import Barrier, Resource
 from tclint.values import thread_masks as T
 
-__all__ = ["Object", "Operation", "Share", "Status", "Waiter", "Waits"]
+__all__ = ["Completer", "CompletionStatus", "Object", "Share", "Waiter", "Waits"]
 
 _BARRIERS = 16
 """How many CTA barriers there are (9.7.13.1)."""
 
 
-class Status(Enum):
+class CompletionStatus(Enum):
     """Whether threads can still execute an operation that would complete a wait."""
 
     ARRIVED = "arrived"
@@ -69,14 +69,14 @@ class Object:
 class Share:
     """Some of the threads that may execute an operation, and where they are."""
 
-    status: Status
+    status: CompletionStatus
     threads: int
     at: int = -1
     """The index of their :class:`Stop`; -1: none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class Completer:
     """An instruction that would complete a wait, or help to."""
 
     site: int
@@ -94,7 +94,7 @@ class Waiter:
     stop: int
     object: Object
     threads: int
-    operations: tuple[Operation, ...]
+    operations: tuple[Completer, ...]
     short: bool = False
     """Whether a CTA barrier counts more threads than use it, so that it never completes."""
     next: tuple[int, ...] = ()
@@ -116,7 +116,7 @@ class Waiter:
         return not self.short and (
             not self.object.known
             or any(not operation.certain for operation in self.operations)
-            or any(share.status is Status.RUNNING for share in self.shares)
+            or any(share.status is CompletionStatus.RUNNING for share in self.shares)
         )
 
 
@@ -162,8 +162,8 @@ class Waits:
     def _next(number: int, every: Sequence[Waiter]) -> tuple[int, ...]:
         """The waiters that a waiter waits for; itself only if it waits for no other one."""
         waiter = every[number]
-        blocking = [share for share in waiter.shares if share.status is Status.BLOCKED]
-        own = any(share.status is Status.OWN for share in waiter.shares)
+        blocking = [share for share in waiter.shares if share.status is CompletionStatus.BLOCKED]
+        own = any(share.status is CompletionStatus.OWN for share in waiter.shares)
         after = [
             n
             for n, other in enumerate(every)
@@ -222,7 +222,7 @@ class Waits:
 
     # ------------------------------------------------------------ operations
 
-    def _operations(self, waiting: int, object_: Object, threads: int) -> Iterator[Operation]:
+    def _operations(self, waiting: int, object_: Object, threads: int) -> Iterator[Completer]:
         """The operations that would complete the wait for *object_* by *threads*, in program order."""
         found: list[tuple[int, str, bool, int]] = []
         if object_.kind == MBARRIER:
@@ -242,7 +242,7 @@ class Waits:
             found = [(site, "sync", True, self.sites.threads(site) & T.whole(threads, 32))]
         for site, deed, certain, who in sorted(found):
             shares = tuple(self._shares(waiting, object_, site, deed, who, threads))
-            yield Operation(site, deed, certain, shares)
+            yield Completer(site, deed, certain, shares)
 
     def _on_mbarrier(self, object_: Object) -> Iterator[tuple[int, str, bool, int]]:
         mbarriers = self._mbarriers
@@ -287,14 +287,14 @@ class Waits:
                 continue
             seen |= here
             status = self._status(object_, site, deed, index)
-            if status is Status.BLOCKED and index == waiting:
+            if status is CompletionStatus.BLOCKED and index == waiting:
                 if own := here & waiters:
-                    yield Share(Status.OWN, own, index)
+                    yield Share(CompletionStatus.OWN, own, index)
                 here &= ~waiters
             if here:
                 yield Share(status, here, index)
         if absent := threads & ~seen:
-            yield Share(Status.ABSENT, absent)
+            yield Share(CompletionStatus.ABSENT, absent)
 
     def _leaves(self, object_: Object, site: int) -> bool:
         """Whether threads of other CTAs may execute the operation on the object."""
@@ -304,16 +304,16 @@ class Waits:
         match = self.model.instruction(site).match
         return remote or (match is not None and match.multicast)
 
-    def _status(self, object_: Object, site: int, deed: str, index: int) -> Status:
+    def _status(self, object_: Object, site: int, deed: str, index: int) -> CompletionStatus:
         """Whether threads that are at the stop *index* can still execute the operation at *site*."""
         model, here = self.model, self.stops[index]
         if deed == "sync" and here.site == site:
-            return Status.ARRIVED
+            return CompletionStatus.ARRIVED
         if object_.kind == here.kind == CLUSTER and self.arrived(site, here.site):
-            return Status.ARRIVED
+            return CompletionStatus.ARRIVED
         if not model.may_follow(here.site, site):
-            return Status.PASSED
-        return Status.RUNNING if here.kind == RUNNING else Status.BLOCKED
+            return CompletionStatus.PASSED
+        return CompletionStatus.RUNNING if here.kind == RUNNING else CompletionStatus.BLOCKED
 
     def arrived(self, arrive: int, wait: int) -> bool:
         """Whether all threads at a wait for the cluster barrier have executed *arrive* for it."""

@@ -13,11 +13,11 @@ from tclint._dataclass import dataclass
 from tclint.injection.build import cupti_libraries, injection_library
 from tclint.injection.program import LIMIT, SECONDS, Captured, Wanted, complete, scratch
 
-__all__ = ["Region", "capture"]
+__all__ = ["RecordedRegion", "capture"]
 
 
 @dataclass
-class Region:
+class RecordedRegion:
     """What the block has recorded, once it has ended."""
 
     captured: Captured | None = None
@@ -41,7 +41,7 @@ def capture(
     nth: int = 1,
     limit: int = LIMIT,
     seconds: float = SECONDS,
-) -> Iterator[Region]:
+) -> Iterator[RecordedRegion]:
     """Record launch number *nth* of the kernels that match the glob *kernel* in a ``with`` block to the folder *name*.
 
     The options are those of ``tclint capture``: *limit* is in bytes, and a launch that takes longer than *seconds* is
@@ -53,7 +53,7 @@ def capture(
     folder, wanted = Path(name), Wanted(kernel, nth, limit, seconds)
     path = injection_library()
     temporary = scratch(folder)
-    region = Region()
+    region = RecordedRegion()
     library = ctypes.CDLL(str(path))
     library.tclint_begin.argtypes = [
         ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_double, ctypes.c_char_p,

@@ -15,7 +15,7 @@ from typing import Literal
 from tclint._dataclass import dataclass
 from tclint.findings.finding import Edit, Fix
 from tclint.findings.spans import Span
-from tclint.inline.text import UNKNOWN, Text
+from tclint.inline.text import UNKNOWN, MappedText
 
 __all__ = [
     "Asm",
@@ -69,7 +69,7 @@ class Asm:
 
     statement: Span
     """The whole statement or call."""
-    template: Text
+    template: MappedText
     """The string with its escapes resolved, and UNKNOWN for unknown pieces."""
     operands: tuple[AsmOperand, ...] | None
     """None if the operand lists could not be parsed."""
@@ -98,7 +98,7 @@ class Asm:
 class Ptx:
     """The PTX of a string, for the body of a function."""
 
-    text: Text
+    text: MappedText
     declarations: tuple[str, ...]
     """A ``.reg`` for each register operand."""
     missing: list[tuple[Span, str]] = field(default_factory=list)
@@ -151,7 +151,7 @@ def ptx_of(asm: Asm) -> Ptx:
     operands = asm.operands or ()
     named = {operand.name.encode(): number for number, operand in enumerate(operands) if operand.name}
     kinds = [kind_of(operands, operand) for operand in operands]
-    out = Ptx(Text(), ())
+    out = Ptx(MappedText(), ())
     source = asm.template
     data = bytes(source.data)
     used: dict[str, str] = {}

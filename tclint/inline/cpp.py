@@ -11,7 +11,7 @@ from tree_sitter import Language, Node, Parser, Query, QueryCursor
 from tclint.findings.finding import Edit
 from tclint.findings.spans import Span
 from tclint.inline.asm import Asm, AsmOperand
-from tclint.inline.text import Text
+from tclint.inline.text import MappedText
 
 __all__ = ["find"]
 
@@ -86,7 +86,7 @@ def _asm(node: Node, data: bytes) -> Asm | None:
     code = node.child_by_field_name("assembly_code")
     if code is None:
         return None
-    template = Text()
+    template = MappedText()
     _literal(code, data, template)
     outputs, inputs = (node.child_by_field_name(name) for name in ("output_operands", "input_operands"))
     children = [
@@ -150,7 +150,7 @@ def _operand(node: Node, data: bytes) -> AsmOperand:
     constraint = node.child_by_field_name("constraint")
     symbol = node.child_by_field_name("symbol")
     value = node.child_by_field_name("value")
-    text = Text()
+    text = MappedText()
     if constraint is not None:
         _literal(constraint, data, text)
     letters = "" if 0 in text.data else text.data.decode(errors="replace")
@@ -211,7 +211,7 @@ def _text(node: Node, data: bytes) -> bytes:
     return data[node.start_byte : node.end_byte]
 
 
-def _literal(node: Node, data: bytes, out: Text) -> None:
+def _literal(node: Node, data: bytes, out: MappedText) -> None:
     """Append the text of a string literal, or of several adjacent ones."""
     if node.type == "concatenated_string":
         for child in node.children:

@@ -14,13 +14,13 @@ from tclint._dataclass import dataclass
 from tclint.findings.finding import Edit
 from tclint.findings.spans import Span
 from tclint.inline.asm import Asm, AsmOperand, Dialect, operands_of
-from tclint.inline.text import UNKNOWN, Text
+from tclint.inline.text import UNKNOWN, MappedText
 
 __all__ = ["CALLS", "MARKER", "SOURCES", "Call", "find"]
 
 
 @dataclass(frozen=True, slots=True)
-class Effects:
+class SideEffects:
     """An argument that states whether assembly has side effects, so that each execution of it counts."""
 
     where: tuple[int, str]
@@ -42,25 +42,25 @@ class Call:
     """Position and keyword; None if the text is a module and not inline assembly."""
     beside: str = ""
     """A string that must be another argument of the call."""
-    effects: Effects | None = None
+    effects: SideEffects | None = None
     """The argument that states whether the assembly has side effects."""
 
 
 CALLS = {
     "inline_asm_elementwise": Call(
-        "Triton, Gluon", (0, "asm"), (1, "constraints"), effects=Effects((4, "is_pure"), "False")
+        "Triton, Gluon", (0, "asm"), (1, "constraints"), effects=SideEffects((4, "is_pure"), "False")
     ),
     "inline_asm": Call(
         "CuTe DSL and other users of MLIR's llvm dialect",
         (2, "asm_string"),
         (3, "constraints"),
-        effects=Effects((4, "has_side_effects"), "True", default=False),
+        effects=SideEffects((4, "has_side_effects"), "True", default=False),
     ),
     "InlineAsm": Call(
         "numba-cuda, llvmlite",
         (1, "asm"),
         (2, "constraint"),
-        effects=Effects((3, "side_effect"), "True", default=False),
+        effects=SideEffects((3, "side_effect"), "True", default=False),
     ),
     "Program": Call("cuda.core", (0, "code"), beside="ptx"),
     "from_ptx": Call("cuda.core", (0, "module")),
@@ -149,20 +149,20 @@ def _call_of(name: Node) -> Node | None:
     return node if node is not None and node.type == "call" else None
 
 
-def _sources(call: Call, node: Node, data: bytes, assigned: _Assigned) -> Iterator[Text]:
+def _sources(call: Call, node: Node, data: bytes, assigned: _Assigned) -> Iterator[MappedText]:
     """The CUDA C++ strings passed to a call, except those with unknown pieces."""
     value = _value(call, node, data)
     if value is None:
         return
     value = _resolved(value, data, assigned)
     for one in value.named_children if value.type in ("list", "tuple") else (value,):
-        text = Text()
+        text = MappedText()
         _literal(_resolved(one, data, assigned), data, text)
         if UNKNOWN not in text.data:
             yield text
 
 
-def _statements(text: Text, conditions: tuple[str, ...]) -> tuple[list[Asm], list[Span]]:
+def _statements(text: MappedText, conditions: tuple[str, ...]) -> tuple[list[Asm], list[Span]]:
     """The asm statements in a CUDA C++ string, and its comments, with their spans in the Python source."""
     from tclint.inline.cpp import find
 
@@ -214,7 +214,7 @@ def _asm(call: Call, node: Node, data: bytes, assigned: _Assigned) -> Asm | None
     value = _value(call, node, data)
     if value is None:
         return None
-    template = Text()
+    template = MappedText()
     _literal(_resolved(value, data, assigned), data, template)
     operands = constraints = None
     dialect: Dialect = "module"
@@ -236,7 +236,7 @@ def _asm(call: Call, node: Node, data: bytes, assigned: _Assigned) -> Asm | None
     return asm
 
 
-def _qualified(asm: Asm, effects: Effects, arguments: list[Node], data: bytes) -> None:
+def _qualified(asm: Asm, effects: SideEffects, arguments: list[Node], data: bytes) -> None:
     """Set whether *asm* is volatile, and the edit that makes it so."""
     value = _argument(arguments, effects.where, data)
     asm.qualifier = f"{effects.where[1]}={effects.volatile}"
@@ -294,7 +294,7 @@ def _marked(comment: Node, data: bytes) -> Asm | None:
     node = next(_strings(root, begin, end), None)
     if node is None:
         return None
-    template = Text()
+    template = MappedText()
     _literal(node, data, template)
     dialect: Dialect = "module" if b".version" in template.data else "llvm"
     return Asm(
@@ -324,12 +324,12 @@ def _text(node: Node, data: bytes) -> bytes:
 
 def _plain(node: Node, data: bytes) -> str | None:
     """The text of a literal; None if a piece of it is unknown."""
-    text = Text()
+    text = MappedText()
     _literal(node, data, text)
     return None if UNKNOWN in text.data else text.data.decode(errors="replace")
 
 
-def _literal(node: Node, data: bytes, out: Text) -> None:
+def _literal(node: Node, data: bytes, out: MappedText) -> None:
     """Append the text of a literal: adjacent strings, sums of strings, parentheses; interpolations are unknown."""
     kind = node.type
     if kind in ("concatenated_string", "parenthesized_expression"):
@@ -345,7 +345,7 @@ def _literal(node: Node, data: bytes, out: Text) -> None:
         out.add_unknown(Span(node.start_byte, node.end_byte))
 
 
-def _string(node: Node, data: bytes, out: Text) -> None:
+def _string(node: Node, data: bytes, out: MappedText) -> None:
     start = node.children[0]
     prefix = _text(start, data).rstrip(b"\"'").lower()
     at = start.end_byte

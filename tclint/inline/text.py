@@ -1,7 +1,7 @@
 """Text composed of pieces of a host source, with the source position of each of its bytes.
 
 A string literal becomes PTX in several steps: escapes, operands, insertion into a module. Each step creates a new
-:class:`Text` from the previous one, so that every span of the PTX can be mapped to a span of the host source.
+:class:`MappedText` from the previous one, so that every span of the PTX can be mapped to a span of the host source.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from bisect import bisect_right
 
 from tclint.findings.spans import Span
 
-__all__ = ["UNKNOWN", "Text"]
+__all__ = ["UNKNOWN", "MappedText"]
 
 UNKNOWN = 0
 """The byte that represents a piece of unknown text: a macro, an interpolation, a template constant."""
 
 
-class Text:
+class MappedText:
     """Bytes, each mapped to a span of the host."""
 
     __slots__ = ("_hosts", "_starts", "data")
@@ -38,7 +38,7 @@ class Text:
         """Append a piece of unknown text."""
         self.add(bytes((UNKNOWN,)), host)
 
-    def add_part(self, other: Text, start: int, end: int) -> None:
+    def add_part(self, other: MappedText, start: int, end: int) -> None:
         """Append the bytes ``start`` to ``end`` of *other*, each with its host span there."""
         at = bisect_right(other._starts, start) - 1
         while start < end:
@@ -50,9 +50,9 @@ class Text:
             self.add(bytes(other.data[start:stop]), host)
             start, at = stop, at + 1
 
-    def inside(self, outer: Text) -> Text:
+    def inside(self, outer: MappedText) -> MappedText:
         """The same text, whose host is *outer*, mapped to the host of *outer*."""
-        made = Text()
+        made = MappedText()
         for at, start in enumerate(self._starts):
             host, data = self._hosts[at], bytes(self.data[start : self._end(at)])
             if data == outer.data[host.start : host.end]:

@@ -21,17 +21,17 @@ from tclint.inspect.protocol import protocol
 from tclint.inspect.protocol.parts import (
     ON_MBARRIER,
     Arrive,
-    Barrier,
     BarrierUse,
-    Bytes,
     Event,
     MbarrierRing,
     Multicast,
     Protocol,
+    ProtocolBarrier,
+    ProtocolWait,
     Region,
     RegionUse,
+    TransactionBytes,
     Unresolved,
-    Wait,
 )
 from tclint.inspect.protocol.selection import about
 from tclint.inspect.tables import Cells, columns, few, printable_line, short_name
@@ -44,13 +44,13 @@ from tclint.report.formats._style import BOLD, CYAN, RED, Style
 from tclint.syntax.source import Problem, Source
 from tclint.values import thread_masks as T
 
-__all__ = ["SCHEMA", "Row", "Section", "Shown", "narrowed", "read", "render_json", "render_text", "sections", "show"]  # fmt: skip
+__all__ = ["SCHEMA", "Section", "ShownProtocols", "TableRow", "narrowed", "read", "render_json", "render_text", "sections", "show"]  # fmt: skip
 
 SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class KernelProtocol:
     """One function of a file. If it could not be analysed, it has no protocol, and *problems* give the reasons."""
 
     function: Function
@@ -61,7 +61,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownProtocols:
     """What is shown of one input."""
 
     path: str
@@ -69,21 +69,21 @@ class Shown:
     source: Source | None
     module: Module | None
     problems: tuple[Problem, ...]
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[KernelProtocol, ...]
     functions: tuple[str, ...] = ()
     """The names of all functions with a body."""
 
-    def locations(self, kernel: Kernel) -> Locations:
+    def locations(self, kernel: KernelProtocol) -> Locations:
         assert self.source is not None
         assert self.module is not None
         return Locations(self.source, self.module, kernel.body)
 
 
-def read(source: Source, entry: tuple[str, ...] = ()) -> Shown:
+def read(source: Source, entry: tuple[str, ...] = ()) -> ShownProtocols:
     """The protocols of the kernels in *source*, or of the functions that match a pattern in *entry*."""
     module, problems = analyse(source)
     callees = inlinable(module)
-    return Shown(
+    return ShownProtocols(
         source.path,
         source.member,
         source,
@@ -94,12 +94,14 @@ def read(source: Source, entry: tuple[str, ...] = ()) -> Shown:
     )
 
 
-def show(item: Input, entry: tuple[str, ...] = ()) -> Shown:
+def show(item: Input, entry: tuple[str, ...] = ()) -> ShownProtocols:
     """What is shown of one input. Every error becomes a problem, unless ``TCLINT_DEBUG`` is set."""
-    return shown(item, entry, read, lambda path, member, why: Shown(path, member, None, None, (why,), ()))
+    return shown(
+        item, entry, read, lambda path, member, why: ShownProtocols(path, member, None, None, (why,), ())
+    )
 
 
-def narrowed(shown: Shown, objects: tuple[str, ...], lines: tuple[int, ...]) -> Shown:
+def narrowed(shown: ShownProtocols, objects: tuple[str, ...], lines: tuple[int, ...]) -> ShownProtocols:
     """*shown* with only *objects*, and those that instructions in *lines* use, and the kernels that have any.
 
     A kernel that could not be analysed may have any of them, so it remains.
@@ -114,7 +116,7 @@ def narrowed(shown: Shown, objects: tuple[str, ...], lines: tuple[int, ...]) -> 
     return replace(shown, kernels=tuple(kernels))
 
 
-def _kernel(source: Source, function: Function, body: Function, module: Module) -> Kernel:
+def _kernel(source: Source, function: Function, body: Function, module: Module) -> KernelProtocol:
     line = source.position(function.start).line
     errors = [
         Problem(source.position(function.start + t.start).line, t.message) for t in function.flow_errors
@@ -122,16 +124,16 @@ def _kernel(source: Source, function: Function, body: Function, module: Module) 
     if function.damaged:
         errors.insert(0, Problem(line, "contains a syntax error: its barriers are unknown"))
     if errors:
-        return Kernel(function, body, None, tuple(errors))
+        return KernelProtocol(function, body, None, tuple(errors))
     model = KernelModel(body, module)
     try:
         found = protocol(model)
         found = replace(found, unresolved=(*found.unresolved, *_replayed(model)))
     except LimitExceeded as error:
-        return Kernel(function, body, None, (Problem(line, str(error)),))
+        return KernelProtocol(function, body, None, (Problem(line, str(error)),))
     finally:
         model.release()
-    return Kernel(function, body, found, ())
+    return KernelProtocol(function, body, found, ())
 
 
 def _replayed(model: KernelModel) -> Iterator[Unresolved]:
@@ -146,7 +148,7 @@ def _replayed(model: KernelModel) -> Iterator[Unresolved]:
 # ---------------------------------------------------------------- text
 
 
-def render_text(shown: Iterable[Shown], color: bool = False) -> str:
+def render_text(shown: Iterable[ShownProtocols], color: bool = False) -> str:
     """Every kernel with its barriers, one block per ring."""
     style = Style(color)
     blocks = []
@@ -159,7 +161,7 @@ def render_text(shown: Iterable[Shown], color: bool = False) -> str:
     return "\n".join("".join(f"{printable_line(line, color)}\n" for line in block) for block in blocks)
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """One line of a table: its cells, and the instructions to which it refers."""
 
     cells: tuple[str, ...]
@@ -171,7 +173,7 @@ class Section:
     """A table about a kernel."""
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     place: str = ""
     """The address of an mbarrier, if the section is about one."""
     note: str = ""
@@ -193,7 +195,7 @@ def sections(found: Protocol) -> Iterator[Section]:
 
 
 class _Text:
-    def __init__(self, shown: Shown, kernel: Kernel, style: Style) -> None:
+    def __init__(self, shown: ShownProtocols, kernel: KernelProtocol, style: Style) -> None:
         self._kernel = kernel
         assert shown.source is not None
         self._locations = shown.locations(kernel)
@@ -225,7 +227,7 @@ class _Text:
         unresolved = [(self._locations.words(u.sites) if u.sites else "", u.why) for u in found.unresolved]
         yield from self._section("unresolved", unresolved)
 
-    def _cells(self, row: Row) -> Cells:
+    def _cells(self, row: TableRow) -> Cells:
         return (*row.cells, self._locations.words(row.sites)) if row.sites else row.cells
 
     def _names(self, found: Protocol) -> Iterator[Cells]:
@@ -260,7 +262,7 @@ class _Text:
                 yield f"    {next(lines)}"
 
 
-def _roles(found: Protocol) -> Iterator[Row]:
+def _roles(found: Protocol) -> Iterator[TableRow]:
     """The mbarriers that each role waits for and signals."""
     for number, role in enumerate(found.roles):
         waits = [r.name for r in found.shown_mbarriers if any(number in w.roles for w in r.waits)]
@@ -271,60 +273,62 @@ def _roles(found: Protocol) -> Iterator[Row]:
         ]
         if waits or signals:
             signalling = f"signals {few(signals)}" if signals else ""
-            yield Row((role.name, f"waits for {few(waits)}" if waits else "", signalling))
+            yield TableRow((role.name, f"waits for {few(waits)}" if waits else "", signalling))
 
 
-def _ring(found: Protocol, ring: MbarrierRing) -> Iterator[Row]:
+def _ring(found: Protocol, ring: MbarrierRing) -> Iterator[TableRow]:
     wanted = "unknown" if ring.count is None else str(ring.count)
     for i in ring.inits:
-        yield Row(("init", i.who, wanted), i.sites)
+        yield TableRow(("init", i.who, wanted), i.sites)
     arriving = {site for a in ring.arrives for site in a.sites}
     for a in ring.arrives:
         bytes_ = [_bytes(e.bytes) for e in ring.expects if not set(a.sites).isdisjoint(e.sites)]
-        yield Row(("arrive", a.who, ", ".join([_arriving(a), *(f"expects {b}" for b in bytes_)])), a.sites)
+        yield TableRow(
+            ("arrive", a.who, ", ".join([_arriving(a), *(f"expects {b}" for b in bytes_)])), a.sites
+        )
     for b in ring.expects:
         if arriving.isdisjoint(b.sites):
-            yield Row(("expect", b.who, _bytes(b.bytes)), b.sites)
+            yield TableRow(("expect", b.who, _bytes(b.bytes)), b.sites)
     for b in ring.copies:
         what = [_bytes(b.bytes, b.via), b.opcode, *_to(b.multicast)]
-        yield Row(("copy", b.who, ", ".join(what)), b.sites)
+        yield TableRow(("copy", b.who, ", ".join(what)), b.sites)
     for w in ring.waits:
-        yield Row(("wait", w.who, _parity(w)), w.sites)
+        yield TableRow(("wait", w.who, _parity(w)), w.sites)
     for then in ring.then:
         stage = {True: "same stage", False: "another stage", None: ""}[then.same_stage]
         name = found.mbarriers[then.ring].name
-        yield Row(("then", then.who, f"{name}, {stage}" if stage else name), then.sites)
+        yield TableRow(("then", then.who, f"{name}, {stage}" if stage else name), then.sites)
 
 
-def _barriers(barriers: Iterable[Barrier]) -> Iterator[Row]:
+def _barriers(barriers: Iterable[ProtocolBarrier]) -> Iterator[TableRow]:
     for barrier in barriers:
         number = "unknown" if barrier.number is None else str(barrier.number)
         for row in _barrier_uses(barrier):
-            yield Row((number, *row.cells), row.sites)
+            yield TableRow((number, *row.cells), row.sites)
 
 
-def _barrier_uses(barrier: Barrier) -> Iterator[Row]:
+def _barrier_uses(barrier: ProtocolBarrier) -> Iterator[TableRow]:
     for use in barrier.uses:
         count = f"for {use.count} threads" if use.count is not None else ""
-        yield Row((use.kind, use.who, count), use.sites)
+        yield TableRow((use.kind, use.who, count), use.sites)
 
 
-def _regions(found: Protocol) -> Iterator[Row]:
+def _regions(found: Protocol) -> Iterator[TableRow]:
     names = {site: _waits_for(found, event) for event in found.events for site in event.sites}
     for region in found.regions:
         for number, use in enumerate(region.uses):
             name = region_words(region) if not number else ""
-            yield Row((name, use.verb, f"{use.proxy} proxy", use.who), use.sites)
+            yield TableRow((name, use.verb, f"{use.proxy} proxy", use.who), use.sites)
             for order in use.orderings:
                 other = region.uses[order.of]
                 access = f"the {other.verb} by {other.who}"
                 if order.ordered is None:
-                    yield Row(("", "ordered after", access, "unknown"))
+                    yield TableRow(("", "ordered after", access, "unknown"))
                 elif order.ordered:
                     at = dict.fromkeys(names.get(i, "the warp barrier") for i in order.at)
-                    yield Row(("", "ordered after", access, f"at {few([*at])}"), order.at)
+                    yield TableRow(("", "ordered after", access, f"at {few([*at])}"), order.at)
                 else:
-                    yield Row(("", "ordered after", access, "not on every path"), order.way)
+                    yield TableRow(("", "ordered after", access, "not on every path"), order.way)
 
 
 def _waits_for(found: Protocol, event: Event) -> str:
@@ -402,7 +406,7 @@ def _bytes(number: int | None, via: Via = Via.ADDRESS) -> str:
 _UNKNOWN_BYTES = {Via.DESCRIPTOR: "a matrix", Via.MAP: "a box of its tensor map"}
 
 
-def _parity(wait: Wait) -> str:
+def _parity(wait: ProtocolWait) -> str:
     if wait.token:
         return "the state of an arrival"
     text = f"parity {wait.parity or 'unknown'}"
@@ -490,13 +494,13 @@ def _about(found: Protocol, event: Event) -> str:
 # ---------------------------------------------------------------- JSON
 
 
-def render_json(shown: Iterable[Shown]) -> str:
+def render_json(shown: Iterable[ShownProtocols]) -> str:
     """All inputs as one object."""
     document = {"schema": SCHEMA, "files": [_file(one) for one in shown]}
     return to_json(document)
 
 
-def _file(shown: Shown) -> dict[str, Any]:
+def _file(shown: ShownProtocols) -> dict[str, Any]:
     broken = shown.problems or any(kernel.problems for kernel in shown.kernels)
     return {
         "path": shown.path,
@@ -516,7 +520,7 @@ def _multicast(found: Multicast | None) -> dict[str, Any] | None:
 
 
 class _Json:
-    def __init__(self, shown: Shown, kernel: Kernel) -> None:
+    def __init__(self, shown: ShownProtocols, kernel: KernelProtocol) -> None:
         assert shown.source is not None
         self._kernel = kernel
         self._locations = shown.locations(kernel)
@@ -642,7 +646,7 @@ class _Json:
             ],
         }
 
-    def _bytes(self, of: Bytes) -> dict[str, Any]:
+    def _bytes(self, of: TransactionBytes) -> dict[str, Any]:
         return {
             **self._who(of),
             "instruction": of.opcode,

@@ -35,7 +35,7 @@ from tclint.ir.nodes import (
     Negated,
     Not,
     Operand,
-    Pair,
+    OperandPair,
     Special,
     Symbol,
     Vector,
@@ -244,7 +244,7 @@ def _operand(function: Function, operand: Operand) -> str:
         return f"[{', '.join([base, *(_operand(function, extra) for extra in operand.extras)])}]"
     if isinstance(operand, Vector):
         return "{" + ", ".join(_operand(function, item) for item in operand.items) + "}"
-    if isinstance(operand, Pair):
+    if isinstance(operand, OperandPair):
         return f"{_operand(function, operand.first)}|{_operand(function, operand.second)}"
     return "_"
 

@@ -14,7 +14,7 @@ from tclint.ir.needs import Need, first_version, name_of, needs
 from tclint.ir.nodes import Function, Module, Symbol
 from tclint.isa.target import TARGETS, Availability, Target, Version
 
-__all__ = ["Lowered", "Minimum", "Requirements", "Use", "required"]
+__all__ = ["FirstUse", "Lowered", "Minimum", "Requirements", "required"]
 
 _OLDEST, _FIRST = 20, (2, 0)
 """The number of the oldest target, and the oldest version, for which the table is known to be right."""
@@ -25,7 +25,7 @@ Line = Callable[[int], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class FirstUse:
     """A feature, and the line of its first use."""
 
     what: str
@@ -38,9 +38,9 @@ class Minimum:
 
     target: Target
     version: Version
-    target_because: tuple[Use, ...]
+    target_because: tuple[FirstUse, ...]
     """What the targets with fewer features lack."""
-    version_because: tuple[Use, ...]
+    version_because: tuple[FirstUse, ...]
     """What an older version lacks on this target; empty if that is the target itself."""
 
 
@@ -62,10 +62,10 @@ class Requirements:
     versions: Mapping[Target, Version]
     """Each target that has everything -> the first ``.version`` that does."""
     minimal: tuple[Minimum, ...]
-    conflicts: tuple[Use, ...]
+    conflicts: tuple[FirstUse, ...]
     """What excludes every target, if no target has everything."""
     lowered: tuple[Lowered, ...]
-    unknown: tuple[Use, ...]
+    unknown: tuple[FirstUse, ...]
     """Instructions that the table does not know, which may require more."""
 
 
@@ -82,8 +82,8 @@ def required(module: Module, function: Function | None, line: Line) -> Requireme
     found = {target: first_version(wanted, target, _FIRST) for target in _TARGETS}
     versions = {target: version for target, version in found.items() if version is not None}
 
-    def uses(some: Iterable[Need]) -> tuple[Use, ...]:
-        return tuple(dict.fromkeys(Use(_named(need), line(need.span[0])) for need in some))
+    def uses(some: Iterable[Need]) -> tuple[FirstUse, ...]:
+        return tuple(dict.fromkeys(FirstUse(_named(need), line(need.span[0])) for need in some))
 
     return Requirements(
         versions,
@@ -200,8 +200,8 @@ def _lowered(bodies: Iterable[Function], allowed: Collection[Target], line: Line
     return (Lowered(what, at, to, targets) for (what, to, targets), at in found.items())
 
 
-def _unknown(bodies: Iterable[Function], line: Line) -> Iterator[Use]:
+def _unknown(bodies: Iterable[Function], line: Line) -> Iterator[FirstUse]:
     for body in bodies:
         for use in body.uses:
             if use.match is None and use.sites:
-                yield Use(use.opcode, line(body.start + body.instructions[use.sites[0]].start))
+                yield FirstUse(use.opcode, line(body.start + body.instructions[use.sites[0]].start))

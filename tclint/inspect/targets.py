@@ -13,7 +13,7 @@ from tclint._dataclass import dataclass
 from tclint._json import to_json
 from tclint.driver.one import Input
 from tclint.inspect.inputs import chosen, shown
-from tclint.inspect.requirements import Requirements, Use, required
+from tclint.inspect.requirements import FirstUse, Requirements, required
 from tclint.inspect.tables import Cells, columns, few, printable_line, short_name
 from tclint.ir.frontend import analyse
 from tclint.ir.nodes import Module
@@ -21,7 +21,7 @@ from tclint.isa.target import KNOWN, TOOLKITS, Target, Version, dotted, toolkit_
 from tclint.report.formats._style import BOLD, RED, YELLOW, Style
 from tclint.syntax.source import Problem, Source
 
-__all__ = ["SCHEMA", "Shown", "read", "render_json", "render_text", "show"]
+__all__ = ["SCHEMA", "ShownTargets", "read", "render_json", "render_text", "show"]
 
 SCHEMA = 1
 _BECOMES: Mapping[str, str] = {
@@ -34,7 +34,7 @@ _BECOMES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class KernelTargets:
     """One kernel or function."""
 
     name: str
@@ -45,7 +45,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownTargets:
     """What is shown of one input."""
 
     path: str
@@ -54,12 +54,12 @@ class Shown:
     module: Module | None = None
     requires: Requirements | None = None
     """What the whole module requires; None if it could not be read."""
-    kernels: tuple[Kernel, ...] = ()
+    kernels: tuple[KernelTargets, ...] = ()
     functions: tuple[str, ...] = ()
     """The names of all functions with a body."""
 
 
-def read(source: Source, entry: tuple[str, ...] = ()) -> Shown:
+def read(source: Source, entry: tuple[str, ...] = ()) -> ShownTargets:
     """What the kernels in *source* require, or the functions that match a pattern in *entry*."""
     module, problems = analyse(source)
     old = _dated_back(source, module)
@@ -70,11 +70,13 @@ def read(source: Source, entry: tuple[str, ...] = ()) -> Shown:
     whole = None if any(f.damaged for f in old.functions) else required(old, None, line)
     starts = {f.start: f for f in old.functions}
     found = (
-        Kernel(f.name, f.entry, line(f.start), None if f.damaged else required(old, starts[f.start], line))
+        KernelTargets(
+            f.name, f.entry, line(f.start), None if f.damaged else required(old, starts[f.start], line)
+        )
         for f in chosen(module, entry)
     )
     names = tuple(f.name for f in module.bodies)
-    return Shown(source.path, source.member, tuple(problems), module, whole, tuple(found), names)
+    return ShownTargets(source.path, source.member, tuple(problems), module, whole, tuple(found), names)
 
 
 def _dated_back(source: Source, module: Module) -> Module:
@@ -84,22 +86,22 @@ def _dated_back(source: Source, module: Module) -> Module:
     return analyse(Source(source.data[:start] + first + source.data[end:], source.path))[0]
 
 
-def show(item: Input, entry: tuple[str, ...] = ()) -> Shown:
+def show(item: Input, entry: tuple[str, ...] = ()) -> ShownTargets:
     """What is shown of one input. Every error becomes a problem, unless ``TCLINT_DEBUG`` is set."""
-    return shown(item, entry, read, lambda path, member, why: Shown(path, member, (why,)))
+    return shown(item, entry, read, lambda path, member, why: ShownTargets(path, member, (why,)))
 
 
 # ---------------------------------------------------------------- text
 
 
-def render_text(shown: Iterable[Shown], color: bool = False) -> str:
+def render_text(shown: Iterable[ShownTargets], color: bool = False) -> str:
     """Every kernel with its least targets, what decides them, and what they do not implement."""
     style = Style(color)
     blocks = [block for one in shown for block in _blocks(one, style)]
     return "\n".join("".join(f"{printable_line(line, color)}\n" for line in block) for block in blocks)
 
 
-def _blocks(one: Shown, style: Style) -> Iterator[list[str]]:
+def _blocks(one: ShownTargets, style: Style) -> Iterator[list[str]]:
     where = one.path if one.member is None else f"{one.path}({one.member})"
     for problem in one.problems:
         at = f"{where}:{problem.line}" if problem.line else where
@@ -116,7 +118,7 @@ def _blocks(one: Shown, style: Style) -> Iterator[list[str]]:
         yield [f"{style(BOLD, 'module')}  {where}{_declared(one.module)}", *_lines(one.requires, style)]
 
 
-def _versions(kernel: Kernel) -> Mapping[Target, Version] | None:
+def _versions(kernel: KernelTargets) -> Mapping[Target, Version] | None:
     return kernel.requires.versions if kernel.requires is not None else None
 
 
@@ -142,18 +144,18 @@ def _lines(requires: Requirements | None, style: Style) -> Iterator[str]:
         yield f"  {style(RED, 'no target')} has everything that it uses: {few([*map(_at, requires.conflicts)])}"
     for lowered in requires.lowered:
         targets = ", ".join(_numbers(lowered.targets, requires.versions))
-        what = _at(Use(lowered.what, lowered.line))
+        what = _at(FirstUse(lowered.what, lowered.line))
         yield f"  {style(YELLOW, 'note')}: on {targets}: {what} {_BECOMES[lowered.to]}"
     if requires.unknown:
         unknown = few([*map(_at, requires.unknown)])
         yield f"  {style(YELLOW, 'at least')}: the table of PTX ISA {dotted(KNOWN)} does not have {unknown}"
 
 
-def _first(uses: tuple[Use, ...], otherwise: str) -> str:
+def _first(uses: tuple[FirstUse, ...], otherwise: str) -> str:
     return _at(uses[0]) if uses else otherwise
 
 
-def _at(use: Use) -> str:
+def _at(use: FirstUse) -> str:
     return f"{use.what} (line {use.line})"
 
 
@@ -175,13 +177,13 @@ def _numbers(targets: tuple[Target, ...], allowed: Iterable[Target]) -> list[str
 # ---------------------------------------------------------------- JSON
 
 
-def render_json(shown: Iterable[Shown]) -> str:
+def render_json(shown: Iterable[ShownTargets]) -> str:
     """The same as a JSON document, with all targets that have everything."""
     files = [_file(one) for one in shown]
     return to_json({"schema": SCHEMA, "files": files})
 
 
-def _file(one: Shown) -> dict[str, Any]:
+def _file(one: ShownTargets) -> dict[str, Any]:
     module = one.module
     return {
         "path": one.path,
@@ -224,5 +226,5 @@ def _assembles(target: Target, version: Version) -> dict[str, str | None]:
     return {"target": str(target), "version": dotted(version), "cuda": _cuda(version)}
 
 
-def _uses(uses: Iterable[Use]) -> list[dict[str, Any]]:
+def _uses(uses: Iterable[FirstUse]) -> list[dict[str, Any]]:
     return [{"what": use.what, "line": use.line} for use in uses]

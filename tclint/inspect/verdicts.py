@@ -26,7 +26,16 @@ from tclint.report.formats._style import BLUE, BOLD, RED, YELLOW, Style
 from tclint.report.formats._verdicts import by_kernel, details, reason_fields, reason_words
 from tclint.syntax.source import Problem, Source
 
-__all__ = ["MAX_OBLIGATIONS", "SCHEMA", "Kernel", "Shown", "read", "render_json", "render_text", "show"]
+__all__ = [
+    "MAX_OBLIGATIONS",
+    "SCHEMA",
+    "KernelVerdicts",
+    "ShownVerdicts",
+    "read",
+    "render_json",
+    "render_text",
+    "show",
+]
 
 SCHEMA = 1
 MAX_OBLIGATIONS = 20
@@ -35,7 +44,7 @@ _COLORS = {Status.VIOLATED: RED, Status.UNKNOWN: YELLOW, Status.BOUNDED: BLUE, S
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class KernelVerdicts:
     """One kernel, with the verdicts on the classes that are wanted."""
 
     name: str
@@ -43,11 +52,11 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownVerdicts:
     """What is shown of one input."""
 
     report: FileReport
-    kernels: tuple[Kernel, ...] = ()
+    kernels: tuple[KernelVerdicts, ...] = ()
 
     @property
     def problems(self) -> Sequence[Problem]:
@@ -65,7 +74,7 @@ def show(
     *,
     assume: frozenset[Assumption],
     hazards: Collection[HazardClass] = (),
-) -> Shown:
+) -> ShownVerdicts:
     """What is shown of one input: the verdicts on *hazards*, by default on all classes that a kernel uses.
 
     Every error becomes a problem, unless ``TCLINT_DEBUG`` is set.
@@ -73,8 +82,8 @@ def show(
     return shown(item, entry, partial(read, assume=assume, hazards=hazards), _failed)
 
 
-def _failed(path: str, member: str | None, why: Problem) -> Shown:
-    return Shown(FileReport(path=path, member=member, status="failed", problems=(why,)))
+def _failed(path: str, member: str | None, why: Problem) -> ShownVerdicts:
+    return ShownVerdicts(FileReport(path=path, member=member, status="failed", problems=(why,)))
 
 
 def read(
@@ -83,28 +92,30 @@ def read(
     *,
     assume: frozenset[Assumption] = ALL_ASSUMPTIONS,
     hazards: Collection[HazardClass] = (),
-) -> Shown:
+) -> ShownVerdicts:
     """The verdicts on the kernels in *source*, or on those that match a pattern in *entry*; all rules are checked that
     are on by default."""
     report = check_source(source, Request(Selected(entry=entry), assume=assume))
     kernels = (
-        Kernel(name, tuple(v for v in verdicts if not hazards or v.hazard in hazards))
+        KernelVerdicts(name, tuple(v for v in verdicts if not hazards or v.hazard in hazards))
         for name, verdicts in by_kernel(report)
     )
-    return Shown(report, tuple(kernels))
+    return ShownVerdicts(report, tuple(kernels))
 
 
 # ---------------------------------------------------------------- text
 
 
-def render_text(shown: Iterable[Shown], color: bool = False, most: int | None = MAX_OBLIGATIONS) -> str:
+def render_text(
+    shown: Iterable[ShownVerdicts], color: bool = False, most: int | None = MAX_OBLIGATIONS
+) -> str:
     """Each kernel with its classes, and below each the reasons, launches, and at most *most* obligations; None: all."""
     style = Style(color)
     blocks = [block for one in shown for block in _blocks(one, style, most)]
     return "\n".join("".join(f"{printable_line(line, color)}\n" for line in block) for block in blocks)
 
 
-def _blocks(one: Shown, style: Style, most: int | None) -> Iterator[list[str]]:
+def _blocks(one: ShownVerdicts, style: Style, most: int | None) -> Iterator[list[str]]:
     report = one.report
     where = displayed_name(report)
     for problem in report.problems:
@@ -147,13 +158,13 @@ def _line(report: FileReport, span: Span) -> int:
 # ---------------------------------------------------------------- JSON
 
 
-def render_json(shown: Iterable[Shown]) -> str:
+def render_json(shown: Iterable[ShownVerdicts]) -> str:
     """The same as a JSON document, with all obligations."""
     files = [_file(one) for one in shown]
     return to_json({"schema": SCHEMA, "files": files})
 
 
-def _file(one: Shown) -> dict[str, Any]:
+def _file(one: ShownVerdicts) -> dict[str, Any]:
     report = one.report
     return {
         "path": report.path,

@@ -14,13 +14,13 @@ from typing import NamedTuple
 from tclint.ir.nodes import Function, Immediate, Instruction, Memory, Operand, Symbol, Vector, symbols
 from tclint.isa.widths import width_of
 
-__all__ = ["Access", "Parameters", "access_of", "passed_by", "same_parts"]
+__all__ = ["ParameterAccess", "Parameters", "access_of", "passed_by", "same_parts"]
 
 _SIZES = (2, 4, 8)
 """The sizes in bytes of the parts that a single move can copy."""
 
 
-class Access(NamedTuple):
+class ParameterAccess(NamedTuple):
     """A load from a parameter, or a store to it (``stores``): elements of ``size`` bytes, the first at byte
     ``start``."""
 
@@ -48,7 +48,7 @@ class Parameters:
     """How a function accesses its own parameters and those of its calls."""
 
     def __init__(self, function: Function) -> None:
-        self._accesses: dict[str, list[Access]] = {}
+        self._accesses: dict[str, list[ParameterAccess]] = {}
         self._memory: set[str] = set()
         """Parameters that must stay in memory, because their address is taken or they are passed on."""
         own = {parameter.name for parameter in function.parameters}
@@ -77,7 +77,7 @@ class Parameters:
         """The first instruction of the straight-line code that leads to a call."""
         return self._ends[bisect_right(self._ends, call) - 1]
 
-    def around(self, call: int, name: str, result: bool) -> list[Access] | None:
+    def around(self, call: int, name: str, result: bool) -> list[ParameterAccess] | None:
         """The stores of an argument of a call, or the loads of a *result*; None if it must stay in memory."""
         if name in self._memory:
             return None
@@ -85,12 +85,12 @@ class Parameters:
         line = range(call, end) if result else range(self.start(call), call)
         return [a for a in self._accesses.get(name, ()) if a.site in line and a.stores is not result]
 
-    def of(self, name: str) -> list[Access] | None:
+    def of(self, name: str) -> list[ParameterAccess] | None:
         """The accesses of a callee to its own parameter; None if it must stay in memory."""
         return None if name in self._memory else self._accesses.get(name, [])
 
 
-def access_of(site: int, instruction: Instruction) -> tuple[str, Access] | None:
+def access_of(site: int, instruction: Instruction) -> tuple[str, ParameterAccess] | None:
     """The name of the parameter that an instruction loads or stores, and the access; None if it does neither."""
     match = instruction.match
     if match is None or match.problem or match.form.name not in ("ld", "st"):
@@ -104,7 +104,7 @@ def access_of(site: int, instruction: Instruction) -> tuple[str, Access] | None:
         return None
     items = value.items if isinstance(value, Vector) else (value,)
     start = address.base.offset + address.offset
-    return address.base.name, Access(site, start, int(match.element[2:]) // 8, stores, items)
+    return address.base.name, ParameterAccess(site, start, int(match.element[2:]) // 8, stores, items)
 
 
 def passed_by(call: Instruction) -> list[tuple[str, bool]]:
@@ -120,7 +120,9 @@ def passed_by(call: Instruction) -> list[tuple[str, bool]]:
     ]
 
 
-def same_parts(given: list[Access], caller: Function, taken: list[Access], callee: Function) -> bool:
+def same_parts(
+    given: list[ParameterAccess], caller: Function, taken: list[ParameterAccess], callee: Function
+) -> bool:
     """Whether caller and callee access the same parts of a parameter, and every part that one loads the other
     stores."""
     if not all(a.moves(caller) for a in given) or not all(a.moves(callee) for a in taken):

@@ -11,23 +11,23 @@ from tclint._pattern import pattern
 from tclint.ir.kept_answers import KeptAnswers
 from tclint.ir.nodes import (
     MAX_SHARED_BYTES,
+    FormUse,
     Function,
     Instruction,
     Memory,
     Module,
     Operand,
-    Pair,
+    OperandPair,
     Special,
     Symbol,
     Variable,
     Vector,
     specials,
 )
-from tclint.ir.nodes import Use as FormUse
 from tclint.isa.features import FeatureSpec, feature
 from tclint.isa.target import Target, Version
 
-__all__ = ["Use", "feature_uses", "operands_of", "special_registers"]
+__all__ = ["UsedEntry", "feature_uses", "operands_of", "special_registers"]
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ _SIGNED = 1 << 31
 _NAME = pattern(r"[A-Za-z_$%][\w$]*")
 
 
-class Use(NamedTuple):
+class UsedEntry(NamedTuple):
     """An entry of the table of features that a module uses, and where."""
 
     spec: FeatureSpec
@@ -50,41 +50,41 @@ class Use(NamedTuple):
     """In the module."""
 
 
-def feature_uses(module: Module, target: Target | None) -> Iterator[Use]:
+def feature_uses(module: Module, target: Target | None) -> Iterator[UsedEntry]:
     """Every feature that *module* uses: those of single statements, and those that only a name or a size shows."""
     for use in module.features:
-        yield Use(use.spec, None, (use.start, use.end))
+        yield UsedEntry(use.spec, None, (use.start, use.end))
     for name in _of_header(module):
-        yield Use(feature(name), None, module.target_span)
+        yield UsedEntry(feature(name), None, module.target_span)
     located: set[tuple[int, ...]] = set()
     version, number = EVERYWHERE
     old = module.version is None or target is None or module.version < version or target.number < number
     for function in module.declared:
         at = function.start
         for use in function.features:
-            yield Use(use.spec, function, (at + use.start, at + use.end))
+            yield UsedEntry(use.spec, function, (at + use.start, at + use.end))
         for call, start, end in function.unlocated:
             if call not in located:
-                yield Use(feature("inlined_at without its .loc"), function, (at + start, at + end))
+                yield UsedEntry(feature("inlined_at without its .loc"), function, (at + start, at + end))
         located.update(function.positions)
         if function.damaged:
             continue
         head = at, at + len(function.name)
         if function.entry and (size := _size(function.parameters)) > _LARGE:
-            yield Use(feature(f"parameters of more than {_LARGE} bytes"), function, head)
+            yield UsedEntry(feature(f"parameters of more than {_LARGE} bytes"), function, head)
             if size > _TOO_LARGE:
-                yield Use(feature(f"parameters of more than {_TOO_LARGE} bytes"), function, head)
+                yield UsedEntry(feature(f"parameters of more than {_TOO_LARGE} bytes"), function, head)
         shared = sum(v.size for v in function.variables.values() if v.space == ".shared")
         if function.entry and MAX_SHARED_BYTES < shared < _SIGNED:
-            yield Use(feature(f"more than {MAX_SHARED_BYTES} bytes of shared memory"), function, head)
+            yield UsedEntry(feature(f"more than {MAX_SHARED_BYTES} bytes of shared memory"), function, head)
         if old:
             yield from _old(module, function)
     for variable in module.variables.values():
         if variable.type == ".samplerref" and "texmode_independent" not in module.targets:
-            yield Use(feature("sampler in unified mode"), None, module.target_span)
+            yield UsedEntry(feature("sampler in unified mode"), None, module.target_span)
         for name in _NAME.findall(variable.initial) if old else ():
             if (spec := _address_of(module, name)) is not None:
-                yield Use(spec, None, module.version_span)
+                yield UsedEntry(spec, None, module.version_span)
 
 
 def _of_header(module: Module) -> Iterator[str]:
@@ -110,15 +110,15 @@ def _size(parameters: Iterable[Variable]) -> int:
     return end
 
 
-def _old(module: Module, function: Function) -> Iterator[Use]:
+def _old(module: Module, function: Function) -> Iterator[UsedEntry]:
     """The features of a function that an old version or target lacks and that no single statement shows."""
     at = function.start
     if any(location.inlined_at is not None for _, location in function.locations):
-        yield Use(feature("inlined_at"), function, (at, at + len(function.name)))
+        yield UsedEntry(feature("inlined_at"), function, (at, at + len(function.name)))
     for site, symbol in sorted(operands_of(function, Symbol), key=itemgetter(0)):
         instruction = function.instructions[site]
         if instruction.moves and (spec := _address_of_function(module, symbol.name)):
-            yield Use(spec, function, (at + instruction.start, at + instruction.end))
+            yield UsedEntry(spec, function, (at + instruction.start, at + instruction.end))
 
 
 def _address_of(module: Module, name: str) -> FeatureSpec | None:
@@ -143,7 +143,7 @@ def special_registers(function: Function) -> Iterator[tuple[int, str]]:
 def _special_registers(instructions: Sequence[Instruction], use: FormUse) -> Iterator[tuple[int, str]]:
     first = instructions[use.sites[0]].operands if use.sites else ()
     for at, kind in enumerate(first):
-        if not isinstance(kind, Special | Vector | Memory | Pair):
+        if not isinstance(kind, Special | Vector | Memory | OperandPair):
             continue
         column = [instructions[site].operands[at] for site in use.sites]
         if not _of_registers(column):
@@ -167,7 +167,7 @@ def _of_registers(column: list[Operand]) -> bool:
 def operands_of(function: Function, *kinds: type[T]) -> Iterator[tuple[int, T]]:
     """The operands of *kinds* in *function*, each with the index of its instruction.
 
-    The first instruction of a :class:`~tclint.ir.nodes.Use` determines which operands of the others can be of these
+    The first instruction of a :class:`~tclint.ir.nodes.FormUse` determines which operands of the others can be of these
     kinds, so only few operands are examined.
     """
     for use in function.uses:

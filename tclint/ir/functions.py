@@ -23,6 +23,7 @@ from tclint.ir.nodes import (
     BuildError,
     Directive,
     FeatureUse,
+    FormUse,
     Function,
     Immediate,
     Instruction,
@@ -33,7 +34,6 @@ from tclint.ir.nodes import (
     Register,
     Special,
     Symbol,
-    Use,
     Variable,
     Vector,
     registers,
@@ -50,7 +50,7 @@ from tclint.ir.operands import (
     shape,
     split_operands,
 )
-from tclint.ir.scopes import Scope, containing, split_name
+from tclint.ir.scopes import BraceScope, containing, split_name
 from tclint.isa.forms import Match
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.table import Table
@@ -96,7 +96,7 @@ class FunctionBuilder:
         self.text = text
         self.base = function.start
         self.isa = isa
-        self.scope = Scope(None)
+        self.scope = BraceScope(None)
         self.scope_starts = [(0, self.scope)]
         """``(offset in the function, scope that is current from there on)``, each after a brace, in order."""
         self.prototypes: list[Function] = []
@@ -106,7 +106,7 @@ class FunctionBuilder:
         """The largest number of labels that a list of targets can name; 0: not counted yet."""
         self.own_errors = 0
         """The number of the function's own errors; those of undefined labels and names follow them."""
-        self.uses: dict[tuple[str, str], Use] = {}
+        self.uses: dict[tuple[str, str], FormUse] = {}
         self.names: list[tuple[int, str, bool]] = []
         """``(instruction, name, whether it is the guard)`` for each name that is not a register; other names than guards may
         be declared in the module."""
@@ -154,7 +154,7 @@ class FunctionBuilder:
         return register if register is not None else self._resolve(name)
 
     def _resolve(self, name: str) -> int | None:
-        scope: Scope | None = self.scope
+        scope: BraceScope | None = self.scope
         prefix = name.rstrip("0123456789")
         digits = name[len(prefix) :]
         while scope is not None and name not in scope.absent:
@@ -181,7 +181,7 @@ class FunctionBuilder:
     def _unpadded(self, prefix: str, digits: str) -> int | None:
         """The register of a range whose number is written with zeros before it, which ptxas ignores; None if there is
         none."""
-        scope: Scope | None = self.scope if digits[:1] == "0" and len(digits) > 1 else None
+        scope: BraceScope | None = self.scope if digits[:1] == "0" and len(digits) > 1 else None
         while scope is not None and prefix not in scope.ranges:
             scope = scope.parent
         return None if scope is None else self.lookup(prefix + (digits.lstrip("0") or "0"))
@@ -242,7 +242,7 @@ class FunctionBuilder:
             )
         self.function.registers.extend(Register(f"{name}.{letter}", kind) for letter in "xyzw"[:length])
 
-    def taken(self, name: str, scope: Scope | None = None) -> bool:
+    def taken(self, name: str, scope: BraceScope | None = None) -> bool:
         """Whether *scope*, by default the current one, declares *name*, by itself or as an element of a range (5.4.1)."""
         scope, prefix = scope or self.scope, name.rstrip("0123456789")
         return name in scope.variables or bool(containing(scope.ranges, prefix, name[len(prefix) :]))
@@ -313,7 +313,7 @@ class FunctionBuilder:
                 self.scope.labels[name] = len(instructions)
                 self.labels.setdefault(len(instructions), name)
             elif kind == "block":
-                self.scope = Scope(self.scope)
+                self.scope = BraceScope(self.scope)
                 self.scope_starts.append((child.start_byte + 1 - self.base, self.scope))
                 stack.append((iter(child.named_children), child.end_byte))
             elif kind == "branch_targets":
@@ -371,7 +371,7 @@ class FunctionBuilder:
 
     def hides(self, name: str) -> bool:
         """Whether a label that precedes hides the special register *name*."""
-        scope: Scope | None = self.scope
+        scope: BraceScope | None = self.scope
         while scope is not None and name not in scope.labels:
             scope = scope.parent
         return scope is not None
@@ -427,7 +427,7 @@ class FunctionBuilder:
         instruction = self.function.instructions[index]
         self.errors.append(BuildError(kind, instruction.start, instruction.end, message))
 
-    def jump(self, scope: Scope, index: int, names: list[str]) -> None:
+    def jump(self, scope: BraceScope, index: int, names: list[str]) -> None:
         """Record that the targets of the branch at *index* are the labels *names*, to be resolved in *scope*; -1 and so
         on are the lists of targets, in order."""
         self.targets[index] = [-1] * len(names)
@@ -489,7 +489,7 @@ class FunctionBuilder:
         use = self.uses.get((opcode, key))
         if use is None:
             opcode = intern(opcode)  # one text for all instructions of a module
-            use = self.uses[opcode, key] = Use(opcode, *_meaning(self.isa, opcode, key))
+            use = self.uses[opcode, key] = FormUse(opcode, *_meaning(self.isa, opcode, key))
         if "e," in key and use.match is not None and not use.match.problem:
             operands = _addresses(operands, use.match)
         reads: tuple[Any, ...]  # registers, according to the kinds in the key
@@ -666,7 +666,7 @@ class FunctionBuilder:
             self.jump(self.scope, index, [operands[-1].name])
         elif flow == "branch-table" and operands and isinstance(operands[-1], Symbol):
             name = operands[-1].name
-            scope: Scope | None = self.scope
+            scope: BraceScope | None = self.scope
             while scope is not None and name not in scope.tables:
                 scope = scope.parent
             # The names in a table are resolved in the scope of the table.
@@ -772,7 +772,7 @@ def _range(prefix: str, count: int, kind: str) -> tuple[tuple[str, ...], tuple[R
 def _meaning(
     isa: Table, opcode: str, key: str
 ) -> tuple[Match | None, tuple[int, ...], tuple[int, ...], bool, bool]:
-    """The fields of the :class:`Use` of an opcode over operands of the kinds in *key*."""
+    """The fields of the :class:`FormUse` of an opcode over operands of the kinds in *key*."""
     shapes = key.replace("S", "r").split(",")[:-1]
     match = isa.match(opcode, tuple(shapes))
     every = tuple(range(len(shapes)))

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from tclint.ir.call_parameters import Parameters, access_of, passed_by, same_parts
 from tclint.ir.nodes import (
+    FormUse,
     Function,
     Immediate,
     Instruction,
@@ -26,10 +27,9 @@ from tclint.ir.nodes import (
     Negated,
     Not,
     Operand,
-    Pair,
+    OperandPair,
     Register,
     Symbol,
-    Use,
     Vector,
 )
 from tclint.ir.operands import shape
@@ -151,13 +151,13 @@ class _Inliner:
     def run(self) -> Function:
         self._body(self.function, 0, (), {}, {})
         result = self.result
-        uses: dict[tuple[str, int], Use] = {}
+        uses: dict[tuple[str, int], FormUse] = {}
         for i, instruction in enumerate(result.instructions):
             key = (instruction.opcode, id(instruction.match))
             use = uses.get(key)
             if use is None:
                 flow = bool(instruction.flow)
-                use = uses[key] = Use(instruction.opcode, instruction.match, (), (), False, flow)
+                use = uses[key] = FormUse(instruction.opcode, instruction.match, (), (), False, flow)
             use.sites.append(i)
         result.uses = list(uses.values())
         result.labels, result.locations = self.labels, tuple(self.locations)
@@ -347,8 +347,8 @@ def _moved(operand: Operand, shift: int, names: Names) -> Operand:
             operand.offset,
             tuple(_moved(o, shift, names) for o in operand.extras),
         )
-    if isinstance(operand, Pair):
-        return Pair(_moved(operand.first, shift, names), _moved(operand.second, shift, names))
+    if isinstance(operand, OperandPair):
+        return OperandPair(_moved(operand.first, shift, names), _moved(operand.second, shift, names))
     if isinstance(operand, Not):
         return Not(operand.register + shift)
     if isinstance(operand, Negated):

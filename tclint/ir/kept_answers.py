@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from tclint.ir.nodes import Function, Instruction, Use
+from tclint.ir.nodes import FormUse, Function, Instruction
 
 __all__ = ["KeptAnswers"]
 
@@ -23,15 +23,15 @@ class KeptAnswers(Generic[T]):
 
     def __init__(self, function: Function, question: str, facts: object = None) -> None:
         self._instructions = function.instructions
-        self._earlier: dict[Use, tuple[list[Instruction], list[tuple[int, T]]]] = {}
-        self._kept: dict[Use, tuple[list[Instruction], list[tuple[int, T]]]] | None = None
+        self._earlier: dict[FormUse, tuple[list[Instruction], list[tuple[int, T]]]] = {}
+        self._kept: dict[FormUse, tuple[list[Instruction], list[tuple[int, T]]]] | None = None
         if function.answers is not None:
             then, earlier = function.answers.get(question, (facts, {}))
             self._earlier, self._kept = earlier if then == facts else {}, {}
             function.answers[question] = facts, self._kept
 
     def about(
-        self, use: Use, ask: Callable[..., Iterable[tuple[int, T]]], *arguments: object
+        self, use: FormUse, ask: Callable[..., Iterable[tuple[int, T]]], *arguments: object
     ) -> Iterable[tuple[int, T]]:
         """The answers about the instructions of *use*; *ask* is called with the *arguments* if they are not known."""
         if self._kept is None:

@@ -32,6 +32,7 @@ __all__ = [
     "BuildError",
     "Directive",
     "FeatureUse",
+    "FormUse",
     "Function",
     "Immediate",
     "Instruction",
@@ -41,12 +42,11 @@ __all__ = [
     "Negated",
     "Not",
     "Operand",
-    "Pair",
+    "OperandPair",
     "Register",
     "Single",
     "Special",
     "Symbol",
-    "Use",
     "Variable",
     "Vector",
 ]
@@ -124,7 +124,7 @@ class Vector(NamedTuple):
     items: tuple[Operand, ...]
 
 
-class Pair(NamedTuple):
+class OperandPair(NamedTuple):
     """``d|p``."""
 
     first: Operand
@@ -140,7 +140,7 @@ class _Sink:
 
 SINK = _Sink()
 
-Operand = int | Immediate | Symbol | Special | Not | Negated | Memory | Vector | Pair | _Sink
+Operand = int | Immediate | Symbol | Special | Not | Negated | Memory | Vector | OperandPair | _Sink
 
 
 class Register(NamedTuple):
@@ -315,7 +315,7 @@ class Instruction:
             return None
         at, which = part
         operand = self.operands[at]
-        return operand[which] if isinstance(operand, Pair) else operand
+        return operand[which] if isinstance(operand, OperandPair) else operand
 
     def named(self, name: str) -> Operand | None:
         """The operand that the syntax line calls *name*; None if there is none."""
@@ -348,7 +348,7 @@ def registers(operand: Operand) -> tuple[int, ...]:
         return inner
     if isinstance(operand, Not | Negated):
         return (operand.register,)
-    if isinstance(operand, Pair):
+    if isinstance(operand, OperandPair):
         return registers(operand.first) + registers(operand.second)
     return ()
 
@@ -372,7 +372,7 @@ def _leaves(operands: Iterable[Operand]) -> Iterator[Operand]:
             yield from _leaves(operand.items)
         elif isinstance(operand, Memory):
             yield from _leaves((operand.base, *operand.extras))
-        elif isinstance(operand, Pair):
+        elif isinstance(operand, OperandPair):
             yield from _leaves((operand.first, operand.second))
         else:
             yield operand
@@ -389,7 +389,7 @@ def _picker(indices: tuple[int, ...]) -> Callable[[Sequence[Any]], tuple[Any, ..
     return itemgetter(*indices)
 
 
-class Use:
+class FormUse:
     """One opcode with one combination of operand kinds, and all instructions of a function that have it.
 
     A function has at most a few hundred of them, so questions about an opcode are answered per use and not per
@@ -491,7 +491,7 @@ class Function:
     target: Target | None = None
     version: Version = (0, 0)
     instructions: list[Instruction] = field(default_factory=list)
-    uses: list[Use] = field(default_factory=list)
+    uses: list[FormUse] = field(default_factory=list)
     """The opcodes and operand kinds that occur, in order of first occurrence."""
     registers: list[Register] = field(default_factory=list)
     variables: Mapping[str, Variable] = field(default_factory=lambda: NOTHING)

@@ -23,7 +23,7 @@ from tclint.ir.nodes import (
     Negated,
     Not,
     Operand,
-    Pair,
+    OperandPair,
     Single,
     Special,
     Symbol,
@@ -217,7 +217,7 @@ def parse_operand(text: str, lookup: Callable[[str], int | None]) -> Operand:
     if text.count("|") == 1:
         left, _, right = text.partition("|")
         if not left.strip().isdigit():
-            return Pair(parse_operand(left.strip(), lookup), parse_operand(right.strip(), lookup))
+            return OperandPair(parse_operand(left.strip(), lookup), parse_operand(right.strip(), lookup))
     if text in SPECIAL_REGISTERS:
         return Special(text)
     if "." in text and first not in "(-+~":
@@ -321,6 +321,6 @@ def shape(operand: Operand) -> str:
         return "n"
     if isinstance(operand, Negated):
         return "-"
-    if isinstance(operand, Pair):
+    if isinstance(operand, OperandPair):
         return f"{shape(operand.first)}|{shape(operand.second)}"
     return "_"

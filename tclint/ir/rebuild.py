@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from tclint.ir.build import build
 from tclint.ir.declarations import positions
 from tclint.ir.functions import FunctionBuilder, make_function
-from tclint.ir.nodes import NOTHING, Function, Instruction, Location, Module, Operand, Symbol, Use
-from tclint.ir.scopes import Scope
+from tclint.ir.nodes import NOTHING, FormUse, Function, Instruction, Location, Module, Operand, Symbol
+from tclint.ir.scopes import BraceScope
 from tclint.isa.table import Table
 from tclint.syntax import TextChange, Tree, parse, reparse
 
@@ -282,8 +282,8 @@ class _Saved(NamedTuple):
     """The number of registers."""
     names: list[tuple[int, str, bool]]
     unresolved: list[tuple[int, str]]
-    uses: dict[tuple[str, str], tuple[Use, list[int]]]
-    labels: list[tuple[Scope, dict[str, int]]]
+    uses: dict[tuple[str, str], tuple[FormUse, list[int]]]
+    labels: list[tuple[BraceScope, dict[str, int]]]
 
     @classmethod
     def of(cls, builder: FunctionBuilder) -> _Saved:
@@ -316,7 +316,7 @@ def _release(builder: FunctionBuilder) -> None:
     del builder.targets, builder.tables
 
 
-def _scopes(builder: FunctionBuilder) -> list[Scope]:
+def _scopes(builder: FunctionBuilder) -> list[BraceScope]:
     """All scopes of a function, in the order of the text."""
     return list(dict.fromkeys(scope for _, scope in builder.scope_starts))
 
@@ -383,12 +383,12 @@ def _edited(
     if builder.own_errors or builder.prototypes or (builder.unresolved and builder.tables):
         return None
     instructions = function.instructions
-    innermost: list[Scope] = []
+    innermost: list[BraceScope] = []
     for part in parts:
         if any(i.flow in _ELSEWHERE for i in instructions[part.first : part.end]):
             return None
         at = bisect_right(builder.scope_starts, part.low, key=lambda pair: pair[0]) - 1
-        scope: Scope | None = builder.scope_starts[at][1]
+        scope: BraceScope | None = builder.scope_starts[at][1]
         innermost.append(builder.scope_starts[at][1])
         while scope is not None:
             if scope.last > part.low:
@@ -517,7 +517,7 @@ def _branched(builder: FunctionBuilder, site: int, instruction: Instruction) -> 
     operand = instruction.operands[-1] if instruction.operands else None
     if not isinstance(operand, Symbol):
         return False
-    scope: Scope | None = builder.scope
+    scope: BraceScope | None = builder.scope
     while scope is not None:
         if (at := scope.labels.get(operand.name)) is not None:
             instruction.targets = (at,)

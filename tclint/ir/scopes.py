@@ -10,18 +10,18 @@ from tclint._pattern import pattern
 from tclint.ir.nodes import RegisterCount
 from tclint.ir.operands import integer
 
-__all__ = ["Scope", "containing", "ranges_in", "split_name", "too_small"]
+__all__ = ["BraceScope", "containing", "ranges_in", "split_name", "too_small"]
 
 _REGISTERS = pattern(r"\.reg\b[^;{}<]*<[^;{}]*")
 _RANGE = pattern(r"(?<![\w$%])([\w$%]+)\s*<\s*(\d+)\s*>")
 
 
-class Scope:
+class BraceScope:
     """One brace scope: the names declared in it, and a cache of the names looked up through it."""
 
     __slots__ = ("absent", "known", "labels", "last", "parent", "pending", "ranges", "tables", "variables")
 
-    def __init__(self, parent: Scope | None) -> None:
+    def __init__(self, parent: BraceScope | None) -> None:
         self.parent = parent
         self.last = -1  # end of its last declaration, relative to the function
         self.known: dict[str, int] = {}

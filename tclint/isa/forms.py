@@ -17,7 +17,7 @@ from tclint.isa.notation import OperandSlot, Syntax
 from tclint.isa.special_registers import WARP
 from tclint.isa.target import Availability, Target, Version
 
-__all__ = ["DEFAULT", "Form", "Match", "OperandSpec", "Requirement", "Rule", "floating"]
+__all__ = ["DEFAULT", "CombinationRule", "Form", "FormRequirement", "Match", "OperandSpec", "floating"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ _FROM_OPERANDS = frozenset(("integer", "logic", "float", "half", "convert", "com
 
 
 @dataclass(frozen=True)
-class Requirement:
+class FormRequirement:
     """Availability of one modifier, combination of modifiers, or operand of a form."""
 
     when: frozenset[str]
@@ -67,7 +67,7 @@ _GIVEN_WORDS = {"register": "a register", "_": "the sink _"}
 
 
 @dataclass(frozen=True)
-class Rule:
+class CombinationRule:
     """A combination rule: an opcode with all of ``when`` must have one of ``needs`` and none of ``forbids``."""
 
     when: frozenset[str]
@@ -85,11 +85,11 @@ class Form:
     """Its position in the table: its family (the TOML file), and its index there."""
     syntax: tuple[Syntax, ...]
     available: Availability
-    requires: tuple[Requirement, ...]
-    optimized: tuple[Requirement, ...]
-    lowered: tuple[tuple[str, Requirement], ...]
+    requires: tuple[FormRequirement, ...]
+    optimized: tuple[FormRequirement, ...]
+    lowered: tuple[tuple[str, FormRequirement], ...]
     """What ``ptxas`` makes of it (``LOWERINGS``), and the modifiers and targets that it does that with."""
-    combinations: tuple[Rule, ...]
+    combinations: tuple[CombinationRule, ...]
     operands: Mapping[str, OperandSpec]
     with_: Mapping[str, frozenset[str]]
     numbers: Mapping[str, Mapping[str, int]]
@@ -196,7 +196,7 @@ class Form:
         return self.family in _FROM_OPERANDS
 
     @cached_property
-    def valued(self) -> tuple[Requirement, ...]:
+    def valued(self) -> tuple[FormRequirement, ...]:
         """The requirements that depend on the value or the type of an operand."""
         return tuple(requirement for requirement in self.requires if requirement.given)
 
@@ -431,7 +431,7 @@ class Match:
         entries = ((to, when.when) for to, when in self.form.lowered if when.available.on(target))
         return next(((to, " ".join(sorted(when))) for to, when in entries if when <= have), None)
 
-    def slower(self, target: Target) -> Requirement | None:
+    def slower(self, target: Target) -> FormRequirement | None:
         """What the manual warns that *target* executes slowly, although it is available, with the targets that do not;
         None if nothing."""
         have = set(self.modifiers)

@@ -15,7 +15,7 @@ from typing import Any
 from tclint._pattern import pattern
 from tclint.isa.documents import Documents, Raw, TableError, documents, read_documents
 from tclint.isa.effects import ENGINES, Engine, effects_of
-from tclint.isa.forms import DEFAULT, Form, Match, OperandSpec, Requirement, Rule
+from tclint.isa.forms import DEFAULT, CombinationRule, Form, FormRequirement, Match, OperandSpec
 from tclint.isa.notation import NotationError, OperandSlot, Syntax, expand, parse_syntax
 from tclint.isa.target import Availability
 
@@ -380,7 +380,7 @@ def _form(given: Raw, shared: Mapping[str, Any]) -> Form:
         requires, optimized = (_requirements(raw.get(key, ())) for key in ("requires", "optimized"))
         lowered = tuple((r["to"], one) for r in raw.get("lowered", ()) for one in _requirements((r,)))
         combinations = tuple(
-            Rule(frozenset(when), _set(r.get("needs", "")), _set(r.get("forbids", "")))
+            CombinationRule(frozenset(when), _set(r.get("needs", "")), _set(r.get("forbids", "")))
             for r in raw.get("combinations", ())
             for when in _alternatives(r.get("when", ""))
         )
@@ -422,13 +422,13 @@ def _form(given: Raw, shared: Mapping[str, Any]) -> Form:
     )  # fmt: skip
 
 
-def _requirements(raw: Iterable[Mapping[str, Any]]) -> tuple[Requirement, ...]:
+def _requirements(raw: Iterable[Mapping[str, Any]]) -> tuple[FormRequirement, ...]:
     for r in raw:
         given = r.get("given", "")
         if given and not ("operand" in r and _GIVEN.fullmatch(given)):
             raise ValueError(f"an operand is given as {given!r}")
     return tuple(
-        Requirement(
+        FormRequirement(
             frozenset(when),
             r.get("operand", ""),
             Availability.parse(str(r.get("since", "1.0")), r.get("targets", "")),

@@ -18,7 +18,7 @@ from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.isa.table import table
 from tclint.isa.target import Target, Version, dotted, parse_version
 from tclint.lsp.statement import Statement, names, statement
-from tclint.lsp.text import Text
+from tclint.lsp.text import DocumentText
 
 __all__ = ["TRIGGERS", "complete", "describe", "signatures"]
 
@@ -44,7 +44,9 @@ _TYPES = tuple(
 """What may follow the state space in a declaration."""
 
 
-def complete(text: Text, offset: int, begin: int = 0, *, inline: bool = False) -> types.CompletionList | None:
+def complete(
+    text: DocumentText, offset: int, begin: int = 0, *, inline: bool = False
+) -> types.CompletionList | None:
     """What may follow at *offset*; None where nothing can be said, such as in a comment.
 
     *begin* is where the PTX begins; *inline* says that it is a string in a host language, whose registers are unknown.
@@ -190,7 +192,7 @@ def _of_operand(
 # ---------------------------------------------------------------- signatures
 
 
-def signatures(text: Text, offset: int, begin: int = 0) -> types.SignatureHelp | None:
+def signatures(text: DocumentText, offset: int, begin: int = 0) -> types.SignatureHelp | None:
     """The syntax of the instruction at *offset*, with the operand there; None outside the operands of one."""
     found = statement(text.analysed, offset, begin)
     if found is None or found.operands is None or not found.opcode or found.opcode.startswith("."):

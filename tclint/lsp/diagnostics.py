@@ -12,7 +12,7 @@ from tclint.findings.rules import page, url
 from tclint.findings.scales import Severity
 from tclint.findings.spans import Span
 from tclint.lsp.document import Document, Lint
-from tclint.lsp.text import Text
+from tclint.lsp.text import DocumentText
 from tclint.report.formats._details import parties, step_words
 from tclint.syntax.source import Problem
 
@@ -36,7 +36,7 @@ def diagnostics(document: Document, lint: Lint) -> list[types.Diagnostic]:
     ]
 
 
-def of_problem(text: Text, problem: Problem) -> types.Diagnostic:
+def of_problem(text: DocumentText, problem: Problem) -> types.Diagnostic:
     return types.Diagnostic(
         range=text.range(_content(text, max(problem.line - 1, 0))),
         message=problem.message,
@@ -45,13 +45,13 @@ def of_problem(text: Text, problem: Problem) -> types.Diagnostic:
     )
 
 
-def of_error(text: Text, error: Exception) -> types.Diagnostic:
+def of_error(text: DocumentText, error: Exception) -> types.Diagnostic:
     """The diagnostic for an internal error, after which other diagnostics may be out of date."""
     message = f"internal error: {type(error).__name__}: {error}; TCLINT_DEBUG=1 logs where it came from"
     return of_problem(text, Problem(0, message))
 
 
-def of_finding(uri: str, text: Text, finding: Finding) -> types.Diagnostic:
+def of_finding(uri: str, text: DocumentText, finding: Finding) -> types.Diagnostic:
     """The diagnostic for a finding, with the steps of its path as related information."""
     rule = finding.rule
     return types.Diagnostic(
@@ -66,7 +66,7 @@ def of_finding(uri: str, text: Text, finding: Finding) -> types.Diagnostic:
     )
 
 
-def _path(uri: str, text: Text, finding: Finding) -> Iterator[types.DiagnosticRelatedInformation]:
+def _path(uri: str, text: DocumentText, finding: Finding) -> Iterator[types.DiagnosticRelatedInformation]:
     for number, step in enumerate(finding.steps, 1):
         location = step.source_location
         source = f" [{location.file}:{location.line}]" if location is not None else ""
@@ -79,7 +79,7 @@ def _path(uri: str, text: Text, finding: Finding) -> Iterator[types.DiagnosticRe
         )
 
 
-def _content(text: Text, number: int) -> Span:
+def _content(text: DocumentText, number: int) -> Span:
     """A 0-based line without leading and trailing blanks."""
     line = text.line(number)
     content = text.data[line.start : line.end]

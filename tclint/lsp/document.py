@@ -9,7 +9,7 @@ from time import perf_counter
 from tclint import inline as asm
 from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
-from tclint.cache.results import Results, opened
+from tclint.cache.results import EarlierResults, opened
 from tclint.config.config import Config
 from tclint.findings.finding import FileReport
 from tclint.findings.selection import Request
@@ -18,7 +18,7 @@ from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
 from tclint.linting.cache import IncrementalCache
 from tclint.linting.check import check_source
-from tclint.lsp.text import Text
+from tclint.lsp.text import DocumentText
 from tclint.report import baseline
 from tclint.report.summary import present
 from tclint.syntax import Tree
@@ -36,7 +36,7 @@ class Lint:
     """The result for one state of a document."""
 
     version: int
-    text: Text
+    text: DocumentText
     config: Config
     report: FileReport
     """Without findings that the settings hide."""
@@ -53,18 +53,18 @@ class Document:
 
     uri: str
     path: str
-    text: Text
+    text: DocumentText
     version: int
     past: IncrementalCache = field(default_factory=IncrementalCache)
     last: Lint | None = None
-    _opened: Text = field(init=False)
+    _opened: DocumentText = field(init=False)
     """The state that was opened. The cache of results has only these: one file is opened often, but an edit is made once."""
     _model: tuple[Module, Function, KernelModel] | None = None
 
     def __post_init__(self) -> None:
         self._opened = self.text
 
-    def lint(self, version: int, text: Text, config: Config, seconds: float = inf) -> Lint:
+    def lint(self, version: int, text: DocumentText, config: Config, seconds: float = inf) -> Lint:
         """The result for a state. Findings that would take longer than *seconds* are those of an earlier state.
 
         With a limit, those of a document that was just opened are taken from the results of earlier runs. The run that
@@ -101,7 +101,7 @@ class Document:
         return self.last
 
     def _known_or_made(
-        self, results: Results, source: Source, config: Config, seconds: float
+        self, results: EarlierResults, source: Source, config: Config, seconds: float
     ) -> tuple[FileReport, bool]:
         """The report on the state that was opened, and whether nothing is owed."""
         key = results.key(source, config, proven=False)
@@ -121,7 +121,7 @@ class Document:
         )
         return report, not self.past.owing
 
-    def current(self, text: Text) -> FileReport | None:
+    def current(self, text: DocumentText) -> FileReport | None:
         """The report on a state; None if that is not the last state that was linted, or not all of it was."""
         last = self.last
         return last.report if last is not None and last.text is text and last.complete else None
@@ -142,7 +142,7 @@ class Document:
         if self.version != version:
             raise Superseded
 
-    def built(self, text: Text) -> tuple[Tree, Module]:
+    def built(self, text: DocumentText) -> tuple[Tree, Module]:
         """The tree and module of a state; those of an empty text for a host language, which only gets findings."""
         return self.past.builds.build(b"" if self.host else text.analysed)
 

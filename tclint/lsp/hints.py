@@ -13,7 +13,7 @@ from tclint.findings.spans import Span
 from tclint.inspect.in_flight import CHANNELS
 from tclint.ir.nodes import Function, Module
 from tclint.isa.effects import Barrier
-from tclint.lsp.text import Text
+from tclint.lsp.text import DocumentText
 from tclint.report.summary import count
 
 __all__ = ["hints"]
@@ -25,7 +25,7 @@ _MAX_EXPRESSION = 40
 
 
 def hints(
-    module: Module, text: Text, place: Span, model_of: Callable[[Function], KernelModel]
+    module: Module, text: DocumentText, place: Span, model_of: Callable[[Function], KernelModel]
 ) -> list[types.InlayHint]:
     """The hints in *place*; none for functions into which calls are inlined, whose sites differ from the text."""
     found: list[types.InlayHint] = []
@@ -52,7 +52,7 @@ def hints(
 
 
 def _of_function(
-    function: Function, model: KernelModel, shown: list[int], text: Text
+    function: Function, model: KernelModel, shown: list[int], text: DocumentText
 ) -> Iterator[types.InlayHint]:
     words = ValuePrinter(model.values)
     for site in shown:
@@ -69,7 +69,7 @@ def _of_function(
             yield types.InlayHint(position, label, padding_left=True, tooltip=tooltip)
 
 
-def _groups(model: KernelModel, site: int, text: Text) -> str:
+def _groups(model: KernelModel, site: int, text: DocumentText) -> str:
     """What a wait completes, and what stays in flight after it or after a commit."""
     group = model.instruction(site).group
     for channel in CHANNELS:
@@ -89,7 +89,7 @@ def _groups(model: KernelModel, site: int, text: Text) -> str:
     return ""
 
 
-def _completed(model: KernelModel, done: list[int], text: Text) -> str:
+def _completed(model: KernelModel, done: list[int], text: DocumentText) -> str:
     start = model.function.start
     lines = [str(text.line_of(start + model.instruction(i).start) + 1) for i in done[:_MAX_LINES]]
     more = f" and {len(done) - _MAX_LINES} more" if len(done) > _MAX_LINES else ""

@@ -12,7 +12,7 @@ from tclint.inspect.in_flight import operations
 from tclint.ir.nodes import Instruction, registers
 from tclint.isa.table import table
 from tclint.lsp.names import Cursor
-from tclint.lsp.text import Text
+from tclint.lsp.text import DocumentText
 from tclint.report.summary import count
 
 __all__ = ["hover"]
@@ -22,7 +22,7 @@ _MAX_INSTRUCTIONS = 6
 _WORD = re.compile(rb"[\w.-]+")
 
 
-def hover(place: Cursor, text: Text) -> tuple[str, Span] | None:
+def hover(place: Cursor, text: DocumentText) -> tuple[str, Span] | None:
     """Markdown, and the bytes that it describes; None if there is nothing to show."""
     node = place.node
     if node is None:
@@ -54,7 +54,7 @@ def _rule(place: Cursor) -> tuple[str, Span] | None:
     return None
 
 
-def _register(place: Cursor, text: Text) -> Iterator[str]:
+def _register(place: Cursor, text: DocumentText) -> Iterator[str]:
     function, register = place.function, place.register
     assert function is not None
     assert register is not None
@@ -70,7 +70,7 @@ def _register(place: Cursor, text: Text) -> Iterator[str]:
     yield from _flight(place, text)
 
 
-def _symbol(place: Cursor, text: Text) -> Iterator[str]:
+def _symbol(place: Cursor, text: DocumentText) -> Iterator[str]:
     function = place.function
     variable = function.variables.get(place.name) if function is not None else None
     variable = variable or place.module.variables.get(place.name)
@@ -99,13 +99,13 @@ def _verdicts(place: Cursor) -> Iterator[str]:
             yield f"- {verdict.hazard.value}: **{verdict.status.value}**{details(report, verdict)}"
 
 
-def _mbarriers(place: Cursor, text: Text) -> Iterator[str]:
+def _mbarriers(place: Cursor, text: DocumentText) -> Iterator[str]:
     for barrier in place.mbarriers[:_MAX_INSTRUCTIONS]:
         arrivals = "unknown" if barrier.count is None else str(barrier.count)
         yield f"- mbarrier, arrivals per phase: {arrivals}, initialised by {_listed(place, text, barrier.inits)}"
 
 
-def _flight(place: Cursor, text: Text) -> Iterator[str]:
+def _flight(place: Cursor, text: DocumentText) -> Iterator[str]:
     """The asynchronous operations that may be in flight before the instruction, those with the register first."""
     function, site, register = place.function, place.site, place.register
     assert function is not None
@@ -130,7 +130,7 @@ def _uses(instruction: Instruction, register: int) -> bool:
     return any(register in registers(operand) for operand in instruction.operands)
 
 
-def _listed(place: Cursor, text: Text, sites: list[int]) -> str:
+def _listed(place: Cursor, text: DocumentText, sites: list[int]) -> str:
     """``line 12 `mov.b32` ``, and so on."""
     assert place.function is not None
     words = []

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from tclint._dataclass import dataclass
-from tclint.analyses.mbarriers import Mbarrier, Mbarriers
+from tclint.analyses.mbarriers import MbarrierObject, Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.findings.finding import FileReport
 from tclint.findings.spans import Span, span
@@ -80,7 +80,7 @@ class Cursor:
         return next((r for r in named if r >= 0 and self.function.registers[r].name == self.name), None)
 
     @cached_property
-    def mbarriers(self) -> tuple[Mbarrier, ...]:
+    def mbarriers(self) -> tuple[MbarrierObject, ...]:
         """The mbarriers to which the enclosing address operand may refer."""
         if self.function is None or self.site is None or self.node is None:
             return ()

@@ -8,7 +8,7 @@ from lsprotocol import types
 
 from tclint._data import data
 from tclint.findings.spans import Span
-from tclint.lsp.text import Text
+from tclint.lsp.text import DocumentText
 from tclint.syntax import LANGUAGE, Node, Query, QueryCursor, Tree
 
 __all__ = ["folds", "symbols"]
@@ -25,7 +25,7 @@ def _query(name: str) -> Query:
     return Query(LANGUAGE, (data("queries") / f"{name}.scm").read_text(encoding="utf-8"))
 
 
-def symbols(tree: Tree, text: Text) -> list[types.DocumentSymbol]:
+def symbols(tree: Tree, text: DocumentText) -> list[types.DocumentSymbol]:
     """Functions with their labels, and the variables of the module."""
     found: list[tuple[Node, types.DocumentSymbol]] = []
     for _, captures in QueryCursor(_query("tags")).matches(tree.root_node):
@@ -52,12 +52,12 @@ def symbols(tree: Tree, text: Text) -> list[types.DocumentSymbol]:
     return top
 
 
-def _detail(node: Node, text: Text) -> str | None:
+def _detail(node: Node, text: DocumentText) -> str | None:
     kind = node.child_by_field_name("kind")
     return text.data[kind.start_byte : kind.end_byte].decode() if kind is not None else None
 
 
-def folds(tree: Tree, text: Text) -> list[types.FoldingRange]:
+def folds(tree: Tree, text: DocumentText) -> list[types.FoldingRange]:
     """The folding ranges: nodes that cover more than one line."""
     found = []
     for node in QueryCursor(_query("folds")).captures(tree.root_node).get("fold", ()):

@@ -1,7 +1,7 @@
 """Messages of a client, of which any may be malformed: each request gets a result or an error, and none ends the server.
 
 pygls structures messages while it decodes them, and neither answers what it cannot structure nor survives a length that is
-not one. Here, :class:`Messages` reads frames, and :class:`Protocol` structures whole messages.
+not one. Here, :class:`Messages` reads frames, and :class:`MessageProtocol` structures whole messages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pygls.exceptions import (
 from pygls.protocol import LanguageServerProtocol, lsp_method
 from pygls.uris import from_fs_path, to_fs_path
 
-__all__ = ["MAX_BODY", "Messages", "Protocol", "log_plainly"]
+__all__ = ["MAX_BODY", "MessageProtocol", "Messages", "log_plainly"]
 
 MAX_BODY = 512 * 2**20
 """The largest message in bytes. A text of the largest input (``max-input``) fits, though JSON escapes some characters."""
@@ -35,7 +35,7 @@ _BEFORE = (types.INITIALIZE, types.EXIT)
 """The methods that a client may call before the server is initialised."""
 
 
-class Protocol(LanguageServerProtocol):
+class MessageProtocol(LanguageServerProtocol):
     """Refuses malformed messages, and leaves the texts to the server: pygls would split lines at characters that are not
     line endings in the protocol."""
 

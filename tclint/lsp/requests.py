@@ -22,7 +22,7 @@ from tclint.lsp.hover import hover
 from tclint.lsp.names import Cursor
 from tclint.lsp.outline import folds, symbols
 from tclint.lsp.server import At, Server
-from tclint.lsp.text import Text
+from tclint.lsp.text import DocumentText
 
 __all__ = ["make_server"]
 
@@ -94,7 +94,7 @@ async def files_changed(ls: Server, params: types.DidChangeWatchedFilesParams) -
 @_handles(types.TEXT_DOCUMENT_DID_OPEN)
 def opened(ls: Server, params: types.DidOpenTextDocumentParams) -> None:
     item = params.text_document
-    text = Text.of(item.text, ls.encoding)
+    text = DocumentText.of(item.text, ls.encoding)
     document = Document(item.uri, _path(item.uri) or item.uri, text, item.version)
     ls.documents[item.uri] = document
     if not ls.pulls:
@@ -158,7 +158,7 @@ async def code_action(ls: Server, params: types.CodeActionParams) -> list[types.
 
 @_handles(types.TEXT_DOCUMENT_HOVER)
 async def hovered(ls: Server, params: types.HoverParams) -> types.Hover | None:
-    def show(place: Cursor, text: Text) -> types.Hover | None:
+    def show(place: Cursor, text: DocumentText) -> types.Hover | None:
         found = hover(place, text)
         if found is None:
             return None

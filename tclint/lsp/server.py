@@ -31,8 +31,8 @@ from tclint.lsp.configuration import SECTION, Configuration
 from tclint.lsp.diagnostics import diagnostics, of_error
 from tclint.lsp.document import Document, Lint, Superseded
 from tclint.lsp.names import Cursor
-from tclint.lsp.protocol import Messages, Protocol, log_plainly
-from tclint.lsp.text import Text
+from tclint.lsp.protocol import MessageProtocol, Messages, log_plainly
+from tclint.lsp.text import DocumentText
 from tclint.syntax import Tree
 
 __all__ = ["At", "Server"]
@@ -52,7 +52,7 @@ class Server(LanguageServer):
     """The documents of one client."""
 
     def __init__(self) -> None:
-        super().__init__("tclint", __version__, protocol_cls=Protocol)
+        super().__init__("tclint", __version__, protocol_cls=MessageProtocol)
         self.documents: dict[str, Document] = {}
         self.configuration = Configuration()
         self._worker = ThreadPoolExecutor(1, "tclint")
@@ -72,7 +72,7 @@ class Server(LanguageServer):
         self.start_io(Messages(stream, self._refuse))  # type: ignore[arg-type]
 
     def _refuse(self, error: JsonRpcException) -> None:
-        assert isinstance(self.protocol, Protocol)
+        assert isinstance(self.protocol, MessageProtocol)
         self.protocol.refuse(error)
 
     def report_server_error(self, error: Exception, source: Any) -> None:
@@ -272,7 +272,7 @@ class Server(LanguageServer):
             if not self.pulls:
                 self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
 
-    async def look(self, uri: str, work: Callable[[Document, Text, Tree, Module], R]) -> R | None:
+    async def look(self, uri: str, work: Callable[[Document, DocumentText, Tree, Module], R]) -> R | None:
         """The result of *work* on the current state of a document; None if it is not open."""
         document = self.documents.get(uri)
         if document is None:
@@ -284,12 +284,12 @@ class Server(LanguageServer):
 
         return await self.work(task)
 
-    async def at(self, params: At, work: Callable[[Cursor, Text], R]) -> R | None:
+    async def at(self, params: At, work: Callable[[Cursor, DocumentText], R]) -> R | None:
         """The result of *work* on a position in a document; None if it is not open."""
         opened = self.documents.get(params.text_document.uri)
         config = (self.config(opened) if opened is not None else None) or Config()
 
-        def look(document: Document, text: Text, tree: Tree, module: Module) -> R:
+        def look(document: Document, text: DocumentText, tree: Tree, module: Module) -> R:
             place = Cursor(
                 tree,
                 module,
@@ -315,13 +315,13 @@ class Server(LanguageServer):
         self,
         uri: str,
         place: types.Range,
-        work: Callable[[Module, Text, Span, Callable[[Function], KernelModel]], R],
+        work: Callable[[Module, DocumentText, Span, Callable[[Function], KernelModel]], R],
     ) -> R | None:
         """The result of *work* on a range of a document, with the models of its functions; None if it is not open."""
         opened = self.documents.get(uri)
         config = (self.config(opened) if opened is not None else None) or Config()
 
-        def look(document: Document, text: Text, tree: Tree, module: Module) -> R:
+        def look(document: Document, text: DocumentText, tree: Tree, module: Module) -> R:
             span = Span(text.offset(place.start), text.offset(place.end))
             return work(module, text, span, lambda function: document.model(module, function, config))
 

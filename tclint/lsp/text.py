@@ -11,12 +11,12 @@ from lsprotocol import types
 
 from tclint.findings.spans import Span
 
-__all__ = ["Text"]
+__all__ = ["DocumentText"]
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class Text:
+class DocumentText:
     """One state of a document. Only ``\\n``, ``\\r\\n`` and ``\\r`` end a line."""
 
     def __init__(self, data: bytes, encoding: str = "utf-16") -> None:
@@ -25,7 +25,7 @@ class Text:
         """The encoding whose code units columns count: ``utf-8``, ``utf-16`` or ``utf-32``."""
 
     @classmethod
-    def of(cls, text: str, encoding: str) -> Text:
+    def of(cls, text: str, encoding: str) -> DocumentText:
         """The text that a client sent. A lone surrogate is replaced by a question mark."""
         return cls(text.encode("utf-8", "replace"), encoding)
 
@@ -95,7 +95,7 @@ class Text:
             return len(text)
         return len(text.encode("utf-16-le")) // 2
 
-    def changed(self, changes: Iterable[types.TextDocumentContentChangeEvent]) -> Text:
+    def changed(self, changes: Iterable[types.TextDocumentContentChangeEvent]) -> DocumentText:
         """The text after *changes*, each of which refers to the result of the previous ones."""
         text = self
         for change in changes:
@@ -104,12 +104,12 @@ class Text:
                 start, end = text.offset(change.range.start), text.offset(change.range.end)
                 text = text._spliced(start, max(start, end), new)
             else:
-                text = Text(new, self.encoding)
+                text = DocumentText(new, self.encoding)
         return text
 
-    def _spliced(self, start: int, end: int, new: bytes) -> Text:
+    def _spliced(self, start: int, end: int, new: bytes) -> DocumentText:
         """The text with *new* in place of the bytes from *start* to *end*."""
-        made = Text(self.data[:start] + new + self.data[end:], self.encoding)
+        made = DocumentText(self.data[:start] + new + self.data[end:], self.encoding)
         # Lines that were read are not read again, but for those beside the edit, whose endings may join or part.
         starts, delta = self._starts, len(new) - (end - start)
         first, after = max(self.line_of(start) - 1, 0), self.line_of(end) + 2

@@ -10,8 +10,8 @@ from tclint.ir.nodes import Immediate
 
 __all__ = [
     "ALL_BITS",
+    "LaneResults",
     "Lanes",
-    "Results",
     "apply",
     "broadcast",
     "collapse",
@@ -69,7 +69,7 @@ def immediate(operand: Immediate) -> Lanes:
     return operand.value & ALL_BITS if isinstance(operand.value, int) else None
 
 
-class Results(dict[Any, Lanes]):
+class LaneResults(dict[Any, Lanes]):
     """The results of one operation, by the values of its sources that are not constants: one value, or a tuple of
     several.
 

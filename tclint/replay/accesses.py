@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from tclint.isa.effects import GENERIC_COPIES
 from tclint.replay.abstract_lanes import Lanes
-from tclint.replay.sync import Mbarrier
+from tclint.replay.sync import ReplayMbarrier
 from tclint.replay.thread_groups import ThreadGroup
 from tclint.replay.vector_clocks import Agent, Clock, happens_before
 
-__all__ = ["CTA_STRIDE", "OFFSET", "SHARED", "Access", "LaneAddresses"]
+__all__ = ["CTA_STRIDE", "OFFSET", "SHARED", "LaneAddresses", "ReplayAccess"]
 
 CTA_STRIDE = 1 << 24
 """The distance between the shared memories of consecutive CTAs of a cluster."""
@@ -30,10 +30,10 @@ class LaneAddresses(NamedTuple):
 
 
 SHARED = -1
-"""Stands for shared memory in :attr:`Access.memory`."""
+"""Stands for shared memory in :attr:`ReplayAccess.memory`."""
 
 
-class Access(NamedTuple):
+class ReplayAccess(NamedTuple):
     """A read of shared or tensor memory, or a write by a store or an asynchronous operation."""
 
     site: int
@@ -52,7 +52,7 @@ class Access(NamedTuple):
     group: ThreadGroup
     waited: Mapping[int, int]
     """The last wait of the issuing threads for each mbarrier, by address, the latest last."""
-    mbarrier: Mbarrier | None = None
+    mbarrier: ReplayMbarrier | None = None
     """Where a copy completes."""
     phase: int = 0
     """The phase of the mbarrier when the copy was issued."""

@@ -25,18 +25,18 @@ from tclint.replay.interface import Faulty
 from tclint.replay.launches import ReplayRun
 from tclint.replay.verdict import Replay
 
-__all__ = ["Bounds", "mbarriers", "operates"]
+__all__ = ["BoundedLaunches", "mbarriers", "operates"]
 
 _HELP = {
-    reasons.Reason.UNSEEN_CALL: "link the module with the body of the callee",
-    reasons.Reason.NO_CTA_SHAPE: "state the shape of the CTA with .reqntid",
-    reasons.Reason.NO_CLUSTER_SHAPE: "state the shape of the cluster with .reqnctapercluster, and of the CTA with .reqntid",
+    reasons.NotReplayed.UNSEEN_CALL: "link the module with the body of the callee",
+    reasons.NotReplayed.NO_CTA_SHAPE: "state the shape of the CTA with .reqntid",
+    reasons.NotReplayed.NO_CLUSTER_SHAPE: "state the shape of the cluster with .reqnctapercluster, and of the CTA with .reqntid",
 }
 """What would let the kernel be replayed."""
 """The event of the class that a replay does not execute."""
 
 
-class Bounds(NamedTuple):
+class BoundedLaunches(NamedTuple):
     """The launches in which the class holds, or why it is not bounded."""
 
     launches: tuple[str, ...]
@@ -45,7 +45,7 @@ class Bounds(NamedTuple):
     """Empty if it is bounded."""
 
 
-def mbarriers(model: KernelModel, last: Collection[int] = ()) -> Bounds:
+def mbarriers(model: KernelModel, last: Collection[int] = ()) -> BoundedLaunches:
     """The launches in which the mbarriers of a kernel are used as they must be.
 
     All launches that were replayed ended without a fault, and together they executed each operation on an mbarrier. One
@@ -54,9 +54,9 @@ def mbarriers(model: KernelModel, last: Collection[int] = ()) -> Bounds:
     """
     why = tuple(_open(model, last))
     if why:
-        return Bounds((), why)
+        return BoundedLaunches((), why)
     launches = [str(run.launch) for run in model.fact(Replay).runs if run.launch is not None]
-    return Bounds(tuple(dict.fromkeys(launches)), ())
+    return BoundedLaunches(tuple(dict.fromkeys(launches)), ())
 
 
 def _open(model: KernelModel, last: Collection[int]) -> Iterator[Reason]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tclint.isa.effects import Order
-from tclint.replay.program import Program
+from tclint.replay.program import ReplaySlice
 from tclint.replay.thread_groups import ThreadGroup, threads_by_warp, warps_of
 from tclint.replay.vector_clocks import (
     BOTTOM,
@@ -30,7 +30,7 @@ __all__ = ["Epochs"]
 class Epochs:
     """The agents of one launch, and the clocks of its threads."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ReplaySlice) -> None:
         self._relaxed = program.relaxed
         self._agents: dict[tuple[object, ...], Agent] = {}
         self._warp_fields: dict[tuple[int, int], Clock] = {}

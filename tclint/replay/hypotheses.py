@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from tclint._dataclass import dataclass
 
-__all__ = ["CANCELLED", "GRID", "MEMORY", "LaunchHypothesis", "LaunchWord", "Row", "Shape", "rows"]
+__all__ = ["CANCELLED", "GRID", "MEMORY", "HypothesisRow", "LaunchHypothesis", "LaunchWord", "Shape", "rows"]
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class LaunchHypothesis(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Row(Generic[T]):
+class HypothesisRow(Generic[T]):
     """One hypothesis about the launch, or one budget of its replays."""
 
     value: T
@@ -75,66 +75,66 @@ class Row(Generic[T]):
 
 # ---------------------------------------------------------------- values of a launch
 
-SIZES = Row(
+SIZES = HypothesisRow(
     (LaunchHypothesis(512, 8), LaunchHypothesis(1280, 24), LaunchHypothesis(1098, 5)),
     "Matrix sizes with their grids: a power of two, a multiple of 256, and one that leaves a remainder for "
     "any tile. A fault must not rest on one value.",
     "test_a_deadlock_in_the_last_iterations_is_reported_if_one_value_is_the_trip_count_of_all",
 )
-ODD_SIZES = Row(
+ODD_SIZES = HypothesisRow(
     (LaunchHypothesis(832, 13), LaunchHypothesis(1088, 3), LaunchHypothesis(640, 7)),
     "Sizes whose halves and quarters leave remainders, for blocks that a mask or a remainder of the size guards.",
     "test_what_is_left_over_of_a_loop",
 )
-LAST_CTAS = Row(
+LAST_CTAS = HypothesisRow(
     tuple(h._replace(cta=h.grid - 1) for h in SIZES.value),
     "The last CTA of each grid, for blocks that a comparison of %ctaid or %clusterid guards.",
     "test_what_only_the_last_cta_executes",
 )
-MIDDLE_CTAS = Row(
+MIDDLE_CTAS = HypothesisRow(
     tuple(h._replace(cta=h.grid // 2) for h in SIZES.value),
     "A CTA that is neither the first nor the last of its grid, for blocks that these two do not enter.",
     "test_what_neither_the_first_nor_the_last_cta_executes",
 )
-FEW_CTAS = Row(
+FEW_CTAS = HypothesisRow(
     (LaunchHypothesis(1098, 3), LaunchHypothesis(1280, 2)),
     "Few CTAs for much work, so that each iterates again in a loop over tiles that strides by the size of the grid.",
     "test_later_tiles_of_a_persistent_kernel",
 )
-MANY_TILES = Row(
+MANY_TILES = HypothesisRow(
     4096,
     "The bound of a loop over tiles whose stride is a constant: large enough for a second iteration.",
     "test_later_tiles_of_a_persistent_kernel",
 )
-ELEMENTS_THAT_INCREASE = Row(
+ELEMENTS_THAT_INCREASE = HypothesisRow(
     7,
     "Where memory holds offsets, lengths are differences of neighbours: so many elements increase, the rest are equal.",
     "test_rounds_that_are_a_difference_in_memory",
 )
-DISTINCT_ELEMENTS = Row(
+DISTINCT_ELEMENTS = HypothesisRow(
     3,
     "How much each element of memory exceeds the one before it in the launches that confirm a fault, in which no two words "
     "are equal: as many iterations where neighbours are the begin and the end of a loop.",
     "test_words_of_memory_that_must_be_equal_for_a_fault",
 )
-DISTINCT_BUFFERS = Row(
+DISTINCT_BUFFERS = HypothesisRow(
     1 << 16,
     "How much the words of one buffer exceed those of another in these launches.",
     "test_words_of_two_buffers_are_equal_in_no_launch_that_confirms",
 )
-COUNTER_READS = Row(
+COUNTER_READS = HypothesisRow(
     8,
     "Consecutive values that a CTA gets from an atomic counter in global memory: a ring of a few stages wraps. Then other "
     "CTAs take the most, the counter grows fast, and the work ends.",
     "test_tiles_that_a_counter_in_memory_hands_out",
 )
-CANCELLED_CLUSTERS = Row(
+CANCELLED_CLUSTERS = HypothesisRow(
     2,
     "Clusters that one cluster takes over (9.7.13.17): the loop over tiles iterates, and ends.",
     "test_clusters_that_are_cancelled_for_a_running_one",
 )
 
-ROLES = Row(
+ROLES = HypothesisRow(
     (1, 2, 3, 4, 7, 8, 32, 64, 96, 128, 256),
     "What a count of warps or threads may be that the launch determines. A branch that compares a thread with such a count "
     "may be a bound that all threads meet, or the place where roles part, and then a large value gives a role no thread: a "
@@ -142,14 +142,14 @@ ROLES = Row(
     "test_roles_that_a_parameter_decides",
 )
 
-WORK_FOR_ALL = Row(
+WORK_FOR_ALL = HypothesisRow(
     1 << 16,
     "Where a bound that threads are compared with admits only some of them, it is tried so large that all have work: more "
     "than a tile of 16 KB for each warp. A fault must also show with each of ROLES that reaches it.",
     "test_work_that_is_too_little_for_all_warps",
 )
 
-RELATED_WORDS = Row(
+RELATED_WORDS = HypothesisRow(
     tuple(sorted(n << k for n in (1, 3) for k in range(12))),
     "Values of one word, with the largest of SIZES in all others, in the launches that may excuse a deadlock of roles whose "
     "trip counts are different expressions of the launch: one word may be a quotient of another, or the size of a tile, and "
@@ -159,13 +159,13 @@ RELATED_WORDS = Row(
 
 # ---------------------------------------------------------------- shapes
 
-CTA_SHAPES: Row[tuple[Shape, ...]] = Row(
+CTA_SHAPES: HypothesisRow[tuple[Shape, ...]] = HypothesisRow(
     ((128,), (256,), (384,), (512,)),
     "One to four warpgroups, tried with all values where the kernel does not state the shape of its CTA. Every other number "
     "of warps is asked once.",
     "test_a_launch_that_fails_early_is_not_replayed_to_the_end",
 )
-CLUSTER_SHAPES: Row[tuple[Shape, ...]] = Row(
+CLUSTER_SHAPES: HypothesisRow[tuple[Shape, ...]] = HypothesisRow(
     (
         (1,), (2,), (1, 2), (2, 2), (4,), (1, 4), (4, 2), (2, 4), (8,), (1, 8), (3,), (1, 3), (3, 2), (2, 3), (6,), (1, 6),
         (5,), (1, 5), (7,), (1, 7), (1, 1, 2), (2, 1, 2), (1, 2, 2), (1, 1, 4), (2, 2, 2), (4, 1, 2), (1, 4, 2), (2, 1, 4),
@@ -178,85 +178,85 @@ CLUSTER_SHAPES: Row[tuple[Shape, ...]] = Row(
 
 # ---------------------------------------------------------------- budgets
 
-MAX_STEPS = Row(
+MAX_STEPS = HypothesisRow(
     5_000,
     "Steps of one replay: a few iterations of each loop of most kernels.",
     "test_a_barrier_that_too_few_threads_reach_deadlocks",
 )
-MAX_EXTRA_STEPS = Row(
+MAX_EXTRA_STEPS = HypothesisRow(
     15_000,
     "Further steps where no value of the launch would shorten the replay: the kernel is large, or its trip counts are "
     "constants.",
     "test_a_kernel_of_many_steps_gets_more_of_them",
 )
-MAX_EXTENDED_REPLAYS = Row(
+MAX_EXTENDED_REPLAYS = HypothesisRow(
     3,
     "Replays per kernel and cluster shape that may take the extra steps: one for each of SIZES.",
     "test_a_kernel_of_many_steps_gets_more_of_them",
 )
-MAX_PREVIEW_STEPS = Row(
+MAX_PREVIEW_STEPS = HypothesisRow(
     1_000,
     "Steps after which a replay with another number of warps may already show the fault that was seen before.",
     "test_a_launch_that_fails_early_is_not_replayed_to_the_end",
 )
-MAX_CLUSTER_SEARCH_STEPS = Row(
+MAX_CLUSTER_SEARCH_STEPS = HypothesisRow(
     400_000,
     "Steps of all replays together that search for the cluster shape.",
     "test_the_clusters_that_a_kernel_is_made_for",
 )
-MAX_RELATED_STEPS = Row(
+MAX_RELATED_STEPS = HypothesisRow(
     200_000,
     "Steps of all replays together of launches whose words are related otherwise.",
     "test_trip_counts_that_agree_in_some_launches_only",
 )
-STEPS_PER_ITERATION = Row(
+STEPS_PER_ITERATION = HypothesisRow(
     60,
     "Steps for each iteration when a loop is replayed with its full trip count, to confirm a deadlock that fewer "
     "iterations show.",
     "test_a_deadlock_in_the_last_iterations_is_reported_if_one_value_is_the_trip_count_of_all",
 )
-MAX_REDUCTIONS = Row(
+MAX_REDUCTIONS = HypothesisRow(
     12,
     "Replays of one launch, each with smaller trip counts than the one before.",
     "test_a_barrier_that_too_few_threads_reach_deadlocks",
 )
-MAX_ITERATIONS = Row(
+MAX_ITERATIONS = HypothesisRow(
     32,
     "Iterations of a loop after which smaller trip counts are tried: a ring of a few stages has wrapped several times.",
     "test_a_deadlock_in_the_last_iterations_is_reported_if_one_value_is_the_trip_count_of_all",
 )
-MIN_ITERATIONS = Row(
+MIN_ITERATIONS = HypothesisRow(
     3,
     "Iterations that a replay must see before it extrapolates a trip count or shortens a loop.",
     "test_the_trip_count_of_a_long_loop_is_extrapolated",
 )
-MIN_EXCESS = Row(
+MIN_EXCESS = HypothesisRow(
     2,
     "How many times over its budget an extrapolated loop must be before the replay stops for smaller trip counts.",
     "test_the_trip_count_of_a_long_loop_is_extrapolated",
 )
-MAX_GRID = Row(
+MAX_GRID = HypothesisRow(
     1 << 10,
     "A grid is not widened beyond this to leave each CTA less work.",
     "test_what_makes_no_difference_is_not_tried_again",
 )
-GRID_FACTOR = Row(
+GRID_FACTOR = HypothesisRow(
     16,
     "How many times wider the grid becomes each time it is widened.",
     "test_what_makes_no_difference_is_not_tried_again",
 )
-VALUE_DIVISOR = Row(
+VALUE_DIVISOR = HypothesisRow(
     4,
     "How many times smaller the other words of the launch become each time they are reduced.",
     "test_what_makes_no_difference_is_not_tried_again",
 )
-MIN_FAILING_LAUNCHES = Row(
+MIN_FAILING_LAUNCHES = HypothesisRow(
     2,
     "Launches that must show a fault in blocks where others succeed: one may be a launch the kernel is not made for.",
     "test_later_tiles_of_a_persistent_kernel",
 )
 
 
-def rows() -> dict[str, Row[object]]:
+def rows() -> dict[str, HypothesisRow[object]]:
     """All rows of the table by name."""
-    return {name: row for name, row in globals().items() if isinstance(row, Row)}
+    return {name: row for name, row in globals().items() if isinstance(row, HypothesisRow)}

@@ -9,7 +9,7 @@ from tclint._dataclass import dataclass
 from tclint.dataflow import GaveUp
 from tclint.replay.hypotheses import Shape
 from tclint.replay.launches import ReplayRun
-from tclint.replay.reasons import Reason
+from tclint.replay.reasons import NotReplayed
 from tclint.replay.scheduler import UninitialisedMbarrier
 
 __all__ = ["EqualWords", "Faulty", "NoFault", "ReplayAnswers", "Verdict"]
@@ -47,7 +47,7 @@ class NoFault:
     """
 
 
-Verdict = Faulty | NoFault | GaveUp[Reason]
+Verdict = Faulty | NoFault | GaveUp[NotReplayed]
 """The three answers to whether the synchronisation of a kernel is faulty."""
 
 

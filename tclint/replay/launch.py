@@ -8,12 +8,12 @@ from typing import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Memory, Symbol
 from tclint.isa.forms import Match
-from tclint.isa.special_registers import SPECIAL_REGISTERS, LaunchShape, Scope
+from tclint.isa.special_registers import SPECIAL_REGISTERS, LaunchShape, UniformScope
 from tclint.replay import hypotheses
 from tclint.replay.abstract_lanes import Lanes, collapse
 from tclint.replay.hypotheses import CANCELLED, GRID, MEMORY, LaunchWord
 
-__all__ = ["Launch", "LaunchValues", "in_space"]
+__all__ = ["LaunchValues", "ReplayLaunch", "in_space"]
 
 _PARAMETER = 1 << 50
 _PARAMETER_RANGE = 1 << 20
@@ -107,7 +107,7 @@ def in_space(model: KernelModel, space: str) -> Callable[[int], int]:
     return test
 
 
-class Launch:
+class ReplayLaunch:
     """The values of one launch, by name or address. Equal questions have equal answers in all threads."""
 
     def __init__(
@@ -202,7 +202,7 @@ class Launch:
             return isinstance(base, int) or (isinstance(base, Symbol) and base.name in self._parameters)
         return space.startswith((".global", ".const"))
 
-    def agrees(self, earlier: Launch) -> bool:
+    def agrees(self, earlier: ReplayLaunch) -> bool:
         """Whether a replay that asked *earlier* would get the same answers here, so that it would do the same.
 
         Of the addresses of tensor maps only those count that are equal.
@@ -262,7 +262,7 @@ class Launch:
             if (name, cta) not in self._positions:
                 self._positions[name, cta] = self._of_cta(name, cta)
             return self._positions[name, cta]
-        read_by = threads if register.scope < Scope.CTA else threads[:1]
+        read_by = threads if register.scope < UniformScope.CTA else threads[:1]
         return collapse([register.value(self.shape, (0, 0, 0), thread) for thread in read_by])
 
     def _of_cta(self, name: str, cta: int) -> int | None:

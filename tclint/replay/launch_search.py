@@ -30,21 +30,21 @@ from tclint.dataflow import GaveUp
 from tclint.replay import hypotheses
 from tclint.replay.accesses import OFFSET
 from tclint.replay.hypotheses import GRID, LaunchHypothesis, LaunchWord, Shape
-from tclint.replay.launch import Launch, LaunchValues
+from tclint.replay.launch import LaunchValues, ReplayLaunch
 from tclint.replay.launches import ReplayRun
 from tclint.replay.machine import Machine, Overrun
-from tclint.replay.program import Program
+from tclint.replay.program import ReplaySlice
 from tclint.replay.races import races
-from tclint.replay.reasons import Reason
+from tclint.replay.reasons import NotReplayed
 from tclint.replay.scheduler import (
     Limits,
     OutOfSteps,
     TooManyIterations,
     TooManyMbarriers,
     UninitialisedMbarrier,
-    Unresolved,
+    UnresolvedValue,
 )
-from tclint.replay.sync import Mbarrier
+from tclint.replay.sync import ReplayMbarrier
 from tclint.replay.thread_groups import Stuck
 
 __all__ = ["LaunchSearch"]
@@ -64,10 +64,10 @@ class _Effect(NamedTuple):
 class _Ended(NamedTuple):
     """A replay that came to its end, or to that of its budget."""
 
-    launch: Launch
+    launch: ReplayLaunch
     limits: Limits
     run: ReplayRun | None
-    gave_up: GaveUp[Reason] | None
+    gave_up: GaveUp[NotReplayed] | None
     out_of_steps: bool
     effect: _Effect
 
@@ -77,7 +77,7 @@ class LaunchSearch:
 
     def __init__(
         self,
-        program: Program,
+        program: ReplaySlice,
         cluster: Shape,
         budget: int,
         reductions: list[frozenset[LaunchWord]] | None = None,
@@ -86,7 +86,7 @@ class LaunchSearch:
     ) -> None:
         self.program = program
         self.cluster = cluster
-        self.gave_up: GaveUp[Reason] | None = None
+        self.gave_up: GaveUp[NotReplayed] | None = None
         """Why the last launch was not replayed to its end."""
         self.entered = frozenset[int]()
         """The blocks that the last launch executed."""
@@ -147,14 +147,14 @@ class LaunchSearch:
         """Whether the last launch was given up because it has work for some warps only, and never for a part of one."""
         return (
             self.gave_up is not None
-            and self.gave_up.why is Reason.ROLES_FROM_LAUNCH
+            and self.gave_up.why is NotReplayed.ROLES_FROM_LAUNCH
             and not self._parts_lanes
         )
 
     def preview(self, hypothesis: LaunchHypothesis, shape: Shape) -> ReplayRun | None:
         """A run that shows a race within its first steps; None: there is no such run."""
         machine = self._machine(self._values(hypothesis), shape, Limits(hypotheses.MAX_PREVIEW_STEPS.value))
-        with suppress(TooManyIterations, TooManyMbarriers, OutOfSteps, Overrun, Unresolved):
+        with suppress(TooManyIterations, TooManyMbarriers, OutOfSteps, Overrun, UnresolvedValue):
             machine.run()
         run = _observed_run(machine)
         return run if run and run.races else None
@@ -193,7 +193,7 @@ class LaunchSearch:
         return clusters or (max(ctas // self.cluster[0], 1) if ctas else None)
 
     def _machine(self, values: LaunchValues, shape: Shape, limits: Limits) -> Machine:
-        return Machine(self.program, Launch(self.program.model, values, shape, self.cluster), limits)
+        return Machine(self.program, ReplayLaunch(self.program.model, values, shape, self.cluster), limits)
 
     def _replay_once(self, hypothesis: LaunchHypothesis, shape: Shape) -> ReplayRun | None:
         """Replays a launch with the known reductions, and with its original values if those show a fault."""
@@ -207,7 +207,7 @@ class LaunchSearch:
         except UninitialisedMbarrier:
             if not self._extrapolated:
                 raise
-            run, self.gave_up = None, GaveUp(Reason.TOO_LONG)
+            run, self.gave_up = None, GaveUp(NotReplayed.TOO_LONG)
         if self._extrapolated and (self.truncated and not self._out_of_steps if run is None else run.wrong):
             # The kernel may be made for launches with more iterations only: no verdict rests on extrapolated values.
             self._extrapolates = False
@@ -274,13 +274,13 @@ class LaunchSearch:
         self._note_truncation(machine)
         return None
 
-    def _same_replay(self, launch: Launch, limits: Limits) -> _Ended | None:
+    def _same_replay(self, launch: ReplayLaunch, limits: Limits) -> _Ended | None:
         """An earlier replay that ended, and that asked nothing to which *launch* gives another answer."""
         return next(
             (each for each in self._ended if each.limits == limits and launch.agrees(each.launch)), None
         )
 
-    def _repeated(self, same: _Ended, launch: Launch) -> ReplayRun | None:
+    def _repeated(self, same: _Ended, launch: ReplayLaunch) -> ReplayRun | None:
         """What replaying *launch* yields, like the *same* replay before."""
         self.gave_up, self._out_of_steps = same.gave_up, same.out_of_steps
         self._apply(same.effect)
@@ -320,14 +320,14 @@ class LaunchSearch:
             depth = (fitting + overlapping) // 2
             machine = self._machine(values.capped(words, depth), shape, Limits(2 * steps, self._bounding))
             try:
-                with suppress(TooManyIterations, OutOfSteps, Overrun, Unresolved):
+                with suppress(TooManyIterations, OutOfSteps, Overrun, UnresolvedValue):
                     machine.run()
                 fitting = depth
             except TooManyMbarriers:
                 overlapping = depth
             self.steps += machine.spent
         if not fitting:
-            raise UninitialisedMbarrier(error.site, Reason.TOO_MANY_MBARRIERS)
+            raise UninitialisedMbarrier(error.site, NotReplayed.TOO_MANY_MBARRIERS)
         return words, fitting
 
     @cached_property
@@ -356,7 +356,7 @@ class LaunchSearch:
     def _note_truncation(self, machine: Machine) -> None:
         """Records that a budget ended the replay."""
         site = machine.longest_loop
-        self.gave_up = GaveUp(Reason.TOO_LONG if site < 0 else Reason.TOO_MANY_ITERATIONS, site)
+        self.gave_up = GaveUp(NotReplayed.TOO_LONG if site < 0 else NotReplayed.TOO_MANY_ITERATIONS, site)
 
     def _run_machine(self, machine: Machine) -> ReplayRun | None:
         """Executes one launch."""
@@ -368,7 +368,7 @@ class LaunchSearch:
             finished = True
         except UninitialisedMbarrier:
             raise
-        except Unresolved as error:
+        except UnresolvedValue as error:
             self.gave_up = GaveUp(error.why, error.site)
         except Overrun as error:
             overrun = error.at
@@ -381,7 +381,7 @@ class LaunchSearch:
 def _blocked_early(stuck: Stuck, reached: Mapping[tuple[int, int], int]) -> bool:
     """Whether threads are blocked before a phase that a replay with more iterations *reached* at the same wait."""
     what = stuck.what
-    return isinstance(what, Mbarrier) and what.phase < reached.get((stuck.site, what.address), 0)
+    return isinstance(what, ReplayMbarrier) and what.phase < reached.get((stuck.site, what.address), 0)
 
 
 def _misfit(machine: Machine) -> bool:

@@ -18,10 +18,10 @@ from tclint.analyses.mbarriers import Mbarriers, Ring
 from tclint.analyses.model import KernelModel
 from tclint.replay import hypotheses
 from tclint.replay.hypotheses import GRID, LaunchHypothesis, LaunchWord
-from tclint.replay.launch import Launch
-from tclint.replay.program import Program
+from tclint.replay.launch import ReplayLaunch
+from tclint.replay.program import ReplaySlice
 from tclint.replay.races import Race
-from tclint.replay.sync import Mbarrier, PhaseOverlap, ReleasedWaiter
+from tclint.replay.sync import PhaseOverlap, ReleasedWaiter, ReplayMbarrier
 from tclint.replay.thread_groups import Stuck
 from tclint.values.nodes import Masked, Node, Opaque, ParameterRead, SpecialRead
 
@@ -85,7 +85,7 @@ class ReplayRun(NamedTuple):
     overrun: Stuck | None
     finished: bool
     """Whether all threads exited or are deadlocked."""
-    late: list[tuple[Mbarrier, ReleasedWaiter]]
+    late: list[tuple[ReplayMbarrier, ReleasedWaiter]]
     """Waits that would wait for a later phase if their thread were slower."""
     entered: frozenset[int]
     """The blocks that were executed."""
@@ -100,7 +100,7 @@ class ReplayRun(NamedTuple):
     """
     overlaps: Sequence[PhaseOverlap] = ()
     """Arrivals at CTA barriers that may count for a phase that they do not belong to."""
-    launch: Launch | None = None
+    launch: ReplayLaunch | None = None
     """The launch that was replayed."""
     executed: frozenset[int] = frozenset()
     """The instructions that synchronise and that a thread executed."""
@@ -152,10 +152,10 @@ class ReplayRun(NamedTuple):
         return set() if self.races else set(self.mbarriers.values())
 
     @property
-    def _mbarriers(self) -> list[Mbarrier]:
+    def _mbarriers(self) -> list[ReplayMbarrier]:
         stuck = [self.overrun] if self.overrun is not None else self.deadlocks
         whats = [a.mbarrier for a in self.races[0]] if self.races else [s.what for s in stuck]
-        return [what for what in whats or [m for m, _ in self.late] if isinstance(what, Mbarrier)]
+        return [what for what in whats or [m for m, _ in self.late] if isinstance(what, ReplayMbarrier)]
 
 
 @dataclass
@@ -163,7 +163,7 @@ class LaunchResults:
     """The replays of a kernel with one shape of CTA and different values."""
 
     model: KernelModel
-    program: Program
+    program: ReplaySlice
     wrong: dict[LaunchHypothesis, ReplayRun] = field(default_factory=dict)
     entered: set[int] = field(default_factory=set)
     """The blocks that some launch without a fault executed."""

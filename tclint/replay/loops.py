@@ -15,10 +15,10 @@ from tclint.replay.launch_inputs import LaunchInputs
 from tclint.replay.steps import of_shared
 from tclint.values.nodes import Loaded, SpecialRead
 
-__all__ = ["Comparison", "Loops"]
+__all__ = ["LoopComparison", "Loops"]
 
 
-class Comparison(NamedTuple):
+class LoopComparison(NamedTuple):
     """Two operands of so many bits that are compared."""
 
     a: Operand
@@ -80,9 +80,9 @@ class Loops:
         return [header for header in cfg.loops if header in waiting]
 
     @cached_property
-    def tests(self) -> dict[int, Comparison]:
+    def tests(self) -> dict[int, LoopComparison]:
         """The comparison that decides whether a loop iterates again, by the block of its back edge."""
-        cfg, found = self.model.cfg, dict[int, Comparison]()
+        cfg, found = self.model.cfg, dict[int, LoopComparison]()
         ends = {
             e.source
             for header in cfg.loops
@@ -96,7 +96,7 @@ class Loops:
                 found[block] = compared
         return found
 
-    def _compared(self, register: int, last: int, start: int) -> Comparison | None:
+    def _compared(self, register: int, last: int, start: int) -> LoopComparison | None:
         """The comparison that a predicate, or a flag of 0 or 1, is computed from between *start* and *last*."""
         found = None
         for i in range(last - 1, start - 1, -1):
@@ -108,7 +108,7 @@ class Loops:
                 return found
             name = match.syntax.root
             if name == "setp":
-                found = Comparison(operands[1], operands[2], int(match.element[2:]))
+                found = LoopComparison(operands[1], operands[2], int(match.element[2:]))
                 source = operands[1] if isinstance(operands[2], Immediate) else None
             elif name == "selp" and all(isinstance(o, Immediate) for o in operands[1:3]):
                 source = operands[3]

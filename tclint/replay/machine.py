@@ -5,7 +5,7 @@ that succeeds joins what the barrier, the phase of the mbarrier or the completed
 the waiting warps. Asynchronous operations are events of agents of their own. They stay pending until no thread can
 continue without them, so that a missing wait shows: then copies complete, with the commits to mbarriers that a thread
 waits for, and other commits only after these. The completion of a copy releases the copy, not what its thread did
-before it issued it; that this is nevertheless earlier in every run is what :meth:`Operations.ordered_in_time` answers.
+before it issued it; that this is nevertheless earlier in every run is what :meth:`IssuedOperations.ordered_in_time` answers.
 
 Unsound, towards silence. A strong load of shared memory acquires everything that any thread has done so far, as a
 flag that it reads may synchronise. Lanes of one warp share a clock where they reconverge. A phase whose tx-count is
@@ -25,29 +25,29 @@ from functools import partial
 
 from tclint.isa.effects import Exchange
 from tclint.replay.abstract_lanes import Lanes, negated
-from tclint.replay.accesses import CTA_STRIDE, OFFSET, Access
-from tclint.replay.launch import Launch
-from tclint.replay.operations import Operations
-from tclint.replay.program import Program
-from tclint.replay.reasons import Reason
-from tclint.replay.scheduler import Limits, ThreadGroupScheduler, UninitialisedMbarrier, Unresolved
+from tclint.replay.accesses import CTA_STRIDE, OFFSET, ReplayAccess
+from tclint.replay.launch import ReplayLaunch
+from tclint.replay.operations import IssuedOperations
+from tclint.replay.program import ReplaySlice
+from tclint.replay.reasons import NotReplayed
+from tclint.replay.scheduler import Limits, ThreadGroupScheduler, UninitialisedMbarrier, UnresolvedValue
 from tclint.replay.shared_bytes import SharedBytes
-from tclint.replay.steps import Step, Sync
-from tclint.replay.sync import ORDER_OF_ARRIVALS, Barrier, Mbarrier, PhaseOverlap, ReleasedWaiter
+from tclint.replay.steps import ReplayStep, Sync
+from tclint.replay.sync import ORDER_OF_ARRIVALS, PhaseOverlap, ReleasedWaiter, ReplayBarrier, ReplayMbarrier
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 
 __all__ = ["DATA", "SYNCHRONISATION", "Machine", "Overrun", "check_pending", "executes", "executes_data"]
 
-Synchronisation = Callable[["Machine", ThreadGroup, Step, Sequence[int], Lanes], bool | None]
+Synchronisation = Callable[["Machine", ThreadGroup, ReplayStep, Sequence[int], Lanes], bool | None]
 """Executes a step in the threads at some positions of a group, which are those *where* its guard is true. Returns False
 if the group does not continue after it.
 """
-Data = Callable[["Machine", ThreadGroup, Step, Lanes], None]
+Data = Callable[["Machine", ThreadGroup, ReplayStep, Lanes], None]
 """Executes a step in the threads *where* its guard is true, which may be unknown."""
 SYNCHRONISATION: dict[Hashable, Synchronisation] = {}
-"""The functions for steps that synchronise, release something or exchange values, by :attr:`Step.what`."""
+"""The functions for steps that synchronise, release something or exchange values, by :attr:`ReplayStep.what`."""
 DATA: dict[Hashable, Data] = {}
-"""The functions for all other steps, by :attr:`Step.what`."""
+"""The functions for all other steps, by :attr:`ReplayStep.what`."""
 
 _PURE_QUERIES = frozenset((*Exchange, Sync.TEST, "activemask"))
 """Steps without an effect on other threads: a test of an mbarrier that is repeated after only these has the same
@@ -88,7 +88,7 @@ class Overrun(Exception):
         self.at = at
 
 
-def check_pending(site: int, threads: tuple[int, ...], mbarrier: Mbarrier) -> None:
+def check_pending(site: int, threads: tuple[int, ...], mbarrier: ReplayMbarrier) -> None:
     """Raises Overrun if *threads* have arrived more often than an mbarrier counts."""
     if mbarrier.pending < 0:
         raise Overrun(Stuck(site, threads, mbarrier))
@@ -97,27 +97,27 @@ def check_pending(site: int, threads: tuple[int, ...], mbarrier: Mbarrier) -> No
 class Machine(ThreadGroupScheduler):
     """One launch of a cluster."""
 
-    def __init__(self, program: Program, launch: Launch, limits: Limits) -> None:
+    def __init__(self, program: ReplaySlice, launch: ReplayLaunch, limits: Limits) -> None:
         super().__init__(program, launch, limits)
-        self.accesses: list[Access] = []
+        self.accesses: list[ReplayAccess] = []
         self.memory = SharedBytes()
-        self.operations = Operations(self.epochs)
+        self.operations = IssuedOperations(self.epochs)
         self.executed: set[int] = set()
         """The instructions that synchronise and that a thread has executed."""
         self.misused: dict[int, str] = {}
         """How instructions use an mbarrier as the ISA does not admit, though the replay continues."""
         self.oversized = False
         """Copies have more bytes than an mbarrier counts, so the phases that they complete show nothing."""
-        self.mbarriers: dict[int, Mbarrier] = {}
+        self.mbarriers: dict[int, ReplayMbarrier] = {}
         """By address."""
         self.completed_phases: dict[tuple[int, int], int] = {}
         """How many phases of an mbarrier each wait has seen complete, by the wait and the address."""
         self.acquiring_waits: set[int] = set()
         """Waits for mbarriers that acquired something."""
         self._unsettled: frozenset[int] = frozenset()
-        self.barriers: dict[tuple[int, int], Barrier] = {}
+        self.barriers: dict[tuple[int, int], ReplayBarrier] = {}
         """By CTA and number."""
-        self.cluster_barrier = Barrier()
+        self.cluster_barrier = ReplayBarrier()
         self.phase_overlaps: dict[tuple[int, int], PhaseOverlap] = {}
         """The first overlap of phases of a CTA barrier for each pair of instructions."""
         self._split_waiters: list[Stuck] | None = None
@@ -147,13 +147,13 @@ class Machine(ThreadGroupScheduler):
         ever = [
             s
             for s in stuck
-            if isinstance(s.what, Mbarrier) and any(s is before for before in self._split_waiters)
+            if isinstance(s.what, ReplayMbarrier) and any(s is before for before in self._split_waiters)
         ]
         if not ever:
-            raise Unresolved(self._split_waiters[0].site, Reason.SPLIT_WARP)
+            raise UnresolvedValue(self._split_waiters[0].site, NotReplayed.SPLIT_WARP)
         return ever
 
-    def _execute(self, group: ThreadGroup, step: Step) -> bool:
+    def _execute(self, group: ThreadGroup, step: ReplayStep) -> bool:
         instruction = step.instruction
         where: Lanes = 1
         if instruction.guard >= 0:
@@ -167,7 +167,7 @@ class Machine(ThreadGroupScheduler):
             data(self, group, step, where)
             return True
         if where is None or (isinstance(where, tuple) and None in where):
-            raise Unresolved(step.site, Reason.UNKNOWN_GUARD)
+            raise UnresolvedValue(step.site, NotReplayed.UNKNOWN_GUARD)
         positions = (
             self.program.plans.executing(where) if isinstance(where, tuple) else range(len(group.threads))
         )
@@ -176,7 +176,7 @@ class Machine(ThreadGroupScheduler):
         self.executed.add(step.site)
         return SYNCHRONISATION[step.what](self, group, step, positions, where) is not False
 
-    def record(self, access: Access) -> None:
+    def record(self, access: ReplayAccess) -> None:
         """Records an access.
 
         A copy outside the variable that its address is computed from is not recorded.
@@ -203,15 +203,15 @@ class Machine(ThreadGroupScheduler):
 
     # ------------------------------------------------------------ mbarriers
 
-    def mbarrier(self, step: Step, address: int) -> Mbarrier:
+    def mbarrier(self, step: ReplayStep, address: int) -> ReplayMbarrier:
         """The mbarrier that an instruction uses. Raises UninitialisedMbarrier if there is none at the address."""
         found = self.mbarriers.get(address)
         if found is None:
             made = {m.address & OFFSET: m.site for m in self.mbarriers.values()}
-            raise UninitialisedMbarrier(step.site, Reason.UNINITIALISED_MBARRIER, address & OFFSET, made)
+            raise UninitialisedMbarrier(step.site, NotReplayed.UNINITIALISED_MBARRIER, address & OFFSET, made)
         return found
 
-    def initialise(self, mbarrier: Mbarrier) -> None:
+    def initialise(self, mbarrier: ReplayMbarrier) -> None:
         """Puts an mbarrier at its address, in place of one that may be there."""
         before = self.mbarriers.get(mbarrier.address)
         if before is not None and not before.settled:
@@ -247,7 +247,7 @@ class Machine(ThreadGroupScheduler):
         return self._unsettled.union(each.site for each in self.mbarriers.values() if not each.settled)
 
     @property
-    def late(self) -> list[tuple[Mbarrier, ReleasedWaiter]]:
+    def late(self) -> list[tuple[ReplayMbarrier, ReleasedWaiter]]:
         """Waits that would wait for a later phase if their thread were slower."""
         if self._split_waiters is not None:
             return []
@@ -289,7 +289,11 @@ class Machine(ThreadGroupScheduler):
         """
         stuck = [g.stuck for g in self.groups if g.stuck is not None]
         for barrier in (s.what for s in stuck):
-            if isinstance(barrier, Barrier) and barrier.lanes and barrier.missing <= 32 * len(barrier.lanes):
+            if (
+                isinstance(barrier, ReplayBarrier)
+                and barrier.lanes
+                and barrier.missing <= 32 * len(barrier.lanes)
+            ):
                 self._split_waiters = self._split_waiters or stuck
                 for arrival in barrier.lanes.values():
                     arrival.arrive_at(barrier, warps=True)

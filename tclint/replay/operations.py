@@ -25,10 +25,10 @@ from tclint.replay.vector_clocks import (
     project,
 )
 
-__all__ = ["Operations"]
+__all__ = ["IssuedOperations"]
 
 
-class Operations:
+class IssuedOperations:
     """The asynchronous operations that threads have issued so far."""
 
     def __init__(self, epochs: Epochs) -> None:

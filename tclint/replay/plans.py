@@ -16,8 +16,8 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls
 from tclint.ir.nodes import Immediate, Operand, Vector
 from tclint.isa.callees import ASSERTION
-from tclint.replay.abstract_lanes import Lanes, Results, immediate
-from tclint.replay.steps import Step
+from tclint.replay.abstract_lanes import LaneResults, Lanes, immediate
+from tclint.replay.steps import ReplayStep
 
 __all__ = ["Branch", "Plan", "Plans", "StepBatch"]
 
@@ -28,7 +28,7 @@ class Plan(NamedTuple):
     destination: Operand
     sources: list[Operand]
     """The sources that are not constants."""
-    results: Results
+    results: LaneResults
     """The results by the values of the sources, for all replays, and for all instructions that compute the same."""
 
 
@@ -37,7 +37,7 @@ class FusedCompute(NamedTuple):
 
     held: Callable[[Mapping[int, Lanes]], Any]
     """Gets the key of :attr:`results` from the registers."""
-    results: Results
+    results: LaneResults
     destination: int
 
 
@@ -47,7 +47,7 @@ class StepBatch(NamedTuple):
     steps: int
     """How many steps they count as."""
     fused: list[FusedCompute]
-    step: Step | None
+    step: ReplayStep | None
     """None: there are only computations."""
 
 
@@ -68,12 +68,12 @@ class Branch(NamedTuple):
 class Plans:
     """What the blocks of a kernel execute, with the results that are known so far."""
 
-    def __init__(self, model: KernelModel, blocks: Sequence[Sequence[Step]]) -> None:
+    def __init__(self, model: KernelModel, blocks: Sequence[Sequence[ReplayStep]]) -> None:
         self.model = model
         self.blocks = blocks
         """The steps of each block."""
         self._plans: dict[int, Plan] = {}
-        self._results: dict[tuple[object, ...], Results] = {}
+        self._results: dict[tuple[object, ...], LaneResults] = {}
         """What instructions share that compute the same of their sources: the function, and the sources that are constants."""
         self._batches: dict[int, list[StepBatch]] = {}
         self._branches: dict[int, Branch] = {}
@@ -109,7 +109,7 @@ class Plans:
             self._batches[block] = found
         return found
 
-    def _fuse(self, step: Step) -> FusedCompute | None:
+    def _fuse(self, step: ReplayStep) -> FusedCompute | None:
         """A step as an unguarded computation on registers; None: it is not one."""
         if step.what != "compute" or step.instruction.guard >= 0:
             return None
@@ -119,7 +119,7 @@ class Plans:
             return None
         return FusedCompute(itemgetter(*registers) if registers else lambda _: (), results, destination)
 
-    def plan(self, step: Step) -> Plan:
+    def plan(self, step: ReplayStep) -> Plan:
         """How to compute the result of a step."""
         found = self._plans.get(step.site)
         if found is None:
@@ -134,7 +134,7 @@ class Plans:
             key = step.compute, decisive, len(sources), constants
             results = self._results.get(key)
             if results is None:
-                results = self._results[key] = Results(step.compute, sources, decisive)
+                results = self._results[key] = LaneResults(step.compute, sources, decisive)
             if constants:
                 sources = [o for o in sources if not isinstance(o, Immediate)]
             found = self._plans[step.site] = Plan(destination, sources, results)

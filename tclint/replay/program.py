@@ -42,7 +42,7 @@ from tclint.replay.shared_accesses import SharedAccesses
 from tclint.replay.shared_stores import SharedStores
 from tclint.replay.steps import (
     FOLLOWED,
-    Step,
+    ReplayStep,
     Sync,
     bits_of,
     defining_step,
@@ -52,7 +52,7 @@ from tclint.replay.steps import (
 )
 from tclint.values.nodes import Allocated
 
-__all__ = ["Program", "relaxes"]
+__all__ = ["ReplaySlice", "relaxes"]
 
 _ALONE = tuple(engine for engine in GROUPED if not engine.words.scope)
 """The engines of which each thread commits and waits by itself."""
@@ -62,7 +62,7 @@ _ENGINES = frozenset((TRANSACTIONS, TCGEN05, *GROUPED))
 _TENSOR = TENSOR_MEMORY
 
 
-class Program:
+class ReplaySlice:
     """The slice of one kernel, and what its parts depend on."""
 
     def __init__(self, model: KernelModel) -> None:
@@ -89,7 +89,7 @@ class Program:
         """How many quarters of tensor memory to distinguish: what threads store is in the lanes of their warp only
         (9.7.16.8.1).
         """
-        self._steps: dict[int, Step] = {}
+        self._steps: dict[int, ReplayStep] = {}
         self._sliced: set[int] = set()
         self._reached: set[int] = set()
         self.branching: set[int] = set()
@@ -123,7 +123,7 @@ class Program:
             block_of, reached = self.model.cfg.block_of, None if not self.has_mbarriers else self._reached
             self._slice([s for s in writes if reached is None or block_of[s.site] in reached])
 
-    def _slice(self, roots: Iterable[Step]) -> None:
+    def _slice(self, roots: Iterable[ReplayStep]) -> None:
         """Adds steps to the slice, with what decides whether they are executed and what their operands are computed
         from.
         """
@@ -157,7 +157,7 @@ class Program:
                 self._work += last.reads if last.guard < 0 else (*last.reads, last.guard)
                 self._reach(edge.source)
 
-    def _defining_step(self, site: int) -> Step:
+    def _defining_step(self, site: int) -> ReplayStep:
         """The step that defines the destinations of an instruction."""
         step = defining_step(self.model, site)
         if self._loads_stored_value(step) and not self.shared_stores.values_known(site):
@@ -173,9 +173,9 @@ class Program:
                 for site in self.shared_stores.writers(load):
                     self.overwritten.setdefault(site, set()).add(load)
             stores = filter(self.shared_stores.is_plain, sorted(self.overwritten))
-            self._slice([Step(i, "store", self.instructions[i]) for i in stores])
+            self._slice([ReplayStep(i, "store", self.instructions[i]) for i in stores])
 
-    def _loads_stored_value(self, step: Step) -> bool:
+    def _loads_stored_value(self, step: ReplayStep) -> bool:
         """Whether a step loads what the kernel has stored to shared memory.
 
         The address of tensor memory is stored by its allocation, and a response of 128 bits by its request: neither
@@ -192,7 +192,7 @@ class Program:
 
     # ------------------------------------------------------------ its roots
 
-    def _events(self) -> Iterable[Step]:
+    def _events(self) -> Iterable[ReplayStep]:
         model = self.model
         for site in model.events:
             instruction = self.instructions[site]
@@ -205,11 +205,11 @@ class Program:
             if effects.fence in (Fence.TCGEN05_BEFORE, Fence.TCGEN05_AFTER) and self.relaxed:
                 # With a relaxed arrival and wait it orders tensor memory (9.7.16.6.4.4). Here it is taken to order
                 # shared memory too, which hides a race rather than reporting one that there is not.
-                yield Step(site, Fence.MEMORY, instruction)
+                yield ReplayStep(site, Fence.MEMORY, instruction)
             if what in FOLLOWED and _sliced(effects):
-                yield Step(site, what, instruction)
+                yield ReplayStep(site, what, instruction)
 
-    def _plain_accesses(self, verb: str) -> Iterable[Step]:
+    def _plain_accesses(self, verb: str) -> Iterable[ReplayStep]:
         """Plain reads or writes of shared memory: of those with one base between two events, the first and the last
         by address.
         """
@@ -225,12 +225,14 @@ class Program:
             ),
         )
 
-    def _copies_of_threads(self) -> Iterable[Step]:
+    def _copies_of_threads(self) -> Iterable[ReplayStep]:
         """Non-bulk copies into shared memory, which each thread makes for itself."""
         copies = [i for engine in GENERIC_COPIES for i in self.model.begins(engine)]
         return self._extreme_offsets("fill", ((i, self.instructions[i].role("destination")) for i in copies))
 
-    def _extreme_offsets(self, what: str, accesses: Iterable[tuple[int, Operand | None]]) -> Iterable[Step]:
+    def _extreme_offsets(
+        self, what: str, accesses: Iterable[tuple[int, Operand | None]]
+    ) -> Iterable[ReplayStep]:
         found: dict[tuple[int, int, Operand], list[tuple[int, int]]] = {}
         synchronising = sorted(i for i, step in self._steps.items() if step.what in FOLLOWED)
         for site, operand in accesses:
@@ -240,7 +242,7 @@ class Program:
                 found.setdefault(key, []).append((operand.offset, site))
         for sites in found.values():
             for site in {min(sites)[1], max(sites)[1]}:
-                yield Step(site, what, self.instructions[site])
+                yield ReplayStep(site, what, self.instructions[site])
 
     def _columns(self) -> dict[tuple[int, str], int]:
         model = self.model
@@ -255,13 +257,13 @@ class Program:
                 found |= {(i, role): tmem.range(i, role) for role in ("d", "a")}
         return {key: columns.columns for key, columns in found.items() if columns is not None}
 
-    def _tensor_accesses(self) -> Iterable[Step]:
+    def _tensor_accesses(self) -> Iterable[ReplayStep]:
         """Stores of tensor memory, and of the loads the first and the last by address."""
         if all(role == "taddr" for _, role in self.columns):
             return
         loads, stores = (self.model.begins(group) for group in _TENSOR)
         yield from self._extreme_offsets("tensor", ((i, self.instructions[i].role("taddr")) for i in loads))
-        yield from (Step(i, "tensor", self.instructions[i]) for i in stores)
+        yield from (ReplayStep(i, "tensor", self.instructions[i]) for i in stores)
 
     # ------------------------------------------------------------ what is in it
 
@@ -285,10 +287,10 @@ class Program:
         }
         return self.synchronising - (inits - others)
 
-    def _blocks(self) -> list[list[Step]]:
+    def _blocks(self) -> list[list[ReplayStep]]:
         """The steps of each block, without computations of what is never known."""
         block_of = self.model.cfg.block_of
-        blocks: list[list[Step]] = [[] for _ in self.model.cfg.blocks]
+        blocks: list[list[ReplayStep]] = [[] for _ in self.model.cfg.blocks]
         unknown = self._unknown()
         for site in sorted(self._steps):
             step = self._steps[site]
@@ -314,7 +316,7 @@ class Program:
                     work += [self._steps[site] for site in users.get(register, ())]
         return found
 
-    def _gives_unknown(self, step: Step, unknown: AbstractSet[int]) -> bool:
+    def _gives_unknown(self, step: ReplayStep, unknown: AbstractSet[int]) -> bool:
         """Whether the result of a step is unknown if so many registers are *unknown*."""
         if step.what != "compute":
             return step.what == "unknown"

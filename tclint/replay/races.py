@@ -25,15 +25,15 @@ from itertools import chain
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint.replay.accesses import Access, LaneAddresses
-from tclint.replay.program import Program
+from tclint.replay.accesses import LaneAddresses, ReplayAccess
+from tclint.replay.program import ReplaySlice
 from tclint.replay.vector_clocks import Agent, Clock, happens_before
 from tclint.replay.warp_overlaps import WarpOverlaps
 
 __all__ = ["Race", "races"]
 
 OrderedInTime = Callable[[Clock, Agent, int], bool]
-"""Whether a point with a clock follows an event of an agent in every run (``Operations.ordered_in_time``)."""
+"""Whether a point with a clock follows an event of an agent in every run (``IssuedOperations.ordered_in_time``)."""
 _LEAST = 16
 """The least number of bytes of a bulk copy (9.7.9.25.4.1)."""
 
@@ -41,8 +41,8 @@ _LEAST = 16
 class Race(NamedTuple):
     """Two accesses of which the first need not be complete when the second is made."""
 
-    first: Access
-    second: Access
+    first: ReplayAccess
+    second: ReplayAccess
 
     @property
     def early(self) -> bool:
@@ -65,19 +65,21 @@ class _CopyRegion:
     """A region that copies write: the last copy, and the reads since."""
 
     end: int
-    copy: Access | None = None
-    reads: dict[object, Access] = field(default_factory=dict)
+    copy: ReplayAccess | None = None
+    reads: dict[object, ReplayAccess] = field(default_factory=dict)
 
 
 _NO_REGIONS: tuple[list[int], list[_CopyRegion]] = [], []
 
-_Found = tuple[Race, Access, Clock, Sequence[Agent]]
+_Found = tuple[Race, ReplayAccess, Clock, Sequence[Agent]]
 """A race, its access that is later in the replay, the clock of that, and the agents whose part of the earlier one is
 not in the clock.
 """
 
 
-def races(accesses: list[Access], ordered_in_time: OrderedInTime, program: Program) -> Iterator[Race]:
+def races(
+    accesses: list[ReplayAccess], ordered_in_time: OrderedInTime, program: ReplaySlice
+) -> Iterator[Race]:
     """The first race of each pair of instructions: of asynchronous writes with reads, then of plain stores with all
     else.
 
@@ -121,7 +123,7 @@ def _first_of_each(found: Iterable[_Found], ordered_in_time: OrderedInTime) -> I
             yield race
 
 
-def _async_races(accesses: list[Access]) -> Iterator[_Found]:
+def _async_races(accesses: list[ReplayAccess]) -> Iterator[_Found]:
     """The races of asynchronous writes with reads."""
     sizes = _sizes(accesses)
     accesses = [a for a in accesses if not a.stores]
@@ -146,12 +148,12 @@ def _async_races(accesses: list[Access]) -> Iterator[_Found]:
 class _StoreLocation:
     """A location that threads store to: the stores, the reads since, and the last copy."""
 
-    stores: dict[object, Access] = field(default_factory=dict)
-    reads: dict[object, Access] = field(default_factory=dict)
-    copy: Access | None = None
+    stores: dict[object, ReplayAccess] = field(default_factory=dict)
+    reads: dict[object, ReplayAccess] = field(default_factory=dict)
+    copy: ReplayAccess | None = None
 
 
-def _store_races(accesses: list[Access]) -> Iterator[_Found]:
+def _store_races(accesses: list[ReplayAccess]) -> Iterator[_Found]:
     """The races of plain stores with reads and copies."""
     by_memory: dict[tuple[int, int], set[int]] = {}
     for access in accesses:
@@ -170,7 +172,7 @@ def _store_races(accesses: list[Access]) -> Iterator[_Found]:
                 yield race, access, access.clock, unordered
 
 
-def _races_at(access: Access, location: _StoreLocation) -> Iterator[tuple[Race, Sequence[Agent]]]:
+def _races_at(access: ReplayAccess, location: _StoreLocation) -> Iterator[tuple[Race, Sequence[Agent]]]:
     """The races of an access with earlier plain stores, or of a store with all that is earlier.
 
     Records the access at *location*.
@@ -207,10 +209,10 @@ def _races_at(access: Access, location: _StoreLocation) -> Iterator[tuple[Race, 
         location.reads[access.agent] = access
 
 
-def _lockstep_races(accesses: list[Access], program: Program) -> Iterator[_Found]:
+def _lockstep_races(accesses: list[ReplayAccess], program: ReplaySlice) -> Iterator[_Found]:
     """The races of loads with stores of other warps of the same thread group."""
     overlaps = program.model.fact(WarpOverlaps)
-    last: dict[int, Access] = {}
+    last: dict[int, ReplayAccess] = {}
     lane_addresses: LaneAddresses | None = None
     for access in accesses:
         if (
@@ -237,13 +239,13 @@ def _lockstep_races(accesses: list[Access], program: Program) -> Iterator[_Found
         last[number] = access
 
 
-def _in_different_warps(a: Access, b: Access) -> bool:
+def _in_different_warps(a: ReplayAccess, b: ReplayAccess) -> bool:
     """Whether no warp makes both accesses. The order of lanes within a warp is not modelled."""
     return not (a.own and b.own) or set(a.group.warps).isdisjoint(b.group.warps)
 
 
 def _copy_races(
-    access: Access, region: _CopyRegion, sizes: Mapping[int, int]
+    access: ReplayAccess, region: _CopyRegion, sizes: Mapping[int, int]
 ) -> Iterator[tuple[Race, Sequence[Agent]]]:
     """The races of an access with those before it. Records the access in *region*."""
     if not access.writes:
@@ -269,7 +271,7 @@ def _copy_races(
     region.copy, region.reads = access, {}
 
 
-def _unordered_agents(before: Access, access: Access, high: int = 0) -> Sequence[Agent]:
+def _unordered_agents(before: ReplayAccess, access: ReplayAccess, high: int = 0) -> Sequence[Agent]:
     """The agents whose part of the access *before* does not happen before *access*: at its start, or up to *high*."""
     if before.agent is access.agent:
         return ()
@@ -278,7 +280,7 @@ def _unordered_agents(before: Access, access: Access, high: int = 0) -> Sequence
     )
 
 
-def _sizes(accesses: Iterable[Access]) -> dict[int, int]:
+def _sizes(accesses: Iterable[ReplayAccess]) -> dict[int, int]:
     """The bytes that each copy writes: as stated, or up to the next copy or store."""
     copies = [a for a in accesses if a.writes]
     by_memory: dict[tuple[int, int], list[int]] = {}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["Reason"]
+__all__ = ["NotReplayed"]
 
 
-class Reason(str, Enum):
+class NotReplayed(str, Enum):
     """What keeps a replay from a verdict. The value is what is reported after ``not replayed:``."""
 
     # The kernel cannot be replayed.
@@ -64,4 +64,4 @@ class Reason(str, Enum):
     @property
     def truncated(self) -> bool:
         """Whether only a budget ended the replay: with more steps, it might have reached a verdict."""
-        return self in (Reason.TOO_LONG, Reason.TOO_MANY_ITERATIONS)
+        return self in (NotReplayed.TOO_LONG, NotReplayed.TOO_MANY_ITERATIONS)

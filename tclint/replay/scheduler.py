@@ -20,14 +20,14 @@ from tclint.replay import hypotheses
 from tclint.replay.abstract_lanes import ALL_BITS, Lanes, broadcast, gather, immediate, negated, select
 from tclint.replay.epochs import Epochs
 from tclint.replay.hypotheses import CANCELLED, LaunchWord
-from tclint.replay.launch import Launch
-from tclint.replay.program import Program
-from tclint.replay.reasons import Reason
-from tclint.replay.steps import Step, Sync
+from tclint.replay.launch import ReplayLaunch
+from tclint.replay.program import ReplaySlice
+from tclint.replay.reasons import NotReplayed
+from tclint.replay.steps import ReplayStep, Sync
 from tclint.replay.thread_groups import (
     DivergencePoint,
+    GroupRegisters,
     MergedRegisters,
-    Registers,
     Stuck,
     ThreadGroup,
     committed_groups,
@@ -47,24 +47,24 @@ __all__ = [
     "TooManyIterations",
     "TooManyMbarriers",
     "UninitialisedMbarrier",
-    "Unresolved",
+    "UnresolvedValue",
 ]
 
 
-class Unresolved(Exception):
+class UnresolvedValue(Exception):
     """The replay cannot continue: the instruction at *site* depends on an unknown value."""
 
-    def __init__(self, site: int, why: Reason) -> None:
+    def __init__(self, site: int, why: NotReplayed) -> None:
         super().__init__(why)
         self.site = site
         self.why = why
 
 
-class UninitialisedMbarrier(Unresolved):
+class UninitialisedMbarrier(UnresolvedValue):
     """Threads use an address where no mbarrier was initialised: the kernel is not made for this launch, or is faulty."""
 
     def __init__(
-        self, site: int, why: Reason, address: int = -1, made: Mapping[int, int] | None = None
+        self, site: int, why: NotReplayed, address: int = -1, made: Mapping[int, int] | None = None
     ) -> None:
         super().__init__(site, why)
         self.address = address
@@ -124,7 +124,7 @@ def _never() -> bool:
 class ThreadGroupScheduler(ABC):
     """The threads of a cluster: their positions in the code, registers and clocks, and the order in which they run."""
 
-    def __init__(self, program: Program, launch: Launch, limits: Limits) -> None:
+    def __init__(self, program: ReplaySlice, launch: ReplayLaunch, limits: Limits) -> None:
         self.program = program
         self.model = program.model
         self.cfg = program.model.cfg
@@ -157,7 +157,7 @@ class ThreadGroupScheduler(ABC):
         """What each warp of a group has acquired and released. Without relaxed operations fences are not followed."""
         self.alive = dict.fromkeys(range(launch.shape.ranks), launch.shape.threads)
         self.groups = [
-            ThreadGroup(cta, tuple(range(launch.shape.threads)), Registers(), BOTTOM)
+            ThreadGroup(cta, tuple(range(launch.shape.threads)), GroupRegisters(), BOTTOM)
             for cta in range(launch.shape.ranks)
         ]
 
@@ -208,7 +208,7 @@ class ThreadGroupScheduler(ABC):
         return True
 
     @abstractmethod
-    def _execute(self, group: ThreadGroup, step: Step) -> bool:
+    def _execute(self, group: ThreadGroup, step: ReplayStep) -> bool:
         """Executes one instruction. Returns whether the group continues after it."""
 
     def _divergence_points(self) -> list[DivergencePoint]:
@@ -281,7 +281,7 @@ class ThreadGroupScheduler(ABC):
         if block in program.dispatch.blocks:
             if not self._answers_agree(group, block, targets):
                 if block not in program.dispatch.sharing and not self.launch.values.roles_vary:
-                    raise Unresolved(program.plans.branch(block).site, Reason.ROLES_FROM_LAUNCH)
+                    raise UnresolvedValue(program.plans.branch(block).site, NotReplayed.ROLES_FROM_LAUNCH)
                 self.uneven |= block in program.dispatch.sharing
             self.dispatched |= block not in program.dispatch.sharing
         if isinstance(targets, int):
@@ -419,7 +419,7 @@ class ThreadGroupScheduler(ABC):
         target_of: dict[tuple[int | None, int | None], int] = {}
         for p, k in dict.fromkeys(decided):
             if p is None or k is None:
-                raise Unresolved(site, Reason.UNKNOWN_BRANCH)
+                raise UnresolvedValue(site, NotReplayed.UNKNOWN_BRANCH)
             target_of[p, k] = taken.get(k, -1) if p ^ branch.negated else other
         each = [*map(target_of.__getitem__, decided)]
         targets = {
@@ -444,7 +444,7 @@ class ThreadGroupScheduler(ABC):
         if target < 0:
             last = self.cfg.blocks[group.block].end - 1
             if self.program.instructions[last].flow == "trap":
-                raise Unresolved(last, Reason.ABORTED)
+                raise UnresolvedValue(last, NotReplayed.ABORTED)
             self._end(group)
             return False
         group.block, group.at = target, 0
@@ -494,7 +494,7 @@ class ThreadGroupScheduler(ABC):
         self.groups.remove(group)
         children = []
         for positions in parts:
-            registers = Registers(group.registers, positions)
+            registers = GroupRegisters(group.registers, positions)
             threads = tuple(map(group.threads.__getitem__, positions))
             child = ThreadGroup(
                 group.cta, threads, registers, BOTTOM, divergence=divergence, cluster=group.cluster
@@ -522,7 +522,7 @@ class ThreadGroupScheduler(ABC):
             registers = before.copy()
         else:  # some have exited
             index = {t: i for i, t in enumerate(divergence.threads)}
-            registers = Registers(before, [index[t] for t in threads])
+            registers = GroupRegisters(before, [index[t] for t in threads])
         written = {r for part in parts for r in part.registers.written(before)}
         registers.meet(written, MergedRegisters(held, len(threads)))
         whole = ThreadGroup(
@@ -583,7 +583,7 @@ class ThreadGroupScheduler(ABC):
             return negated(group.registers[operand.register])
         return None
 
-    def role(self, group: ThreadGroup, step: Step, name: str, default: Lanes = None) -> Lanes:
+    def role(self, group: ThreadGroup, step: ReplayStep, name: str, default: Lanes = None) -> Lanes:
         """The value of the operand that plays a role in an instruction; *default* if there is none."""
         operand = step.instruction.role(name)
         return default if operand is None else self.operand(group, operand)

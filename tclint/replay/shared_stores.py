@@ -10,7 +10,7 @@ from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Vector
 from tclint.isa.effects import TRANSACTIONS, Query, Resource
 from tclint.values.nodes import AddressOf, Loaded, ParameterRead
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["SharedStores"]
 
@@ -60,11 +60,11 @@ class SharedStores:
                     found.setdefault(self._location(access), []).append(site)
         return found
 
-    def is_shared(self, access: Access) -> bool:
+    def is_shared(self, access: SharedAccess) -> bool:
         """Whether an access may be to shared memory, as it is not by a generic address that comes with the launch."""
         return bool(self._variables_of(access)) or not self._outside_shared(access)
 
-    def _location(self, access: Access) -> _Location:
+    def _location(self, access: SharedAccess) -> _Location:
         return _Location(self._variables_of(access), self._extents.of(access), self._size_known(access.site))
 
     def values_known(self, load: int) -> bool:
@@ -108,7 +108,7 @@ class SharedStores:
             return True
         return written.low < loaded.high and (loaded.low < written.high or not write.size_known)
 
-    def _variables_of(self, access: Access) -> frozenset[int]:
+    def _variables_of(self, access: SharedAccess) -> frozenset[int]:
         """The variables of shared memory that an address may point into, as far as it is computed from any."""
         address = access.address
         if address not in self._variables:
@@ -117,7 +117,7 @@ class SharedStores:
             self._variables[address] = frozenset(v for v in found if type(values.node(v)) is AddressOf)
         return self._variables[address]
 
-    def _outside_shared(self, access: Access) -> bool:
+    def _outside_shared(self, access: SharedAccess) -> bool:
         """Whether a generic address comes with the launch, as those of global memory do."""
         values, match = self.model.values, self.model.instruction(access.site).match
         if match is None or match.space:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import NamedTuple
 
 from tclint.analyses.model import KernelModel
-from tclint.ir.nodes import Immediate, Instruction, Memory, Operand, Pair, Vector, registers
+from tclint.ir.nodes import Immediate, Instruction, Memory, Operand, OperandPair, Vector, registers
 from tclint.isa.accesses import Via
 from tclint.isa.effects import BULK, Barrier, Effects, Exchange, Fence, Query, Resource
 from tclint.isa.forms import Match, floating
@@ -20,7 +20,7 @@ __all__ = [
     "DEFINING",
     "EXCHANGES",
     "FOLLOWED",
-    "Step",
+    "ReplayStep",
     "Sync",
     "bits_of",
     "defining_step",
@@ -66,7 +66,7 @@ _ROLES = (
 _ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
-class Step(NamedTuple):
+class ReplayStep(NamedTuple):
     """An instruction to execute.
 
     *what* is one of :data:`FOLLOWED` or :data:`DEFINING`, ``activemask``, or what is done to data: ``compute``,
@@ -93,7 +93,7 @@ def sync_of(effects: Effects) -> Sync | Resource | Fence | Query | Exchange | No
     return effects.resource or effects.fence or effects.query or effects.exchange
 
 
-def registers_needed(step: Step) -> Sequence[int]:
+def registers_needed(step: ReplayStep) -> Sequence[int]:
     """The registers that a step reads."""
     instruction, found = step.instruction, list[int]()
     if step.what == "compute":
@@ -108,7 +108,7 @@ def registers_needed(step: Step) -> Sequence[int]:
     return found
 
 
-def _operands(step: Step) -> list[Operand]:
+def _operands(step: ReplayStep) -> list[Operand]:
     instruction, match = step.instruction, step.instruction.match
     if step.what in ("read", "load", "tensor", "write"):
         return [o for o in instruction.operands if isinstance(o, Memory)]
@@ -135,41 +135,41 @@ def _operands(step: Step) -> list[Operand]:
     ]
 
 
-def defining_step(model: KernelModel, site: int) -> Step:
+def defining_step(model: KernelModel, site: int) -> ReplayStep:
     """The step that defines the destinations of an instruction."""
     instruction = model.instruction(site)
     match = instruction.match
     if match is None or match.problem:
-        return Step(site, "unknown", instruction)
+        return ReplayStep(site, "unknown", instruction)
     form = match.form
     if match.syntax.root == "setp" and floating(match.modifiers):
         unordered = match.relation == "nan" or match.relation.endswith("u")
-        return Step(site, "constant", instruction, lambda: int(unordered))
+        return ReplayStep(site, "constant", instruction, lambda: int(unordered))
     if form.compute == "mov" and floating(match.modifiers):
         # An integer computation may take a floating-point constant apart.
         source = instruction.operands[1]
         if not isinstance(source, Immediate):
-            return Step(site, "unknown", instruction)
+            return ReplayStep(site, "unknown", instruction)
         pattern = source.pattern(int(match.element[2:]) // 8)
-        return Step(site, "constant", instruction, lambda: pattern)
+        return ReplayStep(site, "constant", instruction, lambda: pattern)
     if form.compute and not floating(match.modifiers):
         if form.compute in ("cvta", "cvta.to", "mapa", "unpack"):
-            return Step(site, "compute", instruction, _SPECIAL[form.compute])
+            return ReplayStep(site, "compute", instruction, _SPECIAL[form.compute])
         if form.compute in COMPUTE:
-            return Step(site, "compute", instruction, _evaluator(model, instruction, match))
+            return ReplayStep(site, "compute", instruction, _evaluator(model, instruction, match))
     sync = sync_of(form.effects)
     if sync in DEFINING or form.name == "activemask":
-        return Step(site, sync or form.name, instruction)
+        return ReplayStep(site, sync or form.name, instruction)
     if form.name == "isspacep":
-        return Step(site, "compute", instruction, in_space(model, match.modifiers[0]))
+        return ReplayStep(site, "compute", instruction, in_space(model, match.modifiers[0]))
     verbs = [verb for verb, _ in form.memory]
-    return Step(site, "load" if verbs and verbs[0] == "read" else "unknown", instruction)
+    return ReplayStep(site, "load" if verbs and verbs[0] == "read" else "unknown", instruction)
 
 
 def _evaluator(model: KernelModel, instruction: Instruction, match: Match) -> Callable[..., int]:
     """The function that computes the first destination, truncated to the width of its register."""
     destination = instruction.operands[0]
-    register = destination.first if isinstance(destination, Pair) else destination
+    register = destination.first if isinstance(destination, OperandPair) else destination
     bits = bits_of(model, register) if isinstance(register, int) else 64
     return _bound(match.form.compute, tuple(match.binding.items()), bits)
 

@@ -20,13 +20,13 @@ from tclint.sync import barriers, mbarriers
 
 __all__ = [
     "ORDER_OF_ARRIVALS",
-    "Arrival",
-    "Barrier",
     "BarrierArrival",
-    "Mbarrier",
+    "PendingTransfer",
     "PhaseOverlap",
     "ReleasedWaiter",
-    "Transfer",
+    "ReplayBarrier",
+    "ReplayMbarrier",
+    "WarpArrival",
 ]
 
 ORDER_OF_ARRIVALS = "order of arrivals at a barrier"
@@ -34,7 +34,7 @@ ORDER_OF_ARRIVALS = "order of arrivals at a barrier"
 
 
 @dataclass(slots=True)
-class Transfer:
+class PendingTransfer:
     """A pending operation on an mbarrier: the complete_tx of a copy, or the arrivals of a commit."""
 
     clock: Clock
@@ -67,7 +67,7 @@ class ReleasedWaiter(NamedTuple):
 
 
 @dataclass(slots=True)
-class Mbarrier(mbarriers.Mbarrier):
+class ReplayMbarrier(mbarriers.Mbarrier):
     """An mbarrier object (9.7.13.15.2), what is pending on it, and the clocks that completed phases release.
 
     A copy of unknown size is assumed to complete all bytes that were expected.
@@ -82,7 +82,7 @@ class Mbarrier(mbarriers.Mbarrier):
     """The launch decides how many bytes the phase expects: any number completes it."""
     tx_guessed: bool = False
     """The tx-count of this phase is a guess, since the size of a copy or the expected bytes are unknown."""
-    transfers: list[Transfer] = field(default_factory=list)
+    transfers: list[PendingTransfer] = field(default_factory=list)
     pending_clock: Clock = BOTTOM
     release_clocks: list[Clock] = field(default_factory=lambda: [BOTTOM])
     """What a wait acquires that observes the completion of so many phases."""
@@ -122,7 +122,7 @@ class Mbarrier(mbarriers.Mbarrier):
         self.pending_clock = join(self.pending_clock, clock)
         self.advance_phase()
 
-    def complete_transfers(self, commits: bool = True) -> Iterator[Transfer]:
+    def complete_transfers(self, commits: bool = True) -> Iterator[PendingTransfer]:
         """Completes what is pending, one operation after the other: copies, and with *commits* the arrivals of
         commits too.
         """
@@ -173,7 +173,7 @@ class Mbarrier(mbarriers.Mbarrier):
 
 
 @dataclass(slots=True)
-class Arrival:
+class WarpArrival:
     """The arrival of warps at a barrier.
 
     A warp arrives when all of its lanes that have not exited are there (9.7.13.1).
@@ -198,7 +198,7 @@ class Arrival:
         before, self._seen = self._seen, (len(self.lanes), alive)
         return self._seen != before
 
-    def arrive_at(self, barrier: Barrier, warps: bool) -> None:
+    def arrive_at(self, barrier: ReplayBarrier, warps: bool) -> None:
         """Arrives at the barrier. If *warps* are counted, exited lanes count too."""
         barrier.arrive(32 * len({t >> 5 for t in self.lanes}) if warps else len(self.lanes))
         barrier.release(self.clock)
@@ -245,7 +245,7 @@ class PhaseOverlap(NamedTuple):
 
 
 @dataclass(slots=True)
-class Barrier(barriers.Barrier):
+class ReplayBarrier(barriers.BarrierArrivals):
     """A CTA barrier or the cluster barrier: how many threads have arrived, and the clocks that they release."""
 
     number: int = -1
@@ -254,7 +254,7 @@ class Barrier(barriers.Barrier):
     """The threads that open it, as the last arrival computed them."""
     pending_clock: Clock = BOTTOM
     release_clock: Clock = BOTTOM
-    lanes: dict[int, Arrival] = field(default_factory=dict)
+    lanes: dict[int, WarpArrival] = field(default_factory=dict)
     """The lanes that have arrived of each warp that has not arrived as a whole."""
     votes: dict[int, list[int | None]] = field(default_factory=dict)
     """The predicates that it reduces, by the phase for which their threads have arrived."""

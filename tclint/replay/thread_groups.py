@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from tclint._dataclass import dataclass
 from tclint.replay.abstract_lanes import Lanes, gather, merge
-from tclint.replay.sync import Barrier, Mbarrier
+from tclint.replay.sync import ReplayBarrier, ReplayMbarrier
 from tclint.replay.vector_clocks import BOTTOM, Agent, Clock, WarpClocks, join, mask_warps, select_warps
 
 __all__ = [
     "DivergencePoint",
+    "GroupRegisters",
     "MergedRegisters",
-    "Registers",
     "Stuck",
     "ThreadGroup",
     "committed_groups",
@@ -34,7 +34,7 @@ class Stuck(NamedTuple):
 
     site: int
     threads: tuple[int, ...]
-    what: Mbarrier | Barrier
+    what: ReplayMbarrier | ReplayBarrier
 
 
 class MergedRegisters:
@@ -42,7 +42,7 @@ class MergedRegisters:
 
     __slots__ = ("_parts", "_size")
 
-    def __init__(self, parts: Sequence[tuple[Sequence[int], Registers]], size: int) -> None:
+    def __init__(self, parts: Sequence[tuple[Sequence[int], GroupRegisters]], size: int) -> None:
         self._parts = parts
         self._size = size
 
@@ -51,7 +51,7 @@ class MergedRegisters:
         return merge([(positions, part[register]) for positions, part in self._parts], self._size)
 
 
-class Registers(dict[int, Lanes]):
+class GroupRegisters(dict[int, Lanes]):
     """The registers of a group: what it has written, and otherwise the values from before it diverged.
 
     ``registers[number]`` is the value, None if it is unknown. The items of the :class:`dict` are what was written
@@ -60,7 +60,7 @@ class Registers(dict[int, Lanes]):
 
     __slots__ = ("_seen", "merged", "outer", "positions")
 
-    def __init__(self, outer: Registers | None = None, positions: Sequence[int] = ()) -> None:
+    def __init__(self, outer: GroupRegisters | None = None, positions: Sequence[int] = ()) -> None:
         self.outer = outer
         self.positions = positions
         """The positions of these threads among those of *outer*."""
@@ -68,9 +68,9 @@ class Registers(dict[int, Lanes]):
         """Registers that were written before the threads reconverged, and not since."""
         self._seen: dict[int, Lanes] = {}
 
-    def written(self, since: Registers) -> Iterator[int]:
+    def written(self, since: GroupRegisters) -> Iterator[int]:
         """The registers written since the threads diverged that held *since*, at any depth of nested branches."""
-        here: Registers | None = self
+        here: GroupRegisters | None = self
         while here is not None and here is not since:
             yield from here
             yield from here.merged
@@ -87,9 +87,9 @@ class Registers(dict[int, Lanes]):
             self._seen[register] = gather(outer[register], self.positions)
         return self._seen[register]
 
-    def copy(self) -> Registers:
+    def copy(self) -> GroupRegisters:
         """A copy to write to."""
-        made = Registers(self.outer, self.positions)
+        made = GroupRegisters(self.outer, self.positions)
         made.update(self)
         made.merged.update(self.merged)
         return made
@@ -107,7 +107,7 @@ class DivergencePoint:
 
     reconvergence: int
     outer: DivergencePoint | None
-    before: Registers
+    before: GroupRegisters
     threads: tuple[int, ...]
     """All threads that diverged."""
     missing: int
@@ -152,7 +152,7 @@ class ThreadGroup:
 
     cta: int
     threads: tuple[int, ...]
-    registers: Registers
+    registers: GroupRegisters
     clock: WarpClocks
     """What its warps have acquired."""
     own: Clock = BOTTOM

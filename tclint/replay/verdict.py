@@ -23,12 +23,12 @@ from tclint.replay.hypotheses import CANCELLED, GRID, MEMORY, LaunchHypothesis, 
 from tclint.replay.interface import EqualWords, Faulty, NoFault, ReplayAnswers, Verdict
 from tclint.replay.launch_search import LaunchSearch
 from tclint.replay.launches import LaunchResults, ReplayRun, next_hypothesis
-from tclint.replay.program import Program
+from tclint.replay.program import ReplaySlice
 from tclint.replay.races import Race
-from tclint.replay.reasons import Reason
+from tclint.replay.reasons import NotReplayed
 from tclint.replay.replayed import replayed
 from tclint.replay.scheduler import UninitialisedMbarrier
-from tclint.replay.sync import Mbarrier
+from tclint.replay.sync import ReplayMbarrier
 from tclint.replay.thread_groups import Stuck
 from tclint.values.nodes import Loaded
 
@@ -55,7 +55,7 @@ class Replay(ReplayAnswers):
         self.model = model
         self._cluster: Shape | None = _recorded_cluster(model) or model.function.cluster
         """The shape of a cluster; None: the kernel does not state one that a launch can have, and it has not been found."""
-        self._gave_up: GaveUp[Reason] | None = None
+        self._gave_up: GaveUp[NotReplayed] | None = None
         """Why the last launch that was tried has no result."""
         self.uninitialised: UninitialisedMbarrier | None = None
         """The first use of an address where no mbarrier had been initialised, in the first launch with such a use."""
@@ -89,13 +89,15 @@ class Replay(ReplayAnswers):
         if not replayed(model):
             return None
         if not whole_program(self.model):
-            self._gave_up = GaveUp(Reason.UNSEEN_CALL)
+            self._gave_up = GaveUp(NotReplayed.UNSEEN_CALL)
             return None
-        program = Program(self.model)
+        program = ReplaySlice(self.model)
         self._bounds = program.loops.bounds
         if not (program.operands.counts_known and program.operands.phases_known):
             self._gave_up = GaveUp(
-                Reason.PHASE_FROM_LAUNCH if program.operands.counts_known else Reason.COUNT_FROM_LAUNCH
+                NotReplayed.PHASE_FROM_LAUNCH
+                if program.operands.counts_known
+                else NotReplayed.COUNT_FROM_LAUNCH
             )
             return None
         search: LaunchSearch | None = None
@@ -114,7 +116,7 @@ class Replay(ReplayAnswers):
         if self._depends_on_roles(search, hypothesis, run):
             return None
         if (wait := self._excused_by_trip_counts(search, hypothesis, run)) is not None:
-            self._gave_up = GaveUp(Reason.UNRELATED_TRIP_COUNTS, wait)
+            self._gave_up = GaveUp(NotReplayed.UNRELATED_TRIP_COUNTS, wait)
             return None
         if not program.reads_memory or not self._needs_equal_words(search, run):
             return Faulty(run, assumed)
@@ -149,7 +151,7 @@ class Replay(ReplayAnswers):
         Only words count that bound the loops of the wait, or of what could end it: all words of a launch are equal, so one
         role may have work for which the other has none.
         """
-        stuck = [(s.what, s) for s in run.deadlocks if isinstance(s.what, Mbarrier)]
+        stuck = [(s.what, s) for s in run.deadlocks if isinstance(s.what, ReplayMbarrier)]
         if not stuck or run.launch is None or self.model.recorded is not None:
             return None
         awaited, first = min(stuck, key=lambda each: (each[0].phase, each[1].site))
@@ -226,7 +228,7 @@ class Replay(ReplayAnswers):
         found: dict[LaunchHypothesis, ReplayRun] = {}
         for shape, usual in self._shapes_to_try(program, found):
             if not (usual or found):
-                self._gave_up = GaveUp(Reason.NO_CTA_SHAPE)  # all usual CTAs are too large
+                self._gave_up = GaveUp(NotReplayed.NO_CTA_SHAPE)  # all usual CTAs are too large
                 return None, None
             tried = self._try_shape(search, shape, usual, found)
             if tried is None:
@@ -302,7 +304,7 @@ class Replay(ReplayAnswers):
         return _Tried(launches, asked, cut)
 
     def _shapes_to_try(
-        self, program: Program, found: Mapping[LaunchHypothesis, ReplayRun]
+        self, program: ReplaySlice, found: Mapping[LaunchHypothesis, ReplayRun]
     ) -> Iterator[tuple[Shape, bool]]:
         """The shapes of :meth:`_cta_shapes` that may excuse what was *found* in those before.
 
@@ -341,7 +343,7 @@ class Replay(ReplayAnswers):
                     self.runs.append(run)
                     launches.add(hypothesis, run)
 
-    def _search_clusters(self, program: Program) -> tuple[LaunchSearch | None, Shape | None]:
+    def _search_clusters(self, program: ReplaySlice) -> tuple[LaunchSearch | None, Shape | None]:
         """The search with the cluster shape that the kernel is made for: its ranks, masks and arrival counts fit no
         other.
 
@@ -349,7 +351,7 @@ class Replay(ReplayAnswers):
         """
         shape, usual = next(self._cta_shapes(), ((), False))
         if not usual or not self.model.function.most_threads:
-            self._gave_up = GaveUp(Reason.NO_CLUSTER_SHAPE)
+            self._gave_up = GaveUp(NotReplayed.NO_CLUSTER_SHAPE)
             return None, None
         wrong: list[tuple[ReplayRun, LaunchSearch]] = []
         reductions, steps = list[frozenset[LaunchWord]](), 0
@@ -370,10 +372,10 @@ class Replay(ReplayAnswers):
                 return search, None
             wrong.append((run, search))
             if steps > hypotheses.MAX_CLUSTER_SEARCH_STEPS.value:
-                self._gave_up = GaveUp(Reason.TOO_LONG)
+                self._gave_up = GaveUp(NotReplayed.TOO_LONG)
                 return None, None
         if not wrong:
-            self._gave_up = GaveUp(Reason.NO_CLUSTER_SHAPE)
+            self._gave_up = GaveUp(NotReplayed.NO_CLUSTER_SHAPE)
             return None, None
         # Where mbarriers count arrivals of CTAs that this cluster does not have, threads deadlock early.
         farthest = max(
@@ -422,7 +424,7 @@ class Replay(ReplayAnswers):
         """
         events = self.model.where(lambda effects: effects.awaits is not Barrier.MBARRIER)
         for s in run.deadlocks:
-            if isinstance(s.what, Mbarrier):
+            if isinstance(s.what, ReplayMbarrier):
                 words = self._trip_count_words(s.site)
                 others = {self._trip_count_words(i) for i in events if self._may_unblock(s, i)} - {
                     frozenset()
@@ -460,7 +462,7 @@ class Replay(ReplayAnswers):
     def _may_unblock(self, stuck: Stuck, site: int) -> bool:
         """Whether the event at *site* may be what the *stuck* threads wait for."""
         instruction, mbarriers = self.model.instruction(site), self.model.fact(Mbarriers)
-        if not isinstance(stuck.what, Mbarrier):
+        if not isinstance(stuck.what, ReplayMbarrier):
             return instruction.effects.at_barrier
         rings, others = mbarriers.rings_at(stuck.site), mbarriers.rings_at(site)
         return instruction.mbarrier is not None and not (rings and others and rings.isdisjoint(others))
@@ -486,7 +488,7 @@ class Replay(ReplayAnswers):
             if self.model.values.cta_size is not None and not self.model.sites(Resource.MBARRIER_INIT):
                 return  # threads that are absent excuse no deadlock
         if not one_dimensional:
-            self._gave_up = self._gave_up or GaveUp(Reason.NO_CTA_SHAPE)
+            self._gave_up = self._gave_up or GaveUp(NotReplayed.NO_CTA_SHAPE)
             return
         usual = (bound,) if bound else hypotheses.CTA_SHAPES.value
         yield from ((shape, True) for shape in usual if not bound)

@@ -11,7 +11,7 @@ from tclint.analyses.overlaps import OVERLAP
 from tclint.analyses.warp_memory import plain
 from tclint.replay.abstract_lanes import broadcast
 from tclint.replay.accesses import LaneAddresses
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["WarpOverlaps"]
 
@@ -26,7 +26,7 @@ _Warps = dict[int, set[int]]
 class _AccessKind:
     """Equal loads or stores: one instruction, executed by the same threads with the same addresses."""
 
-    access: Access
+    access: SharedAccess
     lane_addresses: LaneAddresses
     executed: ExecutionGuarantee
     low: int

@@ -25,7 +25,7 @@ _MAX_GIT_SECONDS = 10
 """After this time without an answer, the remaining files count as untracked."""
 
 
-class Target(NamedTuple):
+class ShownLocation(NamedTuple):
     """The location at which a finding or step is shown. Column 0 and ``end`` None mean unknown."""
 
     path: str
@@ -70,14 +70,14 @@ class Locator:
                 files |= dict.fromkeys(_absolute(call.file) for call in calls(location))
         return cls(mode, root, _tracked(root, files))
 
-    def __call__(self, report: FileReport, what: Finding | Step) -> Target:
+    def __call__(self, report: FileReport, what: Finding | Step) -> ShownLocation:
         """The location at which to show a finding or step of *report*. A PTX path keeps the user's spelling."""
         assert report.source is not None  # guaranteed by FileReport
         if what.source_location is not None and self._in_source(report):
             line = self.user_line(what.source_location)
-            return Target(_local(line.file), line.line, line.column, None, line)
+            return ShownLocation(_local(line.file), line.line, line.column, None, line)
         start, end = report.source.position(what.span.start), report.source.position(what.span.end)
-        return Target(report.path, start.line, start.column, end, None)
+        return ShownLocation(report.path, start.line, start.column, end, None)
 
     def _in_source(self, report: FileReport) -> bool:
         return self.mode == "source" or (self.mode == "auto" and _absolute(report.path) not in self.tracked)

@@ -82,7 +82,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class FormatContext:
     """What a format may know about the run and about where its text is written."""
 
     summary: Summary
@@ -262,7 +262,7 @@ def tally(summary: Summary) -> str:
     return "; ".join(parts) + "."
 
 
-def statistics_of(reports: Iterable[FileReport], context: Context) -> str:
+def statistics_of(reports: Iterable[FileReport], context: FormatContext) -> str:
     """Errors of inputs, the number of findings of each rule with the most frequent first, and the tally."""
     summary = context.summary
     problems = [
@@ -277,7 +277,7 @@ def statistics_of(reports: Iterable[FileReport], context: Context) -> str:
     return "".join(f"{line}\n" for line in (*problems, *rows, *closing(context)))
 
 
-def closing(context: Context) -> list[str]:
+def closing(context: FormatContext) -> list[str]:
     """The tally as the last line of a report for people, unless they want none."""
     return [] if context.quiet else [tally(context.summary)]
 

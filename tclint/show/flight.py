@@ -10,11 +10,11 @@ from tclint.analyses.model import KernelModel
 from tclint.dataflow import LimitExceeded, Results
 from tclint.inspect.in_flight import CHANNELS, Render
 
-__all__ = ["Fact", "InFlightFacts", "in_flight_facts"]
+__all__ = ["InFlightFacts", "ShownFact", "in_flight_facts"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Fact:
+class ShownFact:
     """A fact that may hold before an instruction: on some path to it, for the threads that take this path."""
 
     channel: int
@@ -31,7 +31,7 @@ class Fact:
 class InFlightFacts:
     """The facts before every reachable instruction."""
 
-    changes: tuple[tuple[int, tuple[Fact, ...], tuple[Fact, ...]], ...]
+    changes: tuple[tuple[int, tuple[ShownFact, ...], tuple[ShownFact, ...]], ...]
     """``(instruction, added, removed)`` in program order, relative to the previous instruction of the listing."""
     unsettled: tuple[str, ...]
     """The channels whose analysis did not reach its fixpoint, and which are left out."""
@@ -39,7 +39,7 @@ class InFlightFacts:
 
 def in_flight_facts(model: KernelModel) -> InFlightFacts:
     """The facts in the function of *model*."""
-    changes: dict[int, tuple[list[Fact], list[Fact]]] = {}
+    changes: dict[int, tuple[list[ShownFact], list[ShownFact]]] = {}
     unsettled = []
     for number, channel in enumerate(CHANNELS):
         try:
@@ -47,7 +47,7 @@ def in_flight_facts(model: KernelModel) -> InFlightFacts:
         except LimitExceeded:
             unsettled.append(channel.name)
             continue
-        before: frozenset[Fact] = frozenset()
+        before: frozenset[ShownFact] = frozenset()
         for at, facts in _states(model, results, number, channel.render):
             if facts != before:
                 added, removed = changes.setdefault(at, ([], []))
@@ -60,15 +60,15 @@ def in_flight_facts(model: KernelModel) -> InFlightFacts:
 
 def _states(
     model: KernelModel, results: Results[Any], channel: int, render: Render
-) -> Iterator[tuple[int, frozenset[Fact]]]:
+) -> Iterator[tuple[int, frozenset[ShownFact]]]:
     """``(instruction, the facts before it)`` in program order, for the instructions where the facts may change."""
-    cfg, known = model.cfg, dict[Hashable, frozenset[Fact]]()
+    cfg, known = model.cfg, dict[Hashable, frozenset[ShownFact]]()
 
-    def facts(state: Any) -> frozenset[Fact]:
+    def facts(state: Any) -> frozenset[ShownFact]:
         found = known.get(state)
         if found is None:
             rendered = render(results.analysis, state, model)
-            found = known[state] = frozenset(Fact(channel, *fact) for fact in rendered)
+            found = known[state] = frozenset(ShownFact(channel, *fact) for fact in rendered)
         return found
 
     for b, block in enumerate(cfg.blocks):

@@ -6,11 +6,11 @@ from dataclasses import field
 
 from tclint._dataclass import dataclass
 
-__all__ = ["Barrier"]
+__all__ = ["BarrierArrivals"]
 
 
 @dataclass(slots=True)
-class Barrier:
+class BarrierArrivals:
     """How many threads have arrived. The caller knows how many an arrival counts: a whole warp where a count is given."""
 
     arrived: int = field(init=False)

@@ -14,7 +14,7 @@ from tclint.isa.forms import Match
 from tclint.isa.target import Target
 from tclint.values import Bits
 
-__all__ = ["INSTRUCTION", "SHARED", "Bits", "Field", "Form", "Shape", "instruction_fields", "shape"]
+__all__ = ["INSTRUCTION", "SHARED", "Bits", "DescriptorForm", "Field", "Shape", "instruction_fields", "shape"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ TRANSPOSED_IN_STEPS = frozenset((".kind::f8f6f4", ".kind::mxf8f6f4", ".kind::i8"
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class DescriptorForm:
     """What the opcode of a multiplication implies for its descriptor."""
 
     kind: str
@@ -193,7 +193,7 @@ class Form:
     """``.scale_vectorsize``"""
 
     @classmethod
-    def of(cls, match: Match) -> Form:
+    def of(cls, match: Match) -> DescriptorForm:
         """The form of a ``tcgen05.mma``."""
         return cls(
             match.binding.get("kind") or next(m for m in match.modifiers if m in INSTRUCTION),
@@ -220,7 +220,7 @@ class Form:
         return "tcgen05.mma" + "".join(words)
 
 
-def _allowed_n(form: Form) -> frozenset[int]:
+def _allowed_n(form: DescriptorForm) -> frozenset[int]:
     if form.weights:
         return frozenset((64, 128)) if form.sparse else frozenset((64, 128, 256))
     if form.kind == ".kind::i8":
@@ -229,7 +229,7 @@ def _allowed_n(form: Form) -> frozenset[int]:
     return frozenset(range(step, 257, step))
 
 
-def _allowed_m(form: Form) -> frozenset[int]:
+def _allowed_m(form: DescriptorForm) -> frozenset[int]:
     if form.weights:
         found = {32, 64, 128}
     elif form.scaled:
@@ -239,7 +239,7 @@ def _allowed_m(form: Form) -> frozenset[int]:
     return frozenset(found & {128, 256} if form.shifted else found)
 
 
-def instruction_fields(form: Form, bits: Bits, target: Target | None = None) -> Iterator[Field]:
+def instruction_fields(form: DescriptorForm, bits: Bits, target: Target | None = None) -> Iterator[Field]:
     """The fields of *form*'s instruction descriptor, with all values allowed in each (tables 39, 42 to 44, 52, 57).
 
     With a *target*, those that it defines otherwise have their meaning there.
@@ -287,14 +287,14 @@ class Shape:
     m: int
     n: int
 
-    def columns(self, form: Form) -> int:
+    def columns(self, form: DescriptorForm) -> int:
         """The columns of tensor memory that D occupies in each CTA (9.7.16.10.5)."""
         if form.weights:
             return self.n * self.m // 128
         return self.n // 2 if form.pair and self.m == 128 and not form.sparse else self.n
 
 
-def shape(form: Form, bits: Bits) -> Shape | None:
+def shape(form: DescriptorForm, bits: Bits) -> Shape | None:
     """The shape that the descriptor gives, if it is known; else None."""
     fields = INSTRUCTION[form.kind]
     m, n = (fields[side].read(bits) if fields else None for side in "MN")

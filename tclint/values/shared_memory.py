@@ -22,7 +22,7 @@ from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint, numbers
 from tclint.values.nodes import Applied, Constant, Masked, Packed, Sum
 
-__all__ = ["Access", "SharedMemory"]
+__all__ = ["SharedAccess", "SharedMemory"]
 
 _MIN_BYTES = 16
 """A lower bound of what a matrix instruction or a bulk copy accesses at its address (9.7.15.5.1.2, 9.7.9.25.4)."""
@@ -34,7 +34,7 @@ _START_MASK = 0x3FFF
 """The start address in a matrix descriptor, in units of 16 bytes."""
 
 
-class Access(NamedTuple):
+class SharedAccess(NamedTuple):
     """Bytes of shared memory that an instruction reads or writes: address, minimum size, and accessing lanes."""
 
     site: int
@@ -58,7 +58,7 @@ class SharedMemory:
         self.function = function
         self.values, self.addresses = values, values.addresses
         self._cta_size = function.threads if smaller else values.cta_size
-        self._accesses: dict[int, tuple[Access, ...]] = {}
+        self._accesses: dict[int, tuple[SharedAccess, ...]] = {}
         self._own_overlaps: dict[tuple[int, ...], bool] = {}
         self._origins: dict[int, set[int]] = {}
         self._known_remainders: dict[tuple[int, int], tuple[int, int]] = {}
@@ -82,7 +82,7 @@ class SharedMemory:
         }
         return [i for i, match in self.sites.items() if writing[id(match)]]
 
-    def accesses(self, site: int) -> tuple[Access, ...]:
+    def accesses(self, site: int) -> tuple[SharedAccess, ...]:
         """The accesses of the instruction at *site* to shared memory."""
         found = self._accesses.get(site)
         if found is None:
@@ -90,7 +90,7 @@ class SharedMemory:
             found = self._accesses[site] = () if match is None else tuple(self._find(site, match))
         return found
 
-    def _find(self, site: int, match: Match) -> Iterator[Access]:
+    def _find(self, site: int, match: Match) -> Iterator[SharedAccess]:
         instruction, values = self.function.instructions[site], self.values
         for access in filter(self.within, match.accesses):
             operand = instruction.named(access.operand)
@@ -103,7 +103,7 @@ class SharedMemory:
                 continue
             lanes = (1 << match.address_lanes) - 1 if access.rows else _ALL_LANES
             least = self._least(site, match, access)
-            yield Access(site, access.writes, address, least, lanes, access.later, access.proxy)
+            yield SharedAccess(site, access.writes, address, least, lanes, access.later, access.proxy)
 
     @classmethod
     def touches(cls, match: Match) -> bool:
@@ -205,7 +205,7 @@ class SharedMemory:
 
     # ------------------------------------------------------------ comparison
 
-    def along(self, access: Access, resolve: Callable[[int], int]) -> Access:
+    def along(self, access: SharedAccess, resolve: Callable[[int], int]) -> SharedAccess:
         """*access* at the end of a path, in terms of the values at its start (:meth:`Values.along`)."""
         form, values = self.addresses.form(access.address), self.values
         if not values.varying_at(form.base):
@@ -275,7 +275,9 @@ class SharedMemory:
             self._known_remainders[key] = modulus, total
         return self._known_remainders[key]
 
-    def combined_footprints(self, accesses: Iterable[Access], threads: int) -> dict[int, Footprint | None]:
+    def combined_footprints(
+        self, accesses: Iterable[SharedAccess], threads: int
+    ) -> dict[int, Footprint | None]:
         """For each base, the bytes that *threads*, all of which exist, access with all *accesses*.
 
         None for a base that differs between threads.
@@ -291,19 +293,19 @@ class SharedMemory:
                 found[base] = here
         return found
 
-    def overlap_in_one_thread(self, a: Access, b: Access, threads: int) -> bool:
+    def overlap_in_one_thread(self, a: SharedAccess, b: SharedAccess, threads: int) -> bool:
         """Whether the bytes of both provably overlap in one of *threads*."""
         key = (a.address, a.size, a.lanes, b.address, b.size, b.lanes, threads)
         if key not in self._own_overlaps:
             self._own_overlaps[key] = self._own(a, b, threads)
         return self._own_overlaps[key]
 
-    def _own(self, a: Access, b: Access, threads: int) -> bool:
+    def _own(self, a: SharedAccess, b: SharedAccess, threads: int) -> bool:
         threads = self.certain_threads(self.addressing(a, self.addressing(b, threads)))
         found = self.addresses.overlapping((a.address, a.size), (b.address, b.size)) if threads else None
         return found is not None and found & threads != 0
 
-    def overlap(self, a: Access, b: Access, threads_a: int, threads_b: int) -> bool:
+    def overlap(self, a: SharedAccess, b: SharedAccess, threads_a: int, threads_b: int) -> bool:
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in one of *threads_b*."""
         addresses = self.addresses
         if addresses.form(a.address).base != addresses.form(b.address).base:
@@ -312,14 +314,14 @@ class SharedMemory:
         there = self.addressing(b, self.certain_threads(threads_b, threads_a))
         return addresses.disjoint((a.address, a.size), (b.address, b.size), pairs=(here, there)) is False
 
-    def footprint(self, access: Access, threads: int, beside: int = 0) -> Footprint | None:
+    def footprint(self, access: SharedAccess, threads: int, beside: int = 0) -> Footprint | None:
         """The bytes that *threads* access, relative to their base; None unless all of them share the base.
 
         At least one of the threads *beside* exists (:meth:`certain_threads`).
         """
         return self._footprint_of(access, self.certain_threads(threads, beside))
 
-    def _footprint_of(self, access: Access, threads: int) -> Footprint | None:
+    def _footprint_of(self, access: SharedAccess, threads: int) -> Footprint | None:
         """:meth:`footprint` for threads that are known to exist."""
         form = self.addresses.form(access.address)
         if not self.addresses.is_shared(form.base):
@@ -341,12 +343,12 @@ class SharedMemory:
         last = max((threads & -threads).bit_length(), (beside & -beside).bit_length())
         return threads & T.full(last if self.values.may_be_alone else (last + 31) // 32 * 32)
 
-    def checked(self, access: Access, threads: int) -> int:
+    def checked(self, access: SharedAccess, threads: int) -> int:
         """Those of *threads* whose address must be valid."""
         lanes = self.sites[access.site].checked_lanes(self.function.target)
         return threads if lanes == WARP else self.addressing(access, threads)
 
-    def addressing(self, access: Access, threads: int) -> int:
+    def addressing(self, access: SharedAccess, threads: int) -> int:
         """Those of *threads* whose address counts."""
         if access.lanes == _ALL_LANES:
             return threads

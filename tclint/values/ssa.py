@@ -23,7 +23,7 @@ from tclint.ir.nodes import (
     Memory,
     Not,
     Operand,
-    Pair,
+    OperandPair,
     Special,
     Symbol,
     Vector,
@@ -346,7 +346,7 @@ class Registers:
             value = self._apply(name, type_name, match, arguments)
         if value is None:
             value = self.table.intern(Opaque, name, match.modifiers, tuple(arguments))
-        if isinstance(destination, Pair) and destination.first != register:
+        if isinstance(destination, OperandPair) and destination.first != register:
             if name != "setp":
                 return self.table.intern(Unmodelled, at, register)
             # The second result negates the comparison, not what it is combined with (9.7.6.2).
@@ -381,7 +381,7 @@ class Registers:
         form, operands = match.form, instruction.operands
         if form.effects.exchange is Exchange.ELECT:
             destination = operands[0]
-            if isinstance(destination, Pair) and destination.second == register:
+            if isinstance(destination, OperandPair) and destination.second == register:
                 # Elections of one warp with one mask elect the same lane (9.7.13.14).
                 return self.table.intern(Elected, self.operand(operands[1], at))
             return self.table.intern(Unmodelled, at, register)
@@ -392,7 +392,7 @@ class Registers:
             )
             # Segments (bits 8 to 12) and a lower bound (bits 0 to 4) make it less than a broadcast (9.7.9.6).
             whole = bounds is not None and bounds & 0x1F1F == 0x1F
-            if whole and isinstance(operands[0], int | Pair) and register == registers(operands[0])[0]:
+            if whole and isinstance(operands[0], int | OperandPair) and register == registers(operands[0])[0]:
                 source, lane = self.operand(operands[1], at), self.table.constant_of(chosen)
                 if self._is_warp_uniform(source):
                     return source

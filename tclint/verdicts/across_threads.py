@@ -13,7 +13,7 @@ from math import gcd
 from typing import NamedTuple
 
 from tclint.dataflow.kernel import Kernel
-from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
+from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, UniformScope
 from tclint.values import thread_masks as T
 from tclint.values.addresses import AddressForm, MemoryRange
 from tclint.values.nodes import (
@@ -38,7 +38,7 @@ _PURE = COMPUTED | {Constant, AddressOf, ParameterRead, Broadcast}
 """The kinds of expressions that are the same in all threads if their operands are."""
 _OF_ANOTHER_CTA = ("mapa", "isspacep")
 """Operations whose result is not decided by their operands alone."""
-_SHARED_SCOPES = frozenset((Scope.GRID, Scope.CLUSTER, Scope.CTA))
+_SHARED_SCOPES = frozenset((UniformScope.GRID, UniformScope.CLUSTER, UniformScope.CTA))
 Owners = dict[int, int]
 """Byte -> the threads that access it, one bit for each."""
 

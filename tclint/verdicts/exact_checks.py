@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 
 from tclint.dataflow import PathQuery
 from tclint.dataflow.kernel import Kernel
-from tclint.exact import Query, Runs, TooDeep, Vectors, World, shapes, worlds
+from tclint.exact import PathClaim, Runs, TooDeep, Vectors, World, shapes, worlds
 from tclint.findings.spans import span
 from tclint.findings.verdicts import Reason
 from tclint.ir.nodes import Instruction, Memory, registers
@@ -163,7 +163,7 @@ def refuted_paths(model: Kernel, queries: Sequence[PathQuery]) -> Reason | None:
     if not queries:
         return None
     tried = [
-        Query(q.start, q.fact, q.step, q.goal, frozenset(i for sites in q.relevant for i in sites))
+        PathClaim(q.start, q.fact, q.step, q.goal, frozenset(i for sites in q.relevant for i in sites))
         for q in queries
     ]
     marked = frozenset[int]().union(*(q.relevant for q in tried), (q.start for q in tried))

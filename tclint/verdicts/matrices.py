@@ -21,7 +21,7 @@ from tclint.isa.accesses import Access, Via
 from tclint.isa.effects import WGMMA, Resource
 from tclint.isa.forms import Match
 from tclint.values.addresses import MemoryRange
-from tclint.values.descriptors import INSTRUCTION, SHARED, Form, shape
+from tclint.values.descriptors import INSTRUCTION, SHARED, DescriptorForm, shape
 
 __all__ = ["Matrices", "ranges"]
 
@@ -113,7 +113,7 @@ class Matrices:
         return rows, _K_BYTES, isinstance(flag, Immediate) and flag.value != 0, _HALF
 
     def _operand(self, match: Match, site: int, name: str) -> tuple[int, int, bool, int]:
-        form, idesc = Form.of(match), self.model.value(site, "idesc")
+        form, idesc = DescriptorForm.of(match), self.model.value(site, "idesc")
         letter = name[0].upper()
         field = INSTRUCTION[form.kind].get(f"transposition of {letter}")
         if (

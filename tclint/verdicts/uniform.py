@@ -41,7 +41,7 @@ from tclint.ir.nodes import (
     symbols,
 )
 from tclint.isa.effects import BARRIERS, Barrier, Exchange
-from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
+from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, UniformScope
 from tclint.verdicts.checker import Graph, Refused
 
 __all__ = [
@@ -79,10 +79,10 @@ class Level(IntEnum):
 MOVED = frozenset(("%warpid", "%smid"))
 """Special registers that change when a warp is moved (10.4, 10.8), so that threads may read different values."""
 _OF_REGISTER = {
-    Scope.GRID: Level.CLUSTER,
-    Scope.CLUSTER: Level.CLUSTER,
-    Scope.CTA: Level.CTA,
-    Scope.WARP: Level.WARP,
+    UniformScope.GRID: Level.CLUSTER,
+    UniformScope.CLUSTER: Level.CLUSTER,
+    UniformScope.CTA: Level.CTA,
+    UniformScope.WARP: Level.WARP,
 }
 _OF_SCOPE = {"warp": Level.WARP, "lanes": Level.WARP, "warpgroup": Level.WARPGROUP, "cta": Level.CTA}
 

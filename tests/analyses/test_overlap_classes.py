@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tclint.analyses import overlaps
 from tclint.analyses.overlap_classes import Members, SameBase, Uses, may_overlap
 from tclint.values.addresses import Footprint
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 from tests.tools.support import kernel, lint, module
 
 BASES = (10, 11, 12, 13)
@@ -29,7 +29,7 @@ SHARED: Any = SimpleNamespace(
 
 
 def members(site: int, footprints: dict[int, Footprint | None], pending: int) -> Members:
-    accesses = [Access(site, False, 0, 4)]
+    accesses = [SharedAccess(site, False, 0, 4)]
     by_base = {base: SameBase(accesses, True, footprint) for base, footprint in footprints.items()}
     return Members(accesses, pending, by_base)
 

@@ -20,7 +20,7 @@ from benchmarks.mutation import kernels
 from benchmarks.ptxas import PtxasMissing, find
 from tclint.dataflow import GaveUp
 from tclint.replay.launch_search import LaunchSearch
-from tclint.replay.reasons import Reason
+from tclint.replay.reasons import NotReplayed
 from tests.tools.project import ROOT
 
 HEAD = """\
@@ -210,7 +210,7 @@ def test_a_loop_with_one_iteration_is_a_cause(tmp_path: Path, turns: str, expect
 
 def test_a_replay_that_takes_too_long_is_a_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def launched(search: LaunchSearch, *launch: object) -> None:
-        search.gave_up = GaveUp(Reason.TOO_LONG)
+        search.gave_up = GaveUp(NotReplayed.TOO_LONG)
 
     monkeypatch.setattr(LaunchSearch, "replay", launched)
     text = (

@@ -15,7 +15,7 @@ import pytest
 
 from tclint.cache import program as program_module
 from tclint.cache import results as module
-from tclint.cache.results import Results, opened
+from tclint.cache.results import EarlierResults, opened
 from tclint.cache.store import DEFAULT_LIMIT
 from tclint.config.config import Config
 from tclint.driver import pool
@@ -50,7 +50,7 @@ def folder(own_cache: Path) -> Path:
 
 
 @pytest.fixture
-def results(folder: Path) -> Results:
+def results(folder: Path) -> EarlierResults:
     found = opened(Config())
     assert found is not None
     return found
@@ -67,7 +67,7 @@ def lint(*paths: Path, config: Config | None = None) -> tuple[list[pool.Checked]
 # ---------------------------------------------------------------- the key
 
 
-def test_every_setting_is_in_the_key_or_known_to_be_neutral(results: Results) -> None:
+def test_every_setting_is_in_the_key_or_known_to_be_neutral(results: EarlierResults) -> None:
     source = Source.read(UNWAITED)
     plain = results.key(source, Config())
     names = {field.name for field in fields(Config)}
@@ -82,7 +82,7 @@ def test_every_setting_is_in_the_key_or_known_to_be_neutral(results: Results) ->
         assert results.key(source, replace(asked, assume=assumed)) not in {*keys.values(), plain}
 
 
-def test_neutral_settings_share_a_report(results: Results) -> None:
+def test_neutral_settings_share_a_report(results: EarlierResults) -> None:
     source = Source.read(UNWAITED)
     other = Config(
         fail_on=None, exit_zero=True, exclude=("x",), force_exclude=True, include=("*.cu",), baseline="b", jobs=7
@@ -90,7 +90,7 @@ def test_neutral_settings_share_a_report(results: Results) -> None:
     assert results.key(source, other) == results.key(source, Config())
 
 
-def test_key_has_the_text_its_language_and_what_is_off_for_its_path(results: Results) -> None:
+def test_key_has_the_text_its_language_and_what_is_off_for_its_path(results: EarlierResults) -> None:
     data = UNWAITED.read_bytes()
 
     def key(path: str, *ignores: tuple[str, tuple[str, ...]], data: bytes = data, proven: bool = True) -> str:
@@ -175,7 +175,7 @@ def test_damaged_entry_is_made_again(folder: Path) -> None:
     assert lint(UNWAITED)[1] == "cache: 1 of 1"
 
 
-def test_valid_entry_that_is_no_report_is_made_again(results: Results) -> None:
+def test_valid_entry_that_is_no_report_is_made_again(results: EarlierResults) -> None:
     key = results.key(Source.read(UNWAITED), Config(jobs=1))
     for data in (b"[]", b"not json", b"\xff", b'["analysed",[],[],[],null,[],[],[["k","wgmma"]]]'):
         results.store.put(key, data)

@@ -35,7 +35,7 @@ from tclint.findings.selection import Request, Selected
 from tclint.ir import Module
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
-from tclint.ir.nodes import Use
+from tclint.ir.nodes import FormUse
 from tclint.isa.forms import Form
 from tclint.isa.table import table
 from tclint.isa.target import Version
@@ -184,10 +184,10 @@ def test_a_rule_that_only_shares_a_check_is_refused_when_the_checks_are_loaded(
 # ---------------------------------------------------------------- what a module of checks needs
 
 
-def use(instruction: str) -> Use:
+def use(instruction: str) -> FormUse:
     """The use that consists of one instruction."""
     opcode, shapes = statement(instruction)
-    return Use(opcode, table().match(opcode, shapes), (), (), False, False)
+    return FormUse(opcode, table().match(opcode, shapes), (), (), False, False)
 
 
 def test_the_order_of_the_checks_is_that_of_their_modules_until_it_is_changed(

@@ -10,7 +10,7 @@ from tclint.findings.scales import Severity
 from tclint.findings.selection import Selected
 from tclint.isa.effects import TCGEN05
 from tclint.isa.target import Target
-from tclint.values.descriptors import INSTRUCTION, SHARED, Form, instruction_fields, shape
+from tclint.values.descriptors import INSTRUCTION, SHARED, DescriptorForm, instruction_fields, shape
 from tests.tools.support import by_rule, found, kernel, lint, model, module
 
 BITS = (1 << 64) - 1
@@ -55,7 +55,7 @@ def exact(number: int) -> tuple[int, int]:
 
 def wrong(number: int, **form: object) -> set[str]:
     """The fields of an instruction descriptor that do not fit."""
-    made = Form(**{"kind": ".kind::f16", **form})  # type: ignore[arg-type]
+    made = DescriptorForm(**{"kind": ".kind::f16", **form})  # type: ignore[arg-type]
     return {f.name for f in instruction_fields(made, exact(number)) if f.wrong(exact(number))}
 
 
@@ -153,7 +153,7 @@ def test_which_instruction_descriptors_fit(number: int, form: dict[str, object],
     ],
 )
 def test_the_columns_of_d(number: int, form: dict[str, object], columns: int) -> None:
-    made = Form(**{"kind": ".kind::f16", **form})  # type: ignore[arg-type]
+    made = DescriptorForm(**{"kind": ".kind::f16", **form})  # type: ignore[arg-type]
     found_shape = shape(made, exact(number))
     assert found_shape is not None
     assert found_shape.columns(made) == columns
@@ -396,7 +396,7 @@ def test_bits_that_a_newer_target_may_define_are_unknown(
 
 @pytest.mark.parametrize("kind", ["f8f6f4", "mxf8f6f4", "mxf4nvf4"])
 def test_the_fields_that_sm_107_changes_do_not_overlap(kind: str) -> None:
-    fields = list(instruction_fields(Form(f".kind::{kind}"), (0, 0), Target.parse("sm_107a")))
+    fields = list(instruction_fields(DescriptorForm(f".kind::{kind}"), (0, 0), Target.parse("sm_107a")))
     bits = [bit for field in fields for bit in range(field.low, field.low + field.size)]
     assert len(bits) == len(set(bits))
     assert len([f for f in fields if f.name == "K"]) == (2 if kind == "mxf4nvf4" else 1)

@@ -37,7 +37,7 @@ from tclint.ir.cfg import Edge
 from tclint.linting.cache import IncrementalCache
 from tclint.linting.check import check_source
 from tclint.report.formats.json import render
-from tclint.report.summary import Context, present
+from tclint.report.summary import FormatContext, present
 from tclint.syntax.source import Source
 from tclint.values import substitution
 from tclint.values import thread_masks as T
@@ -376,7 +376,7 @@ def test_json_lists_each_open_question_with_its_location(folder: File) -> None:
         "more than 500 states",
     )
     assert question.line == text[: text.index("wgmma.mma_async")].count("\n") + 1
-    (listed,) = json.loads(render([report], Context(present([report], Selected())[1])))["files"]
+    (listed,) = json.loads(render([report], FormatContext(present([report], Selected())[1])))["files"]
     assert listed["open_questions"] == [asdict(question)]
 
 

@@ -12,7 +12,7 @@ import pytest
 from tclint.driver.confirm import confirm
 from tclint.driver.evidence import seen
 from tclint.driver.launches import candidates
-from tclint.executor.assume import Parameters
+from tclint.executor.assume import ParameterUses
 from tclint.executor.launch import read, triton_beside
 from tclint.executor.run import layout, prepared
 from tclint.executor.schedule import Schedule
@@ -24,7 +24,7 @@ from tclint.findings.selection import Selected
 from tclint.findings.spans import Span
 from tclint.linting.check import check_source
 from tclint.report.formats import formats, renderer
-from tclint.report.summary import Context, present
+from tclint.report.summary import FormatContext, present
 from tclint.syntax.source import Source
 from tests.tools.command import invoke
 from tests.tools.support import HOPPER, before_the_wait, built, kernel, module
@@ -388,7 +388,7 @@ def test_a_phase_that_expects_no_bytes_completes_without_its_copies() -> None:
 @pytest.mark.parametrize("name", formats())
 def test_every_format_shows_the_verdict(name: str) -> None:
     shown, summary = present([confirm(report(unwaited()))], Selected())
-    text = renderer(name)(shown, Context(summary))
+    text = renderer(name)(shown, FormatContext(summary))
     assert "confirmed" in text
 
 
@@ -414,7 +414,7 @@ def test_parameters_are_distinguished_by_their_use() -> None:
         ".param .u64 x, .param .u64 stride, .param .f32 scale, .param .u32 n, .param .align 64 .b8 map[128]"
     )
     text = module(kernel(body, parameters=parameters), header=HOPPER)
-    found = Parameters(prepared(built(text), "k"))
+    found = ParameterUses(prepared(built(text), "k"))
     assert list(found.buffers) == ["x+0"]
     data = layout(found.function, found.values(512, {"x+0": 0xABCD00}))
     assert int.from_bytes(data[:8], "little") == 0xABCD00
@@ -432,7 +432,7 @@ def test_an_integer_that_is_converted_to_a_floating_point_number_is_an_integer()
     cvt.rn.bf16.f32 %h0, %f1;
     ret;"""
     text = module(kernel(body, parameters=".param .u32 n, .param .f32 scale"), header=HOPPER)
-    found = Parameters(prepared(built(text), "k"))
+    found = ParameterUses(prepared(built(text), "k"))
     assert layout(found.function, found.values(512, {})) == (512).to_bytes(4, "little") + b"\0\0\x80?"
 
 
@@ -443,7 +443,9 @@ def test_what_triton_says_of_its_launch_is_used(tmp_path: Path) -> None:
         json.dumps({"name": "k", "num_warps": 8, "shared": 4096, "num_ctas": 2, "cluster_dims": [2, 1, 1]})
     )
     made = built(text)
-    first = next(Parameters(prepared(made, "k")).launches(made, triton_beside(str(tmp_path / "kernel.ptx"))))
+    first = next(
+        ParameterUses(prepared(made, "k")).launches(made, triton_beside(str(tmp_path / "kernel.ptx")))
+    )
     assert first.geometry == Geometry((2, 1, 1), (256, 1, 1), (2, 1, 1), 4096, True)
     assert triton_beside(str(tmp_path / "other.ptx")) is None
 

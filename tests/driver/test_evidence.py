@@ -10,8 +10,8 @@ import pytest
 
 from tclint.driver.confirm import confirm
 from tclint.driver.evidence import CAUSED_BY, Basis, Claim, Where, demonstrations
-from tclint.executor.assume import Parameters
-from tclint.executor.observations import KINDS, Observation, Wait
+from tclint.executor.assume import ParameterUses
+from tclint.executor.observations import KINDS, DeadlockedWait, Observation
 from tclint.executor.run import Execution, prepared
 from tclint.findings.finding import Confirmation, Finding
 from tclint.findings.rules import all_rules, claims
@@ -85,7 +85,7 @@ def test_a_rule_that_nothing_confirms_is_never_confirmed(rule: str) -> None:
     everything = [
         observed(kind, a, b, users=frozenset((1, 2))) for kind in KINDS for a, b in permutations(of.sites, 2)
     ]
-    waits = tuple(Wait(1, "warp 0", "", kind, frozenset((1, 2))) for kind in WAITS)
+    waits = tuple(DeadlockedWait(1, "warp 0", "", kind, frozenset((1, 2))) for kind in WAITS)
     found = [
         *demonstrations(of, execution(*everything, waits=waits), GIVEN),
         *(o for wait in waits for o in demonstrations(of, execution(waits=(wait,)), GIVEN)),
@@ -215,8 +215,8 @@ def test_too_many_arrivals_do_not_show_that_a_wait_lacks_some() -> None:
     assert not confirms(replace(claim("MB006", 3), waits=True), seen)
 
 
-def wait(site: int, kind: str, *users: int) -> Wait:
-    return Wait(site, "warp 0", "", kind, frozenset(users))
+def wait(site: int, kind: str, *users: int) -> DeadlockedWait:
+    return DeadlockedWait(site, "warp 0", "", kind, frozenset(users))
 
 
 def test_a_deadlock_confirms_a_finding_about_the_only_mbarrier_in_it() -> None:
@@ -318,7 +318,7 @@ def test_a_deadlock_or_a_leak_on_a_path_that_memory_decides_confirms_nothing() -
 )  # fmt: skip
 def test_contents_of_memory_steer_a_kernel_by_branches_and_guards(use: str, expected: bool) -> None:
     body = f"    ld.global.u32 %r1, [%rd0];\n    {use}\nEND:\n    ret;"
-    assert Parameters(prepared(built(module(kernel(body))), "k")).branches_on_memory is expected
+    assert ParameterUses(prepared(built(module(kernel(body))), "k")).branches_on_memory is expected
 
 
 def test_what_depends_on_assumed_values_is_followed_through_registers() -> None:
@@ -339,7 +339,7 @@ def test_what_depends_on_assumed_values_is_followed_through_registers() -> None:
 
     def guessed(directives: str) -> list[bool]:
         text = module(kernel(body, parameters=".param .u32 stride", directives=directives), header=HOPPER)
-        found = Parameters(prepared(built(text), "k"))
+        found = ParameterUses(prepared(built(text), "k"))
         return [found.is_guessed(n) for n, i in enumerate(found.instructions) if i.opcode.startswith("st.")]
 
     assert guessed("") == [False, True, True]
@@ -360,7 +360,7 @@ def test_a_copy_fills_the_same_bytes_whatever_part_of_them_it_reads(destination:
     min.u32 %r4, %r1, 16;
     cp.async.cg.shared.global {destination}, [%rd0], 16, %r4;
     ret;"""
-    found = Parameters(prepared(built(module(kernel(body))), "k"))
+    found = ParameterUses(prepared(built(module(kernel(body))), "k"))
     (site,) = [n for n, i in enumerate(found.instructions) if i.group == "cp.async"]
     assert found.is_guessed(site) is expected
 

@@ -13,7 +13,7 @@ from tclint.driver.evidence import Basis, bounded_classes
 from tclint.driver.executing import Executor
 from tclint.driver.hazards import hazard
 from tclint.driver.pool import check
-from tclint.executor.assume import Parameters
+from tclint.executor.assume import ParameterUses
 from tclint.executor.observations import KINDS, Observation
 from tclint.executor.run import prepared
 from tclint.findings.finding import FileReport, Finding
@@ -22,7 +22,7 @@ from tclint.findings.scales import Confidence, Method, Severity
 from tclint.findings.selection import Selected
 from tclint.findings.verdicts import HazardClass, Status, Verdict
 from tclint.report.formats import formats, renderer
-from tclint.report.summary import Context, exit_code, present, tally
+from tclint.report.summary import FormatContext, exit_code, present, tally
 from tclint.syntax.source import Source
 from tests.tools.command import invoke
 from tests.tools.support import HOPPER, before_the_wait, built, kernel, module
@@ -187,7 +187,9 @@ def test_two_warps_of_an_assumed_cta_prove_nothing() -> None:
 def test_what_a_single_value_of_an_integer_shows_is_not_reported() -> None:
     """Size 77 is one of the launches that are tried, since the kernel compares with it."""
     guarded = module(kernel(GUARDED.format(77)), header=HOPPER)
-    numbers = [launch.number for launch in Parameters(prepared(built(guarded), "k")).launches(built(guarded))]
+    numbers = [
+        launch.number for launch in ParameterUses(prepared(built(guarded), "k")).launches(built(guarded))
+    ]
     assert 77 in numbers
     assert not checked(guarded).findings
 
@@ -408,7 +410,7 @@ def test_an_invalid_budget_is_refused(racy: str, steps: str) -> None:
 @pytest.mark.parametrize("name", formats())
 def test_every_format_reports_the_finding(name: str) -> None:
     shown, summary = present([checked(RACY)], EXECUTE.selected)
-    assert "SM001" in renderer(name)(shown, Context(summary))
+    assert "SM001" in renderer(name)(shown, FormatContext(summary))
 
 
 def test_a_confirmation_leaves_the_finding_as_it_is() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tclint.exact import Query, Runs, worlds
+from tclint.exact import PathClaim, Runs, worlds
 from tests.tools.support import analysed, kernel, module
 
 ISSUE, WAIT = "mov.b32 %r50, 1;", "mov.b32 %r51, 1;"
@@ -20,7 +20,7 @@ def met(body: str, wanted: int = 50) -> bool:
         for r in each.writes
     }
     start, end, last = written["%r50"], written["%r51"], len(model.function.instructions) - 1
-    query = Query(
+    query = PathClaim(
         start,
         "pending",
         lambda fact, site, instruction: None if site == end else fact,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tclint.executor.assume import Assumed, Parameters
+from tclint.executor.assume import Assumed, ParameterUses
 from tclint.executor.run import prepared
 from tests.tools.support import HOPPER, built, kernel, module
 
@@ -17,7 +17,7 @@ COMMIT = "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.b64 
 def launches(body: str, header: str = HOPPER, directives: str = ".reqntid 128") -> list[Assumed]:
     text = module(kernel(f".reg .b16 %h1;\n{body}\nret;", directives=directives), header=header)
     made = built(text)
-    return list(Parameters(prepared(made, "k")).launches(made))
+    return list(ParameterUses(prepared(made, "k")).launches(made))
 
 
 def clusters(body: str, header: str = HOPPER, directives: str = ".reqntid 128") -> list[tuple[int, ...]]:

@@ -18,7 +18,7 @@ from tclint.executor.tcgen05 import MMA, InstructionDescriptor, Multiplication, 
 from tclint.executor.tensor_memory import allowed, cells, copy, fragment, reduction, registers, tiles
 from tclint.isa.forms import Match
 from tclint.isa.table import table
-from tclint.values.descriptors import Form
+from tclint.values.descriptors import DescriptorForm
 
 Array = NDArray[Any]
 
@@ -749,19 +749,19 @@ def test_transposed_elements_of_four_bits() -> None:
 
 def test_fields_of_the_instruction_descriptor() -> None:
     idesc = 1 << 2 | 1 | 1 << 4 | 1 << 7 | 1 << 14 | 1 << 16 | (96 >> 3) << 17 | (128 >> 4) << 24
-    read = InstructionDescriptor.parse(idesc, Form(".kind::f16", sparse=True))
+    read = InstructionDescriptor.parse(idesc, DescriptorForm(".kind::f16", sparse=True))
     assert (read.m, read.n, read.k, read.a, read.b, read.d) == (128, 96, 32, "bf16", "f16", "f32")
     assert (read.negate_a, read.negate_b, read.major_a, read.major_b) == (False, True, "K", "MN")
     assert (read.selector, read.saturate, read.scale) == (1, False, "")
     idesc = 2 << 4 | 1 << 7 | 1 << 10 | (64 >> 3) << 17 | 1 << 23 | (256 >> 7) << 27 | 2 << 29
-    read = InstructionDescriptor.parse(idesc, Form(".kind::mxf4", pair=True))
+    read = InstructionDescriptor.parse(idesc, DescriptorForm(".kind::mxf4", pair=True))
     assert (read.m, read.n, read.k, read.scale, read.scales) == (256, 64, 64, "ue8m0", 2)
     assert (read.scale_a_id, read.scale_b_id, read.d) == (2, 2, "f32")
 
 
 def test_what_the_tables_forbid_is_refused() -> None:
     good = fresh("f16").idesc
-    form = Form(".kind::f16")
+    form = DescriptorForm(".kind::f16")
     assert InstructionDescriptor.parse(good, form).k == 16
     for bad in (good | 1 << 29, good | 3 << 7, good | 1 << 2, good & ~(31 << 24), good | 1 << 23):
         with pytest.raises(Unsupported, match="instruction descriptor"):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tclint.executor import tensor_maps
 from tclint.executor.errors import Unsupported
-from tclint.executor.tensor_maps import TensorMap, Transfer, box, decode, loaded, reduce, swizzle
+from tclint.executor.tensor_maps import TensorMap, TensorTransfer, box, decode, loaded, reduce, swizzle
 
 Array = Any
 PLAIN = TensorMap(0x1000, "f16", (256, 64, 8), (512, 512 * 64), (64, 8, 2))
@@ -293,7 +293,7 @@ def test_what_a_field_cannot_hold_is_an_error(field: str, ordinal: int, value: i
 # ---------------------------------------------------------------- copies, element by element
 
 
-def _bytes_of(transfer: Transfer) -> dict[int, int | None]:
+def _bytes_of(transfer: TensorTransfer) -> dict[int, int | None]:
     """Where each byte of shared memory comes from; None: from outside the tensor."""
     assert transfer.unit in (1, 2, 4, 8, 16)
     assert not (transfer.offsets % transfer.unit).any()
@@ -578,7 +578,7 @@ def _units(starts: Array, unit: int) -> Array:
     return starts[:, None] + np.arange(unit)
 
 
-def _extent(tensor: TensorMap, transfer: Transfer, start: int) -> int:
+def _extent(tensor: TensorMap, transfer: TensorTransfer, start: int) -> int:
     return start + transfer.size // tensor.row * max(tensor.row, tensor.swizzle)
 
 

@@ -12,7 +12,7 @@ from tclint.findings.rules import all_rules, page, words_of
 from tclint.findings.selection import Selected
 from tclint.findings.vocabulary import CUDA, CUTE_DSL, CUTLASS, TRITON, producer, source_help
 from tclint.report.formats import renderer
-from tclint.report.summary import Context, present
+from tclint.report.summary import FormatContext, present
 from tests.tools.project import ROOT
 from tests.tools.support import HOPPER, before_the_wait, lint
 
@@ -80,7 +80,9 @@ def test_every_format_that_has_help_shows_it() -> None:
     text = NVVM + HOPPER + before_the_wait("    st.global.f32 [%rd5], %f0;", "_ZN7cutlass1kEv")
     reports, summary = present([lint(text)], Selected())
     words = "cute::warpgroup_wait<N>()"
-    written = {name: renderer(name)(reports, Context(summary)) for name in ("text", "json", "sarif", "junit")}
+    written = {
+        name: renderer(name)(reports, FormatContext(summary)) for name in ("text", "json", "sarif", "junit")
+    }
     assert f"= help: CUTLASS: call {words}" in written["text"]
     (finding,) = json.loads(written["json"])["files"][0]["findings"]
     assert finding["help_source"]["producer"] == "CUTLASS"

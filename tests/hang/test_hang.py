@@ -17,7 +17,7 @@ from tclint.hang.explain import Explanation, Hang, chosen, explain
 from tclint.hang.machine_code import assembled, parsed
 from tclint.hang.positions import PositionError, listed
 from tclint.hang.render import render_json, render_text
-from tclint.hang.waits import Status
+from tclint.hang.waits import CompletionStatus
 from tclint.ir.frontend import analyse
 from tclint.linting import check
 from tclint.replay.verdict import Replay
@@ -95,7 +95,7 @@ def test_threads_past_an_arrival_are_listed() -> None:
 def test_threads_before_an_arrival_may_still_arrive() -> None:
     found = hang(planted("handoff-second-stops"), "0:0=41, 0:1=55")
     statuses = {share.status for waiter in found.waiters for share in waiter.shares}
-    assert Status.RUNNING in statuses
+    assert CompletionStatus.RUNNING in statuses
     assert not found.decided
 
 
@@ -164,7 +164,7 @@ def test_threads_at_one_instruction_may_wait_for_different_barriers() -> None:
     assert chain(found) == [(78, "barrier 2"), (78, "barrier 3")]
     assert found.chain is not None
     assert found.chain.end is End.CYCLE
-    assert [share.status for share in found.waiters[1].operations[1].shares] == [Status.BLOCKED]
+    assert [share.status for share in found.waiters[1].operations[1].shares] == [CompletionStatus.BLOCKED]
     ((kind, what),) = causes(found)
     assert kind == "first-phase"
     assert what.endswith("each arrival follows one of them: one arrival must precede the waits")

@@ -5,26 +5,26 @@ from __future__ import annotations
 import pytest
 
 from tclint.hang.debugger import read
-from tclint.hang.positions import Position, PositionError, listed, position
+from tclint.hang.positions import CodePosition, PositionError, listed, position
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("72", Position(72)),
-        ("72x4", Position(72, warps=4)),
-        ("0:3=72", Position(72, cta=0, warp=3)),
-        ("kernel.cu:41", Position(41, "kernel.cu")),
-        ("src/kernel.cu:41x2", Position(41, "src/kernel.cu", warps=2)),
-        ("1:2=kernel.cu:41", Position(41, "kernel.cu", cta=1, warp=2)),
-        ("0x1a0", Position(offset=0x1A0)),
-        ("0x160x3", Position(offset=0x160, warps=3)),
-        ("kernel+0x1a0", Position(offset=0x1A0, kernel="kernel")),
-        ("<kernel+416>", Position(offset=416, kernel="kernel")),
-        ("2:0=kernel+416", Position(offset=416, kernel="kernel", cta=2, warp=0)),
+        ("72", CodePosition(72)),
+        ("72x4", CodePosition(72, warps=4)),
+        ("0:3=72", CodePosition(72, cta=0, warp=3)),
+        ("kernel.cu:41", CodePosition(41, "kernel.cu")),
+        ("src/kernel.cu:41x2", CodePosition(41, "src/kernel.cu", warps=2)),
+        ("1:2=kernel.cu:41", CodePosition(41, "kernel.cu", cta=1, warp=2)),
+        ("0x1a0", CodePosition(offset=0x1A0)),
+        ("0x160x3", CodePosition(offset=0x160, warps=3)),
+        ("kernel+0x1a0", CodePosition(offset=0x1A0, kernel="kernel")),
+        ("<kernel+416>", CodePosition(offset=416, kernel="kernel")),
+        ("2:0=kernel+416", CodePosition(offset=416, kernel="kernel", cta=2, warp=0)),
     ],
 )
-def test_a_position_has_one_meaning(text: str, expected: Position) -> None:
+def test_a_position_has_one_meaning(text: str, expected: CodePosition) -> None:
     found = position(text)
     assert found == expected
     assert position(str(found)) == expected
@@ -40,19 +40,19 @@ def test_other_words_are_not_positions(text: str) -> None:
 
 def test_a_list_has_spaces_commas_and_comments() -> None:
     assert listed("54, 72x4\n# those of the core dump\nring+0x10 # the producer\n") == [
-        Position(54),
-        Position(72, warps=4),
-        Position(offset=16, kernel="ring"),
+        CodePosition(54),
+        CodePosition(72, warps=4),
+        CodePosition(offset=16, kernel="ring"),
     ]
 
 
 def test_json_has_numbers_words_and_objects() -> None:
     text = '[54, "72x4", {"offset": "0x10", "kernel": "ring"}, {"line": 3, "file": "k.cu", "warp": 2, "lanes": 1}]'
     assert listed(text) == [
-        Position(54),
-        Position(72, warps=4),
-        Position(offset=16, kernel="ring"),
-        Position(3, "k.cu", cta=0, warp=2, lanes=1),
+        CodePosition(54),
+        CodePosition(72, warps=4),
+        CodePosition(offset=16, kernel="ring"),
+        CodePosition(3, "k.cu", cta=0, warp=2, lanes=1),
     ]
 
 
@@ -106,17 +106,17 @@ SYMBOL = 'Symbol "ring" is a function at address 0x7f16777ac200.\n'
 @pytest.mark.parametrize("base", [COUNTER, SYMBOL])
 def test_warps_of_cuda_gdb_are_positions(base: str) -> None:
     assert read(KERNELS + WARPS + base) == [
-        Position(offset=1552, kernel="ring", cta=0, warp=3),
-        Position(offset=1552, kernel="ring", cta=0, warp=0),
-        Position(offset=1504, kernel="ring", cta=0, warp=4, lanes=1),
+        CodePosition(offset=1552, kernel="ring", cta=0, warp=3),
+        CodePosition(offset=1552, kernel="ring", cta=0, warp=0),
+        CodePosition(offset=1504, kernel="ring", cta=0, warp=4, lanes=1),
     ]
 
 
 def test_threads_of_cuda_gdb_are_preferred_to_warps() -> None:
     assert read(KERNELS + WARPS + THREADS + COUNTER) == [
-        Position(offset=1552, kernel="ring", cta=0, warp=0),
-        Position(offset=1552, kernel="ring", cta=0, warp=1),
-        Position(offset=1504, kernel="ring", cta=0, warp=4, lanes=1),
+        CodePosition(offset=1552, kernel="ring", cta=0, warp=0),
+        CodePosition(offset=1552, kernel="ring", cta=0, warp=1),
+        CodePosition(offset=1504, kernel="ring", cta=0, warp=4, lanes=1),
     ]
 
 

@@ -19,7 +19,7 @@ from tclint.findings.spans import Span
 from tclint.inline import module as inline
 from tclint.inline.asm import ptx_of
 from tclint.inline.conditions import compiled
-from tclint.inline.text import Text
+from tclint.inline.text import MappedText
 from tclint.isa.target import Target
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
@@ -514,11 +514,11 @@ def test_a_fix_is_made_in_the_string(tmp_path: Path, written: str, fixed: str | 
 
 
 def test_a_text_knows_where_its_bytes_came_from() -> None:
-    first = Text()
+    first = MappedText()
     first.add(b"abc", Span(10, 13))
     first.add(b"\n", Span(13, 15))
     first.add(b"def", Span(15, 18))
-    second = Text()
+    second = MappedText()
     second.add_part(first, 1, 6)
     assert bytes(second.data) == b"bc\nde"
     assert second.host(0, 5) == Span(11, 17)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.ptxas import OLDEST, Ptxas, before
-from tclint.inspect.targets import Shown, read, render_json, render_text
+from tclint.inspect.targets import ShownTargets, read, render_json, render_text
 from tclint.isa.target import Target, dotted
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
@@ -23,7 +23,7 @@ Process = Callable[..., subprocess.CompletedProcess[str]]
 PAGE = (ROOT / "docs" / "targets.md").read_text(encoding="utf-8")
 
 
-def shown(text: str, *entry: str) -> Shown:
+def shown(text: str, *entry: str) -> ShownTargets:
     return read(Source.from_bytes(text.encode(), "k.ptx"), entry)
 
 
@@ -151,7 +151,7 @@ def test_the_json_follows_its_schema() -> None:
         module(kernel("wgmma.fence.sync.aligned; tcgen05.wait::ld.sync.aligned; ret;"), header=HOPPER),
         module(kernel("add.f32 %f1, , %f2; ret;"), header=HOPPER),
     ]
-    found = json.loads(render_json([*map(shown, texts), Shown("absent.ptx", None, ())]))
+    found = json.loads(render_json([*map(shown, texts), ShownTargets("absent.ptx", None, ())]))
     jsonschema.Draft202012Validator(schema).validate(found)
     first, second, third, absent = found["files"]
     assert first["kernels"][0]["requires"]["unknown"] == [{"what": "braid", "line": 12}]

@@ -10,7 +10,14 @@ import pytest
 from tclint.findings.finding import FileReport
 from tclint.findings.spans import Span
 from tclint.findings.verdicts import Assumption, Discharge, HazardClass, Obligation, Reason, Status, Verdict
-from tclint.inspect.verdicts import MAX_OBLIGATIONS, Kernel, Shown, read, render_json, render_text
+from tclint.inspect.verdicts import (
+    MAX_OBLIGATIONS,
+    KernelVerdicts,
+    ShownVerdicts,
+    read,
+    render_json,
+    render_text,
+)
 from tclint.syntax.source import Source
 from tests.tools.command import invoke
 from tests.tools.project import ROOT
@@ -23,9 +30,11 @@ TEXT = Source(b"issue\nwait\nuse\nend\n", "k.ptx")
 ISSUE, WAIT, USE = (Span(n, n + 3) for n in (0, 6, 11))
 
 
-def shown(*verdicts: Verdict) -> Shown:
+def shown(*verdicts: Verdict) -> ShownVerdicts:
     """Made-up verdicts on the kernel ``k``."""
-    return Shown(FileReport(path="k.ptx", source=TEXT, verdicts=verdicts), (Kernel("k", verdicts),))
+    return ShownVerdicts(
+        FileReport(path="k.ptx", source=TEXT, verdicts=verdicts), (KernelVerdicts("k", verdicts),)
+    )
 
 
 def text_of(text: str) -> str:
@@ -105,7 +114,7 @@ def test_the_json_follows_its_schema() -> None:
     assert discharged == [*(discharge.value for discharge in Discharge), None]
     texts = [WAITED, READ, WAITED.replace("mov.b32 %r9, 0;", "mov.b32 %r9, {{;")]
     found = [read(Source(text.encode(), "k.ptx")) for text in texts]
-    absent = Shown(FileReport.failed("absent.ptx", "no such file"))
+    absent = ShownVerdicts(FileReport.failed("absent.ptx", "no such file"))
     document = json.loads(render_json([*found, absent]))
     jsonschema.Draft202012Validator(schema).validate(document)
     assert [file["status"] for file in document["files"]] == ["analysed", "analysed", "partial", "failed"]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.features import refusal
-from tclint.ir import SINK, Function, Immediate, Memory, Not, Pair, Special, Symbol, Vector
+from tclint.ir import SINK, Function, Immediate, Memory, Not, OperandPair, Special, Symbol, Vector
 from tclint.ir.declarations import ONE_REGISTER, declared
 from tclint.ir.features import note
 from tclint.ir.inline import inlinable, inline
@@ -147,7 +147,7 @@ def test_an_address_of_an_unknown_instruction_may_have_several_parts() -> None:
 def test_a_vector_may_be_the_first_of_a_pair() -> None:
     f = body("tex.2d.v4.f32.f32 {%f0, %f1, %f2, %f3}|%p1, [texture, {%f5, %f6}];", registers=REGISTERS)
     (tex,) = f.instructions
-    assert isinstance(tex.operands[0], Pair)
+    assert isinstance(tex.operands[0], OperandPair)
     assert names(f, 0)[:5] == ["%f0", "%f1", "%f2", "%f3", "%p1"]
     assert tex.match is not None
     assert tex.match.problem == ""
@@ -290,7 +290,7 @@ def test_the_text_is_searched_for_labels_once_for_all_branch_tables(label: str) 
         ("ld.shared.u32 %r1, [64];", (1, Memory(Immediate(0), 64))),
         ("st.global.v2.u32 [%rd1], {%r1, 7};", (Memory(4), Vector((1, Immediate(7))))),
         ("@%p1 bra.uni L;", (Symbol("L"),)),
-        ("elect.sync _|%p1, -1;", (Pair(SINK, 0), Immediate(-1))),
+        ("elect.sync _|%p1, -1;", (OperandPair(SINK, 0), Immediate(-1))),
         ("and.pred %p1, !%p1, %p1;", (0, Not(0), 0)),
         (
             "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%rd1, {%r1, 3}], [s+8];",
@@ -365,7 +365,7 @@ def test_blanks_do_not_matter(blanks: list[str]) -> None:
     assert not f.damaged
     p, q, r = (register(f, name) for name in ("%p", "%q", "%r1"))
     ins = f.instructions[0]
-    assert ins.operands == (Pair(q, p), r, Immediate(5), Not(p))
+    assert ins.operands == (OperandPair(q, p), r, Immediate(5), Not(p))
     assert (ins.guard, ins.negated, ins.writes, ins.reads) == (p, True, (q, p), (r, p))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tclint.checks._operand_types import Misfit, OperandTypes
 from tclint.ir import rebuild
-from tclint.ir.nodes import Use
+from tclint.ir.nodes import FormUse
 from tclint.isa.forms import Match
 from tclint.linting.cache import IncrementalCache
 from tclint.linting.check import check_source
@@ -36,7 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     misfits = OperandTypes.misfits
 
-    def noted(self: OperandTypes, use: Use, match: Match) -> Iterator[Misfit]:
+    def noted(self: OperandTypes, use: FormUse, match: Match) -> Iterator[Misfit]:
         found.append(use.opcode)
         return misfits(self, use, match)
 

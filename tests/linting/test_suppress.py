@@ -18,7 +18,7 @@ from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Request, Selected
 from tclint.linting.check import check_source
 from tclint.report.formats import renderer
-from tclint.report.summary import Context, present
+from tclint.report.summary import FormatContext, present
 from tclint.syntax.source import Source
 from tests.tools.support import HOPPER, kernel, module
 from tests.tools.support import before_the_wait as wrong
@@ -221,10 +221,10 @@ def test_suppressed_findings_are_shown_by_the_formats_that_mark_them() -> None:
     assert [f.suppressed for f in shown[0].findings] == ["because"]
     assert (summary.files_with_findings, summary.by_rule, summary.suppressed) == (0, {}, {"WG001": 1})
     assert (
-        renderer("concise")(shown, Context(summary))
+        renderer("concise")(shown, FormatContext(summary))
         == "No findings in 1 file; 1 finding suppressed by comments.\n"
     )
-    document = json.loads(renderer("json")(shown, Context(summary)))
+    document = json.loads(renderer("json")(shown, FormatContext(summary)))
     assert document["files"][0]["findings"][0]["suppressed"] == "because"
     assert document["summary"]["suppressed"] == {"total": 1, "rules": {"WG001": 1}}
 

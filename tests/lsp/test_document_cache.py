@@ -10,7 +10,7 @@ import pytest
 from tclint.config.config import Config
 from tclint.lsp import document as module
 from tclint.lsp.document import Document
-from tclint.lsp.text import Text
+from tclint.lsp.text import DocumentText
 from tests.tools.project import ROOT
 
 KERNEL = (ROOT / "fixtures" / "wgmma_unwaited.ptx").read_text()
@@ -22,7 +22,7 @@ def cache(own_cache: Path) -> Path:
 
 
 def opened(path: str = "k.ptx", text: str = KERNEL) -> Document:
-    return Document(f"file:///{path}", path, Text(text.encode()), 1)
+    return Document(f"file:///{path}", path, DocumentText(text.encode()), 1)
 
 
 def refuse(*_: object, **__: object) -> None:
@@ -56,6 +56,6 @@ def test_edited_states_are_not_kept(cache: Path) -> None:
     document = opened()
     document.lint(1, document.text, Config(), 0.05)
     files = {path for path in cache.rglob("*") if path.is_file()}
-    document.version, document.text = 2, Text((KERNEL + "// more\n").encode())
+    document.version, document.text = 2, DocumentText((KERNEL + "// more\n").encode())
     document.lint(2, document.text, Config(), 0.05)
     assert {path for path in cache.rglob("*") if path.is_file()} == files

@@ -36,7 +36,7 @@ from tclint.lsp.diagnostics import diagnostics
 from tclint.lsp.document import Document, Superseded
 from tclint.lsp.hints import hints
 from tclint.lsp.requests import make_server
-from tclint.lsp.text import Text
+from tclint.lsp.text import DocumentText
 
 WRONG = module(before_the_wait("    add.f32 %f5, %f0, %f1; // early"), header=HOPPER)
 RIGHT = WRONG.replace("    add.f32 %f5, %f0, %f1; // early\n", "")
@@ -411,7 +411,7 @@ async def test_a_comment_that_hides_the_finding_can_be_inserted(client: Language
 
 def fixed() -> tuple[Document, Any]:
     """A document in which every finding has a safe fix, an alternative, and one that is not safe."""
-    text = Text.of(WRONG, "utf-16")
+    text = DocumentText.of(WRONG, "utf-16")
     document = Document(URI, "/work/k.ptx", text, 1)
     result = document.lint(1, text, Config())
     at = text.data.index(b"add.f32 %f5")
@@ -581,7 +581,7 @@ def test_without_pygls_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_analysis_of_an_old_state_ends() -> None:
-    text = Text.of(WRONG, "utf-16")
+    text = DocumentText.of(WRONG, "utf-16")
     document = Document(URI, "/work/k.ptx", text, 1)
     stages = 0
 
@@ -604,7 +604,7 @@ def test_a_slow_check_first_reports_the_state_before() -> None:
     def said(report: Any) -> list[tuple[str, int, int]]:
         return [(f.rule.id, f.span.start, len(f.fixes)) for f in report.findings]
 
-    text = Text.of(WRONG, "utf-16")
+    text = DocumentText.of(WRONG, "utf-16")
     document = Document(URI, "/work/k.ptx", text, 1)
     opened = document.lint(1, text, Config(), 0)
     assert opened.complete  # nothing is known that could be reported instead
@@ -613,7 +613,7 @@ def test_a_slow_check_first_reports_the_state_before() -> None:
     # A line above it: the same findings further down, without the fixes, which were not tried there.
     at = WRONG.index("    wgmma.fence")
     line = "    mov.b32 %r1, 7;\n"
-    document.text = Text.of(WRONG[:at] + line + WRONG[at:], "utf-16")
+    document.text = DocumentText.of(WRONG[:at] + line + WRONG[at:], "utf-16")
     document.version = 2
     quick = document.lint(2, document.text, Config(), 0)
     assert not quick.complete
@@ -625,13 +625,13 @@ def test_a_slow_check_first_reports_the_state_before() -> None:
     assert document.lint(2, document.text, Config(), 0) is whole
 
     # The instruction at fault goes, and with it the finding, whatever else has to be found out.
-    document.text = Text.of(RIGHT[:at] + line + RIGHT[at:], "utf-16")
+    document.text = DocumentText.of(RIGHT[:at] + line + RIGHT[at:], "utf-16")
     document.version = 3
     quick = document.lint(3, document.text, Config(), 0)
     assert (quick.complete, quick.report.findings) == (False, ())
 
     # It is not known yet what a new comment hides.
-    document.text = Text.of(
+    document.text = DocumentText.of(
         WRONG[:at] + line * 2 + WRONG[at:].replace("early", "tclint: ignore[TC001] x"), "utf-16"
     )
     document.version = 4
@@ -641,19 +641,19 @@ def test_a_slow_check_first_reports_the_state_before() -> None:
 
 def test_nothing_is_completed_if_a_text_is_not_ptx() -> None:
     """After a quick answer that left something open: the next state would be analysed indefinitely."""
-    text = Text.of(WRONG, "utf-16")
+    text = DocumentText.of(WRONG, "utf-16")
     document = Document(URI, "/work/k.ptx", text, 1)
     document.lint(1, text, Config())
     document.text, document.version = text.changed([fixing_edit()]), 2
     assert not document.lint(2, document.text, Config(), 0).complete
-    document.text, document.version = Text.of("\0" + WRONG, "utf-16"), 3
+    document.text, document.version = DocumentText.of("\0" + WRONG, "utf-16"), 3
     broken = document.lint(3, document.text, Config(), 0)
     assert (broken.report.status, broken.complete) == ("failed", True)
 
 
 def test_an_internal_error_is_shown_and_forgotten(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     server = make_server()
-    text = Text.of(WRONG, "utf-16")
+    text = DocumentText.of(WRONG, "utf-16")
     document = Document(URI, "/work/k.ptx", text, 1)
     with monkeypatch.context() as patch:
         patch.setattr(documents, "check_source", lambda *_, **__: 1 / 0)
@@ -666,7 +666,7 @@ def test_an_internal_error_is_shown_and_forgotten(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
 def test_positions_and_offsets_agree(encoding: str) -> None:
-    text = Text.of("a\r\né𝄞b\n\u2028x\rend", encoding)
+    text = DocumentText.of("a\r\né𝄞b\n\u2028x\rend", encoding)
     assert text.line_count == 4
     for offset in (0, 1, 3, 5, 9, 10, 11, 14, 15, 16, 19):
         assert text.offset(text.position(offset)) == offset
@@ -736,7 +736,7 @@ async def test_a_statement_of_another_language_offers_its_fixes(
 def test_what_is_in_the_baseline_is_hidden_here_too(tmp_path: Path) -> None:
     path = tmp_path / "k.ptx"
     path.write_text(WRONG, encoding="utf-8")
-    document = Document(path.as_uri(), str(path), Text.of(WRONG, "utf-16"), 1)
+    document = Document(path.as_uri(), str(path), DocumentText.of(WRONG, "utf-16"), 1)
     assert document.lint(1, document.text, Config()).report.findings
     known = str(tmp_path / "known.json")
     assert CliRunner().invoke(cli, ["baseline", "--isolated", "--output", known, str(path)]).exit_code == 0
@@ -744,7 +744,7 @@ def test_what_is_in_the_baseline_is_hidden_here_too(tmp_path: Path) -> None:
 
 
 def test_the_code_leads_to_the_site_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    document = Document(URI, "/work/k.ptx", Text.of(WRONG, "utf-16"), 1)
+    document = Document(URI, "/work/k.ptx", DocumentText.of(WRONG, "utf-16"), 1)
     lint = document.lint(1, document.text, Config())
 
     def links() -> set[str]:
@@ -884,7 +884,7 @@ def test_a_hint_says_that_an_analysis_reached_no_fixpoint(monkeypatch: pytest.Mo
         raise LimitExceeded("no fixpoint")
 
     monkeypatch.setattr(KernelModel, "solution", limited)
-    text = Text(RIGHT.encode())
+    text = DocumentText(RIGHT.encode())
     document = Document(URI, "k.ptx", text, 1)
     _, built = document.built(text)
     found = hints(

@@ -19,7 +19,7 @@ from tclint.findings.rules import all_rules, url
 from tclint.findings.selection import Selected
 from tclint.isa.table import table
 from tclint.report.formats import renderer
-from tclint.report.summary import Context, present
+from tclint.report.summary import FormatContext, present
 from tests.tools.project import PACKAGE, ROOT
 
 SITE = ROOT / "docs" / "site"
@@ -209,7 +209,7 @@ def test_wrong_links_are_found(site: Any, tmp_path: Path, body: str, why: str) -
 def test_reports_link_to_the_site_only_where_it_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     def address() -> str:
         shown, summary = present([], Selected())
-        (made,) = json.loads(renderer("sarif")(shown, Context(summary)))["runs"]
+        (made,) = json.loads(renderer("sarif")(shown, FormatContext(summary)))["runs"]
         return str(made["tool"]["driver"]["informationUri"])
 
     rule = all_rules()["WG001"]

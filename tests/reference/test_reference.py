@@ -13,12 +13,12 @@ from tclint.findings.requirements import ALL_ASSUMPTIONS
 from tclint.findings.selection import Request
 from tclint.findings.verdicts import Status
 from tclint.linting.check import check_source
-from tclint.replay.launch import Launch, LaunchValues
+from tclint.replay.launch import LaunchValues, ReplayLaunch
 from tclint.replay.machine import Machine
-from tclint.replay.operations import Operations
-from tclint.replay.program import Program
+from tclint.replay.operations import IssuedOperations
+from tclint.replay.program import ReplaySlice
 from tclint.replay.scheduler import Limits
-from tclint.replay.steps import Step
+from tclint.replay.steps import ReplayStep
 from tclint.replay.thread_groups import ThreadGroup
 from tclint.replay.vector_clocks import Agent, Clock, happens_before
 from tclint.syntax.source import Source
@@ -76,7 +76,7 @@ def executed(made: Kernel, how: str) -> tuple[bool, Results, set[tuple[str, Plac
     return found_by.execution.end == "done", results, observed
 
 
-class NotedOperations(Operations):
+class NotedOperations(IssuedOperations):
     """Operations of a replay that are known by the instructions that begin them."""
 
     def __init__(self, machine: Replayed) -> None:
@@ -102,7 +102,9 @@ class Replayed(Machine):
 
     def __init__(self, made: Kernel) -> None:
         model = analysed(text(made))
-        super().__init__(Program(model), Launch(model, LaunchValues(8, 8), (made.threads,)), Limits(50_000))
+        super().__init__(
+            ReplaySlice(model), ReplayLaunch(model, LaunchValues(8, 8), (made.threads,)), Limits(50_000)
+        )
         self.operations = NotedOperations(self)
         self.site = -1
         self.at = places(made)
@@ -110,7 +112,7 @@ class Replayed(Machine):
         self.results: Results = {}
         self.stuck = {self.at[stuck.site] for stuck in self.run()}
 
-    def _execute(self, group: ThreadGroup, step: Step) -> bool:
+    def _execute(self, group: ThreadGroup, step: ReplayStep) -> bool:
         self.site = step.site
         done = super()._execute(group, step)
         if done and step.site in self.at:

@@ -11,7 +11,7 @@ from tclint.checks.barrier_races import raced_between_barriers
 from tclint.dataflow import GaveUp
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.replay import warp_overlaps
-from tclint.replay.reasons import Reason
+from tclint.replay.reasons import NotReplayed
 from tclint.replay.sync import BarrierArrival
 from tclint.replay.vector_clocks import Agent, Clock, event, happens_before, join
 from tclint.replay.verdict import Replay
@@ -204,7 +204,7 @@ def test_the_size_of_a_cta_in_unknown_dimensions_is_not_made_up() -> None:
     ring = changed(".reqntid 160\n", "").replace("mov.u32 %r0, %tid.x;", "mov.u32 %r0, %tid.y;")
     verdict = Replay(analysed(ring)).verdict
     assert isinstance(verdict, GaveUp)
-    assert verdict.why is Reason.NO_CTA_SHAPE
+    assert verdict.why is NotReplayed.NO_CTA_SHAPE
 
 
 def test_accesses_that_are_too_many_to_be_compared_are_an_open_question(

@@ -6,7 +6,7 @@ import pytest
 
 from tclint.checks.replay import replayed
 from tclint.replay.interface import Faulty, NoFault
-from tclint.replay.reasons import Reason
+from tclint.replay.reasons import NotReplayed
 from tclint.replay.verdict import Replay
 from tests.tools.replay import ALL_ARRIVE, MULTICAST, PAIR, alter, changed, replay, what, why
 from tests.tools.support import model
@@ -25,7 +25,7 @@ def test_clusters_that_the_kernel_does_not_state() -> None:
     assert hit.message.endswith(" (if launched in clusters of 2; no other shape succeeds)")
     unbounded = replay(MULTICAST.replace(".reqntid 160\n", ""))
     assert unbounded.run is None
-    assert why(unbounded) == Reason.NO_CLUSTER_SHAPE
+    assert why(unbounded) == NotReplayed.NO_CLUSTER_SHAPE
 
 
 def test_the_clusters_that_a_kernel_is_made_for() -> None:
@@ -39,12 +39,12 @@ def test_clusters_of_which_one_shape_cannot_be_replayed(monkeypatch: pytest.Monk
     alter(monkeypatch, "MAX_STEPS", 100)
     asked = replay(MULTICAST)
     assert asked.run is None
-    assert why(asked) == Reason.TOO_LONG
+    assert why(asked) == NotReplayed.TOO_LONG
     monkeypatch.undo()
     alter(monkeypatch, "MAX_CLUSTER_SEARCH_STEPS", 1_000)
     asked = replay(MULTICAST)
     assert asked.run is None
-    assert why(asked) == Reason.TOO_LONG
+    assert why(asked) == NotReplayed.TOO_LONG
 
 
 CANCELLING = """.version 8.7

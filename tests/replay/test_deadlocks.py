@@ -8,11 +8,11 @@ import pytest
 
 from tclint.checks.barrier_phases import _deadlock, deadlocked
 from tclint.checks.replay import replayed
-from tclint.isa.effects import Barrier as BarrierKind
+from tclint.isa.effects import Barrier
 from tclint.replay.launches import ReplayRun
-from tclint.replay.reasons import Reason
-from tclint.replay.sync import Barrier
-from tclint.replay.thread_groups import DivergencePoint, Registers, Stuck, ThreadGroup
+from tclint.replay.reasons import NotReplayed
+from tclint.replay.sync import ReplayBarrier
+from tclint.replay.thread_groups import DivergencePoint, GroupRegisters, Stuck, ThreadGroup
 from tclint.replay.vector_clocks import BOTTOM
 from tclint.replay.verdict import Replay
 from tests.tools.replay import ELECTING, FREE, GIVE, MORE, PAIR, STEP, WAIT, changed, replay, what, why
@@ -138,19 +138,19 @@ def test_an_expectation_raises_the_tx_count_in_the_ctas_of_its_mask(mask: int, d
 
 def test_a_cluster_barrier_that_some_threads_do_not_reach_deadlocks() -> None:
     made = analysed(PAIR)
-    at = made.awaits(BarrierKind.CLUSTER)[0]
+    at = made.awaits(Barrier.CLUSTER)[0]
 
-    def ended(what: Barrier) -> ReplayRun:
+    def ended(what: ReplayBarrier) -> ReplayRun:
         return ReplayRun([Stuck(at, (0, 1), what)], [], None, True, [], *[frozenset[int]()] * 4)
 
-    half = Barrier(wanted=64)
+    half = ReplayBarrier(wanted=64)
     half.arrive(32)
     hit = _deadlock(made, ended(half))
     assert hit is not None
     assert "the cluster barrier waits for 64 threads, of which only 32 arrive" in hit.message
     (party,) = hit.deadlock
     assert party.wait.message == "waits: 32 of 64 threads have arrived"
-    assert _deadlock(made, ended(Barrier())) is None
+    assert _deadlock(made, ended(ReplayBarrier())) is None
 
 
 LANE = """.version 8.0
@@ -280,7 +280,7 @@ def test_trip_counts_that_agree_in_some_launches_only(own: str, others: str, dec
     assert (what(asked.run) if decided == "stuck" else asked.run) == (
         {"stuck"} if decided == "stuck" else None
     )
-    assert why(asked) == (Reason.UNRELATED_TRIP_COUNTS if decided == "open" else "")
+    assert why(asked) == (NotReplayed.UNRELATED_TRIP_COUNTS if decided == "open" else "")
 
 
 def test_what_lanes_wait_for_whose_warp_would_open_the_barrier() -> None:
@@ -290,7 +290,7 @@ def test_what_lanes_wait_for_whose_warp_would_open_the_barrier() -> None:
     assert what(replay(code).run) == {"stuck"}
     asked = replay(changed("meet:\n    bar.sync 0;\n", late, code))
     assert asked.run is None
-    assert why(asked) == Reason.SPLIT_WARP
+    assert why(asked) == NotReplayed.SPLIT_WARP
 
 
 def test_a_warp_of_which_some_lanes_have_ended() -> None:
@@ -323,7 +323,7 @@ use:
 def test_a_launch_that_a_thread_aborts_does_not_deadlock(end: str, deadlocks: bool) -> None:
     asked = replay(module(kernel(ENDS.replace("END", end), directives=".reqntid 64")))
     assert (asked.run is not None and bool(asked.run.deadlocks)) == deadlocks
-    assert deadlocks or why(asked) == Reason.ABORTED
+    assert deadlocks or why(asked) == NotReplayed.ABORTED
 
 
 def test_lanes_that_agree_on_the_result_of_an_mbarrier_test() -> None:
@@ -340,7 +340,7 @@ def test_each_part_of_a_group_may_have_its_own_barrier() -> None:
     code = changed(GIVE, meet + GIVE)
     right, unknown = replay(code), replay(changed("%r1, 64;", "%r32, 64;", code))
     assert (right.run, why(right)) == (None, "")
-    assert (unknown.run, why(unknown)) == (None, Reason.UNKNOWN_BARRIER)
+    assert (unknown.run, why(unknown)) == (None, NotReplayed.UNKNOWN_BARRIER)
     assert what(replay(changed(GIVE, "", code)).run) == {"stuck"}
 
 
@@ -392,8 +392,8 @@ def test_lanes_that_wait_for_the_elected_one() -> None:
     ],
 )
 def test_parked_lanes_that_wait_for_others_of_their_warp(parked: list[Sequence[int]], split: bool) -> None:
-    groups = [ThreadGroup(0, tuple(threads), Registers(), BOTTOM) for threads in parked]
-    point = DivergencePoint(0, None, Registers(), tuple(range(80)), 80, groups)
+    groups = [ThreadGroup(0, tuple(threads), GroupRegisters(), BOTTOM) for threads in parked]
+    point = DivergencePoint(0, None, GroupRegisters(), tuple(range(80)), 80, groups)
     assert point.splits_a_warp is split
 
 

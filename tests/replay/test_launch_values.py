@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.replay.interface import Faulty
-from tclint.replay.reasons import Reason
+from tclint.replay.reasons import NotReplayed
 from tclint.replay.verdict import Replay
 from tests.tools.replay import GIVE, changed, replay, what, why
 from tests.tools.support import by_rule, lint, model
@@ -177,7 +177,7 @@ def test_arrivals_that_a_parameter_counts() -> None:
     )
     asked = replay(code)
     assert asked.run is None
-    assert why(asked) == Reason.COUNT_FROM_LAUNCH
+    assert why(asked) == NotReplayed.COUNT_FROM_LAUNCH
     either = "selp.b32 %r1, 128, 96, %p1;\n    mbarrier.init.shared::cta.b64 [empty], %r1;"
     chosen = code.replace(
         "mbarrier.init.shared::cta.b64 [empty], %r20;", "setp.ne.u32 %p1, %r20, 0;\n    " + either
@@ -192,7 +192,7 @@ def test_phases_that_a_parameter_names() -> None:
     given = code.replace("    mov.u32 %r23, 1;\n", "    ld.param.u32 %r23, [parity];\n")
     asked = replay(given)
     assert asked.run is None
-    assert why(asked) == Reason.PHASE_FROM_LAUNCH
+    assert why(asked) == NotReplayed.PHASE_FROM_LAUNCH
     chosen = given.replace(
         "    ld.param.u32 %r23, [parity];\n",
         "    ld.param.u32 %r1, [rounds];\n    setp.ne.u32 %p1, %r1, 0;\n    selp.b32 %r23, 1, 1, %p1;\n",
@@ -208,4 +208,4 @@ def test_what_depends_on_memory_is_not_reported() -> None:
     )
     asked = replay(code)
     assert asked.run is None
-    assert why(asked) == Reason.UNKNOWN_GUARD
+    assert why(asked) == NotReplayed.UNKNOWN_GUARD

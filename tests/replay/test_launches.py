@@ -14,8 +14,8 @@ from tclint.replay.hypotheses import LaunchHypothesis
 from tclint.replay.launch_search import LaunchSearch
 from tclint.replay.launches import LaunchResults, ReplayRun
 from tclint.replay.machine import Machine
-from tclint.replay.program import Program
-from tclint.replay.reasons import Reason
+from tclint.replay.program import ReplaySlice
+from tclint.replay.reasons import NotReplayed
 from tclint.replay.shared_stores import SharedStores
 from tclint.replay.verdict import Replay
 from tests.tools.replay import GIVE, REREAD, RING, TILES, WALK, changed, drained, replay, what, why
@@ -97,7 +97,7 @@ def test_values_like_those_that_showed_nothing_new_are_tried_last(
     found = replay(RING)
     assert found.run is None
     odd = hypotheses.ODD_SIZES.value
-    launches, same = LaunchResults(found.model, Program(found.model)), found.runs[0]
+    launches, same = LaunchResults(found.model, ReplaySlice(found.model)), found.runs[0]
     last = {LaunchHypothesis(1280, 24, 23), LaunchHypothesis(512, 8, 7), LaunchHypothesis(1098, 5, 4)}
     monkeypatch.setattr(LaunchResults, "_promising", lambda *_: {*odd, *last})
     assert launches.add(LaunchHypothesis(512, 8), same) == {*odd, *last}
@@ -117,7 +117,7 @@ def test_launches_that_take_too_long_beside_others_that_go_wrong(monkeypatch: py
 
     def short(self: LaunchSearch, tried: LaunchHypothesis, shape: tuple[int, ...]) -> ReplayRun | None:
         asked.append(tried.size)
-        self.gave_up = GaveUp(Reason.TOO_LONG) if tried.size == 1280 else None
+        self.gave_up = GaveUp(NotReplayed.TOO_LONG) if tried.size == 1280 else None
         return None if self.gave_up else launched(self, tried, shape)
 
     monkeypatch.setattr(LaunchSearch, "_replay_once", short)
@@ -197,4 +197,4 @@ def test_a_bound_on_the_threads_states_no_shape_of_a_cta_in_two_dimensions(
     )
     asked = replay(code.replace(GIVE, ""))
     assert (asked.run is not None) == found
-    assert found or why(asked) == Reason.NO_CTA_SHAPE
+    assert found or why(asked) == NotReplayed.NO_CTA_SHAPE

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tclint.replay.launch import Launch, LaunchValues
+from tclint.replay.launch import LaunchValues, ReplayLaunch
 from tclint.replay.machine import Machine
-from tclint.replay.program import Program
+from tclint.replay.program import ReplaySlice
 from tclint.replay.scheduler import Limits, TooManyIterations
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 from tclint.replay.verdict import Replay
@@ -66,8 +66,8 @@ def test_the_trip_count_of_a_long_loop_is_extrapolated(code: str, extrapolates: 
     """How far a counter is from its bound shows it after a few iterations."""
     made = analysed(code)
     machine = Machine(
-        Program(made),
-        Launch(made, LaunchValues(1 << 16, 8), (160,)),
+        ReplaySlice(made),
+        ReplayLaunch(made, LaunchValues(1 << 16, 8), (160,)),
         Limits(5_000, extrapolates=extrapolates),
     )
     with pytest.raises(TooManyIterations) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.isa.effects import Fence
-from tclint.replay.program import Program
+from tclint.replay.program import ReplaySlice
 from tclint.replay.verdict import Replay
 from tests.tools.replay import ALL_ARRIVE, changed, replay, what, why
 from tests.tools.support import kernel, model, module
@@ -222,5 +222,5 @@ def test_fences_count_where_something_is_relaxed(wait: str, fences: int) -> None
     """,
         before=".shared .b64 m;",
     )
-    steps = [step.what for steps in Program(made).plans.blocks for step in steps]
+    steps = [step.what for steps in ReplaySlice(made).plans.blocks for step in steps]
     assert steps.count(Fence.MEMORY) == fences

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from tclint.checks.replay import replayed
 from tclint.ir.nodes import Immediate
-from tclint.replay.abstract_lanes import Results, apply, collapse, gather, merge, select
+from tclint.replay.abstract_lanes import LaneResults, apply, collapse, gather, merge, select
 from tclint.replay.epochs import Epochs
-from tclint.replay.launch import Launch, LaunchValues
+from tclint.replay.launch import LaunchValues, ReplayLaunch
 from tclint.replay.machine import Machine
-from tclint.replay.operations import Operations
+from tclint.replay.operations import IssuedOperations
 from tclint.replay.plans import Plans
-from tclint.replay.program import Program
+from tclint.replay.program import ReplaySlice
 from tclint.replay.scheduler import Limits, OutOfSteps
 from tclint.replay.steps import defining_step
-from tclint.replay.sync import Barrier, Mbarrier, Transfer
+from tclint.replay.sync import PendingTransfer, ReplayBarrier, ReplayMbarrier
 from tclint.replay.vector_clocks import (
     BOTTOM,
     Agent,
@@ -59,7 +59,7 @@ def test_results_are_computed_once() -> None:
         asked.append((a, b))
         return a // b
 
-    by_two = Results(quotient, [1, Immediate(2)])
+    by_two = LaneResults(quotient, [1, Immediate(2)])
     lanes = 8, 6, None, 6
     assert [by_two[held] for held in (8, lanes, 8, lanes, None)] == [
         4,
@@ -69,9 +69,9 @@ def test_results_are_computed_once() -> None:
         None,
     ]
     assert asked == [(8, 2), (8, 2), (6, 2), (6, 2)]
-    assert Results(quotient, [1, 2])[(8, 6), (0, 1)] is None
-    assert Results(quotient, [Immediate(9), Immediate(3)])[()] == 3
-    either = Results(lambda a, b: a | b, [1, 2], decisive=1)
+    assert LaneResults(quotient, [1, 2])[(8, 6), (0, 1)] is None
+    assert LaneResults(quotient, [Immediate(9), Immediate(3)])[()] == 3
+    either = LaneResults(lambda a, b: a | b, [1, 2], decisive=1)
     assert [either[held] for held in ((None, 1), (None, 0), (0, 0))] == [1, None, 0]
 
 
@@ -100,7 +100,7 @@ def test_instructions_share_results_only_if_they_compute_the_same() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_precedes_an_issue_in_time_is_closed_over_all_earlier_issues(seed: int) -> None:
-    random, operations = Random(seed), Operations(Epochs(Program(model("ret;"))))
+    random, operations = Random(seed), IssuedOperations(Epochs(ReplaySlice(model("ret;"))))
     engines = [Agent(i, "copy", 0) for i in range(4)]
     warps = [Agent(4 + i, "", 0, (32 * i,)) for i in range(3)]
     preceding: dict[tuple[Agent, int], Clock] = {}
@@ -138,10 +138,10 @@ def test_no_more_steps_are_taken_than_there_are(steps: int) -> None:
     made = model(
         "mov.u32 %r1, 64; mov.u32 %r2, 1; add.u32 %r3, %r2, 1; mbarrier.init.shared.b64 [%r1], %r3; bra over; over: ret;"
     )
-    launch = Launch(made, LaunchValues(512, 8), (1,))
-    machine = Machine(Program(made), launch, Limits(steps))
-    patient = Machine(Program(made), launch, Limits(steps, extra_steps=100))
-    whole = Machine(Program(made), launch, Limits(100))
+    launch = ReplayLaunch(made, LaunchValues(512, 8), (1,))
+    machine = Machine(ReplaySlice(made), launch, Limits(steps))
+    patient = Machine(ReplaySlice(made), launch, Limits(steps, extra_steps=100))
+    whole = Machine(ReplaySlice(made), launch, Limits(100))
     whole.run()
     patient.run()
     taken = 100 - whole.budget
@@ -192,18 +192,18 @@ def test_clocks(a: dict[int, int], b: dict[int, int]) -> None:
 
 
 def test_an_mbarrier_waits_for_arrivals_and_bytes() -> None:
-    mbarrier = Mbarrier(2, 0, 0)
+    mbarrier = ReplayMbarrier(2, 0, 0)
     assert mbarrier.complete(1)  # the phase before the first
     assert not mbarrier.complete(0)
     mbarrier.expect(32)
     mbarrier.arrive(1)
     mbarrier.release(event(A, 1))
-    mbarrier.transfers.append(Transfer(event(C, 1), 16))
+    mbarrier.transfers.append(PendingTransfer(event(C, 1), 16))
     mbarrier.arrive(1)
     mbarrier.release(event(B, 1))
     assert [*mbarrier.complete_transfers()]
     assert mbarrier.phase == 0  # 16 bytes are missing
-    mbarrier.transfers.append(Transfer(event(C, 2), None))
+    mbarrier.transfers.append(PendingTransfer(event(C, 2), None))
     assert [*mbarrier.complete_transfers()]
     assert (mbarrier.phase, mbarrier.pending, mbarrier.bytes) == (1, 2, 0)
     assert mbarrier.release_clocks == [BOTTOM, clock({0: 1, 1: 1, 2: 2})]
@@ -213,7 +213,7 @@ def test_an_mbarrier_waits_for_arrivals_and_bytes() -> None:
 
 def test_a_wait_acquires_only_what_is_certain() -> None:
     """A thread that waits late observes no more than one that waited in time."""
-    mbarrier = Mbarrier(1, 0, 0)
+    mbarrier = ReplayMbarrier(1, 0, 0)
     for time in range(3):
         mbarrier.arrive(1)
         mbarrier.release(event(A, time))
@@ -227,8 +227,8 @@ def test_a_wait_acquires_only_what_is_certain() -> None:
 
 
 def test_a_phase_that_expects_no_bytes_does_not_wait_for_a_copy() -> None:
-    mbarrier = Mbarrier(1, 0, 0)
-    mbarrier.transfers.append(Transfer(event(C, 1), 16))
+    mbarrier = ReplayMbarrier(1, 0, 0)
+    mbarrier.transfers.append(PendingTransfer(event(C, 1), 16))
     mbarrier.arrive(1)
     mbarrier.release(event(A, 1))
     assert mbarrier.phase == 1
@@ -236,7 +236,7 @@ def test_a_phase_that_expects_no_bytes_does_not_wait_for_a_copy() -> None:
 
 
 def test_a_barrier_opens_for_all_that_it_counts() -> None:
-    barrier = Barrier()
+    barrier = ReplayBarrier()
     barrier.arrive(32)
     barrier.release(event(A, 1))
     assert not barrier.open_if_complete(64)
@@ -264,7 +264,7 @@ again:
     """,
         before=".shared .b64 m;",
     )
-    steps = [made.instruction(step.site).opcode for steps in Program(made).plans.blocks for step in steps]
+    steps = [made.instruction(step.site).opcode for steps in ReplaySlice(made).plans.blocks for step in steps]
     assert steps == [
         "ld.param.u32", "mov.u32", "mbarrier.init.shared::cta.b64", "mbarrier.arrive.shared::cta.b64", "add.u32", "setp.lt.u32",
     ]  # fmt: skip
@@ -289,7 +289,7 @@ over:
     """,
         before=".shared .b64 m; .shared .align 8 .b32 stored[2];",
     )
-    steps = [made.instruction(step.site).opcode for steps in Program(made).plans.blocks for step in steps]
+    steps = [made.instruction(step.site).opcode for steps in ReplaySlice(made).plans.blocks for step in steps]
     assert steps == [
         "mbarrier.init.shared::cta.b64", "mov.u32", "mov.u32", "st.shared.v2.u32", "ld.shared.u32", "setp.eq.u32", "mbarrier.arrive.shared::cta.b64",
     ]  # fmt: skip

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tclint.checks.replay import replayed
-from tclint.replay.program import Program
-from tclint.replay.reasons import Reason
+from tclint.replay.program import ReplaySlice
+from tclint.replay.reasons import NotReplayed
 from tclint.replay.verdict import Replay
 from tests.tools.replay import FREE, GIVE, LOAD, RING, WAIT, changed, replay, reports, what, why
 from tests.tools.support import analysed, kernel, model, module
@@ -194,7 +194,7 @@ fill:
     @%p3 bra fill;
 """
     found = model(changed("    mbarrier.arrive", fill + "    mbarrier.arrive", SLOTS), directives="")
-    program = Program(found)
+    program = ReplaySlice(found)
     assert [program.accesses.array(i) for i in found.shared.writers] == [
         ("given", 1024),
         ("taken", 1024),
@@ -209,7 +209,7 @@ def test_a_cta_with_more_threads_than_its_arrays_have_slots_shows_nothing() -> N
     )
     assert what(Replay(model(stuck, directives="")).run) == {"stuck"}
     small = SLOTS.replace("[1024]", "[128]")
-    assert why(Replay(model(small, directives=""))) == Reason.NO_CTA_SHAPE
+    assert why(Replay(model(small, directives=""))) == NotReplayed.NO_CTA_SHAPE
 
 
 LATE = """.version 8.0

@@ -10,11 +10,11 @@ from tclint.analyses.model import KernelModel
 from tclint.replay import hypotheses
 from tclint.replay.hypotheses import LaunchHypothesis, LaunchWord
 from tclint.replay.interface import Faulty, Verdict
-from tclint.replay.launch import Launch, LaunchValues
+from tclint.replay.launch import LaunchValues, ReplayLaunch
 from tclint.replay.launch_search import LaunchSearch
 from tclint.replay.launches import ReplayRun
 from tclint.replay.machine import Machine
-from tclint.replay.program import Program
+from tclint.replay.program import ReplaySlice
 from tclint.replay.thread_groups import Stuck
 from tclint.replay.verdict import Replay
 from tests.tools.replay import ELECTING, GIVE, MULTICAST, PAIR, RING, WAIT, WALK, changed
@@ -61,10 +61,10 @@ def test_a_second_replay_of_a_model_gives_the_same_answer(name: str) -> None:
 
 def searched(code: str, order: tuple[LaunchHypothesis, ...], shared: bool) -> dict[LaunchHypothesis, object]:
     """The runs of some launches in an *order*, with *shared* caches of the program or with new ones for each."""
-    program = Program(analysed(code))
+    program = ReplaySlice(analysed(code))
     found = {}
     for hypothesis in order:
-        program = program if shared else Program(analysed(code))
+        program = program if shared else ReplaySlice(analysed(code))
         search = LaunchSearch(program, (1,), hypotheses.MAX_STEPS.value)
         found[hypothesis] = shown(search.replay(hypothesis, (160,)))
     return found
@@ -87,7 +87,7 @@ MANY_ITERATIONS_ONLY = changed("_, [%r29], 2048;", "_, [%r29], %r1;").replace(
 @pytest.mark.parametrize("code", [RING, MANY_ITERATIONS_ONLY, KERNELS["deadlock"], KERNELS["race"]])
 def test_reductions_of_earlier_launches_may_hide_a_fault_but_add_none(code: str) -> None:
     """Original values replace them before a fault counts; too few iterations may show none."""
-    program = Program(analysed(code))
+    program = ReplaySlice(analysed(code))
     words = frozenset[LaunchWord]().union(*program.loops.bounds.values())
     faults = []
     for reductions in ([], [words], [words] * 5):
@@ -100,7 +100,7 @@ def test_reductions_of_earlier_launches_may_hide_a_fault_but_add_none(code: str)
 
 def test_each_search_has_extended_replays_of_its_own() -> None:
     """What one cluster shape uses up is not missing to the next."""
-    program = Program(analysed(changed("ld.param.u32 %r20, [rounds];", "mov.u32 %r20, 300;")))
+    program = ReplaySlice(analysed(changed("ld.param.u32 %r20, [rounds];", "mov.u32 %r20, 300;")))
     used, fresh = (LaunchSearch(program, (1,), hypotheses.MAX_STEPS.value) for _ in range(2))
     runs = [used.replay(hypothesis, (160,)) for hypothesis in hypotheses.SIZES.value]
     assert all(run is not None and run.finished for run in runs)
@@ -110,9 +110,9 @@ def test_each_search_has_extended_replays_of_its_own() -> None:
     assert fresh.replay(more, (160,)) is not None
 
 
-def machines(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
+def machines(monkeypatch: pytest.MonkeyPatch) -> list[ReplayLaunch]:
     """The launches that are executed from now on."""
-    executed = list[Launch]()
+    executed = list[ReplayLaunch]()
     run = Machine.run
 
     def noted(self: Machine) -> list[Stuck]:
@@ -145,7 +145,7 @@ def test_launches_that_answer_the_same_are_executed_once(
     monkeypatch: pytest.MonkeyPatch, code: str, often: int
 ) -> None:
     executed = machines(monkeypatch)
-    search = LaunchSearch(Program(analysed(code)), (1,), hypotheses.MAX_STEPS.value)
+    search = LaunchSearch(ReplaySlice(analysed(code)), (1,), hypotheses.MAX_STEPS.value)
     runs, steps = list[ReplayRun](), list[int]()
     for hypothesis in hypotheses.SIZES.value:
         run = search.replay(hypothesis, (160,))
@@ -174,7 +174,7 @@ def test_a_launch_that_is_not_executed_again_shows_the_same(
 
 def test_another_shape_or_budget_is_another_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     executed = machines(monkeypatch)
-    program, (one, two, _) = Program(analysed(NINE)), hypotheses.SIZES.value
+    program, (one, two, _) = ReplaySlice(analysed(NINE)), hypotheses.SIZES.value
     search = LaunchSearch(program, (1,), hypotheses.MAX_STEPS.value)
     for hypothesis, shape in ((one, (160,)), (two, (192,))):
         search.replay(hypothesis, shape)
@@ -228,7 +228,7 @@ def test_the_address_of_a_tensor_map_alone_distinguishes_no_launches(
     monkeypatch: pytest.MonkeyPatch, old: str, new: str, often: int
 ) -> None:
     executed = machines(monkeypatch)
-    program = Program(copies(old, new))
+    program = ReplaySlice(copies(old, new))
     assert bool(program.map_loads) == (often == 1)
     search = LaunchSearch(program, (1,), hypotheses.MAX_STEPS.value)
     for hypothesis in hypotheses.SIZES.value:
@@ -239,7 +239,7 @@ def test_the_address_of_a_tensor_map_alone_distinguishes_no_launches(
 def test_maps_that_are_equal_in_one_launch_only_distinguish_it() -> None:
     kernel, word = copies(), LaunchWord("two")
     one, other, apart = (
-        Launch(kernel, values, (32,))
+        ReplayLaunch(kernel, values, (32,))
         for values in (LaunchValues(512, 8), LaunchValues(1280, 24), LaunchValues(512, 8, others={word: 7}))
     )
     for launch in (one, other, apart):
@@ -248,6 +248,6 @@ def test_maps_that_are_equal_in_one_launch_only_distinguish_it() -> None:
     assert other.agrees(one)
     assert not apart.agrees(one)
     assert not one.agrees(apart)
-    assert not Launch(kernel, LaunchValues(512, 8), (64,)).agrees(one)
+    assert not ReplayLaunch(kernel, LaunchValues(512, 8), (64,)).agrees(one)
     one.load("two", 0, 8)
     assert not other.agrees(one)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tclint.replay.accesses import Access
-from tclint.replay.program import Program
+from tclint.replay.accesses import ReplayAccess
+from tclint.replay.program import ReplaySlice
 from tclint.replay.races import races
-from tclint.replay.sync import Mbarrier, Transfer
-from tclint.replay.thread_groups import Registers, ThreadGroup
+from tclint.replay.sync import PendingTransfer, ReplayMbarrier
+from tclint.replay.thread_groups import GroupRegisters, ThreadGroup
 from tclint.replay.vector_clocks import BOTTOM, Agent
 from tests.tools.replay import FREE, PAIR, PASSED, READ, RING, STORED, changed, replay, what, why
 from tests.tools.support import analysed
@@ -204,20 +204,22 @@ def test_a_tensor_copy_loads_no_more_than_its_phase_expects(
     phase: int, races_found: list[tuple[int, int]]
 ) -> None:
     """CUTLASS loads two operands in the first phase of an mbarrier, and one in all others."""
-    mbarrier = Mbarrier(1, 0, 64)
+    mbarrier = ReplayMbarrier(1, 0, 64)
     for bytes_ in (4096, 2048):
         mbarrier.expect(bytes_)
-        mbarrier.transfers.append(Transfer(BOTTOM, None))
+        mbarrier.transfers.append(PendingTransfer(BOTTOM, None))
         mbarrier.arrive(1)
         mbarrier.release(BOTTOM)
         assert [*mbarrier.complete_transfers()]
-    group = ThreadGroup(0, (0,), Registers(), BOTTOM)
+    group = ThreadGroup(0, (0,), GroupRegisters(), BOTTOM)
     copies = [
-        Access(1, True, (0, -1), at, None, Agent(at, "copy", 0), 1, BOTTOM, group, {}, mbarrier, phase, 1)
+        ReplayAccess(
+            1, True, (0, -1), at, None, Agent(at, "copy", 0), 1, BOTTOM, group, {}, mbarrier, phase, 1
+        )
         for at in (0, 8192)
     ]
-    read = Access(2, False, (0, -1), 2048, None, Agent(1, "", 0, (0,)), 1, BOTTOM, group, {})
-    found = races([*copies, read], lambda *_: False, Program(analysed(RING)))
+    read = ReplayAccess(2, False, (0, -1), 2048, None, Agent(1, "", 0, (0,)), 1, BOTTOM, group, {})
+    found = races([*copies, read], lambda *_: False, ReplaySlice(analysed(RING)))
     assert [race.key for race in found] == races_found
 
 

@@ -9,8 +9,8 @@ from tclint.checks.replay import replayed
 from tclint.dataflow import GaveUp
 from tclint.findings.scales import Confidence
 from tclint.ir.frontend import analyse
-from tclint.replay.launch import Launch, LaunchValues
-from tclint.replay.reasons import Reason
+from tclint.replay.launch import LaunchValues, ReplayLaunch
+from tclint.replay.reasons import NotReplayed
 from tclint.replay.verdict import Replay
 from tclint.syntax.source import Source
 from tests.tools.replay import (
@@ -123,7 +123,7 @@ def test_the_launch_decides_which_threads_have_an_iteration() -> None:
     few = "shr.u32 %r2, %r2, 5;\n    mov.u32 %r3, %r0;"
     asked = replay(shared(2, few, full=2))
     assert asked.run is None
-    assert why(asked) == Reason.ROLES_FROM_LAUNCH
+    assert why(asked) == NotReplayed.ROLES_FROM_LAUNCH
 
 
 def test_a_bound_that_all_threads_meet_divides_no_roles() -> None:
@@ -199,7 +199,7 @@ def test_a_launch_that_uses_no_mbarrier_is_no_evidence_for_them() -> None:
 
 def test_work_for_some_lanes_of_a_warp_is_not_made_up() -> None:
     lanes = changed("sub.u32 %r5, %r5, %r1;", "sub.u32 %r5, %r5, %r0;", WORK)
-    assert why(replay(changed("[%r4], 33;", "[%r4], 34;", lanes))) == Reason.ROLES_FROM_LAUNCH
+    assert why(replay(changed("[%r4], 33;", "[%r4], 34;", lanes))) == NotReplayed.ROLES_FROM_LAUNCH
 
 
 def test_a_branch_on_a_predicate_whose_parts_are_shared_is_answered() -> None:
@@ -310,7 +310,7 @@ def test_tiles_that_a_counter_in_memory_hands_out(old: str, new: str, seen: str)
 
 
 def test_the_numbers_of_a_counter() -> None:
-    launch = Launch(model("ret;"), LaunchValues(512, 8), (32,))
+    launch = ReplayLaunch(model("ret;"), LaunchValues(512, 8), (32,))
     assert [launch.counter_value(taken, 512, 4) for taken in (0, 7, 8, 9, 40)] == [
         0,
         7,
@@ -329,7 +329,7 @@ def test_trip_counts_from_different_values() -> None:
         return f"{producer}use:{consumer.replace('%r21, %r20;', '%r21, %r12;')}"
 
     assert (
-        why(replay(one_more(2))) == Reason.UNRELATED_TRIP_COUNTS
+        why(replay(one_more(2))) == NotReplayed.UNRELATED_TRIP_COUNTS
     )  # with a size of 1024 and rounds of 1280, say
     (hit,) = replayed(analysed(one_more(64)))
     assert hit.confidence is Confidence.LOW
@@ -341,7 +341,7 @@ def test_rounds_that_no_launch_decides() -> None:
     code = changed("ld.param.u32 %r20, [rounds];", "mov.u32 %r20, 4096;")
     asked = replay(drained(129, code))
     assert isinstance(asked.verdict, GaveUp)
-    assert asked.verdict.why is Reason.TOO_MANY_ITERATIONS
+    assert asked.verdict.why is NotReplayed.TOO_MANY_ITERATIONS
     assert asked.verdict.site >= 0
     fewer = changed("ld.param.u32 %r20, [rounds];", "mov.u32 %r20, 64;")
     assert what(replay(drained(129, fewer)).run) == {"stuck"}
@@ -365,7 +365,7 @@ def test_values_for_which_there_is_no_work(before: str, rest: str, said: str) ->
         assert said in hit.message
         assert hit.confidence is Confidence.LOW
     else:
-        assert why(judged) == Reason.UNRELATED_TRIP_COUNTS
+        assert why(judged) == NotReplayed.UNRELATED_TRIP_COUNTS
     (hit,) = replayed(replay(changed(WAIT, "", code)).model)
     assert hit.confidence is not Confidence.LOW
 

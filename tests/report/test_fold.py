@@ -13,7 +13,7 @@ from tclint.findings.verdicts import HazardClass, Status, Verdict
 from tclint.report.fold import fold
 from tclint.report.formats import renderer
 from tclint.report.locate import Locator
-from tclint.report.summary import Context, Summary, present, tally
+from tclint.report.summary import FormatContext, Summary, present, tally
 from tclint.syntax.source import Source
 from tests.tools.findings import finding, report, span, step
 
@@ -43,7 +43,7 @@ def test_to_a_program_no_file_with_a_finding_looks_clean() -> None:
     first, *others = (f for each in shown for f in each.findings)
     assert first.duplicate_of is None
     assert [f.duplicate_of and f.duplicate_of.path for f in others] == ["a", "a"]
-    context = Context(summary, locate=Locator("ptx", "/"))
+    context = FormatContext(summary, locate=Locator("ptx", "/"))
     by_file = {
         file["path"]: file["findings"] for file in json.loads(renderer("json")(shown, context))["files"]
     }
@@ -71,7 +71,7 @@ def test_a_verdict_names_the_finding_that_another_file_has_of_its_defect() -> No
         for s in map(source, ("a", "b"))
     ]
     shown, summary = fold(*present(made, Selected()))
-    lines = renderer("text")(shown, Context(summary, locate=Locator("ptx", "/"))).splitlines()
+    lines = renderer("text")(shown, FormatContext(summary, locate=Locator("ptx", "/"))).splitlines()
     assert [line for line in lines if line.startswith("kernel")] == [
         "kernel k in a: wgmma violated (WG001)",
         "kernel k in b: wgmma violated (WG001, reported at a:1)",
@@ -81,7 +81,7 @@ def test_a_verdict_names_the_finding_that_another_file_has_of_its_defect() -> No
 def test_duplicates_at_one_source_line_are_listed_once_by_location() -> None:
     made = [report(s, finding(s, "use1", source_location=LINE)) for s in map(source, ("a", "b"))]
     shown, summary = fold(*present(made, Selected()))
-    context = Context(summary, locate=Locator("source", "/"))
+    context = FormatContext(summary, locate=Locator("source", "/"))
     assert len(json.loads(renderer("gitlab")(shown, context))) == 1
     assert len(json.loads(renderer("sarif")(shown, context))["runs"][0]["results"]) == 1
     assert renderer("junit")(shown, context).count('failures="1"') == 2

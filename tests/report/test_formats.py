@@ -18,7 +18,7 @@ from tclint.findings.scales import Confidence, Method, Severity
 from tclint.findings.verdicts import Assumption, HazardClass, Reason, Status, Verdict
 from tclint.report.formats import formats, renderer
 from tclint.report.locate import Locator
-from tclint.report.summary import Context, present
+from tclint.report.summary import FormatContext, present
 from tclint.syntax.source import Problem, Source
 from tests.tools.command import invoke
 from tests.tools.findings import finding, report, span, step
@@ -69,7 +69,7 @@ ODD = "a%25:,b\udcff é𝄞\x01].ptx"
 
 def render(name: str, reports: Sequence[FileReport], *, pedantic: bool = False, **context: Any) -> str:
     shown, summary = present(reports, Config(pedantic=pedantic).selected)
-    return renderer(name)(shown, Context(summary, **context))
+    return renderer(name)(shown, FormatContext(summary, **context))
 
 
 def test_the_formats_are_found_by_discovery() -> None:
@@ -718,7 +718,7 @@ def test_classes_of_which_the_same_is_known_are_named_together() -> None:
     reports, summary = present(
         [FileReport(path="gemm.ptx", source=KERNEL, verdicts=verdicts)], Config().selected
     )
-    lines = renderer("text")(reports, Context(summary)).splitlines()
+    lines = renderer("text")(reports, FormatContext(summary)).splitlines()
     assert lines[:2] == [
         "kernel gemm in gemm.ptx: wgmma, availability proved; cp-async unknown (line 6: the address is unknown; "
         + "resolve it; and 1 more); bulk violated (BK001, BK004); mbarrier bounded (2 launches)",

@@ -23,7 +23,7 @@ from tclint.findings.selection import Selected
 from tclint.findings.verdicts import Assumption, HazardClass, Reason, Status, Verdict
 from tclint.report.formats import renderer
 from tclint.report.locate import Locator
-from tclint.report.summary import Context, present
+from tclint.report.summary import FormatContext, present
 from tclint.syntax.source import Problem, Source
 from tests.tools.findings import RULE, finding, report, span, step
 from tests.tools.project import ROOT
@@ -59,7 +59,7 @@ REPORTS = [
 def log(*reports: FileReport, root: Path | None = None, **context: Any) -> dict[str, Any]:
     shown, summary = present(reports, Selected())
     mode = context.pop("mode", "ptx")
-    made = Context(summary, locate=Locator(mode, str(root or os.getcwd())), **context)
+    made = FormatContext(summary, locate=Locator(mode, str(root or os.getcwd())), **context)
     loaded: dict[str, Any] = json.loads(renderer("sarif")(shown, made))
     return loaded
 
@@ -308,10 +308,10 @@ def test_the_run_has_the_verdicts_on_each_kernel_if_there_are_any() -> None:
         ),
     )
     reports, summary = present([FileReport(path=KERNEL.path, source=KERNEL, verdicts=verdicts)], Selected())
-    (run,) = json.loads(renderer("sarif")(reports, Context(summary)))["runs"]
+    (run,) = json.loads(renderer("sarif")(reports, FormatContext(summary)))["runs"]
     first, second = run["properties"]["tclint/verdicts"]
     assert (first["class"], first["status"], first["assumptions"]) == ("wgmma", "proved", ["threads"])
     assert first["uri"] == run["artifacts"][0]["location"]["uri"]
     assert second["reasons"] == ["line 2: it is not known"]
     plain, summary = present([FileReport(path=KERNEL.path, source=KERNEL)], Selected())
-    assert "properties" not in json.loads(renderer("sarif")(plain, Context(summary)))["runs"][0]
+    assert "properties" not in json.loads(renderer("sarif")(plain, FormatContext(summary)))["runs"][0]

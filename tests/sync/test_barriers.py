@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tclint.sync.barriers import Barrier
+from tclint.sync.barriers import BarrierArrivals
 
 
 def test_a_phase_is_complete_when_enough_threads_have_arrived() -> None:
-    barrier = Barrier()
+    barrier = BarrierArrivals()
     barrier.arrive(32)
     assert not barrier.complete_phase(64)
     barrier.arrive(32)
@@ -15,7 +15,7 @@ def test_a_phase_is_complete_when_enough_threads_have_arrived() -> None:
 
 
 def test_those_that_are_too_many_count_for_the_next_phase() -> None:
-    barrier = Barrier()
+    barrier = BarrierArrivals()
     barrier.arrive(96)
     assert barrier.complete_phase(64)
     assert barrier.arrived == 32

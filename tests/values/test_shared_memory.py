@@ -10,7 +10,7 @@ from tclint.analyses.warp_memory import SharedByWarps
 from tclint.isa.target import Target
 from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 from tests.tools.support import model, value
 
 START = """
@@ -26,7 +26,7 @@ START = """
 EVERY = (1 << 128) - 1
 
 
-def only(line: str, **options: str) -> tuple[KernelModel, tuple[Access, ...]]:
+def only(line: str, **options: str) -> tuple[KernelModel, tuple[SharedAccess, ...]]:
     """The accesses of one instruction."""
     kernel = model(f"{START}\nhere: {line}\nret;", **options)
     (at,) = [i for i, name in kernel.function.labels.items() if name == "here"]

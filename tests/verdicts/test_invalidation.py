@@ -7,7 +7,7 @@ import pytest
 from tclint.findings.selection import Request
 from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
 from tclint.linting.check import check_source
-from tclint.replay.sync import Mbarrier
+from tclint.replay.sync import ReplayMbarrier
 from tclint.syntax.source import Source
 from tclint.verdicts import invalidation
 from tclint.verdicts.invalidation import Invalidations
@@ -100,7 +100,7 @@ RULES = {
     "_alone": (Invalidations, True, "by all threads"),
     "dominated_by": (invalidation, True, "with a barrier after it alone"),
     "_named_again": (Invalidations, False, "in each iteration"),
-    "settled": (Mbarrier, True, "a lifetime that ends with a pending copy"),
+    "settled": (ReplayMbarrier, True, "a lifetime that ends with a pending copy"),
 }
 
 

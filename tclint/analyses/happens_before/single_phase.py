@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.happens_before.points import SynchronisationPoints
-from tclint.analyses.mbarriers import Mbarrier
+from tclint.analyses.mbarriers import MbarrierObject
 from tclint.analyses.role_paths import dominated_by
 from tclint.isa.effects import Barrier
 
@@ -26,7 +26,7 @@ class SinglePhaseMbarriers:
     def __init__(self, points: SynchronisationPoints) -> None:
         self.points = points
         self.model = points.model
-        self._arrivals: dict[Mbarrier, dict[int, int]] = {}
+        self._arrivals: dict[MbarrierObject, dict[int, int]] = {}
 
     def ordering(self, first: int, then: int) -> Iterator[tuple[int, int]]:
         """The arrivals that follow *first* in its threads, each with a wait for it that precedes *then*.
@@ -63,13 +63,13 @@ class SinglePhaseMbarriers:
             for edge in cfg.successors[block]
         )
 
-    def _all_arrivals(self, mbarrier: Mbarrier) -> dict[int, int]:
+    def _all_arrivals(self, mbarrier: MbarrierObject) -> dict[int, int]:
         """The arrivals at *mbarrier*, each with its threads, if together they complete one phase; otherwise none."""
         if mbarrier not in self._arrivals:
             self._arrivals[mbarrier] = self._only_arrivals(mbarrier)
         return self._arrivals[mbarrier]
 
-    def _only_arrivals(self, mbarrier: Mbarrier) -> dict[int, int]:
+    def _only_arrivals(self, mbarrier: MbarrierObject) -> dict[int, int]:
         model, mbarriers = self.model, self.points.mbarriers
         once = (*mbarrier.inits, *(sites := mbarriers.arriving_at(mbarrier)))
         if (

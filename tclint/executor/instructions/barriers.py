@@ -11,7 +11,7 @@ from tclint.executor.decode import Decoder, executes, executes_where
 from tclint.executor.instructions.exchange import together
 from tclint.executor.memory import Array, Fault
 from tclint.executor.signals import AGAIN, MOVED
-from tclint.executor.state import LANES, Barrier, Warp
+from tclint.executor.state import LANES, ExecutorBarrier, Warp
 from tclint.executor.sync import Clocks
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import Fence, Order
@@ -35,7 +35,7 @@ def _barrier(d: Decoder, i: Instruction, arrives: bool = False) -> Op:
             raise Fault(f"barrier {name} does not exist: a CTA has barriers 0 to 15", "barrier")
         barrier = cta.barriers.get(name)
         if barrier is None:
-            barrier = cta.barriers[name] = Barrier(Clocks.new(cta.cluster.agents))
+            barrier = cta.barriers[name] = ExecutorBarrier(Clocks.new(cta.cluster.agents))
         if barrier.busy and barrier.needed != needed and (barrier.needed or cta.full) != (needed or cta.full):
             w.machine.observe(
                 "barrier-count", w,
@@ -79,7 +79,7 @@ def _count(d: Decoder, i: Instruction) -> Callable[[Warp], int]:
     return threads
 
 
-def _reduction(d: Decoder, i: Instruction) -> Callable[[Warp, Barrier], None]:
+def _reduction(d: Decoder, i: Instruction) -> Callable[[Warp, ExecutorBarrier], None]:
     """A function that contributes a warp's predicates to ``bar.red``, and registers how to write the result.
 
     The result is written when the barrier completes.
@@ -88,7 +88,7 @@ def _reduction(d: Decoder, i: Instruction) -> Callable[[Warp, Barrier], None]:
     assert i.match is not None
     counts, every = i.match.modes.population, i.match.binding.get("op") == ".and"
 
-    def contribute(w: Warp, barrier: Barrier) -> None:
+    def contribute(w: Warp, barrier: ExecutorBarrier) -> None:
         mask = w.mask
 
         def take(votes: list[Array]) -> None:

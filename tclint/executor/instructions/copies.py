@@ -24,10 +24,10 @@ from tclint.executor.instructions.memory import (
     single,
     writing,
 )
-from tclint.executor.memory import GENERIC, RANK, UNSIGNED, Array, Fault, Memory, Misaligned
+from tclint.executor.memory import GENERIC, RANK, UNSIGNED, Array, Fault, Misaligned, SpaceMemory
 from tclint.executor.signals import AGAIN
 from tclint.executor.state import LANES, AsyncOperation, Range, Shared, Warp, stretch
-from tclint.executor.sync import Box, Mbarrier
+from tclint.executor.sync import Box, ExecutorMbarrier
 from tclint.ir.nodes import Instruction, Not, Operand
 from tclint.ir.nodes import Memory as Address
 from tclint.isa.effects import BULK, GENERIC_COPIES, GROUPED
@@ -184,7 +184,7 @@ def _targets(w: Warp, address: int, mask: int | None) -> list[tuple[Shared, int]
 
 def _mbarriers(
     w: Warp, address: int, targets: Sequence[tuple[Shared, int]], multicast: bool, pair: bool
-) -> list[Mbarrier]:
+) -> list[ExecutorMbarrier]:
     """The mbarrier on which each destination's copy completes; for a multicast, that at the same offset in its CTA.
 
     With *pair* (``.cta_group::2``), it is in the CTA of the destination's pair that has the rank parity of *address*.
@@ -219,7 +219,7 @@ class _Content(NamedTuple):
 
 
 def _load(
-    w: Warp, site: int, what: str, targets: Sequence[tuple[Shared, int]], mbarriers: Sequence[Mbarrier],
+    w: Warp, site: int, what: str, targets: Sequence[tuple[Shared, int]], mbarriers: Sequence[ExecutorMbarrier],
     content: _Content,
 ) -> None:  # fmt: skip
     """Issue a copy into shared memory that completes on an mbarrier."""
@@ -236,7 +236,7 @@ def _load(
         def finish(
             memory: Shared = memory,
             offset: int = offset,
-            mbarrier: Mbarrier = mbarrier,
+            mbarrier: ExecutorMbarrier = mbarrier,
             data: list[Array] = data,
         ) -> None:
             write(memory, offset, data[0])
@@ -290,7 +290,7 @@ def _bulk_load(d: Decoder, i: Instruction) -> Op:
                 raise Fault(f"a bulk copy of {count} bytes, which is not a multiple of 16", "misaligned")
             targets = _targets(w, int(addresses[lane]), int(mask(w)[lane]) if mask is not None else None)
             mbarriers = _mbarriers(w, int(bars[lane]), targets, mask is not None, False)
-            memory: Memory
+            memory: SpaceMemory
             if own:
                 memory, start = shared_of(w, int(sources[lane]))
                 reads: list[Range] = [stretch(memory, start, start + count)]
@@ -299,7 +299,7 @@ def _bulk_load(d: Decoder, i: Instruction) -> Op:
             memory.check(np.array([start]), count)
             before_grid(w, memory, np.array([start]), count)
 
-            def take(memory: Memory = memory, start: int = start, count: int = count) -> Array:
+            def take(memory: SpaceMemory = memory, start: int = start, count: int = count) -> Array:
                 return memory.read(start, count)
 
             def write(target: Shared, offset: int, data: Array) -> None:
@@ -363,7 +363,7 @@ def _bulk_store(d: Decoder, i: Instruction) -> Op:
 
             def write(
                 data: Array,
-                memory: Memory = memory,
+                memory: SpaceMemory = memory,
                 at: int = at,
                 count: int = count,
                 chosen: Array | None = chosen,
@@ -433,7 +433,7 @@ class _Boxes:
 
     def of(
         self, w: Warp, lane: int, store: bool = False
-    ) -> tuple[tensor_maps.TensorMap | None, tensor_maps.Transfer]:
+    ) -> tuple[tensor_maps.TensorMap | None, tensor_maps.TensorTransfer]:
         """The tensor map and the transfer of one lane's copy; the map is None if it is unknown."""
         tensor = _map(w, int(self._where(w)[lane]))
         if tensor is None:
@@ -473,7 +473,7 @@ def _tensor_load(d: Decoder, i: Instruction) -> Op:
             mbarriers = _mbarriers(w, int(bars[lane]), targets, mask is not None, pair)
 
             def take(
-                transfer: tensor_maps.Transfer = transfer, tensor: tensor_maps.TensorMap | None = tensor
+                transfer: tensor_maps.TensorTransfer = transfer, tensor: tensor_maps.TensorMap | None = tensor
             ) -> Array:
                 data = _gather(w, transfer)
                 if tensor is None or not tensor.type.startswith("tf32"):
@@ -482,7 +482,7 @@ def _tensor_load(d: Decoder, i: Instruction) -> Op:
 
             def write(
                 memory: Shared, offset: int, data: Array, tensor: tensor_maps.TensorMap | None = tensor,
-                transfer: tensor_maps.Transfer = transfer,
+                transfer: tensor_maps.TensorTransfer = transfer,
             ) -> None:  # fmt: skip
                 starts = (
                     tensor_maps.swizzle(tensor, transfer.offsets, offset)
@@ -505,7 +505,7 @@ def _units(data: Array, unit: int) -> Array:
     return data[:length].view(kind)
 
 
-def _gather(w: Warp, transfer: tensor_maps.Transfer) -> Array:
+def _gather(w: Warp, transfer: tensor_maps.TensorTransfer) -> Array:
     """The units of a transfer from global memory, with the fill value outside the tensor."""
     memory = w.machine.memory
     offsets = memory.located(transfer.addresses)

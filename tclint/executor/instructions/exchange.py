@@ -11,7 +11,7 @@ from tclint.executor.code import Op
 from tclint.executor.decode import Decoder, executes, pair
 from tclint.executor.memory import Array
 from tclint.executor.signals import AGAIN, ENDED
-from tclint.executor.state import LANES, Arrival, Warp, membermask
+from tclint.executor.state import LANES, LaneArrival, Warp, membermask
 from tclint.ir.nodes import Instruction, Operand
 from tclint.isa.forms import Match
 
@@ -73,7 +73,7 @@ def together(
             w,
             (opcode, first),
             missing,
-            Arrival(w.split, w.mask, site, [f(w) for f in fetches], puts),
+            LaneArrival(w.split, w.mask, site, [f(w) for f in fetches], puts),
             compute,
         )
 
@@ -88,7 +88,9 @@ def _split_by_mask(w: Warp, masks: Array, site: int) -> int:
     return ENDED
 
 
-def _rendezvous(w: Warp, key: tuple[str, int], missing: Array, mine: Arrival, compute: Compute) -> int | None:
+def _rendezvous(
+    w: Warp, key: tuple[str, int], missing: Array, mine: LaneArrival, compute: Compute
+) -> int | None:
     """Wait for the *missing* lanes; the last group to arrive computes the results, also for those that wait."""
     others = [a for a in w.collectives.get(key, ()) if a.split is not w.split]
     union = reduce(np.logical_or, [a.mask for a in others], w.mask)

@@ -12,7 +12,7 @@ from tclint.executor.instructions.memory import shared_of
 from tclint.executor.memory import RANK, Array, Fault, Misaligned
 from tclint.executor.signals import AGAIN
 from tclint.executor.state import LANES, AsyncOperation, Warp
-from tclint.executor.sync import Clocks, Mbarrier
+from tclint.executor.sync import Clocks, ExecutorMbarrier
 from tclint.ir.nodes import SINK, Immediate, Instruction
 from tclint.sync.mbarriers import MAX_COUNT
 
@@ -25,7 +25,7 @@ def _key(w: Warp, address: int) -> int:
     return shared.rank << RANK | offset
 
 
-def mbarrier_at(w: Warp, address: int) -> Mbarrier:
+def mbarrier_at(w: Warp, address: int) -> ExecutorMbarrier:
     """The mbarrier object at an address. Raises :class:`Fault` if none is initialised there."""
     key = _key(w, address)
     cta = w.cta.cluster.ctas[key >> RANK]
@@ -45,7 +45,7 @@ def mbarrier_at(w: Warp, address: int) -> Mbarrier:
     return found
 
 
-def arrive_on(w: Warp, mbarrier: Mbarrier, count: int, drop: bool = False) -> None:
+def arrive_on(w: Warp, mbarrier: ExecutorMbarrier, count: int, drop: bool = False) -> None:
     """Perform *count* arrivals, which may complete the phase; *drop* also lowers the count of later phases."""
     if count > mbarrier.pending:
         w.machine.observe(
@@ -57,7 +57,7 @@ def arrive_on(w: Warp, mbarrier: Mbarrier, count: int, drop: bool = False) -> No
     w.machine.advance_phase(mbarrier)
 
 
-def expect(w: Warp, mbarrier: Mbarrier, size: int) -> None:
+def expect(w: Warp, mbarrier: ExecutorMbarrier, size: int) -> None:
     """Perform expect_tx: raise the tx-count by *size* bytes."""
     mbarrier.expect_tx(size)
     mbarrier.expects = w.site
@@ -65,7 +65,7 @@ def expect(w: Warp, mbarrier: Mbarrier, size: int) -> None:
         w.machine.observe("mbarrier-overrun", w, f"a tx-count of {mbarrier.bytes} is out of range", mbarrier)
 
 
-def complete(w: Warp, mbarrier: Mbarrier, size: int | None) -> None:
+def complete(w: Warp, mbarrier: ExecutorMbarrier, size: int | None) -> None:
     """Perform complete_tx for *size* bytes (None: an unknown number), which may complete the phase."""
     mbarrier.complete_tx(size)
     w.machine.advance_phase(mbarrier)
@@ -93,7 +93,7 @@ def _init(d: Decoder, i: Instruction) -> Op:
             if key in mbarriers:
                 w.machine.observe("mbarrier-init", w, "re-initialises a live mbarrier", mbarriers[key])
             clocks = Clocks.new(w.cta.cluster.agents)
-            mbarriers[key] = Mbarrier(number, key, clocks, site=site, made=w.stamp, layout=layout)
+            mbarriers[key] = ExecutorMbarrier(number, key, clocks, site=site, made=w.stamp, layout=layout)
 
     return op
 
@@ -218,7 +218,7 @@ def _wait(d: Decoder, i: Instruction) -> Op:
         first = int(addresses[lanes[0]])
         same = bool((addresses[lanes] == first).all() and (values[lanes] == values[lanes[0]]).all())
         results = np.zeros(LANES, bool)
-        late: Mbarrier | None = None
+        late: ExecutorMbarrier | None = None
         for lane in lanes[:1].tolist() if same else lanes.tolist():
             mbarrier = mbarrier_at(w, int(addresses[lane]))
             value = int(values[lane])
@@ -269,7 +269,9 @@ def _cp_async_arrive(d: Decoder, i: Instruction) -> Op:
             clocks = w.clocks.copy()
             stamped = w.stamp
 
-            def finish(mbarrier: Mbarrier = mbarrier, count: int = count, clocks: Clocks = clocks) -> None:
+            def finish(
+                mbarrier: ExecutorMbarrier = mbarrier, count: int = count, clocks: Clocks = clocks
+            ) -> None:
                 mbarrier.clocks.join(clocks)
                 arrive_on(w, mbarrier, count)
 

@@ -21,8 +21,8 @@ from tclint.executor.memory import (
     Array,
     Fault,
     Global,
-    Memory,
     Misaligned,
+    SpaceMemory,
 )
 from tclint.executor.state import LANES, Released, Shared, Warp
 from tclint.executor.sync import Clocks
@@ -82,7 +82,7 @@ def check_started(w: Warp, rank: int) -> None:
 
 def locate(
     w: Warp, space: str, addresses: Array, lanes: Array, size: int
-) -> list[tuple[Memory, Array, Array]]:
+) -> list[tuple[SpaceMemory, Array, Array]]:
     """The memories that *size* bytes at each of *addresses* are in.
 
     For each memory: the offsets in it, and the indices of their addresses. *lanes* are the lanes of the addresses,
@@ -123,16 +123,16 @@ def locate(
                 f"local memory: offset {low if low < 0 else high - size} is out of bounds ({room} bytes)"
             )
         if w.local is None:
-            w.local = Memory(room * LANES)
+            w.local = SpaceMemory(room * LANES)
         return [(w.local, addresses + lanes * room, every)]
     if space.startswith(".param"):
-        memory = Memory(len(w.machine.parameters))
+        memory = SpaceMemory(len(w.machine.parameters))
         memory.data[: memory.size] = w.machine.parameters
         return [(memory, addresses, every)]
     raise Unsupported(f"state space {space}")
 
 
-def single(w: Warp, space: str, address: int, lane: int, size: int) -> tuple[Memory, int]:
+def single(w: Warp, space: str, address: int, lane: int, size: int) -> tuple[SpaceMemory, int]:
     """The memory that *size* bytes at the address of one lane are in, and the offset in it."""
     ((memory, offsets, _),) = locate(w, space, np.array([address], np.int64), np.array([lane]), size)
     return memory, int(offsets[0])
@@ -238,7 +238,7 @@ def _racing(w: Warp, memory: Shared, offsets: Array, size: int, values: list[Arr
             w.machine.observe("unordered", w, text, site)
 
 
-def before_grid(w: Warp, memory: Memory, offsets: Array, size: int) -> None:
+def before_grid(w: Warp, memory: SpaceMemory, offsets: Array, size: int) -> None:
     """Report a read of data that the previous grid wrote, before ``griddepcontrol.wait`` (9.7.13.16)."""
     if w.waited_for_grid or not isinstance(memory, Global) or memory.earlier is None:
         return

@@ -15,8 +15,8 @@ from tclint.executor.instructions.memory import shared_of, writing
 from tclint.executor.instructions.wgmma import reader
 from tclint.executor.memory import RANK, Array, Fault
 from tclint.executor.signals import AGAIN
-from tclint.executor.state import Allocation, AsyncOperation, Cta, Tensor, Warp, stretches
-from tclint.executor.sync import Mbarrier
+from tclint.executor.state import AsyncOperation, Cta, Tensor, TmemBlock, Warp, stretches
+from tclint.executor.sync import ExecutorMbarrier
 from tclint.ir.nodes import Immediate, Instruction, Operand
 from tclint.isa.effects import TCGEN05_LD, TCGEN05_ST
 from tclint.isa.forms import Match
@@ -142,7 +142,7 @@ def _alloc(d: Decoder, i: Instruction) -> Op:
             w.machine.park(w.split, f"{wanted} columns of tensor memory")
             return AGAIN
         tensor.allocated[start : start + wanted] = True
-        w.cta.columns[start] = Allocation(wanted, w.site)
+        w.cta.columns[start] = TmemBlock(wanted, w.site)
         memory, offset = shared_of(w, int(where(w)[int(w.mask.argmax())]))
         writing(w, memory, np.array([offset]), 4, 1, True)
         memory.store(np.array([offset]), 4, np.array([start], np.uint32))
@@ -352,7 +352,7 @@ def _wait(d: Decoder, i: Instruction) -> Op:
 
 
 class _Pair:
-    """The CTAs of a multiplication, as a :class:`tclint.executor.tcgen05.Context`."""
+    """The CTAs of a multiplication, as a :class:`tclint.executor.tcgen05.MmaCtas`."""
 
     def __init__(self, ctas: Sequence[Cta]) -> None:
         self.ctas = ctas
@@ -526,7 +526,7 @@ def _commit(d: Decoder, i: Instruction) -> Op:
         for one in addresses:
             mbarrier = mbarrier_at(w, one)
 
-            def finish(mbarrier: Mbarrier = mbarrier) -> None:
+            def finish(mbarrier: ExecutorMbarrier = mbarrier) -> None:
                 mbarrier.clocks.join(clocks)
                 arrive_on(w, mbarrier, 1)
 

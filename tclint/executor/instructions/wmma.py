@@ -11,14 +11,14 @@ from tclint.executor.code import Op
 from tclint.executor.decode import Decoder, executes, parts
 from tclint.executor.instructions.memory import before_grid, locate, reading, writing
 from tclint.executor.matrices import WIDTHS, Array, types
-from tclint.executor.memory import Memory, Misaligned
+from tclint.executor.memory import Misaligned, SpaceMemory
 from tclint.executor.state import Shared, Warp
 from tclint.ir.nodes import Instruction, Operand
 from tclint.isa.forms import Match
 
 __all__: list[str] = []
 
-Lines = Callable[[Warp], list[tuple[Memory, Array, Array]]]
+Lines = Callable[[Warp], list[tuple[SpaceMemory, Array, Array]]]
 """The memories that the lines of a matrix are in: the offsets in each one, and the numbers of the lines."""
 
 
@@ -81,7 +81,7 @@ def _lines(d: Decoder, i: Instruction, match: Match, address: Operand, registers
     numbers = np.arange(count)
     element, aligned = max(1, width // 8), min(size, registers * max(4, width // 8))
 
-    def lines(w: Warp) -> list[tuple[Memory, Array, Array]]:
+    def lines(w: Warp) -> list[tuple[SpaceMemory, Array, Array]]:
         addresses = where(w)[w.mask]
         if (addresses != addresses[0]).any():
             w.machine.observe("nonuniform", w, "lanes of the warp pass different addresses of a matrix")

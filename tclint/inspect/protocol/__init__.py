@@ -18,7 +18,7 @@ from tclint.inspect.protocol.events import Events
 from tclint.inspect.protocol.order import Successions
 from tclint.inspect.protocol.parts import Changing, Protocol
 from tclint.inspect.protocol.regions import Regions
-from tclint.inspect.protocol.rings import Rings
+from tclint.inspect.protocol.rings import DescribedRings
 from tclint.inspect.protocol.sites import Sites, partitions
 from tclint.inspect.protocol.unresolved import Reasons
 
@@ -32,7 +32,7 @@ def protocol(model: KernelModel) -> Protocol:
 
 def _read(model: KernelModel) -> Protocol:
     sites = Sites(model)
-    rings, regions = Rings(sites), Regions(sites)
+    rings, regions = DescribedRings(sites), Regions(sites)
     next_rings, happenings = Successions(sites, rings), Events(sites, rings, regions)
     described = tuple(rings.described(ring) for ring in rings.found)
     events = tuple(happenings.all())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.inspect.protocol.parts import Barrier, BarrierUse, Event, merged
+from tclint.inspect.protocol.parts import BarrierUse, Event, ProtocolBarrier, merged
 from tclint.inspect.protocol.regions import Regions
-from tclint.inspect.protocol.rings import Rings
+from tclint.inspect.protocol.rings import DescribedRings
 from tclint.inspect.protocol.sites import Sites
-from tclint.isa.effects import Barrier as BarrierKind
+from tclint.isa.effects import Barrier
 
 __all__ = ["Events"]
 
@@ -16,7 +16,7 @@ __all__ = ["Events"]
 class Events:
     """The events of each role and the barriers, with the rings and regions to which they refer."""
 
-    def __init__(self, sites: Sites, rings: Rings, regions: Regions) -> None:
+    def __init__(self, sites: Sites, rings: DescribedRings, regions: Regions) -> None:
         self.sites, self.model = sites, sites.model
         self.rings, self.regions = rings, regions
 
@@ -59,7 +59,7 @@ class Events:
             expects=role == "tx",
         )
 
-    def barriers(self) -> Iterator[Barrier]:
+    def barriers(self) -> Iterator[ProtocolBarrier]:
         """The CTA barriers by number, those of unknown number last."""
         model, found = self.model, dict[int | None, list[BarrierUse]]()
         for site in self.sites.kinds:
@@ -67,15 +67,15 @@ class Events:
             if match is not None and "id" in match.form.roles:
                 found.setdefault(model.constant_of(site, "id"), []).append(self._barrier_use(site))
         for number, uses in sorted(found.items(), key=lambda item: (item[0] is None, item[0] or 0)):
-            yield Barrier(number, tuple(merged(uses)))
+            yield ProtocolBarrier(number, tuple(merged(uses)))
 
-    def cluster(self) -> Barrier | None:
+    def cluster(self) -> ProtocolBarrier | None:
         """The cluster barrier; None if the kernel does not use it."""
         uses = [self._barrier_use(i) for i in self.sites.kinds if self._of_cluster(i)]
-        return Barrier(None, tuple(merged(uses))) if uses else None
+        return ProtocolBarrier(None, tuple(merged(uses))) if uses else None
 
     def _of_cluster(self, site: int) -> bool:
-        return self.model.instruction(site).effects.barrier is BarrierKind.CLUSTER
+        return self.model.instruction(site).effects.barrier is Barrier.CLUSTER
 
     def _barrier_use(self, site: int) -> BarrierUse:
         return BarrierUse(

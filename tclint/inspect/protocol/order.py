@@ -8,7 +8,7 @@ from functools import cached_property
 from tclint.analyses.mbarrier_addresses import home
 from tclint.analyses.mbarriers import Ring
 from tclint.inspect.protocol.parts import Next, merged
-from tclint.inspect.protocol.rings import Rings
+from tclint.inspect.protocol.rings import DescribedRings
 from tclint.inspect.protocol.sites import Sites
 from tclint.values.nodes import Masked
 
@@ -18,7 +18,7 @@ __all__ = ["Successions"]
 class Successions:
     """Which rings threads signal after they have waited on another one."""
 
-    def __init__(self, sites: Sites, rings: Rings) -> None:
+    def __init__(self, sites: Sites, rings: DescribedRings) -> None:
         self.sites, self.model, self.rings = sites, sites.model, rings
 
     def after(self, ring: Ring) -> Iterator[Next]:

@@ -19,9 +19,7 @@ from tclint.isa.effects import NO_ENGINE, Engine
 __all__ = [
     "ON_MBARRIER",
     "Arrive",
-    "Barrier",
     "BarrierUse",
-    "Bytes",
     "Changing",
     "Delivered",
     "Event",
@@ -30,12 +28,14 @@ __all__ = [
     "Multicast",
     "Next",
     "Protocol",
+    "ProtocolBarrier",
+    "ProtocolWait",
     "Region",
     "RegionUse",
     "Role",
+    "TransactionBytes",
     "Unresolved",
     "UseOrdering",
-    "Wait",
     "merged",
     "used",
 ]
@@ -96,7 +96,7 @@ class Event:
     scope: str = "cta"
     multicast: Multicast | None = None
     via: Via = Via.ADDRESS
-    """See :attr:`Bytes.via`."""
+    """See :attr:`TransactionBytes.via`."""
     expects: bool = False
     """Whether an arrival also expects bytes."""
 
@@ -129,7 +129,7 @@ class Arrive:
 
 
 @dataclass(frozen=True, slots=True)
-class Bytes:
+class TransactionBytes:
     """Bytes that are expected, or for which a copy performs complete_tx."""
 
     sites: tuple[int, ...]
@@ -154,7 +154,7 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class ProtocolWait:
     sites: tuple[int, ...]
     who: str
     roles: tuple[int, ...]
@@ -194,10 +194,10 @@ class MbarrierRing:
     arrives: tuple[Arrive, ...]
     arrivals: Arrivals | None
     """The arrivals that a phase may receive; None if unknown."""
-    expects: tuple[Bytes, ...]
-    copies: tuple[Bytes, ...]
+    expects: tuple[TransactionBytes, ...]
+    copies: tuple[TransactionBytes, ...]
     delivered: tuple[Delivered, ...] | None
-    waits: tuple[Wait, ...]
+    waits: tuple[ProtocolWait, ...]
     then: tuple[Next, ...]
 
     @property
@@ -269,7 +269,7 @@ class BarrierUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Barrier:
+class ProtocolBarrier:
     """A CTA barrier, or the cluster barrier."""
 
     number: int | None
@@ -302,8 +302,8 @@ class Protocol:
 
     roles: tuple[Role, ...]
     mbarriers: tuple[MbarrierRing, ...]
-    barriers: tuple[Barrier, ...]
-    cluster: Barrier | None
+    barriers: tuple[ProtocolBarrier, ...]
+    cluster: ProtocolBarrier | None
     regions: tuple[Region, ...]
     events: tuple[Event, ...]
     names: tuple[Changing, ...]

@@ -12,7 +12,7 @@ from tclint.inspect.protocol.parts import Region, RegionUse, UseOrdering, merged
 from tclint.inspect.protocol.sites import Sites
 from tclint.inspect.region_order import region_ordering
 from tclint.values.nodes import Loaded, Masked
-from tclint.values.shared_memory import Access
+from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["Regions"]
 
@@ -23,7 +23,7 @@ _MAX_ADDRESS_VALUES = 64
 class Touch(NamedTuple):
     """An access to shared memory, and the range of offsets from a base that it may touch."""
 
-    access: Access
+    access: SharedAccess
     proxy: str
     base: str | None
     start: int | None
@@ -53,7 +53,7 @@ class Regions:
                     found.append(touch)
         return found
 
-    def _touch(self, access: Access, proxy: str) -> Touch:
+    def _touch(self, access: SharedAccess, proxy: str) -> Touch:
         values = self.model.values
         terms, constant = values.linear(access.address)
         variable = next((t for t, factor in terms if factor == 1 and self._is_shared(t)), None)
@@ -76,7 +76,7 @@ class Regions:
             start, end = max(start, 0), min(end, size)
         return Touch(access, proxy, base, start, end, access.later and known is None and end != size)
 
-    def _bounds(self, offset: int, access: Access) -> tuple[int, int] | None:
+    def _bounds(self, offset: int, access: SharedAccess) -> tuple[int, int] | None:
         """The least and greatest offset of the threads of an access; None if unbounded."""
         model = self.model
         form = model.values.addresses.form(offset)

@@ -6,16 +6,24 @@ from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
 
-from tclint.analyses.mbarriers import Mbarrier, Mbarriers, Ring
-from tclint.inspect.protocol.parts import Arrive, Bytes, Delivered, Init, MbarrierRing, Wait, merged
+from tclint.analyses.mbarriers import MbarrierObject, Mbarriers, Ring
+from tclint.inspect.protocol.parts import (
+    Arrive,
+    Delivered,
+    Init,
+    MbarrierRing,
+    ProtocolWait,
+    TransactionBytes,
+    merged,
+)
 from tclint.inspect.protocol.sites import Sites
 from tclint.isa.effects import NO_ENGINE
 from tclint.values.nodes import CollectiveResult, Loaded, Phi, Undefined, Unmodelled
 
-__all__ = ["Rings"]
+__all__ = ["DescribedRings"]
 
 
-class Rings:
+class DescribedRings:
     """The rings of mbarriers, in the order of their initialisation, described."""
 
     def __init__(self, sites: Sites) -> None:
@@ -78,8 +86,8 @@ class Rings:
             after=effects.tracks or effects.commits or NO_ENGINE,
         )
 
-    def _bytes(self, site: int, role: str) -> Bytes:
-        return Bytes(
+    def _bytes(self, site: int, role: str) -> TransactionBytes:
+        return TransactionBytes(
             sites=(site,),
             who=self.sites.who(site),
             roles=self.sites.roles_of(site),
@@ -89,7 +97,7 @@ class Rings:
             via=self.sites.via(site),
         )
 
-    def _delivered(self, object_: Mbarrier) -> tuple[Delivered, ...] | None:
+    def _delivered(self, object_: MbarrierObject) -> tuple[Delivered, ...] | None:
         found = self.mbarriers.deliveries(object_)
         if found is None:
             return None
@@ -108,10 +116,10 @@ class Rings:
         known = [n for n in numbers if n is not None]
         return sum(known) * threads.bit_count() if len(known) == len(numbers) else None
 
-    def _wait(self, site: int) -> Wait:
+    def _wait(self, site: int) -> ProtocolWait:
         model = self.model
         parity = model.value(site, "parity")
-        return Wait(
+        return ProtocolWait(
             sites=(site,),
             who=self.sites.who(site),
             roles=self.sites.roles_of(site),

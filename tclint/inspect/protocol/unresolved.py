@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tclint.analyses.mbarriers import Mbarrier
+from tclint.analyses.mbarriers import MbarrierObject
 from tclint.analyses.provenance import origin
 from tclint.analyses.role_paths import calls, known_functions
 from tclint.inspect.protocol.parts import MbarrierRing, Unresolved
 from tclint.inspect.protocol.regions import Regions
-from tclint.inspect.protocol.rings import Rings
+from tclint.inspect.protocol.rings import DescribedRings
 from tclint.inspect.protocol.sites import Sites
 from tclint.isa.callees import SYSTEM_CALLS
 
@@ -31,7 +31,7 @@ _EXPRESSIONS = ("mask", "parity")
 class Reasons:
     """What a protocol leaves unknown, by reason."""
 
-    def __init__(self, sites: Sites, rings: Rings, regions: Regions) -> None:
+    def __init__(self, sites: Sites, rings: DescribedRings, regions: Regions) -> None:
         self.sites, self.model = sites, sites.model
         self.rings, self.regions = rings, regions
 
@@ -94,7 +94,7 @@ class Reasons:
                 for i, why in self._unknown_arrivals(ring, first):
                     yield i, f"the arrivals of a phase are unknown: {why}"
 
-    def _unknown_arrivals(self, ring: MbarrierRing, first: Mbarrier) -> Iterator[tuple[int, str]]:
+    def _unknown_arrivals(self, ring: MbarrierRing, first: MbarrierObject) -> Iterator[tuple[int, str]]:
         reasons = list(self.rings.mbarriers.unknown_arrivals(first))
         if reasons:
             yield from reasons

@@ -9,10 +9,10 @@ from tclint.isa.effects import Fence, Order
 from tclint.replay.abstract_lanes import Lanes, broadcast
 from tclint.replay.lane_exchange import barrier_result
 from tclint.replay.machine import Machine, executes
-from tclint.replay.reasons import Reason
-from tclint.replay.scheduler import Unresolved
-from tclint.replay.steps import Step, Sync
-from tclint.replay.sync import Arrival, Barrier, BarrierArrival
+from tclint.replay.reasons import NotReplayed
+from tclint.replay.scheduler import UnresolvedValue
+from tclint.replay.steps import ReplayStep, Sync
+from tclint.replay.sync import BarrierArrival, ReplayBarrier, WarpArrival
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 from tclint.replay.vector_clocks import join_warps, select_warps
 
@@ -21,7 +21,7 @@ __all__: list[str] = []
 
 @executes(Fence.MEMORY)
 def _memory_fence(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     instruction = step.instruction
     memory = (
@@ -33,21 +33,21 @@ def _memory_fence(
 
 @executes(Sync.JOIN)
 def _barrier_sync(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> bool:
     return _cta_barrier(machine, group, step, positions, where, wait=True)
 
 
 @executes(Sync.ARRIVE_AT_CTA)
 def _barrier_arrive(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> bool:
     return _cta_barrier(machine, group, step, positions, where, wait=False)
 
 
 @executes(Sync.ARRIVE_AT_CLUSTER)
 def _cluster_arrive(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     group.cluster = machine.cluster_barrier.phase
     machine.epochs.fence(group, cluster=True)
@@ -58,7 +58,7 @@ def _cluster_arrive(
 
 @executes(Sync.AWAIT_CLUSTER)
 def _cluster_wait(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> bool:
     barrier, since = machine.cluster_barrier, group.cluster
 
@@ -76,7 +76,7 @@ def _cluster_wait(
 
 
 def _cta_barrier(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes, wait: bool
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes, wait: bool
 ) -> bool:
     """A CTA barrier."""
     number = machine.role(group, step, "id")
@@ -84,21 +84,21 @@ def _cta_barrier(
         machine.split(group, number)
         return False
     if not isinstance(number, int):
-        raise Unresolved(step.site, Reason.UNKNOWN_BARRIER)
+        raise UnresolvedValue(step.site, NotReplayed.UNKNOWN_BARRIER)
     count = machine.role(group, step, "count", 0)
     if count is None or isinstance(count, tuple):
-        raise Unresolved(step.site, Reason.UNKNOWN_BARRIER_COUNT)
+        raise UnresolvedValue(step.site, NotReplayed.UNKNOWN_BARRIER_COUNT)
     threads = group.threads_at(positions)
     full = _whole_warps(threads)
     away = set[int]() if full else _warps_elsewhere(machine, group.cta, threads)
     if away and len(positions) < len(group.threads):
-        raise Unresolved(step.site, Reason.SPLIT_WARP)
+        raise UnresolvedValue(step.site, NotReplayed.SPLIT_WARP)
     warp = threads[0] >> 5
     if away and threads[-1] >> 5 != warp:
         machine.split(group, tuple(t >> 5 if t >> 5 in away else -1 for t in threads))
         return False
-    barrier = machine.barriers.setdefault((group.cta, number), Barrier(number))
-    arrival = barrier.lanes.setdefault(warp, Arrival()) if away else Arrival()
+    barrier = machine.barriers.setdefault((group.cta, number), ReplayBarrier(number))
+    arrival = barrier.lanes.setdefault(warp, WarpArrival()) if away else WarpArrival()
     machine.epochs.fence(group, cluster=False)
     arrival.add(
         threads, machine.epochs.release_clock(group, positions), _votes(machine, group, step, positions)
@@ -121,11 +121,11 @@ class _AtBarrier:
 
     machine: Machine
     group: ThreadGroup
-    step: Step
+    step: ReplayStep
     positions: Sequence[int]
     where: Lanes
-    barrier: Barrier
-    arrival: Arrival
+    barrier: ReplayBarrier
+    arrival: WarpArrival
     expected: int
     """The threads that the instruction names; 0: all of the CTA."""
     warp: int
@@ -177,7 +177,7 @@ class _AtBarrier:
 
 
 def _votes(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int]
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int]
 ) -> Iterable[int | None]:
     """The predicates of the threads at *positions* that a barrier reduces; empty if it reduces none."""
     source = step.instruction.role("source")
@@ -187,7 +187,7 @@ def _votes(
 
 
 def _set_reduction(
-    machine: Machine, group: ThreadGroup, step: Step, votes: Collection[int | None], where: Lanes
+    machine: Machine, group: ThreadGroup, step: ReplayStep, votes: Collection[int | None], where: Lanes
 ) -> None:
     """The result of a barrier that reduces *votes*."""
     destination, match = step.instruction.role("destination"), step.instruction.match
@@ -196,7 +196,12 @@ def _set_reduction(
 
 
 def _count_in_phase(
-    machine: Machine, group: ThreadGroup, site: int, positions: Sequence[int], barrier: Barrier, count: int
+    machine: Machine,
+    group: ThreadGroup,
+    site: int,
+    positions: Sequence[int],
+    barrier: ReplayBarrier,
+    count: int,
 ) -> None:
     """Notes the arrival of whole warps at a barrier with a thread count, and whether it may share the phase with
     one that it should not.

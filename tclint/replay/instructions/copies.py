@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from tclint.analyses.mbarriers import RESPONSE, transferred
 from tclint.isa.effects import BULK, Query
 from tclint.replay.abstract_lanes import Lanes, apply
-from tclint.replay.accesses import CTA_STRIDE, OFFSET, SHARED, Access
+from tclint.replay.accesses import CTA_STRIDE, OFFSET, SHARED, ReplayAccess
 from tclint.replay.instructions.mbarriers import ALL_CTAS, by_operands, ranks, transaction_bytes
 from tclint.replay.instructions.memory import items, outermost
 from tclint.replay.machine import Machine, executes
-from tclint.replay.reasons import Reason
-from tclint.replay.scheduler import Unresolved
-from tclint.replay.steps import Step
-from tclint.replay.sync import Transfer
+from tclint.replay.reasons import NotReplayed
+from tclint.replay.scheduler import UnresolvedValue
+from tclint.replay.steps import ReplayStep
+from tclint.replay.sync import PendingTransfer
 from tclint.replay.thread_groups import ThreadGroup
 from tclint.replay.vector_clocks import Clock, event
 
@@ -22,7 +22,11 @@ __all__ = ["copy", "copy_out"]
 
 
 def copy(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], response: int | None = None
+    machine: Machine,
+    group: ThreadGroup,
+    step: ReplayStep,
+    positions: Sequence[int],
+    response: int | None = None,
 ) -> None:
     """A copy into the shared memory of one or several CTAs, which completes on the mbarrier at the same offset in
     each.
@@ -60,7 +64,7 @@ def copy(
             for _ in warps if together else who:
                 number = machine.operations.begin_copy(agent, known)
                 completed = None if bytes_ is None else bytes_ // unit
-                mbarrier.transfers.append(Transfer(event(agent, number), completed))
+                mbarrier.transfers.append(PendingTransfer(event(agent, number), completed))
             if to < 0:
                 machine.memory.clobbered_loads |= machine.program.overwritten.get(step.site, set())
             else:
@@ -68,7 +72,7 @@ def copy(
                 if step.site in machine.program.overwritten:
                     machine.memory.invalidate(location[0] * CTA_STRIDE + location[1], bytes_)
                 machine.record(
-                    Access(
+                    ReplayAccess(
                         step.site, True, (location[0], SHARED), location[1], bytes_, agent, number, known, group,
                         group.waited, mbarrier, mbarrier.phase, box,
                     )
@@ -78,7 +82,7 @@ def copy(
 
 
 def copy_out(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     """A bulk copy out of shared memory, which is read until a wait for its bulk group."""
     size = _size(machine, group, step)
@@ -88,11 +92,13 @@ def copy_out(
         known = size if isinstance(size, int) else None
         cta, offset = divmod(a, CTA_STRIDE)
         machine.record(
-            Access(step.site, False, (cta, SHARED), offset, known, agent, number, clock, group, group.waited)
+            ReplayAccess(
+                step.site, False, (cta, SHARED), offset, known, agent, number, clock, group, group.waited
+            )
         )
 
 
-def _size(machine: Machine, group: ThreadGroup, step: Step) -> Lanes:
+def _size(machine: Machine, group: ThreadGroup, step: ReplayStep) -> Lanes:
     """A copy's size in bytes; None: unknown."""
     match = step.instruction.match
     assert match is not None
@@ -104,7 +110,7 @@ def _size(machine: Machine, group: ThreadGroup, step: Step) -> Lanes:
 
 @executes(Query.CANCEL)
 def _clc_request(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     """The first few requests are granted, later ones find no cluster left (9.7.13.17)."""
     machine.cancelled[group.cta] = number = machine.cancelled.get(group.cta, 0) + 1
@@ -113,13 +119,13 @@ def _clc_request(
 
 @executes(Query.CANCELLED)
 def _clc_query(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     match = step.instruction.match
     assert match is not None
     response = machine.role(group, step, "source") if machine.program.answered else 0
     if response is None:
-        raise Unresolved(step.site, Reason.UNKNOWN_RESPONSE)
+        raise UnresolvedValue(step.site, NotReplayed.UNKNOWN_RESPONSE)
     first = apply(lambda number: number * machine.launch.shape.cluster[0], [response])
     coordinate = match.binding.get("coordinate")
     values: Sequence[Lanes] = [first, 0, 0, None]

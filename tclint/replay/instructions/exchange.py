@@ -4,41 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tclint.ir.nodes import Pair
+from tclint.ir.nodes import OperandPair
 from tclint.isa.effects import Exchange
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 from tclint.replay.lane_exchange import elected_lanes, match_result, reduced, shuffle_sources, vote_result
 from tclint.replay.machine import Machine, executes
-from tclint.replay.reasons import Reason
-from tclint.replay.scheduler import Unresolved
-from tclint.replay.steps import Step
-from tclint.replay.sync import Barrier
+from tclint.replay.reasons import NotReplayed
+from tclint.replay.scheduler import UnresolvedValue
+from tclint.replay.steps import ReplayStep
+from tclint.replay.sync import ReplayBarrier
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 
 __all__: list[str] = []
 
 
 @executes(Exchange.ELECT)
-def _elect(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> bool:
+def _elect(
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+) -> bool:
     """The lowest lane of the mask, in each warp (9.7.13.14)."""
     destination = step.instruction.operands[0]
     mask = machine.operand(group, step.instruction.operands[1])
     if not isinstance(mask, int):
-        raise Unresolved(step.site, Reason.UNKNOWN_MASK)
+        raise UnresolvedValue(step.site, NotReplayed.UNKNOWN_MASK)
     key = group.threads, group.threads_at(positions), mask
     if key not in machine.elected:
         machine.elected[key] = elected_lanes(*key, machine.launch.shape.threads)
     elected = machine.elected[key]
     if elected is None:
         return _await_lanes(machine, group, step, mask)
-    if isinstance(destination, Pair):
+    if isinstance(destination, OperandPair):
         for register, value in zip(destination, elected, strict=True):
             if isinstance(register, int):
                 machine.assign(group, register, value, where)
     return True
 
 
-def _await_lanes(machine: Machine, group: ThreadGroup, step: Step, mask: int) -> bool:
+def _await_lanes(machine: Machine, group: ThreadGroup, step: ReplayStep, mask: int) -> bool:
     """Blocks until the missing lanes of *mask* arrive (9.7.13.14)."""
     warps = {thread >> 5 for thread in group.threads}
     away = {w * 32 + lane for w in warps for lane in range(32) if mask >> lane & 1}.difference(group.threads)
@@ -47,17 +49,17 @@ def _await_lanes(machine: Machine, group: ThreadGroup, step: Step, mask: int) ->
         others = [g for g in machine.living() if g.cta == group.cta and not away.isdisjoint(g.threads)]
         alive = away.issubset(t for g in others for t in g.threads)
         if not alive or any(g.stuck is not None and g.stuck.site == step.site for g in others):
-            raise Unresolved(step.site, Reason.LANES_ELSEWHERE)
+            raise UnresolvedValue(step.site, NotReplayed.LANES_ELSEWHERE)
         return False
 
-    group.stuck = Stuck(step.site, group.threads, Barrier())
+    group.stuck = Stuck(step.site, group.threads, ReplayBarrier())
     group.waits = arrived
     return arrived()
 
 
 @executes(Exchange.SHUFFLE)
 def _shuffle(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     instruction, match = step.instruction, step.instruction.match
     assert match is not None
@@ -65,14 +67,18 @@ def _shuffle(
     destination = instruction.operands[0]
     value: Lanes = source if isinstance(source, int) else None
     inside: Lanes = None
-    if where == 1 and None not in lanes and (isinstance(source, tuple) or isinstance(destination, Pair)):
+    if (
+        where == 1
+        and None not in lanes
+        and (isinstance(source, tuple) or isinstance(destination, OperandPair))
+    ):
         key = match.modifiers, group.threads, *lanes
         if key not in machine.program.plans.shuffles:
             machine.program.plans.shuffles[key] = shuffle_sources(match, group.threads, lanes)
         inside, froms = machine.program.plans.shuffles[key]
         if isinstance(source, tuple):
             value = collapse([None if p is None else source[p] for p in froms])
-    if isinstance(destination, Pair):
+    if isinstance(destination, OperandPair):
         if isinstance(destination.second, int):
             machine.assign(group, destination.second, inside, where)
         destination = destination.first
@@ -81,7 +87,9 @@ def _shuffle(
 
 
 @executes(Exchange.VOTE)
-def _vote(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
+def _vote(
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+) -> None:
     instruction, match = step.instruction, step.instruction.match
     assert match is not None
     source = machine.operand(group, instruction.operands[1])
@@ -94,7 +102,9 @@ def _vote(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[
 
 
 @executes(Exchange.MATCH)
-def _match(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
+def _match(
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+) -> None:
     instruction, match = step.instruction, step.instruction.match
     assert match is not None
     source, mask = machine.role(group, step, "source"), machine.role(group, step, "mask")
@@ -103,14 +113,16 @@ def _match(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence
         answers = {warp: match_result(match, lanes, mask) for warp, lanes in _by_warp(group, source).items()}
         found = [(answers[t >> 5] or {}).get(t & 31, (None, None)) for t in group.threads]
     destination = instruction.operands[0]
-    both = destination if isinstance(destination, Pair) else (destination,)
+    both = destination if isinstance(destination, OperandPair) else (destination,)
     for register, value in zip(both, zip(*found, strict=True), strict=False):
         if isinstance(register, int):
             machine.assign(group, register, collapse(value), where)
 
 
 @executes(Exchange.REDUCTION)
-def _redux(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
+def _redux(
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+) -> None:
     match = step.instruction.match
     assert match is not None
     source, mask = machine.role(group, step, "source"), machine.role(group, step, "mask")
@@ -124,7 +136,7 @@ def _redux(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence
 
 @executes("activemask")
 def _activemask(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     active: dict[int, int] = {}
     for thread in group.threads_at(positions):

@@ -10,10 +10,10 @@ from tclint.replay.instructions.copies import copy, copy_out
 from tclint.replay.instructions.matrix import multiply, warpgroups
 from tclint.replay.instructions.mbarriers import by_operands, ctas_of, signalled
 from tclint.replay.machine import Machine, Overrun, executes
-from tclint.replay.reasons import Reason
-from tclint.replay.scheduler import Unresolved
-from tclint.replay.steps import Step, Sync
-from tclint.replay.sync import Transfer
+from tclint.replay.reasons import NotReplayed
+from tclint.replay.scheduler import UnresolvedValue
+from tclint.replay.steps import ReplayStep, Sync
+from tclint.replay.sync import PendingTransfer
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 from tclint.replay.vector_clocks import join, join_warps
 from tclint.sync.operations import completed
@@ -22,7 +22,9 @@ __all__: list[str] = []
 
 
 @executes(Sync.BEGIN)
-def _issue(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
+def _issue(
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+) -> None:
     kind = step.instruction.group
     if kind == "mbarrier":
         copy(machine, group, step, positions)
@@ -35,7 +37,9 @@ def _issue(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence
 
 
 @executes(Sync.COMMIT)
-def _commit(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
+def _commit(
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+) -> None:
     kind = step.instruction.group
     issued = machine.operations.issued(kind, group, positions)
     if kind != TCGEN05:
@@ -47,17 +51,19 @@ def _commit(machine: Machine, group: ThreadGroup, step: Step, positions: Sequenc
         for (at, mask), who in by_operands(step, positions, address, ctas).items():
             threads = len(who)
             for mbarrier in signalled(machine, step, at, mask):
-                transfer = Transfer(clock, arrivals=threads, site=step.site, threads=group.threads)
+                transfer = PendingTransfer(clock, arrivals=threads, site=step.site, threads=group.threads)
                 mbarrier.transfers.append(transfer)
                 if threads > mbarrier.count:  # in any order
                     raise Overrun(Stuck(step.site, group.threads, mbarrier))
 
 
 @executes(Sync.WAIT)
-def _wait(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes) -> None:
+def _wait(
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+) -> None:
     left, kind = step.instruction.groups_left, step.instruction.group
     if left is None:
-        raise Unresolved(step.site, Reason.UNKNOWN_OPERAND)
+        raise UnresolvedValue(step.site, NotReplayed.UNKNOWN_OPERAND)
     committed = group.committed.get(kind, ())
     if count := completed(len(committed), left):
         closed = count <= len(committed)

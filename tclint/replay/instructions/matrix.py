@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from tclint.ir.nodes import Memory
 from tclint.isa.accesses import Via
-from tclint.replay.accesses import SHARED, Access
+from tclint.replay.accesses import SHARED, ReplayAccess
 from tclint.replay.instructions.tensor import COLUMN
 from tclint.replay.machine import Machine
-from tclint.replay.steps import Step
+from tclint.replay.steps import ReplayStep
 from tclint.replay.thread_groups import ThreadGroup
 from tclint.replay.vector_clocks import Agent, Clock
 
@@ -22,13 +22,13 @@ _BEYOND = 0b11 << 14
 CTA can have; the matrix that it names instead is not where the kernel put one."""
 
 
-def multiply(machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int]) -> None:
+def multiply(machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int]) -> None:
     """A multiplication that the threads at *positions* issue together."""
     kind = step.instruction.group
     agent, number, clock = machine.operations.begin(kind, group, positions)
     for start in _matrix_addresses(machine, group, step):
         machine.record(
-            Access(
+            ReplayAccess(
                 step.site, False, (group.cta, SHARED), start, None, agent, number, clock, group, group.waited
             )
         )
@@ -40,7 +40,7 @@ def multiply(machine: Machine, group: ThreadGroup, step: Step, positions: Sequen
 
 
 def _access_tensor_memory(
-    machine: Machine, group: ThreadGroup, step: Step, agent: Agent, number: int, clock: Clock
+    machine: Machine, group: ThreadGroup, step: ReplayStep, agent: Agent, number: int, clock: Clock
 ) -> None:
     """The accesses to tensor memory: A is read, D is written, and read before if it is accumulated (9.7.16.10.7)."""
     ctas = (
@@ -57,14 +57,14 @@ def _access_tensor_memory(
         if isinstance(address, int) and size is not None:
             for memory in memories:
                 machine.record(
-                    Access(
+                    ReplayAccess(
                         step.site, writes, memory, address & COLUMN, size, agent, number, clock, group,
                         group.waited, box=step.site,
                     )
                 )  # fmt: skip
 
 
-def _matrix_addresses(machine: Machine, group: ThreadGroup, step: Step) -> Iterable[int]:
+def _matrix_addresses(machine: Machine, group: ThreadGroup, step: ReplayStep) -> Iterable[int]:
     """The start addresses of the matrices in shared memory."""
     for access in step.instruction.accesses:
         operand = step.instruction.named(access.operand) if access.via is Via.DESCRIPTOR else None

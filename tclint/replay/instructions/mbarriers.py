@@ -13,10 +13,10 @@ from tclint.isa.effects import CP_ASYNC, Order, Resource
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 from tclint.replay.accesses import CTA_STRIDE, OFFSET
 from tclint.replay.machine import Machine, check_pending, executes
-from tclint.replay.reasons import Reason
-from tclint.replay.scheduler import TooManyMbarriers, UninitialisedMbarrier, Unresolved
-from tclint.replay.steps import Step, Sync
-from tclint.replay.sync import Mbarrier, ReleasedWaiter
+from tclint.replay.reasons import NotReplayed
+from tclint.replay.scheduler import TooManyMbarriers, UninitialisedMbarrier, UnresolvedValue
+from tclint.replay.steps import ReplayStep, Sync
+from tclint.replay.sync import ReleasedWaiter, ReplayMbarrier
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 from tclint.replay.vector_clocks import WarpClocks, join, join_warps, leq, map_warps
 from tclint.sync.mbarriers import MAX_COUNT
@@ -31,7 +31,7 @@ _OWN = -1
 
 @executes(Resource.MBARRIER_INIT)
 def _mbarrier_init(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     address, count = machine.operand(group, step.instruction.mbarrier), machine.role(group, step, "count")
     many = machine.program.operands.ring_words(step.site)
@@ -39,7 +39,7 @@ def _mbarrier_init(
         beyond = not 0 <= at - group.cta * CTA_STRIDE < MAX_SHARED_BYTES
         if many and (beyond or (at in machine.mbarriers and machine.mbarriers[at].site != step.site)):
             raise TooManyMbarriers(step.site, many)
-        machine.initialise(Mbarrier(number & MAX_COUNT, step.site, at))
+        machine.initialise(ReplayMbarrier(number & MAX_COUNT, step.site, at))
         if at % MBARRIER_BYTES:
             machine.misused[step.site] = f"the mbarrier is not aligned to {MBARRIER_BYTES} bytes"
         elif not 0 < number <= MAX_COUNT:
@@ -48,7 +48,7 @@ def _mbarrier_init(
 
 @executes(Sync.ARRIVE)
 def _mbarrier_arrive(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     instruction = step.instruction
     address = machine.operand(group, step.instruction.mbarrier)
@@ -91,7 +91,7 @@ def _mbarrier_arrive(
 
 @executes(Sync.EXPECT)
 def _mbarrier_expect(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     for mbarrier, _, bytes_ in _transactions(machine, group, step, positions):
         mbarrier.expect(bytes_)
@@ -100,7 +100,7 @@ def _mbarrier_expect(
 
 @executes(Sync.COMPLETE)
 def _mbarrier_complete(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     machine.epochs.end(group)
     for mbarrier, who, bytes_ in _transactions(machine, group, step, positions):
@@ -118,8 +118,8 @@ def _mbarrier_complete(
 
 
 def _transactions(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int]
-) -> Iterator[tuple[Mbarrier, Sequence[int], int | None]]:
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int]
+) -> Iterator[tuple[ReplayMbarrier, Sequence[int], int | None]]:
     """The mbarriers whose tx-count the threads at *positions* change, with the threads and their bytes; None: made up."""
     address = machine.operand(group, step.instruction.mbarrier)
     tx, given = transaction_bytes(machine, group, step, "tx")
@@ -131,7 +131,7 @@ def _transactions(
 
 @executes(Sync.TEST)
 def _mbarrier_wait(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> bool:
     address = machine.operand(group, step.instruction.mbarrier)
     token = step.instruction.role("state") is not None
@@ -177,7 +177,9 @@ def _mbarrier_wait(
     return True
 
 
-def _acquired_clocks(machine: Machine, group: ThreadGroup, mbarrier: Mbarrier, parity: int) -> WarpClocks:
+def _acquired_clocks(
+    machine: Machine, group: ThreadGroup, mbarrier: ReplayMbarrier, parity: int
+) -> WarpClocks:
     """What a wait acquires for each warp."""
     observed = join_warps(group.clock, group.unfenced)
     if isinstance(observed, int) and leq(mbarrier.release_clocks[mbarrier.phase], observed):
@@ -204,7 +206,7 @@ def _test_results(
 
 
 def _acquire(
-    machine: Machine, group: ThreadGroup, mbarrier: Mbarrier, step: Step, acquired: WarpClocks
+    machine: Machine, group: ThreadGroup, mbarrier: ReplayMbarrier, step: ReplayStep, acquired: WarpClocks
 ) -> None:
     """A relaxed wait acquires nothing without a fence (9.7.13.15.16), except tensor-core operations, as MB013
     assumes.
@@ -220,39 +222,39 @@ def _acquire(
     group.waited = {**before, mbarrier.address: step.site}
 
 
-def _check_tx(machine: Machine, step: Step, mbarrier: Mbarrier) -> None:
+def _check_tx(machine: Machine, step: ReplayStep, mbarrier: ReplayMbarrier) -> None:
     if abs(mbarrier.bytes) > MAX_COUNT:
         machine.misused[step.site] = f"the tx-count of an mbarrier cannot be {mbarrier.bytes}"
 
 
-def ctas_of(machine: Machine, group: ThreadGroup, step: Step) -> Lanes:
+def ctas_of(machine: Machine, group: ThreadGroup, step: ReplayStep) -> Lanes:
     """The mask of the CTAs that an operation signals, for :func:`signalled`; -1 without a mask."""
     return machine.role(group, step, "mask", _OWN)
 
 
-def signalled(machine: Machine, step: Step, address: int, mask: int) -> list[Mbarrier]:
+def signalled(machine: Machine, step: ReplayStep, address: int, mask: int) -> list[ReplayMbarrier]:
     """The mbarrier at an address, or with a mask of CTAs the one at the same offset in each of them."""
     if mask == _OWN:
         return [machine.mbarrier(step, address)]
     return [machine.mbarrier(step, address & OFFSET | rank << 24) for rank in ranks(machine, step, mask)]
 
 
-def ranks(machine: Machine, step: Step, mask: int) -> list[int]:
+def ranks(machine: Machine, step: ReplayStep, mask: int) -> list[int]:
     """The CTAs of the cluster in a mask. Raises UninitialisedMbarrier if one of them does not exist."""
     if mask != ALL_CTAS and mask >> machine.launch.shape.ranks:
-        raise UninitialisedMbarrier(step.site, Reason.NO_SUCH_CTA)
+        raise UninitialisedMbarrier(step.site, NotReplayed.NO_SUCH_CTA)
     return [rank for rank in range(machine.launch.shape.ranks) if mask >> rank & 1]
 
 
 def by_operands(
-    step: Step, positions: Sequence[int], *values: Lanes
+    step: ReplayStep, positions: Sequence[int], *values: Lanes
 ) -> Mapping[tuple[int, ...], Sequence[int]]:
     """The distinct values of operands, each with the positions of the threads that have them.
 
     Raises Unresolved if one is unknown.
     """
     if None in values:
-        raise Unresolved(step.site, Reason.UNKNOWN_OPERAND)
+        raise UnresolvedValue(step.site, NotReplayed.UNKNOWN_OPERAND)
     if tuple not in map(type, values):
         return {tuple(values): positions}  # type: ignore[arg-type]
     columns = [map(v.__getitem__, positions) if isinstance(v, tuple) else repeat(v) for v in values]
@@ -260,11 +262,13 @@ def by_operands(
     for position, row in zip(positions, zip(*columns, strict=False), strict=False):
         found.setdefault(row, []).append(position)
     if any(None in row for row in found):
-        raise Unresolved(step.site, Reason.UNKNOWN_OPERAND)
+        raise UnresolvedValue(step.site, NotReplayed.UNKNOWN_OPERAND)
     return found
 
 
-def transaction_bytes(machine: Machine, group: ThreadGroup, step: Step, role: str) -> tuple[Lanes, bool]:
+def transaction_bytes(
+    machine: Machine, group: ThreadGroup, step: ReplayStep, role: str
+) -> tuple[Lanes, bool]:
     """The bytes of a copy, an expect_tx or a complete_tx, and whether they are made up; then the bytes are 0.
 
     No kernel is made for a launch with more bytes than an mbarrier counts.

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from tclint.ir.nodes import Pair, Vector
+from tclint.ir.nodes import OperandPair, Vector
 from tclint.replay.abstract_lanes import Lanes, apply
 from tclint.replay.machine import Machine, executes_data
-from tclint.replay.steps import Step
+from tclint.replay.steps import ReplayStep
 from tclint.replay.thread_groups import ThreadGroup
 
 __all__: list[str] = []
 
 
 @executes_data("unknown")
-def _unknown(machine: Machine, group: ThreadGroup, step: Step, where: Lanes) -> None:
+def _unknown(machine: Machine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
     for register in step.instruction.writes:
         machine.assign(group, register, None)
 
 
 @executes_data("constant")
-def _constant(machine: Machine, group: ThreadGroup, step: Step, where: Lanes) -> None:
+def _constant(machine: Machine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
     assert step.compute is not None
     for register in step.instruction.writes:
         machine.assign(group, register, step.compute(), where)
 
 
 @executes_data("compute")
-def _compute(machine: Machine, group: ThreadGroup, step: Step, where: Lanes) -> None:
+def _compute(machine: Machine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
     destination, sources, results = machine.program.plans.plan(step)
     held = [machine.operand(group, o) for o in sources]
     found = results[held[0] if len(held) == 1 else tuple(held)]
@@ -38,7 +38,7 @@ def _compute(machine: Machine, group: ThreadGroup, step: Step, where: Lanes) -> 
         for i, item in enumerate(destination.items):
             if isinstance(item, int):
                 machine.assign(group, item, _part(found, i, width), where)
-    elif isinstance(destination, Pair):
+    elif isinstance(destination, OperandPair):
         if isinstance(destination.second, int):
             machine.assign(group, destination.second, None, where)
         if isinstance(destination.first, int):

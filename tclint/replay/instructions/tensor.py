@@ -7,9 +7,9 @@ from itertools import repeat
 
 from tclint.isa.effects import TCGEN05_ST, Resource
 from tclint.replay.abstract_lanes import Lanes
-from tclint.replay.accesses import Access
+from tclint.replay.accesses import ReplayAccess
 from tclint.replay.machine import Machine, executes, executes_data
-from tclint.replay.steps import Step
+from tclint.replay.steps import ReplayStep
 from tclint.replay.thread_groups import ThreadGroup
 from tclint.replay.vector_clocks import Clock
 
@@ -20,7 +20,7 @@ COLUMN = (1 << 21) - 1
 
 
 @executes_data("tensor")
-def _tensor(machine: Machine, group: ThreadGroup, step: Step, where: Lanes) -> None:
+def _tensor(machine: Machine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
     """A load or a store of tensor memory, in the lanes of each warp (9.7.16.8.1)."""
     instruction, followed = step.instruction, machine.program.sliced_registers
     for register in instruction.writes:
@@ -42,7 +42,7 @@ def _tensor(machine: Machine, group: ThreadGroup, step: Step, where: Lanes) -> N
         agent, known = machine.epochs.access(group, warps, clock)
         if size is not None:
             machine.record(
-                Access(
+                ReplayAccess(
                     step.site, writes, (group.cta, lanes), column, size, agent, machine.epochs.time, known,
                     group, group.waited, box=step.site,
                 )
@@ -51,7 +51,7 @@ def _tensor(machine: Machine, group: ThreadGroup, step: Step, where: Lanes) -> N
 
 @executes(Resource.TMEM_ALLOC)
 def _tmem_alloc(
-    machine: Machine, group: ThreadGroup, step: Step, positions: Sequence[int], where: Lanes
+    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     address, columns = machine.role(group, step, "destination"), machine.role(group, step, "columns")
     if isinstance(address, int):

@@ -19,13 +19,13 @@ from tclint._data import modules
 
 if TYPE_CHECKING:
     from tclint.findings.finding import FileReport
-    from tclint.report.summary import Context
+    from tclint.report.summary import FormatContext
 
 
 class Renderer(Protocol):
     """The function ``render`` of a format; its text ends with a line feed or is empty."""
 
-    def __call__(self, reports: Sequence[FileReport], context: Context) -> str: ...
+    def __call__(self, reports: Sequence[FileReport], context: FormatContext) -> str: ...
 
 
 def formats() -> list[str]:

@@ -10,8 +10,8 @@ from tclint.findings.finding import FileReport, Finding, Step, Variant
 from tclint.findings.places import displayed_name, region
 from tclint.findings.rules import manual_reference
 from tclint.findings.scales import Confidence
-from tclint.report.locate import Locator, Target, calls
-from tclint.report.summary import Context, count
+from tclint.report.locate import Locator, ShownLocation, calls
+from tclint.report.summary import FormatContext, count
 
 SHOWN_VARIANTS = 5
 """Locations of variants that are listed; the remaining ones are only counted."""
@@ -19,7 +19,7 @@ SHOWN_VARIANTS = 5
 NO_LINE = "no .loc directive gives its source line; compile with line information (nvcc -lineinfo)"
 
 
-def details(report: FileReport, finding: Finding, context: Context) -> Iterator[str]:
+def details(report: FileReport, finding: Finding, context: FormatContext) -> Iterator[str]:
     """Lines of plain text: the steps of the path, the help, the variants, and where the finding comes from."""
     for number, step in enumerate(finding.steps, 1):
         yield f"{number}. {_at(context.locate(report, step))}: {step_words(step)}"
@@ -85,8 +85,8 @@ def chain(finding: Finding) -> list[str]:
 
 
 def listed(
-    reports: Sequence[FileReport], context: Context
-) -> Iterator[tuple[FileReport, list[tuple[Finding, Target]]]]:
+    reports: Sequence[FileReport], context: FormatContext
+) -> Iterator[tuple[FileReport, list[tuple[Finding, ShownLocation]]]]:
     """Each report with its findings and their locations, for a program that lists findings by location.
 
     A duplicate is left out if it is at the location of the finding that it duplicates: a source line.
@@ -124,12 +124,12 @@ def variant_notes(report: FileReport, finding: Finding) -> Iterator[str]:
         yield f"also in {count(len(kernels), 'other compiled variant')}: {_listed([named(v) for v in there])}"
 
 
-def where(target: Target) -> str:
+def where(target: ShownLocation) -> str:
     """``gemm.cu:50:3``."""
     return f"{target.path}:{target.line}{f':{target.column}' if target.column else ''}"
 
 
-def _at(target: Target) -> str:
+def _at(target: ShownLocation) -> str:
     """``gemm.cu:50``, or ``line 42`` in the PTX."""
     return f"{target.path}:{target.line}" if target.source else f"line {target.line}"
 

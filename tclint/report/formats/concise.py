@@ -8,16 +8,16 @@ from tclint.findings.finding import FileReport
 from tclint.findings.places import displayed_name, unreported
 from tclint.report.formats._details import where
 from tclint.report.formats._style import printable
-from tclint.report.summary import Context, closing, count
+from tclint.report.summary import FormatContext, closing, count
 
 
-def render(reports: Sequence[FileReport], context: Context) -> str:
+def render(reports: Sequence[FileReport], context: FormatContext) -> str:
     """The findings and the errors of inputs, with the tally as the last line."""
     lines = [line for report in reports for line in _lines(report, context)]
     return "".join(f"{line}\n" for line in (*lines, *closing(context)))
 
 
-def _lines(report: FileReport, context: Context) -> Iterator[str]:
+def _lines(report: FileReport, context: FormatContext) -> Iterator[str]:
     path = displayed_name(report)
     for problem in unreported(report):
         at = f"{path}:{problem.line}" if problem.line else path

@@ -13,14 +13,14 @@ from tclint.findings.places import displayed_name, unreported
 from tclint.findings.scales import Severity
 from tclint.report.formats._details import details
 from tclint.report.formats._style import printable
-from tclint.report.summary import Context
+from tclint.report.summary import FormatContext
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 _DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _PROPERTY = _DATA | {":": "%3A", ",": "%2C"}
 
 
-def render(reports: Sequence[FileReport], context: Context) -> str:
+def render(reports: Sequence[FileReport], context: FormatContext) -> str:
     """The errors of inputs, then the findings by severity."""
     findings = [(report, finding) for report in reports for finding in report.findings]
     findings.sort(key=lambda item: -item[1].severity)
@@ -31,7 +31,7 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
     return "".join(line + "\n" for line in lines)
 
 
-def _problems(report: FileReport, context: Context) -> Iterator[str]:
+def _problems(report: FileReport, context: FormatContext) -> Iterator[str]:
     for problem in unreported(report):
         at = {"file": context.locate.relative(report.path)}
         if problem.line:
@@ -39,7 +39,7 @@ def _problems(report: FileReport, context: Context) -> Iterator[str]:
         yield _command("error", at | {"title": "tclint"}, f"{displayed_name(report)}: {problem.message}")
 
 
-def _annotation(report: FileReport, finding: Finding, context: Context) -> str:
+def _annotation(report: FileReport, finding: Finding, context: FormatContext) -> str:
     target = context.locate(report, finding)
     properties = {"file": context.locate.relative(target.path), "line": str(target.line)}
     if target.end is not None:

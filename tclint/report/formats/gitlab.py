@@ -12,14 +12,14 @@ from tclint.findings.finding import FileReport, Finding
 from tclint.findings.places import unreported
 from tclint.findings.scales import Severity
 from tclint.report.formats._details import listed, variant_notes
-from tclint.report.locate import Target
-from tclint.report.summary import Context
+from tclint.report.locate import ShownLocation
+from tclint.report.summary import FormatContext
 
 DUPLICATES = True
 _SEVERITIES = {Severity.ERROR: "critical", Severity.WARNING: "major", Severity.INFO: "info"}
 
 
-def render(reports: Sequence[FileReport], context: Context) -> str:
+def render(reports: Sequence[FileReport], context: FormatContext) -> str:
     """The errors of inputs and the findings as one array, in which fingerprints are unique."""
     seen: Counter[str] = Counter()
     entries = [
@@ -34,7 +34,7 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
 
 
 def _entries(
-    report: FileReport, findings: Sequence[tuple[Finding, Target]], context: Context
+    report: FileReport, findings: Sequence[tuple[Finding, ShownLocation]], context: FormatContext
 ) -> Iterator[dict[str, Any]]:
     path = context.locate.relative(report.path)
     member = [f"in member {report.member}"] if report.member else []

@@ -25,7 +25,7 @@ from tclint.findings.finding import (
 from tclint.findings.places import region
 from tclint.findings.scales import Severity
 from tclint.findings.spans import Span
-from tclint.report.summary import Context, Summary, exit_code
+from tclint.report.summary import FormatContext, Summary, exit_code
 
 if TYPE_CHECKING:
     from tclint.findings.verdicts import Verdict
@@ -37,7 +37,7 @@ SUPPRESSED = True
 DUPLICATES = True
 
 
-def render(reports: Sequence[FileReport], context: Context) -> str:
+def render(reports: Sequence[FileReport], context: FormatContext) -> str:
     """The whole run as one object."""
     document = {
         "schema": SCHEMA,
@@ -50,7 +50,7 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
     return to_json(document)
 
 
-def _file(report: FileReport, context: Context) -> dict[str, Any]:
+def _file(report: FileReport, context: FormatContext) -> dict[str, Any]:
     found: dict[str, Any] = {
         "path": report.path,
         "member": report.member,
@@ -96,7 +96,7 @@ def _verdict(report: FileReport, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _finding(report: FileReport, finding: Finding, context: Context) -> dict[str, Any]:
+def _finding(report: FileReport, finding: Finding, context: FormatContext) -> dict[str, Any]:
     target = context.locate(report, finding)
     return {
         "id": finding.rule.id,

@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape, quoteattr
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.places import displayed_name, unreported
 from tclint.report.formats._details import details, where
-from tclint.report.summary import Context
+from tclint.report.summary import FormatContext
 
 DUPLICATES = True
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -31,14 +31,14 @@ class _Case(NamedTuple):
     text: str = ""
 
 
-def render(reports: Sequence[FileReport], context: Context) -> str:
+def render(reports: Sequence[FileReport], context: FormatContext) -> str:
     """The whole run as one ``testsuites`` element."""
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
     suites = [line for number, report in enumerate(reports) for line in _suite(number, report, now, context)]
     return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", *suites, "</testsuites>", ""])
 
 
-def _suite(number: int, report: FileReport, now: str, context: Context) -> Iterator[str]:
+def _suite(number: int, report: FileReport, now: str, context: FormatContext) -> Iterator[str]:
     path = context.locate.relative(report.path) + (f"({report.member})" if report.member else "")
     cases = [*_problems(report), *(_case(report, finding, context) for finding in report.findings)]
     cases = cases or [_Case("tclint", "")]
@@ -77,7 +77,7 @@ def _problems(report: FileReport) -> Iterator[_Case]:
         yield _Case(f"problem {number}", "error", "problem", problem.message, f"{at}: {problem.message}")
 
 
-def _case(report: FileReport, finding: Finding, context: Context) -> _Case:
+def _case(report: FileReport, finding: Finding, context: FormatContext) -> _Case:
     fails = context.fail_on is not None and finding.severity >= context.fail_on
     at = where(context.locate(report, finding))
     return _Case(

@@ -26,7 +26,7 @@ from tclint.findings.scales import Confidence, Severity
 from tclint.findings.spans import Span
 from tclint.report.formats._details import listed, parties, step_words, variant_notes
 from tclint.report.locate import calls
-from tclint.report.summary import Context
+from tclint.report.summary import FormatContext
 
 SUPPRESSED = DUPLICATES = True
 """Suppressed findings and duplicates are wanted: a result has a property for either."""
@@ -60,7 +60,7 @@ _PROBLEM = om.ReportingDescriptor(
 _LINK = re.compile(r"\[([^\[\]]*)\](?=\()")
 
 
-def render(reports: Sequence[FileReport], context: Context) -> str:
+def render(reports: Sequence[FileReport], context: FormatContext) -> str:
     """The whole run as one log."""
     # Only these, since the pages of all rules make a log of a megabyte.
     rules = {finding.rule.id: finding.rule for report in reports for finding in report.findings}
@@ -72,7 +72,7 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
 class _Run:
     """Builds the SARIF objects of one run."""
 
-    def __init__(self, rules: list[Rule], context: Context) -> None:
+    def __init__(self, rules: list[Rule], context: FormatContext) -> None:
         self._context = context
         self._rules = rules
         self._index = {rule.id: index for index, rule in enumerate(rules)}

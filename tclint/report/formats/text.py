@@ -42,8 +42,8 @@ from tclint.report.formats._details import (
     where,
 )
 from tclint.report.formats._style import BLUE, BOLD, CYAN, RED, YELLOW, Style, file_url, printable, shortened
-from tclint.report.locate import Target
-from tclint.report.summary import Context, closing, count
+from tclint.report.locate import ShownLocation
+from tclint.report.summary import FormatContext, closing, count
 from tclint.syntax.source import Source
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class _Mark(NamedTuple):
     primary: bool
 
 
-def render(reports: Sequence[FileReport], context: Context) -> str:
+def render(reports: Sequence[FileReport], context: FormatContext) -> str:
     """The errors of inputs, the findings, and the verdicts if they were asked for, with the tally as the last line."""
     frames = _Frames(context)
     blocks: list[str] = []
@@ -100,7 +100,7 @@ def render(reports: Sequence[FileReport], context: Context) -> str:
 
 
 class _Frames:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: FormatContext) -> None:
         self._style = Style(context.color, context.links)
         self._width = max(context.width, _MIN_WIDTH)
         self._locate = context.locate
@@ -143,7 +143,7 @@ class _Frames:
             yield f"{gutter}{style(BLUE, arrow)} {named}"
             arrow = ":::"
         named = self._link(
-            report.path, where(Target(displayed_name(report), start.line, start.column, None, None))
+            report.path, where(ShownLocation(displayed_name(report), start.line, start.column, None, None))
         )
         yield f"{gutter}{style(BLUE, arrow)} {named}{printable(kernel + origin)}"
 
