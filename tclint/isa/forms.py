@@ -238,12 +238,14 @@ class Match:
 
     @cached_property
     def order(self) -> Order:
-        """Its memory order (8.6): what it states, or the default of its form. An atomic operation is relaxed (9.7.13.5)."""
+        """Its memory order (8.6): what it states, or the default of its form. An atomic operation is relaxed (9.7.13.5),
+        another that reads and writes is weak, such as ``tensormap.replace`` (9.7.9.28)."""
         stated = spelled_order(self.modifiers)
         if stated is not None:
             return stated
         if self.form.memory:
-            return Order.RELAXED if len({verb for verb, _ in self.form.memory}) > 1 else Order.WEAK
+            atomic = self.combination and len({verb for verb, _ in self.form.memory}) > 1
+            return Order.RELAXED if atomic else Order.WEAK
         return Order.SC if self.syntax.root == "membar" else self.form.effects.order
 
     @cached_property

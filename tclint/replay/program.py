@@ -421,10 +421,9 @@ def _between_ctas(match: Match) -> bool:
 
     A remote arrival does not: it may be at an mbarrier of its own CTA.
     """
-    form = match.form
-    if (form.mbarrier and "mask" in match.parts) or match.of_pair:
+    if match.multicast or match.of_pair:
         return True
-    return match.space == ".shared::cluster" and (bool(form.memory) or "remote" in form.roles)
+    return match.space == ".shared::cluster" and (bool(match.form.memory) or "remote" in match.form.roles)
 
 
 def relaxes(model: KernelModel) -> bool:

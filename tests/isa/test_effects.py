@@ -138,8 +138,9 @@ ORDERS = {
     "ld.volatile.global.u32 %r1, [%rd1];": (Order.VOLATILE, "sys"),
     "atom.global.add.u32 %r1, [%rd1], %r2;": (Order.RELAXED, "gpu"),
     "atom.release.cta.global.add.u32 %r1, [%rd1], %r2;": (Order.RELEASE, "cta"),
+    "tensormap.replace.tile.fill_mode.global.b1024.b32 [%rd1], 1;": (Order.WEAK, ""),
 }
-"""Instruction -> its memory order and scope, by 8.5, 8.6, 9.7.13.1 to 9.7.13.5 and 9.7.13.15."""
+"""Instruction -> its memory order and scope, by 8.5, 8.6, 9.7.9.28, 9.7.13.1 to 9.7.13.5 and 9.7.13.15."""
 
 
 @pytest.mark.parametrize("text", ORDERS)

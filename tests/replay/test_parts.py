@@ -302,3 +302,20 @@ def test_where_something_is_that_all_threads_compute_before_they_part() -> None:
     assert "race" in what(replay(code).run)
     swapped = changed("setp.lt.u32 %p1, %r0, 32;", "setp.ge.u32 %p1, %r0, 32;", code)
     assert "race" in what(replay(swapped).run)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "clustered"),
+    [
+        (
+            "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.multicast::cluster::all.b128 [m], [m];",
+            True,
+        ),
+        ("mbarrier.arrive.release.cluster.shared::cluster.multicast::cluster::32b.b64 _, [%r2], 1, 3;", True),
+        ("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r2];", False),
+        ("mbarrier.arrive.release.cta.shared::cta.b64 _, [m];", False),
+    ],
+)
+def test_what_acts_on_several_ctas_is_replayed_in_a_cluster(instruction: str, clustered: bool) -> None:
+    made = model(f"{instruction} ret;", before=".shared .align 8 .b64 m;")
+    assert ReplaySlice(made).clustered is clustered
