@@ -434,10 +434,10 @@ def test_columns_that_the_next_iteration_loads_are_not_compared_with_those_of_it
 def test_obligations_are_not_enumerated_past_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = 0
 
-    def needs(self: completion.Completion) -> Iterator[completion.Obligation]:
+    def needs(self: completion.Completion) -> Iterator[completion.ProofObligation]:
         nonlocal listed
         for listed in range(1, 1000):
-            yield completion.Obligation(listed, listed, "columns")
+            yield completion.ProofObligation(listed, listed, "columns")
 
     monkeypatch.setattr(completion.Completion, "needs", needs)
     monkeypatch.setattr(completion, "MAX_OBLIGATIONS", 10)
