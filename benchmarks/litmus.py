@@ -30,7 +30,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tclint.analyses.happens_before import HappensBefore, Ordered, Ordering, Scope, Unordered
+from tclint.analyses.happens_before import HappensBefore, Ordered, Ordering, OrderScope, Unordered
 from tclint.analyses.model import KernelModel
 from tclint.ir.frontend import analyse
 from tclint.syntax.source import Source
@@ -68,7 +68,7 @@ class Litmus(NamedTuple):
     first: str
     """The labels of the two accesses, a load and a store."""
     then: str
-    scope: Scope
+    scope: OrderScope
 
 
 class _Literal(NamedTuple):
@@ -110,7 +110,7 @@ def parse(text: str, holds: bool) -> Litmus | None:
     if ptx is None:
         return None
     labels = [f"S{access.thread}_{access.at}" for access in ((store, load) if after else (load, store))]
-    scope = Scope.WARPS if ctas[load.thread] == ctas[store.thread] else Scope.CTAS
+    scope = OrderScope.WARPS if ctas[load.thread] == ctas[store.thread] else OrderScope.CTAS
     # The literals describe an execution in which the two are not in order.
     return Litmus(ptx, holds is not (condition[1] == "exists"), labels[0], labels[1], scope)
 

@@ -46,5 +46,5 @@ class BulkReads(Groups):
         after = super().aged(age, at, instruction)
         return READ if after is None and age >= 0 else after
 
-    def lasting(self, state: GroupsState, site: int) -> bool:
+    def stays_pending(self, state: GroupsState, site: int) -> bool:
         return any(age not in KNOWN and (age < 0 or age == self.deepest) for age in state[0].of(site))

@@ -76,7 +76,7 @@ class WaitedCopies(CopyGroups):
         """The bit set of the operations of *state* for which only their own thread has waited."""
         return state[0].having(WAITED)
 
-    def lasting(self, state: GroupsState, site: int) -> bool:
+    def stays_pending(self, state: GroupsState, site: int) -> bool:
         return (site, WAITED) in state[0]
 
     def conflicts(

@@ -177,7 +177,7 @@ class Groups(Analysis[GroupsState]):
         """The stage of an operation when it begins."""
         return OPEN
 
-    def lasting(self, state: GroupsState, site: int) -> bool:
+    def stays_pending(self, state: GroupsState, site: int) -> bool:
         """Whether the operation *site* may have an age that no commit changes."""
         return any(age < 0 or age == self.deepest for age in state[0].of(site))
 

@@ -292,12 +292,12 @@ class MbarrierAddresses:
         """Whether two instructions name one mbarrier: True, False (in no pair of iterations), None (unknown)."""
         mine, theirs = self.locations(site), self.locations(other)
         if mine is None or theirs is None:
-            return self._never_meet(site, other)
+            return self._disjoint(site, other)
         if (mine, theirs) not in self._same:
             self._same[mine, theirs] = _agreed(same(self.model, a, b) for a in mine for b in theirs)
         return self._same[mine, theirs]
 
-    def _never_meet(self, site: int, other: int) -> bool | None:
+    def _disjoint(self, site: int, other: int) -> bool | None:
         """False if the bytes are disjoint in all iterations, else None."""
         values = self.model.values
         a, b = self.model.mbarrier(site), self.model.mbarrier(other)

@@ -615,7 +615,7 @@ class Mbarriers:
         runs: list[list[int]] = []
         for site in sites:
             last = runs[-1][-1] if runs else -1
-            if runs and self._before_any_wait.alike(last, site) and self._same(last, site):
+            if runs and self._before_any_wait.same_segment(last, site) and self._same(last, site):
                 runs[-1].append(site)
             else:
                 runs.append([site])

@@ -112,7 +112,7 @@ class FollowedOperations(Protocol):
         """Those in flight in a *state*, as a bit set."""
         ...
 
-    def lasting(self, state: Any, site: int) -> bool:
+    def stays_pending(self, state: Any, site: int) -> bool:
         """Whether the operation *site* stays in flight in a *state*, unchanged, however often a loop iterates."""
         ...
 
@@ -250,7 +250,7 @@ class OverlapSearch:
         searches.count(len(overlapping))
         uses = overlapping.every()
         found = self._nearest(start, operations, uses) if uses else []
-        if uses and not found and self.followed.lasting(self.results.entry[cfg.block_of[start]], start):
+        if uses and not found and self.followed.stays_pending(self.results.entry[cfg.block_of[start]], start):
             found = self._nearest(start, operations, uses, start)
             reads = {end: use for end, use in uses.items() if not use.accesses[0].writes}
             again = next((end for end in reads if cfg.block_of[end] in cfg.in_cycle), None)

@@ -61,7 +61,7 @@ class WaitFreeRegions:
         segment = self._segment(site)
         return not segment[1] and self._is_last(segment) and segment[0] in self._reachable(segment[0])
 
-    def alike(self, a: int, b: int) -> bool:
+    def same_segment(self, a: int, b: int) -> bool:
         """Whether both are in one block with no wait between them."""
         return self._segment(a) == self._segment(b)
 

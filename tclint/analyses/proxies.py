@@ -23,7 +23,7 @@ from tclint.analyses.cp_async import CopyGroups
 from tclint.analyses.extents import Extent, Extents
 from tclint.analyses.fact_set import FactSet
 from tclint.analyses.groups import GroupsState as GroupState
-from tclint.analyses.happens_before import HappensBefore, Scope
+from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.mbarriers import Mbarriers, Ring, largest_expected
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import dominated_by
@@ -155,7 +155,7 @@ class Unfenced(FactSet[tuple[int, int]]):
         """The bit set of the accesses in *state*."""
         return self.numbering.bits(site for site, _ in state)
 
-    def lasting(self, state: ProxyState, site: int) -> bool:
+    def stays_pending(self, state: ProxyState, site: int) -> bool:
         """Whether no fence has followed the access at *site*: what else follows ends nothing."""
         return any(s == site for s, _ in state)
 
@@ -183,7 +183,7 @@ class UnfencedWaits(Unfenced):
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         order = model.fact(HappensBefore)
-        self.sites = order.points.acquire_points(Scope.WARPS) - order.unknown
+        self.sites = order.points.acquire_points(OrderScope.WARPS) - order.unknown
         self.classes = {site: [site] for site in self.sites}
 
 

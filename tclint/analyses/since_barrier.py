@@ -21,7 +21,7 @@ from tclint.analyses.access_classes import AccessClasses
 from tclint.analyses.ages import Numbering
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.fact_set import FactSet
-from tclint.analyses.happens_before import HappensBefore, Scope, Unsynchronised
+from tclint.analyses.happens_before import HappensBefore, OrderScope, Unsynchronised
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OverlapSearch, Route
 from tclint.analyses.plausibility import Doubt, DoubtAbout, skips, skips_for_launch
@@ -76,7 +76,7 @@ def synchronising_sites(model: KernelModel) -> frozenset[int]:
     after = model.reached_from(
         alone, model.where(lambda effects: effects.synchronises is not None), order.partial_barriers.full
     )
-    return order.points.acquire_points(Scope.WARPS) | order.points.release_points | after
+    return order.points.acquire_points(OrderScope.WARPS) | order.points.release_points | after
 
 
 def lane_synchronising_sites(model: KernelModel) -> frozenset[int]:
@@ -261,7 +261,7 @@ class _From:
     def pending(self, state: SinceBarrierState) -> int:
         return self.numbering.bits(site for site, _ in state if site in self.starts)
 
-    def lasting(self, state: SinceBarrierState, site: int) -> bool:
+    def stays_pending(self, state: SinceBarrierState, site: int) -> bool:
         return (site, False) in state
 
     def begun(self, site: int) -> Since:

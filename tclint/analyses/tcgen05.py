@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from tclint.analyses.fact_set import FactSet
-from tclint.analyses.happens_before import HappensBefore, Scope
+from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.tensor_memory import TensorMemory, concerns
 from tclint.dataflow import Path
@@ -38,7 +38,7 @@ class Tcgen05Operations(FactSet[tuple[int, int]]):
         super().__init__(model)
         self.memory = model.fact(TensorMemory)
         self._order = model.fact(HappensBefore)
-        self._barriers = self._order.points.barrier_sites(Scope.WARPS)
+        self._barriers = self._order.points.barrier_sites(OrderScope.WARPS)
         self._completions: dict[int, frozenset[int]] = {}
         self._observations: dict[tuple[int, int], bool] = {}
         self.cta_groups = self._cta_groups()

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cached_property
 
-from tclint.analyses.happens_before import HappensBefore, Scope
+from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import follow
 from tclint.analyses.tcgen05_sync import ThreadSync
@@ -76,7 +76,7 @@ class TmemRelease:
         order, views = self.order, self.model.views
         if not order.points.releases_together(barrier):
             return []
-        threads, waits = views.context_of(site).threads, order.points.acquire_points(Scope.WARPS)
+        threads, waits = views.context_of(site).threads, order.points.acquire_points(OrderScope.WARPS)
         arrivals = self.model.reached_from((barrier,), self.model.arrives(Barrier.MBARRIER), {*waits, site})
         return [
             i

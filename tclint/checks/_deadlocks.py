@@ -56,7 +56,7 @@ def called(model: KernelModel, what: ReplayMbarrier | ReplayBarrier) -> str:
         return model.fact(ObjectNames).initialised_at(what.site) or "this mbarrier"
     if what.number >= 0:
         return f"barrier {what.number}"
-    return "the cluster barrier" if what.wanted else "the other lanes"
+    return "the cluster barrier" if what.expected else "the other lanes"
 
 
 def incomplete(what: ReplayMbarrier) -> str:
@@ -71,8 +71,8 @@ def _wait(model: KernelModel, party: Stuck) -> Mark:
     if isinstance(what, ReplayMbarrier):
         words = f"waits for phase {what.phase}, which {incomplete(what)}"
         return Mark(party.site, words, role=role, object=called(model, what))
-    if what.wanted:
-        return Mark(party.site, f"waits: {what.arrived} of {what.wanted} threads have arrived", role=role)
+    if what.expected:
+        return Mark(party.site, f"waits: {what.arrived} of {what.expected} threads have arrived", role=role)
     return Mark(party.site, "waits for the other lanes of its mask", role=role)
 
 

@@ -32,8 +32,8 @@ class OperandFault(NamedTuple):
 def merged(model: KernelModel, faults: Iterable[OperandFault]) -> Iterator[Hit]:
     """One hit for each cause and doubt: at its first instruction, with the number of instructions affected."""
     keyed = (((f.rule, f.cause or f.message, f.severity, f.doubt), f) for f in faults)
-    for alike in grouped(keyed).values():
-        first = min(alike, key=lambda fault: fault.site)
+    for equivalent in grouped(keyed).values():
+        first = min(equivalent, key=lambda fault: fault.site)
         yield first.rule.hit(
             site=first.site,
             message=first.message,
@@ -42,7 +42,7 @@ def merged(model: KernelModel, faults: Iterable[OperandFault]) -> Iterator[Hit]:
                 *_definition(model, first.operand),
                 Mark(first.site, f"{model.name(first.site)} uses it"),
             ),
-            count=len({fault.site for fault in alike}),
+            count=len({fault.site for fault in equivalent}),
             help=first.remedy,
             severity=first.severity,
             about=frozenset(mark.site for mark in first.origins),

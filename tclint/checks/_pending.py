@@ -30,15 +30,15 @@ class PendingReason(NamedTuple):
 
     @classmethod
     def of(
-        cls, groups: Groups, path: Path, site: int, age: int, alike: Collection[int] = ()
+        cls, groups: Groups, path: Path, site: int, age: int, equivalent: Collection[int] = ()
     ) -> PendingReason:
         """The reason for the operation at *site*, whose age at the end of *path* is *age*.
 
-        *alike* are further operations that the fix must complete.
+        *equivalent* are further operations that the fix must complete.
         """
         pending = PendingInGroup.of(groups, path, site, age)
         reason = _uncommitted(groups, pending) if age < 0 else _committed(groups, pending)
-        return reason._replace(fixes=group_repairs(groups.model, groups, pending, alike))
+        return reason._replace(fixes=group_repairs(groups.model, groups, pending, equivalent))
 
 
 def _uncommitted(groups: Groups, pending: PendingInGroup) -> PendingReason:

@@ -166,16 +166,16 @@ class PendingInGroup:
 
 
 def group_repairs(
-    model: KernelModel, groups: Groups, pending: PendingInGroup, alike: Collection[int]
+    model: KernelModel, groups: Groups, pending: PendingInGroup, equivalent: Collection[int]
 ) -> tuple[Repair, ...]:
     """The repairs that complete an operation before the end of its path.
 
-    *alike* are operations that the same wait must complete.
+    *equivalent* are operations that the same wait must complete.
     """
     path, site, age, waits, later = pending.path, pending.site, pending.age, pending.waits, pending.later
     if not groups.group.words.commit or path.end < 0:
         return ()
-    sites = {site, *alike}
+    sites = {site, *equivalent}
     if age == OVERDUE:
         return _with_commit(model, groups, pending, waits) or waits_before(
             model, groups, sites, path.end, True

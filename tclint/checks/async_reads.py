@@ -48,10 +48,10 @@ def read_before_others_wrote(model: KernelModel) -> Iterator[Hit]:
         for writes in (_Stores(model), _Copies(model))
         for meeting in writes.meetings()
     )
-    for alike in grouped(found).values():
-        first = next((each for each in alike if each[1].proven), alike[0])
-        hit = _hit(model, *first, len({meeting.use.site for meeting, _ in alike}))
-        yield replace(hit, pairs=tuple(meeting.sites for meeting, _ in alike))
+    for equivalent in grouped(found).values():
+        first = next((each for each in equivalent if each[1].proven), equivalent[0])
+        hit = _hit(model, *first, len({meeting.use.site for meeting, _ in equivalent}))
+        yield replace(hit, pairs=tuple(meeting.sites for meeting, _ in equivalent))
 
 
 def _wanted(access: SharedAccess) -> bool:
@@ -217,7 +217,7 @@ class _Stores(_Writes):
             site for site, since in state if site != THREADS_MAY_HAVE_DIVERGED and isinstance(since, bool)
         )
 
-    def lasting(self, state: Any, site: int) -> bool:
+    def stays_pending(self, state: Any, site: int) -> bool:
         """Whether the thread has not waited since the store at *site*."""
         return bool(self.pending(state) & self.numbering.bit(site))
 

@@ -13,7 +13,7 @@ from math import inf, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from tclint.analyses.execution import ExecutionGuarantee
-from tclint.analyses.happens_before import HappensBefore, Scope
+from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.plausibility import skips
@@ -79,7 +79,7 @@ def _deadlock(model: KernelModel, run: ReplayRun) -> Hit | None:
     others = list({(s.site, s.threads): s for s in run.deadlocks if s[:2] != at[:2]}.values())
     return CV014.hit(
         site=at.site,
-        message=f"deadlock: {called(model, at.what)} waits for {at.what.wanted} threads, of which only {at.what.arrived} arrive, "
+        message=f"deadlock: {called(model, at.what)} waits for {at.what.expected} threads, of which only {at.what.arrived} arrive, "
         "and all remaining threads are blocked as well",
         steps=tuple(
             Mark(
@@ -111,7 +111,7 @@ class _Use(NamedTuple):
     """Those that may execute it."""
     arriving: int
     """How many of them are certain to arrive if one does. A warp always counts as 32 threads."""
-    wanted: int | None
+    expected: int | None
     """The thread count; None: unknown."""
 
     @property
@@ -139,7 +139,7 @@ def _uses(model: KernelModel, site: int) -> list[_Use]:
 
 def _repeated(model: KernelModel, arrivals: list[int]) -> Iterator[tuple[int | str, Hit]]:
     """For each barrier an arrival that threads repeat before any wait, although its phase has no room for all of them."""
-    waits = model.fact(HappensBefore).points.acquire_points(Scope.WARPS)
+    waits = model.fact(HappensBefore).points.acquire_points(OrderScope.WARPS)
     sites = (*arrivals, *model.awaits(Barrier.CTA))
     used = grouped(
         (use.barrier, use)
@@ -168,7 +168,7 @@ def _crowded(model: KernelModel, first: _Use, uses: list[_Use], waits: frozenset
             skips(model, found, waits, _WAITS_ELSEWHERE).why
         )
     around = path((first.site,))
-    if around is not None and _repeats(model, around) * first.arriving > (first.wanted or 0):
+    if around is not None and _repeats(model, around) * first.arriving > (first.expected or 0):
         return _again(model, first, first).doubted(skips(model, around, waits, _WAITS_ELSEWHERE).why)
     # A warp may arrive twice by design; replays know which other warps arrive, and what keeps this one back.
     last = around or path(others)
@@ -182,11 +182,11 @@ def _crowded(model: KernelModel, first: _Use, uses: list[_Use], waits: frozenset
 
 def _crowds(first: _Use, second: _Use) -> bool:
     """Whether a phase that has all arrivals of *first* has no room for those of *second*, or does not admit them."""
-    if first.wanted is None or second.wanted is None:
+    if first.expected is None or second.expected is None:
         return False
-    if first.wanted != second.wanted:
-        return first.wanted > _WARP  # other warps may not have arrived yet
-    return first.arriving + second.arriving > first.wanted
+    if first.expected != second.expected:
+        return first.expected > _WARP  # other warps may not have arrived yet
+    return first.arriving + second.arriving > first.expected
 
 
 def _repeats(model: KernelModel, around: Path) -> float:
@@ -198,18 +198,18 @@ def _repeats(model: KernelModel, around: Path) -> float:
 
 def _counted(first: _Use, uses: list[_Use]) -> bool:
     """Whether all *uses* of a barrier, each executed once, fit into one phase."""
-    return {use.wanted for use in uses} == {first.wanted} and sum(use.most for use in uses) <= (
-        first.wanted or 0
+    return {use.expected for use in uses} == {first.expected} and sum(use.most for use in uses) <= (
+        first.expected or 0
     )
 
 
 def _again(model: KernelModel, first: _Use, second: _Use) -> Hit:
     name = f"barrier {first.barrier}" if isinstance(first.barrier, int) else "a barrier"
-    mixed = first.wanted != second.wanted
+    mixed = first.expected != second.expected
     return CV015.hit(
         site=first.site,
-        message=f"arrives at {name} with a count of {first.wanted}, and a thread may arrive there with a count of "
-        f"{second.wanted} before that phase completes: no wait lies between the two"
+        message=f"arrives at {name} with a count of {first.expected}, and a thread may arrive there with a count of "
+        f"{second.expected} before that phase completes: no wait lies between the two"
         if mixed
         else f"arrives at {name}, and a thread may arrive there again before that phase completes: "
         "no wait lies between the two",
@@ -230,7 +230,7 @@ def _again(model: KernelModel, first: _Use, second: _Use) -> Hit:
 
 def _of(use: _Use) -> str:
     """The thread count of a phase, in words."""
-    return "" if use.wanted is None else f" with a count of {use.wanted}"
+    return "" if use.expected is None else f" with a count of {use.expected}"
 
 
 def _overlapping(model: KernelModel, overlap: PhaseOverlap) -> Hit:
@@ -239,11 +239,11 @@ def _overlapping(model: KernelModel, overlap: PhaseOverlap) -> Hit:
     return CV015.hit(
         site=second.site,
         message=f"{len(second.threads)} threads arrive together at barrier {number}, "
-        f"of which each phase counts only {second.wanted}"
+        f"of which each phase counts only {second.expected}"
         if together
         else f"may arrive in the wrong phase of barrier {number}: this is not ordered after the completion of the phase "
         f"that {threads_in_words(model, first.threads)} arrived for"
-        + f", which counts {first.wanted} threads and not {second.wanted}"
+        + f", which counts {first.expected} threads and not {second.expected}"
         * mixed,
         steps=(
             *(() if together else (_arrives(model, first, "in one phase"),)),
@@ -262,5 +262,5 @@ def _overlapping(model: KernelModel, overlap: PhaseOverlap) -> Hit:
 
 
 def _arrives(model: KernelModel, arrival: BarrierArrival, what: str) -> Mark:
-    words = f"arrives {what}".rstrip() + f", with a count of {arrival.wanted}"
+    words = f"arrives {what}".rstrip() + f", with a count of {arrival.expected}"
     return Mark(arrival.site, words, role=threads_in_words(model, arrival.threads))

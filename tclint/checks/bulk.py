@@ -13,7 +13,7 @@ from functools import partial
 from tclint.analyses.bulk import KNOWN, KNOWN_TO_WARP, BulkReads
 from tclint.analyses.global_memory import GlobalMemory
 from tclint.analyses.groups import BulkGroups, Groups
-from tclint.analyses.happens_before import HappensBefore, Scope
+from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.issuers import once_for_a_warp
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
@@ -62,11 +62,11 @@ def sources_in_flight(model: KernelModel) -> Iterator[Hit]:
         ((BK003 if meeting.path.state in KNOWN else BK002, *_cause(model, groups, meeting)), meeting)
         for meeting in meetings
     )
-    for (rule, *_), alike in grouped(found).items():
+    for (rule, *_), equivalent in grouped(found).items():
         hit = (_unordered if rule == BK003 else _in_flight)(
-            model, groups, alike[0], {meeting.operation.site for meeting in alike}
+            model, groups, equivalent[0], {meeting.operation.site for meeting in equivalent}
         )
-        yield replace(hit, pairs=tuple(meeting.sites for meeting in alike))
+        yield replace(hit, pairs=tuple(meeting.sites for meeting in equivalent))
 
 
 def _cause(model: KernelModel, groups: Groups, meeting: Conflict) -> tuple[int, int]:
@@ -111,7 +111,7 @@ def _synchronised(
     """Issuing threads, each with those that barriers on the path, or a warp-wide use, synchronise with them."""
     order = model.fact(HappensBefore)
     passed = path.passed(model.cfg, copy.site)
-    met = [i for i in order.points.barrier_sites(Scope.LANES) if i in passed]
+    met = [i for i in order.points.barrier_sites(OrderScope.LANES) if i in passed]
     joined = 0
     for i in filter(order.points.releases_together, met):
         joined |= model.views.context_of(i).threads
@@ -158,12 +158,12 @@ def _unordered_threads(
     return others or lanes
 
 
-def _in_flight(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: set[int]) -> Hit:
-    """The BK002 finding, about the copies *alike*."""
+def _in_flight(model: KernelModel, groups: BulkReads, meeting: Conflict, equivalent: set[int]) -> Hit:
+    """The BK002 finding, about the copies *equivalent*."""
     copy, use, threads = meeting.operation.site, meeting.use.site, meeting.path.threads
     others = model.views.context_of(copy).threads & ~threads
     shared = all(others & warp for warp in _warps(threads)) and once_for_a_warp(model, copy)
-    reason = PendingReason.of(groups, meeting.path, copy, meeting.path.state, alike)
+    reason = PendingReason.of(groups, meeting.path, copy, meeting.path.state, equivalent)
     verb = "starts to overwrite" if meeting.use.later else "overwrites"
     name = copy_name(model, copy)
     return BK002.hit(
@@ -174,7 +174,7 @@ def _in_flight(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: 
             *reason.steps,
             Mark(use, f"{verb} the same bytes"),
         ),
-        count=len(alike),
+        count=len(equivalent),
         help=reason.remedy,
         fixes=reason.fixes,
         confidence=model.confidence(meeting.path, copy)
@@ -188,8 +188,8 @@ def _in_flight(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: 
 _TOGETHER = "all lanes of the warp execute the wait, and the hardware stalls a warp that waits as a whole"
 
 
-def _unordered(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: set[int]) -> Hit:
-    """The BK003 finding, about the copies *alike*."""
+def _unordered(model: KernelModel, groups: BulkReads, meeting: Conflict, equivalent: set[int]) -> Hit:
+    """The BK003 finding, about the copies *equivalent*."""
     copy, use = meeting.operation.site, meeting.use.site
     issuers, writers = (
         meeting.path.threads & model.views.context_of(copy).threads,
@@ -215,7 +215,7 @@ def _unordered(model: KernelModel, groups: BulkReads, meeting: Conflict, alike: 
             ),
             Mark(use, "overwrites the same bytes", role=model.describe_threads(others)),
         ),
-        count=len(alike),
+        count=len(equivalent),
         help=f"add a barrier of {'the warp (bar.warp.sync)' if one_warp else 'these threads (bar.sync)'} between the "
         "wait of the issuing thread and this instruction",
         fixes=() if one_warp else barrier_between(model, wait, use),
@@ -245,8 +245,8 @@ def results_in_flight(model: KernelModel) -> Iterator[Hit]:
         ),
         memory=memory,
     )
-    for alike in grouped((_cause(model, groups, meeting), meeting) for meeting in meetings).values():
-        meeting = alike[0]
+    for equivalent in grouped((_cause(model, groups, meeting), meeting) for meeting in meetings).values():
+        meeting = equivalent[0]
         copy, use = meeting.operation.site, meeting.use.site
         waits = _waits(model, meeting.path, copy)
         half = bool(waits) and model.instruction(waits[-1]).effects.sources
@@ -260,7 +260,7 @@ def results_in_flight(model: KernelModel) -> Iterator[Hit]:
             site=use,
             message=f"reads global memory that {copy_name(model, copy)} may still be writing: {why}",
             steps=(*steps, Mark(use, "reads the same bytes")),
-            count=len({each.use.site for each in alike}),
+            count=len({each.use.site for each in equivalent}),
             help="execute cp.async.bulk.wait_group (without .read) before this instruction",
             fixes=_written_before(model, groups, meeting, waits[-1] if half else -1),
             confidence=model.confidence(meeting.path, copy),

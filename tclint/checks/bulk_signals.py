@@ -68,8 +68,8 @@ def flag_before_result(model: KernelModel) -> Iterator[Hit]:
         for copy in (model.begins(BULK) if flags else ())
         for each in _signalled(model, copy, flags, reads)
     )
-    for alike in grouped(found).values():
-        yield _hit(model, min(alike, key=lambda each: bool(each.doubt)), len(alike))
+    for equivalent in grouped(found).values():
+        yield _hit(model, min(equivalent, key=lambda each: bool(each.doubt)), len(equivalent))
 
 
 def _flags(model: KernelModel) -> Iterator[int]:

@@ -12,7 +12,7 @@ from tclint.analyses.cluster_memory import (
     single_cta_cluster,
     uses_peers,
 )
-from tclint.analyses.happens_before import HappensBefore, Scope
+from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.mbarrier_addresses import home
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.plausibility import most_plausible_path
@@ -161,7 +161,7 @@ def remote_without_sync(model: KernelModel) -> Iterator[Hit]:
 def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
     """The finding about a use of a peer CTA that a path reaches before any synchronisation with it; or None."""
     order = model.fact(HappensBefore)
-    observers = order.transitive_observers(order.points.barrier_sites(Scope.CTAS))
+    observers = order.transitive_observers(order.points.barrier_sites(OrderScope.CTAS))
     sites = {r.site for r in found}
     path = _in_several_ctas(model, -1, sites, observers)
     if path is None or _alone_on(model, -1, path):
@@ -183,7 +183,10 @@ def _too_early(model: KernelModel, found: list[Remote]) -> Hit | None:
 def _too_late(model: KernelModel, found: list[Remote]) -> Hit | None:
     """The finding about a last use of a peer CTA that nothing keeps from exiting before; None without one."""
     order = model.fact(HappensBefore)
-    waits, observers = order.points.barrier_sites(Scope.CTAS), order.points.acquire_points(Scope.CTAS)
+    waits, observers = (
+        order.points.barrier_sites(OrderScope.CTAS),
+        order.points.acquire_points(OrderScope.CTAS),
+    )
     kinds, flags = dict(found), _polled_by_peers(model, found)
     observers |= flags
     for site in reversed(last(model, kinds, observers)):
@@ -220,7 +223,7 @@ def _polled_by_peers(model: KernelModel, found: list[Remote]) -> frozenset[int]:
     """
     values, points = model.values, model.fact(HappensBefore).points
     written = points.release_points.intersection(r.site for r in found if r.kind == "access")
-    polls = points.polls(Scope.CTAS) if written else ()
+    polls = points.polls(OrderScope.CTAS) if written else ()
 
     def words(site: int) -> Iterator[int]:
         """The addresses of what *site* accesses in shared memory, each in the CTA itself."""
@@ -241,7 +244,7 @@ def _awaited(model: KernelModel, site: int, path: Path) -> bool:
     One waiting thread keeps its CTA alive. The position of the thread or CTA decides which of them wait; the accessed
     CTA is assumed to be among these.
     """
-    waits = model.fact(HappensBefore).points.barrier_sites(Scope.CTAS)
+    waits = model.fact(HappensBefore).points.barrier_sites(OrderScope.CTAS)
     passed = path.passed(model.cfg, site)
     taken = _taken(model, site, path)
     for arrive in model.arrives(Barrier.CLUSTER):
@@ -277,7 +280,7 @@ def _alone_on(model: KernelModel, site: int, path: Path) -> bool:
     launch = values.invariant(facts).items()
     waits = [
         model.views.context_of(w).invariant(values)
-        for w in model.fact(HappensBefore).points.barrier_sites(Scope.CTAS)
+        for w in model.fact(HappensBefore).points.barrier_sites(OrderScope.CTAS)
     ]
     return bool(waits) and all(any(values.entails(p, there) is (not v) for p, v in launch) for there in waits)
 
@@ -343,7 +346,7 @@ def multicast_reused(model: KernelModel) -> Iterator[Hit]:
         if model.cfg.block_of[site] not in model.cfg.in_cycle or not names_peers(model, site):
             continue
         order = model.fact(HappensBefore)
-        acquires = order.points.acquire_points(Scope.CTAS) - order.waits_for((site,))
+        acquires = order.points.acquire_points(OrderScope.CTAS) - order.waits_for((site,))
         observers = order.transitive_observers(w for w in acquires if model.reaches(w, w))
         path = path_avoiding(model, site, T.full(model.values.threads), (site,), observers).witness
         target = model.value(site, "destination")

@@ -67,10 +67,12 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
         whole_loops=True,
     )
     found = list(conflicts)
-    for (rule, _, _), alike in grouped((_cause(model, conflict), conflict) for conflict in found).items():
-        doubts = [_doubt(model, rule, conflict) for conflict in alike]
+    for (rule, _, _), equivalent in grouped(
+        (_cause(model, conflict), conflict) for conflict in found
+    ).items():
+        doubts = [_doubt(model, rule, conflict) for conflict in equivalent]
         at = next((k for k, each in enumerate(doubts) if not each), 0)
-        yield _hit(model, groups, rule, alike[at], alike).doubted(doubts[at].why)
+        yield _hit(model, groups, rule, equivalent[at], equivalent).doubted(doubts[at].why)
     yield from _never_complete(model, groups, {conflict.operation.site for conflict in found})
 
 
@@ -151,10 +153,10 @@ def _waits(model: KernelModel, conflict: Conflict) -> list[int]:
 
 
 def _hit(
-    model: KernelModel, groups: CopyGroups, rule: RuleId, conflict: Conflict, alike: Collection[Conflict]
+    model: KernelModel, groups: CopyGroups, rule: RuleId, conflict: Conflict, equivalent: Collection[Conflict]
 ) -> Hit:
     copy, use, age = conflict.operation.site, conflict.use.site, conflict.path.state
-    copies = {each.operation.site for each in alike}
+    copies = {each.operation.site for each in equivalent}
     reason = PendingReason.of(groups, conflict.path, copy, age, copies)
     remedy = reason.remedy + (", or use cp.async.wait_all" if age == OVERDUE else "")
     if rule == CA003:
@@ -170,7 +172,7 @@ def _hit(
         message=message,
         steps=(Mark(copy, "starts to write these bytes"), *reason.steps, Mark(use, step)),
         count=len(copies),
-        pairs=tuple(each.sites for each in alike),
+        pairs=tuple(each.sites for each in equivalent),
         help=remedy,
         fixes=reason.fixes,
         confidence=model.confidence(conflict.path, copy)
@@ -215,8 +217,8 @@ def copies_without_barrier(model: KernelModel) -> Iterator[Hit]:
     conflicts = groups.conflicts(lambda access: not access.later, overlaps, memory, whole_loops=True)
     block_of = model.cfg.block_of
     found = (((_waits(model, each)[-1], block_of[each.use.site]), each) for each in conflicts)
-    for (wait, _), alike in grouped(found).items():
-        conflict = alike[0]
+    for (wait, _), equivalent in grouped(found).items():
+        conflict = equivalent[0]
         copy, use = conflict.operation.site, conflict.use.site
         verb = "overwrites" if conflict.use.writes else "reads"
         yield CA005.hit(
@@ -236,8 +238,8 @@ def copies_without_barrier(model: KernelModel) -> Iterator[Hit]:
                     role=model.describe_threads(model.views.context_of(use).threads),
                 ),
             ),
-            count=len({each.operation.site for each in alike}),
-            pairs=tuple(each.sites for each in alike),
+            count=len({each.operation.site for each in equivalent}),
+            pairs=tuple(each.sites for each in equivalent),
             help="add a barrier of these threads (bar.sync, __syncthreads()) between the wait and this instruction",
             fixes=barrier_between(model, wait, use),
             confidence=model.confidence(conflict.path, copy)

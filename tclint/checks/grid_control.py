@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tclint.analyses.happens_before import HappensBefore, Scope
+from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import known_functions, path_avoiding
 from tclint.checks import Hit, Mark, RuleId, check, module_check
@@ -98,7 +98,7 @@ def _before_the_wait(model: KernelModel, waits: list[int]) -> Hit | None:
             -1,
             T.full(model.values.threads),
             sites,
-            model.fact(HappensBefore).points.acquire_points(Scope.WARPS).union(waits),
+            model.fact(HappensBefore).points.acquire_points(OrderScope.WARPS).union(waits),
         ).witness
         if sites
         else None

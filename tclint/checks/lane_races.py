@@ -37,8 +37,8 @@ def exchanged_without_warp_barrier(model: KernelModel) -> Iterator[Hit]:
         return
     block_of = model.cfg.block_of
     for search, hit in ((_exchanges(model), _hit), (_copied(model), _copy_hit)):
-        for alike in grouped((block_of[each.use.site], each) for each in search).values():
-            yield hit(alike[0], len({each.use.site for each in alike}))
+        for equivalent in grouped((block_of[each.use.site], each) for each in search).values():
+            yield hit(equivalent[0], len({each.use.site for each in equivalent}))
 
 
 def _exchanges(model: KernelModel) -> OverlapSearch:

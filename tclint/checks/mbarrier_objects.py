@@ -12,7 +12,7 @@ from operator import or_
 
 from tclint.analyses import role_paths
 from tclint.analyses.execution import executing
-from tclint.analyses.happens_before import HappensBefore, Scope
+from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.mbarrier_addresses import (
     SIZE,
     Address,
@@ -403,7 +403,7 @@ class _Publication:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self.order = model.fact(HappensBefore)
-        self.clustered = bool(self.order.points.barrier_sites(Scope.CTAS)) or _cluster_size(model) > 1
+        self.clustered = bool(self.order.points.barrier_sites(OrderScope.CTAS)) or _cluster_size(model) > 1
         self._unordered: dict[int, dict[int, int]] = {}
         self._after: dict[frozenset[int], frozenset[int]] = {}
         self._shared: dict[frozenset[int], frozenset[int]] = {}
@@ -425,7 +425,7 @@ class _Publication:
     def after(self, inits: frozenset[int]) -> frozenset[int]:
         """The acquire points at which a thread may observe one of *inits*."""
         if inits not in self._after:
-            every = self.order.points.acquire_points(Scope.LANES)
+            every = self.order.points.acquire_points(OrderScope.LANES)
             observers = (self.order.observers_of((i,)) & every - self.unordered(i).keys() for i in inits)
             found = frozenset[int]().union(*observers)
             self._after[inits] = self._shared.setdefault(found, found)
@@ -481,14 +481,14 @@ def _unpublished(known: MbarrierObjects) -> Iterator[Hit]:
         searches = [
             (view, lanes, ends, doubt)
             if same_warp
-            else (view, near, ends & publication.order.points.acquire_points(Scope.WARPS), doubt)
+            else (view, near, ends & publication.order.points.acquire_points(OrderScope.WARPS), doubt)
             for view, same_warp, doubt in _others(model, maker)
             if alone or not same_warp
         ]
         if publication.clustered and alone:
             far, observers = (
                 [use for use in uses if use not in near],
-                ends & publication.order.points.acquire_points(Scope.CTAS),
+                ends & publication.order.points.acquire_points(OrderScope.CTAS),
             )
             searches.append((everyone, far, observers, ""))
             # A path that avoids a cluster barrier may be the one for clusters of one CTA.
@@ -497,7 +497,7 @@ def _unpublished(known: MbarrierObjects) -> Iterator[Hit]:
                 for use in far
                 if not any(
                     model.reaches(w, use)
-                    for w in observers & publication.order.points.barrier_sites(Scope.CTAS)
+                    for w in observers & publication.order.points.barrier_sites(OrderScope.CTAS)
                 )
             ]
             if far:

@@ -111,8 +111,8 @@ def arrivals(model: KernelModel) -> Iterator[Hit]:
     if not model.function.entry or not mbarriers.objects:
         return
     hits = (hit for ring in mbarriers.rings if (hit := _counted_wrongly(model, mbarriers, ring)) is not None)
-    for alike in grouped(((hit.site, hit.message, hit.about), hit) for hit in hits).values():
-        yield replace(alike[0], count=len(alike)) if len(alike) > 1 else alike[0]
+    for equivalent in grouped(((hit.site, hit.message, hit.about), hit) for hit in hits).values():
+        yield replace(equivalent[0], count=len(equivalent)) if len(equivalent) > 1 else equivalent[0]
 
 
 def _counted_wrongly(model: KernelModel, mbarriers: Mbarriers, ring: Ring) -> Hit | None:
@@ -591,11 +591,11 @@ class _Expectation(NamedTuple):
 
 def _inconsistent(model: KernelModel, rings: Rest) -> Iterator[Hit]:
     """Report expectations that differ from most others for the same tensor copies: a box always has the same size."""
-    alike: dict[tuple[Hashable, ...], dict[int, _Expectation]] = {}
+    equivalent: dict[tuple[Hashable, ...], dict[int, _Expectation]] = {}
     for ring, parts in rings.items():
         for key, expectation in _expectations(model, ring, parts):
-            alike.setdefault(key, {}).setdefault(expectation.site, expectation)
-    for key, those in alike.items():
+            equivalent.setdefault(key, {}).setdefault(expectation.site, expectation)
+    for key, those in equivalent.items():
         amounts = Counter(expectation.amount for expectation in those.values())
         usual, frequency = amounts.most_common(1)[0]
         other = next(expectation for expectation in those.values() if expectation.amount == usual)
@@ -616,12 +616,12 @@ def _expectations(
         maps, amount = _maps(model, part.copies), _sum(model, part.expects)
         if maps and part.expects and amount is not None:
             # Other CTAs may copy to the ring as well. How much is unknown, but equal under equal conditions.
-            alike = (
+            equivalent = (
                 ()
                 if parts is not None
                 else (ring, *_invariant_conditions(model, part), *_shares(model, part))
             )
-            yield (maps, *alike), _Expectation(part.expects[0], amount)
+            yield (maps, *equivalent), _Expectation(part.expects[0], amount)
 
 
 def _invariant_conditions(model: KernelModel, part: Delivery) -> Iterator[Condition]:

@@ -15,7 +15,7 @@ from itertools import groupby
 from operator import itemgetter, or_
 from typing import NamedTuple, TypeVar
 
-from tclint.analyses.happens_before import HappensBefore, Scope
+from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.mbarrier_addresses import array_of
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls, follow, last, path_avoiding
@@ -121,8 +121,8 @@ class _Release:
         self.accesses = {writes: _runs(model, reached, writes) for writes in (False, True)}
         """The reads, and the writes, in order."""
         self.order = order = model.fact(HappensBefore)
-        self.barriers = order.points.barrier_sites(Scope.WARPS)
-        self.lanes = order.points.barrier_sites(Scope.LANES).union(calls(model))
+        self.barriers = order.points.barrier_sites(OrderScope.WARPS)
+        self.lanes = order.points.barrier_sites(OrderScope.LANES).union(calls(model))
         """Where the lanes of a warp synchronise."""
         self._meetings = frozenset(
             i
@@ -130,7 +130,7 @@ class _Release:
             if (mask := model.constant_of(i, "mask")) is not None and mask & _ALL_LANES == _ALL_LANES
         )
         """Where all lanes of a warp wait for each other, which need not order their accesses."""
-        self.warps = order.points.acquire_points(Scope.WARPS)
+        self.warps = order.points.acquire_points(OrderScope.WARPS)
         """Where a warp may become ordered after another one."""
         self.barring = self.barriers.union(calls(model))
         self._follow_cache: dict[tuple[int, int, int, frozenset[int]], bool] = {}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, cached_property, partial
 
 from tclint.analyses import role_paths
-from tclint.analyses.happens_before import HappensBefore, Scope
+from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._global_memory import global_operands, origins
@@ -271,7 +271,7 @@ class _Polls:
     def _barriers(self) -> frozenset[int]:
         order = self.model.fact(HappensBefore)
         return frozenset(
-            i for i in order.points.barrier_sites(Scope.WARPS) if order.points.releases_together(i)
+            i for i in order.points.barrier_sites(OrderScope.WARPS) if order.points.releases_together(i)
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tclint.analyses.execution import executing
-from tclint.analyses.happens_before import HappensBefore, Scope
+from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.model import FactQuery, KernelModel
 from tclint.analyses.role_paths import calls, path_avoiding
 from tclint.analyses.setmaxnreg import (
@@ -176,7 +176,7 @@ def pool_overflow(model: KernelModel) -> Iterator[Hit]:
 def repeated_unsynchronised(model: KernelModel) -> Iterator[Hit]:
     """A setmaxnreg after another one with no intervening barrier at which the warps of the warpgroup synchronise."""
     sites = model.sites(Resource.REGISTERS)
-    ends = {*model.fact(HappensBefore).points.barrier_sites(Scope.WARPS), *calls(model)}
+    ends = {*model.fact(HappensBefore).points.barrier_sites(OrderScope.WARPS), *calls(model)}
     every = T.full(model.values.threads)
     again = (
         (path.end, i)

@@ -65,11 +65,11 @@ def wgmma_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
         _writes,
         partial(_overlaps, model, 128),
     )
-    for conflict, alike in _folded(model, conflicts):
+    for conflict, equivalent in _folded(model, conflicts):
         operation, age = conflict.operation.site, conflict.path.state
         reason = PendingReason.of(groups, conflict.path, operation, age)
         yield replace(
-            _hit(WG011, model, conflict, alike, "wgmma.mma_async", reason),
+            _hit(WG011, model, conflict, equivalent, "wgmma.mma_async", reason),
             about=frozenset((operation if reason.wait is None else reason.wait,)),
             missing_before=age >= 0 and reason.wait is None,
         )
@@ -84,7 +84,7 @@ class _Unfinished:
     def pending(self, state: OperationsState) -> int:
         return self.numbering.bits(site for site, _ in state)
 
-    def lasting(self, state: OperationsState, site: int) -> bool:
+    def stays_pending(self, state: OperationsState, site: int) -> bool:
         return False
 
     def begun(self, site: int) -> OperationsState:
@@ -111,7 +111,7 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
         _writes,
         partial(_overlaps, model, 1024),
     )
-    for conflict, alike in _folded(model, conflicts):
+    for conflict, equivalent in _folded(model, conflicts):
         name = model.name(conflict.operation.site)
         committed = any(status != ISSUED for _, status in conflict.path.state)
         why = (
@@ -122,8 +122,8 @@ def tcgen05_operand_overwritten(model: KernelModel) -> Iterator[Hit]:
         remedy = (
             "commit it to an mbarrier and wait for that mbarrier (mbarrier.try_wait) before this instruction"
         )
-        hit = _hit(TC012, model, conflict, alike, name, PendingReason(why, remedy, (), None))
-        yield replace(hit, about=tmem.pending_causes((m.operation.site, m.path) for m in alike))
+        hit = _hit(TC012, model, conflict, equivalent, name, PendingReason(why, remedy, (), None))
+        yield replace(hit, about=tmem.pending_causes((m.operation.site, m.path) for m in equivalent))
 
 
 def _folded(model: KernelModel, conflicts: OverlapSearch) -> Iterator[tuple[Conflict, list[Conflict]]]:
@@ -132,15 +132,15 @@ def _folded(model: KernelModel, conflicts: OverlapSearch) -> Iterator[tuple[Conf
     A missing wait causes a conflict at every write of a block, so these are reported together.
     """
     block_of = model.cfg.block_of
-    for alike in grouped((block_of[conflict.use.site], conflict) for conflict in conflicts).values():
-        yield alike[0], alike
+    for equivalent in grouped((block_of[conflict.use.site], conflict) for conflict in conflicts).values():
+        yield equivalent[0], equivalent
 
 
 def _hit(
     rule: RuleId,
     model: KernelModel,
     conflict: Conflict,
-    alike: list[Conflict],
+    equivalent: list[Conflict],
     name: str,
     reason: PendingReason,
 ) -> Hit:
@@ -156,8 +156,8 @@ def _hit(
             *reason.steps,
             Mark(use, f"{verb} the same bytes", role=role),
         ),
-        count=len({each.use.site for each in alike}),
-        pairs=tuple(each.sites for each in alike),
+        count=len({each.use.site for each in equivalent}),
+        pairs=tuple(each.sites for each in equivalent),
         help=reason.remedy,
         fixes=reason.fixes,
         confidence=model.confidence(conflict.path, site)

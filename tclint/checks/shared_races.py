@@ -44,12 +44,12 @@ def reused_without_barrier(model: KernelModel) -> Iterator[Hit]:
     if model.values.shape is None or decided_by_size(model):
         found += races_in_every_shape(model)
     block_of = model.cfg.block_of
-    for alike in grouped((block_of[each[1].use.site], each) for each in found).values():
-        doubts = ((*each, race_doubt(*each)) for each in alike)
+    for equivalent in grouped((block_of[each[1].use.site], each) for each in found).values():
+        doubts = ((*each, race_doubt(*each)) for each in equivalent)
         first = next(doubts)
         shaped, meeting, doubt = next((each for each in chain((first,), doubts) if not each[2]), first)
-        hit = _hit(model, shaped, meeting, len({m.use.site for _, m in alike})).doubted(doubt.why)
-        yield replace(hit, pairs=tuple(each.sites for _, each in alike))
+        hit = _hit(model, shaped, meeting, len({m.use.site for _, m in equivalent})).doubted(doubt.why)
+        yield replace(hit, pairs=tuple(each.sites for _, each in equivalent))
 
 
 def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int) -> Hit:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from tclint.analyses.happens_before import HappensBefore, Scope
+from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import controlling_predicates, dominated_by, last, path_avoiding, unbarred
 from tclint.analyses.tensor_memory import TensorMemory
@@ -176,7 +176,7 @@ def _joined(model: KernelModel, site: int, free: int) -> bool:
         and model.views.context_of(b).threads & threads
         and not dominated_by(model, b, site)
         and model.reaches(b, free)
-        for b in model.fact(HappensBefore).points.barrier_sites(Scope.WARPS)
+        for b in model.fact(HappensBefore).points.barrier_sites(OrderScope.WARPS)
     )
 
 
@@ -188,7 +188,7 @@ def _always(model: KernelModel, site: int) -> bool:
 def _no_wait_since_barrier(model: KernelModel, frees: list[int]) -> Hit | None:
     """The hit for a deallocation whose warp has not waited since a barrier after which other warps use the memory."""
     views = model.views
-    waits = model.fact(HappensBefore).points.acquire_points(Scope.WARPS)
+    waits = model.fact(HappensBefore).points.acquire_points(OrderScope.WARPS)
     uses = [*_used_loads(model), *model.begins(TCGEN05_ST), *model.begins(TCGEN05)]
     for free in frees:
         threads = views.context_of(free).threads
@@ -256,7 +256,7 @@ def _no_wait_since(model: KernelModel, frees: list[int], kind: _Start) -> Hit | 
 
     That access waits for the operation, so it may execute after the deallocation.
     """
-    ends = model.fact(HappensBefore).points.acquire_points(Scope.WARPS)
+    ends = model.fact(HappensBefore).points.acquire_points(OrderScope.WARPS)
     for free in frees if not model.reachability.unresolved_dispatchers else ():
         warp = T.whole(model.views.context_of(free).threads, 32)
         for start in last(model, kind.sites(model), ends, (free,)):
@@ -289,14 +289,16 @@ def _waits_elsewhere(model: KernelModel, warp: int, start: int, free: int) -> bo
     """
     return any(
         model.views.context_of(w).threads & warp and model.reaches(w, free) and not model.reaches(w, start)
-        for w in model.fact(HappensBefore).points.acquire_points(Scope.WARPS)
+        for w in model.fact(HappensBefore).points.acquire_points(OrderScope.WARPS)
     )
 
 
 def _started(model: KernelModel, frees: list[int], start: int, kind: _Start) -> int | None:
     """An access of another warp that a wait for *start* dominates; None if there is none."""
     order = model.fact(HappensBefore)
-    waits = [wait for _, wait in order.synchronised_pairs((start,), order.points.acquire_points(Scope.WARPS))]
+    waits = [
+        wait for _, wait in order.synchronised_pairs((start,), order.points.acquire_points(OrderScope.WARPS))
+    ]
     for use in kind.users(model):
         others = _others(model, frees, use)
         theirs = [w for w in waits if model.views.context_of(w).threads & others]

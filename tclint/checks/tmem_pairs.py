@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from tclint.analyses.happens_before import HappensBefore, Scope
+from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls, path_avoiding
 from tclint.analyses.tmem_allocation import paired
@@ -58,7 +58,7 @@ def pair_freed_unsynced(model: KernelModel) -> Iterator[Hit]:
         return
     uses = [site for group in _USES for site in model.begins(group)] or allocations
     order = model.fact(HappensBefore)
-    waiting = order.points.barrier_sites(Scope.CTAS) | order.points.polls(Scope.CTAS)
+    waiting = order.points.barrier_sites(OrderScope.CTAS) | order.points.polls(OrderScope.CTAS)
     late = [w for w in waiting if any(model.reaches(i, w) for i in uses)]
     allocated = [w for w in waiting if any(model.reaches(i, w) for i in allocations)]
     # A handshake: the warp arrives on an mbarrier of the peer, and a thread waits for such an arrival after its last use.

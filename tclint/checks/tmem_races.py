@@ -24,9 +24,9 @@ def reused_by_another_warp(model: KernelModel) -> Iterator[Hit]:
         return
     block_of = model.cfg.block_of
     found = ((block_of[meeting.use.site], meeting) for meeting in _meetings(model))
-    for alike in grouped(found).values():
-        first = next((each for each in alike if not each.doubt), alike[0])
-        yield _hit(model, first, len({each.use.site for each in alike})).doubted(first.doubt.why)
+    for equivalent in grouped(found).values():
+        first = next((each for each in equivalent if not each.doubt), equivalent[0])
+        yield _hit(model, first, len({each.use.site for each in equivalent})).doubted(first.doubt.why)
 
 
 def _meetings(model: KernelModel) -> Iterator[Conflict]:

@@ -172,9 +172,9 @@ def _report(
                 )
                 if found is not None:
                     first_read.setdefault(accumulators, use)
-                    alike = [s for s, d in groups.results.items() if d == accumulators]
-                    reported.update(alike)
-                    hit = _finding(model, found, use, register, writing, alike)
+                    equivalent = [s for s, d in groups.results.items() if d == accumulators]
+                    reported.update(equivalent)
+                    hit = _finding(model, found, use, register, writing, equivalent)
                     pairs = tuple((s, u) for s in sites for u, _ in uses_of[s])
                     yield replace(hit, count=len({u for u, _ in uses}), pairs=pairs)
                     break
@@ -186,11 +186,11 @@ def _finding(
     use: int,
     register: int,
     writing: bool,
-    alike: list[int],
+    equivalent: list[int],
 ) -> Hit:
     """The hit for the access to *register* at *use*; the missing synchronisation decides its rule.
 
-    *found* is the operation in flight and the path from it, and *alike* are the operations on the same accumulators.
+    *found* is the operation in flight and the path from it, and *equivalent* are the operations on the same accumulators.
     """
     groups, results = model.solution(WgmmaGroups)
     site, path = found
@@ -229,7 +229,7 @@ def _finding(
         fixes=reason.fixes,
         confidence=model.confidence(path, site),
         about=frozenset(
-            (*alike, reason.wait) if reason.wait is not None else alike if age >= 0 else uncommitted
+            (*equivalent, reason.wait) if reason.wait is not None else equivalent if age >= 0 else uncommitted
         ),
         missing_before=unwaited,
     ).doubted(doubt)
@@ -435,7 +435,9 @@ def missing_fence(model: KernelModel) -> Iterator[Hit]:
             seen.add(key)
             reported = i
             found.append(_Unfenced(access, i, register))
-    yield from (_unfenced(model, fences, alike).doubted(doubt) for alike in _copies(model, fences, found))
+    yield from (
+        _unfenced(model, fences, equivalent).doubted(doubt) for equivalent in _copies(model, fences, found)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,9 +449,9 @@ class _Unfenced:
     register: int
 
 
-def _unfenced(model: KernelModel, fences: WgmmaFences, alike: Sequence[_Unfenced]) -> Hit:
+def _unfenced(model: KernelModel, fences: WgmmaFences, equivalent: Sequence[_Unfenced]) -> Hit:
     """The hit for the copies of one missing fence, which shows the first."""
-    access, site, register = alike[0].access, alike[0].site, alike[0].register
+    access, site, register = equivalent[0].access, equivalent[0].site, equivalent[0].register
     ignored = ignores_accumulator(model, site) and not (fences.bit(register) & fences.sources[site])
     name = model.function.registers[register].name
     direct = fences.touches(model.instruction(access)) & fences.bit(register)
@@ -460,9 +462,9 @@ def _unfenced(model: KernelModel, fences: WgmmaFences, alike: Sequence[_Unfenced
             Mark(access, f"accesses {name}" if direct else f"writes the value that is moved to {name}"),
             Mark(site, f"uses {name} with no intervening wgmma.fence"),
         ),
-        count=len(alike),
+        count=len(equivalent),
         help="add wgmma.fence.sync.aligned between the two",
-        fixes=_fenced(model, tuple(each.site for each in alike)),
+        fixes=_fenced(model, tuple(each.site for each in equivalent)),
         severity=Severity.INFO if ignored else None,
     )
 

@@ -290,8 +290,8 @@ class _PathSearch:
                 after = required.get(branch.edge.target)
                 if after is None or branch.edge in closed:
                     continue
-                if not branch.lasting <= after:
-                    after |= branch.lasting
+                if not branch.invariant <= after:
+                    after |= branch.invariant
                 found = after if found is None else found & after
             if found is not None and found != required.get(block):
                 required[block] = found

@@ -61,7 +61,7 @@ class BranchEdge(NamedTuple):
     """Whether it leaves its strongly connected component."""
     never: Sequence[int]
     """Predicates that are false at its target."""
-    lasting: frozenset[tuple[int, bool]]
+    invariant: frozenset[tuple[int, bool]]
     """The predicate with its truth, if it has one value in each execution of the function; empty if a loop changes it."""
 
 

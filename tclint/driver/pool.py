@@ -50,7 +50,7 @@ class Checked(NamedTuple):
     report: FileReport
     seconds: Counter[str]
     """By stage, for ``--timings``."""
-    lasting: bool = False
+    reproducible: bool = False
     """Whether linting the input again would give the same report, as no error of tclint or of the machine ended it."""
 
 
@@ -103,7 +103,7 @@ def _known_or_made(
     for made in _made(unknown(), config, executor):
         while isinstance(known := waiting.popleft(), Checked):
             yield known
-        if made.lasting:
+        if made.reproducible:
             results.keep(known, made.report)
         yield made
     for known in waiting:
@@ -148,17 +148,17 @@ def check(item: Input, config: Config) -> Checked:
     seconds = Counter[str]()
     if isinstance(source, SourceError):
         return Checked(FileReport.failed(path, str(source), source.line), seconds)
-    lasting = False
+    reproducible = False
     try:
         report = _linted(source, config, seconds)
-        lasting = True
+        reproducible = True
     except SourceError as error:
         report = replace(FileReport.failed(path, str(error), error.line), member=source.member)
     except Exception as error:
         if debug():
             raise
         report = replace(FileReport.failed(path, internal_error(error)), member=source.member)
-    return Checked(_finished(path, report), seconds, lasting)
+    return Checked(_finished(path, report), seconds, reproducible)
 
 
 def _linted(source: Source, config: Config, seconds: Counter[str]) -> FileReport:

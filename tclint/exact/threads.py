@@ -36,7 +36,7 @@ from tclint.ir.nodes import (
     registers,
 )
 from tclint.isa.effects import Exchange
-from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, UniformScope
+from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.isa.widths import width_of
 
 __all__ = ["MAX_DEPTH", "Load", "Numbers", "TooDeep", "Vectors"]
@@ -225,7 +225,7 @@ class Vectors:
         first = world.special(name, 0)
         if first is None:
             return self._arbitrary((name, at if register.varies else 0, iteration))
-        if register.scope >= UniformScope.CTA:
+        if register.scope >= Scope.CTA:
             self.varies = True
             return first
         return [world.special(name, t) or 0 for t in range(world.threads)]

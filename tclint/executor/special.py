@@ -9,7 +9,7 @@ import numpy as np
 from tclint._pattern import pattern
 from tclint.executor.errors import Unsupported
 from tclint.executor.memory import RANK, Array
-from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, UniformScope
+from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 
 if TYPE_CHECKING:
     from tclint.executor.state import Warp
@@ -31,7 +31,7 @@ def special(warp: Warp, name: str) -> Array:
     register = SPECIAL_REGISTERS[name]
     kind = np.uint64 if register.type == ".u64" else np.uint32
     shape, first = warp.machine.geometry, warp.index * WARP
-    threads = range(first, first + (WARP if register.scope < UniformScope.CTA else 1))
+    threads = range(first, first + (WARP if register.scope < Scope.CTA else 1))
     values = [register.value(shape, cta.ctaid, thread) for thread in threads]
     if None in values:
         values = [_of_machine(warp, name) & (1 << 8 * kind().itemsize) - 1]

@@ -65,7 +65,7 @@ def _replayed(site: int, waiter: Waiter, deadlocks: Sequence[Stuck]) -> CurrentP
         if isinstance(what, ReplayMbarrier):
             return CurrentPhase(what.phase, what.count - what.pending, what.count, what.bytes, what.site)
         if number is None or what.number == number:
-            return CurrentPhase(what.phase, what.arrived, what.wanted)
+            return CurrentPhase(what.phase, what.arrived, what.expected)
     return None
 
 

@@ -14,7 +14,7 @@ from tclint.analyses.happens_before import (
     HappensBefore,
     Ordered,
     Ordering,
-    Scope,
+    OrderScope,
     Unknown,
     Unordered,
 )
@@ -82,7 +82,7 @@ def _verdicts(
         starts = [*classes.partition(i for i in first if model.reaches(i, use))]
         yield from _cut(model, starts, use)
         for start in starts[:_MAX_CLASSES]:
-            found = order.order(first, use, start, scope=Scope.LANES)
+            found = order.order(first, use, start, scope=OrderScope.LANES)
             yield Unknown((), (_OWN_BYTES,)) if isinstance(found, Unordered) else found
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tclint._dataclass import dataclass
 from tclint.isa.target import Availability
 
-__all__ = ["SPECIAL_REGISTERS", "WARP", "LaunchShape", "SpecialRegister", "Triple", "UniformScope"]
+__all__ = ["SPECIAL_REGISTERS", "WARP", "LaunchShape", "Scope", "SpecialRegister", "Triple"]
 
 WARP = 32
 """Lanes of a warp (``WARP_SZ``, 4.5.1)."""
@@ -23,7 +23,7 @@ _WARPS, _SMS = 64, 132
 """The warps per SM and the SMs of an H100: one permitted value each of ``%nwarpid`` and ``%nsmid`` (10.5, 10.9)."""
 
 
-class UniformScope(IntEnum):
+class Scope(IntEnum):
     """The largest group of threads in which a register always has one value."""
 
     LANE = 0
@@ -68,7 +68,7 @@ class SpecialRegister(NamedTuple):
 
     name: str
     type: str
-    scope: UniformScope
+    scope: Scope
     manual: str
     """The section that defines it."""
     available: Availability
@@ -99,7 +99,7 @@ class SpecialRegister(NamedTuple):
     @property
     def distinguishes_threads(self) -> bool:
         """Whether it indicates which thread of its CTA reads it, or which warp does."""
-        return self.scope < UniformScope.CTA and not self.varies
+        return self.scope < Scope.CTA and not self.varies
 
     def value(self, shape: LaunchShape, cta: Triple, thread: int) -> int | None:
         """The value that *thread* of the CTA at *cta* reads; None if a launch of this *shape* does not determine it."""
@@ -190,7 +190,7 @@ def _vector(
             vector=name, axis=axis, digit=digit, of_cta=component(axis),
         )  # fmt: skip
     yield SpecialRegister(
-        f"{name}.w", ".u32", UniformScope.GRID, manual, available, (0, 0), vector=name, axis=3, of_cta=lambda shape, cta: 0
+        f"{name}.w", ".u32", Scope.GRID, manual, available, (0, 0), vector=name, axis=3, of_cta=lambda shape, cta: 0
     )  # fmt: skip
 
 
@@ -203,92 +203,69 @@ def _positions() -> Iterator[SpecialRegister]:
         lambda block: (block[0] * block[1], block[2]),
     )
     yield from _vector(
-        SpecialRegister("%tid", ".v4.u32", UniformScope.THREAD, "10.1", first),
-        digits=digits,
-        most=(1023, 1023, 63),
+        SpecialRegister("%tid", ".v4.u32", Scope.THREAD, "10.1", first), digits=digits, most=(1023, 1023, 63)
     )
     yield from _vector(
-        SpecialRegister("%ntid", ".v4.u32", UniformScope.GRID, "10.2", first),
+        SpecialRegister("%ntid", ".v4.u32", Scope.GRID, "10.2", first),
         lambda s, _: s.block,
         least=1,
         most=(1024, 1024, 64),
     )
     yield SpecialRegister(
-        "%laneid",
-        ".u32",
-        UniformScope.LANE,
-        "10.3",
-        _available("1.3"),
-        (0, 31),
-        digit=lambda block: (1, WARP),
+        "%laneid", ".u32", Scope.LANE, "10.3", _available("1.3"), (0, 31), digit=lambda block: (1, WARP)
     )
     # A CTA has at most 32 warps (10.2), and 32 * base exceeds every thread index.
     yield SpecialRegister(
         "%warpid",
         ".u32",
-        UniformScope.WARP,
+        Scope.WARP,
         "10.4",
         _available("1.3"),
         (0, 31),
         digit=lambda block: (WARP, prod(block)),
     )
     yield SpecialRegister(
-        "%nwarpid",
-        ".u32",
-        UniformScope.GRID,
-        "10.5",
-        _available("2.0", "sm_20+"),
-        of_cta=lambda s, cta: _WARPS,
+        "%nwarpid", ".u32", Scope.GRID, "10.5", _available("2.0", "sm_20+"), of_cta=lambda s, cta: _WARPS
     )
     yield from _vector(
-        SpecialRegister("%ctaid", ".v4.u32", UniformScope.CTA, "10.6", first),
+        SpecialRegister("%ctaid", ".v4.u32", Scope.CTA, "10.6", first),
         lambda s, cta: cta,
         most=(_MAX_GRID_X - 1, 65534, 65534),
     )
     yield from _vector(
-        SpecialRegister("%nctaid", ".v4.u32", UniformScope.GRID, "10.7", first),
+        SpecialRegister("%nctaid", ".v4.u32", Scope.GRID, "10.7", first),
         lambda s, _: s.grid,
         least=1,
         most=(_MAX_GRID_X, 65535, 65535),
     )
     yield SpecialRegister(
-        "%smid",
-        ".u32",
-        UniformScope.CTA,
-        "10.8",
-        _available("1.3"),
-        of_cta=lambda s, cta: _rank(cta, s.grid) % _SMS,
+        "%smid", ".u32", Scope.CTA, "10.8", _available("1.3"), of_cta=lambda s, cta: _rank(cta, s.grid) % _SMS
     )
     yield SpecialRegister(
-        "%nsmid", ".u32", UniformScope.GRID, "10.9", _available("2.0", "sm_20+"), of_cta=lambda s, cta: _SMS
+        "%nsmid", ".u32", Scope.GRID, "10.9", _available("2.0", "sm_20+"), of_cta=lambda s, cta: _SMS
     )
-    yield SpecialRegister("%gridid", ".u64", UniformScope.GRID, "10.10", first)
+    yield SpecialRegister("%gridid", ".u64", Scope.GRID, "10.10", first)
 
 
 def _cluster_positions() -> Iterator[SpecialRegister]:
     """The positions of clusters in the grid and of CTAs in the cluster, and the corresponding sizes."""
     cluster = _available("7.8", "sm_90+")
-    yield SpecialRegister("%is_explicit_cluster", ".pred", UniformScope.GRID, "10.11", cluster)
+    yield SpecialRegister("%is_explicit_cluster", ".pred", Scope.GRID, "10.11", cluster)
+    yield from _vector(SpecialRegister("%clusterid", ".v4.u32", Scope.CLUSTER, "10.12", cluster), _cluster)
     yield from _vector(
-        SpecialRegister("%clusterid", ".v4.u32", UniformScope.CLUSTER, "10.12", cluster), _cluster
-    )
-    yield from _vector(
-        SpecialRegister("%nclusterid", ".v4.u32", UniformScope.GRID, "10.13", cluster),
+        SpecialRegister("%nclusterid", ".v4.u32", Scope.GRID, "10.13", cluster),
         lambda s, _: _divided(s.grid, s.cluster),
     )
+    yield from _vector(SpecialRegister("%cluster_ctaid", ".v4.u32", Scope.CTA, "10.14", cluster), _in_cluster)
     yield from _vector(
-        SpecialRegister("%cluster_ctaid", ".v4.u32", UniformScope.CTA, "10.14", cluster), _in_cluster
-    )
-    yield from _vector(
-        SpecialRegister("%cluster_nctaid", ".v4.u32", UniformScope.GRID, "10.15", cluster),
-        lambda s, _: s.cluster,
+        SpecialRegister("%cluster_nctaid", ".v4.u32", Scope.GRID, "10.15", cluster), lambda s, _: s.cluster
     )
     yield SpecialRegister(
-        "%cluster_ctarank", ".u32", UniformScope.CTA, "10.16", cluster,
+        "%cluster_ctarank", ".u32", Scope.CTA, "10.16", cluster,
         of_cta=lambda s, cta: _rank(_in_cluster(s, cta), s.cluster),
     )  # fmt: skip
     yield SpecialRegister(
-        "%cluster_nctarank", ".u32", UniformScope.GRID, "10.17", cluster, of_cta=lambda s, _: s.ranks
+        "%cluster_nctarank", ".u32", Scope.GRID, "10.17", cluster, of_cta=lambda s, _: s.ranks
     )
 
 
@@ -321,16 +298,14 @@ def _masks() -> Iterator[SpecialRegister]:
         ("gt", "10.22", lambda lane: every & -2 << lane),
     ):
         available = _available("2.0", "sm_20+")
-        yield SpecialRegister(
-            f"%lanemask_{name}", ".u32", UniformScope.LANE, manual, available, of_lane=of_lane
-        )
+        yield SpecialRegister(f"%lanemask_{name}", ".u32", Scope.LANE, manual, available, of_lane=of_lane)
 
 
 def _counters() -> Iterator[SpecialRegister]:
     """Clocks, timers and performance counters."""
 
     def counter(name: str, type_: str, manual: str, *available: str) -> SpecialRegister:
-        return SpecialRegister(name, type_, UniformScope.THREAD, manual, _available(*available), varies=True)
+        return SpecialRegister(name, type_, Scope.THREAD, manual, _available(*available), varies=True)
 
     yield counter("%clock", ".u32", "10.23", "1.0")
     yield counter("%clock_hi", ".u32", "10.23", "5.0", "sm_20+")
@@ -345,26 +320,20 @@ def _counters() -> Iterator[SpecialRegister]:
 def _environment() -> Iterator[SpecialRegister]:
     """Registers that the driver and the launch define, apart from the shape."""
     for n in range(32):  # uniform in a CTA or in a grid, as the driver defines
-        yield SpecialRegister(f"%envreg{n}", ".b32", UniformScope.CTA, "10.27", _available("2.0"))
+        yield SpecialRegister(f"%envreg{n}", ".b32", Scope.CTA, "10.27", _available("2.0"))
     for name in ("begin", "end", "cap", "0", "1"):
         yield SpecialRegister(
-            f"%reserved_smem_offset_{name}", ".b32", UniformScope.GRID, "10.29", _available("7.6", "sm_80+")
+            f"%reserved_smem_offset_{name}", ".b32", Scope.GRID, "10.29", _available("7.6", "sm_80+")
         )
-    yield SpecialRegister("%total_smem_size", ".u32", UniformScope.GRID, "10.30", _available("4.1", "sm_20+"))
-    yield SpecialRegister("%aggr_smem_size", ".u32", UniformScope.GRID, "10.31", _available("8.1", "sm_90+"))
-    yield SpecialRegister(
-        "%dynamic_smem_size", ".u32", UniformScope.GRID, "10.32", _available("4.1", "sm_20+")
-    )
-    yield SpecialRegister(
-        "%current_graph_exec", ".u64", UniformScope.GRID, "10.33", _available("8.0", "sm_50+")
-    )
+    yield SpecialRegister("%total_smem_size", ".u32", Scope.GRID, "10.30", _available("4.1", "sm_20+"))
+    yield SpecialRegister("%aggr_smem_size", ".u32", Scope.GRID, "10.31", _available("8.1", "sm_90+"))
+    yield SpecialRegister("%dynamic_smem_size", ".u32", Scope.GRID, "10.32", _available("4.1", "sm_20+"))
+    yield SpecialRegister("%current_graph_exec", ".u64", Scope.GRID, "10.33", _available("8.0", "sm_50+"))
     # In no manual; as ptxas 13.5 takes them.
-    yield SpecialRegister("%perctamemoryoffset", ".u64", UniformScope.CTA, "", _available("9.4", "sm_80+"))
-    yield SpecialRegister("%perctamemorysize", ".u32", UniformScope.GRID, "", _available("9.4", "sm_80+"))
+    yield SpecialRegister("%perctamemoryoffset", ".u64", Scope.CTA, "", _available("9.4", "sm_80+"))
+    yield SpecialRegister("%perctamemorysize", ".u32", Scope.GRID, "", _available("9.4", "sm_80+"))
     for name in ("id", "supplemental_sm"):
-        yield SpecialRegister(
-            f"%locality_domain_{name}", ".u32", UniformScope.CTA, "", _available("9.5", "sm_100+")
-        )
+        yield SpecialRegister(f"%locality_domain_{name}", ".u32", Scope.CTA, "", _available("9.5", "sm_100+"))
 
 
 SPECIAL_REGISTERS: Mapping[str, SpecialRegister] = {

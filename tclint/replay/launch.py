@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Memory, Symbol
 from tclint.isa.forms import Match
-from tclint.isa.special_registers import SPECIAL_REGISTERS, LaunchShape, UniformScope
+from tclint.isa.special_registers import SPECIAL_REGISTERS, LaunchShape, Scope
 from tclint.replay import hypotheses
 from tclint.replay.abstract_lanes import Lanes, collapse
 from tclint.replay.hypotheses import CANCELLED, GRID, MEMORY, LaunchWord
@@ -262,7 +262,7 @@ class ReplayLaunch:
             if (name, cta) not in self._positions:
                 self._positions[name, cta] = self._of_cta(name, cta)
             return self._positions[name, cta]
-        read_by = threads if register.scope < UniformScope.CTA else threads[:1]
+        read_by = threads if register.scope < Scope.CTA else threads[:1]
         return collapse([register.value(self.shape, (0, 0, 0), thread) for thread in read_by])
 
     def _of_cta(self, name: str, cta: int) -> int | None:

@@ -215,7 +215,7 @@ class BarrierArrival(NamedTuple):
     number: int
     """The number of the event among those of the agent."""
     threads: tuple[int, ...]
-    wanted: int
+    expected: int
     """The thread count that it names."""
 
     def known_to(self, clocks: Iterable[Clock], ordered: Callable[[Clock, Agent, int], bool]) -> bool:
@@ -241,7 +241,7 @@ class PhaseOverlap(NamedTuple):
     @property
     def counts_differ(self) -> bool:
         """Whether the two name different thread counts."""
-        return self.first.wanted != self.second.wanted
+        return self.first.expected != self.second.expected
 
 
 @dataclass(slots=True)
@@ -250,7 +250,7 @@ class ReplayBarrier(barriers.BarrierArrivals):
 
     number: int = -1
     """The number of a CTA barrier; -1: the cluster barrier, or an ``elect.sync`` that waits for lanes."""
-    wanted: int = 0
+    expected: int = 0
     """The threads that open it, as the last arrival computed them."""
     pending_clock: Clock = BOTTOM
     release_clock: Clock = BOTTOM
@@ -272,7 +272,7 @@ class ReplayBarrier(barriers.BarrierArrivals):
     @property
     def missing(self) -> int:
         """How many threads have not arrived."""
-        return self.wanted - self.arrived
+        return self.expected - self.arrived
 
     def release(self, clock: Clock) -> None:
         """Releases *clock* with an arrival."""
@@ -295,8 +295,8 @@ class ReplayBarrier(barriers.BarrierArrivals):
             () if all(a.known_to(clocks, ordered) for a in self.latest.values()) else self.oldest.values()
         )
         early = [a for a in chain(oldest, self.previous) if not a.known_to(clocks, ordered)]
-        mixed = (a for a in chain(self.arrivals, early) if a.wanted != arrival.wanted)
-        excess = self.arrivals[-1:] or [arrival] if self.arrived > arrival.wanted else []
+        mixed = (a for a in chain(self.arrivals, early) if a.expected != arrival.expected)
+        excess = self.arrivals[-1:] or [arrival] if self.arrived > arrival.expected else []
         first = next(chain(mixed, early, excess), None)
         self.doubled |= not set(arrival.threads).isdisjoint(
             chain.from_iterable(a.threads for a in self.arrivals)
@@ -304,10 +304,10 @@ class ReplayBarrier(barriers.BarrierArrivals):
         self.arrivals.append(arrival)
         return None if first is None else PhaseOverlap(self.number, first, arrival)
 
-    def open_if_complete(self, wanted: int) -> bool:
-        """Opens the barrier if *wanted* threads have arrived. Returns whether it opened."""
-        self.wanted = wanted
-        if not self.complete_phase(wanted):
+    def open_if_complete(self, expected: int) -> bool:
+        """Opens the barrier if *expected* threads have arrived. Returns whether it opened."""
+        self.expected = expected
+        if not self.complete_phase(expected):
             return False
         for arrival in self.previous:
             if self.oldest.setdefault((arrival.site, arrival.agent), arrival) is arrival:

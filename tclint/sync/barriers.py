@@ -24,10 +24,10 @@ class BarrierArrivals:
     def arrive(self, threads: int) -> None:
         self.arrived += threads
 
-    def complete_phase(self, wanted: int) -> bool:
-        """Completes the current phase if *wanted* threads have arrived: whether it did. More count for the next one."""
-        if self.arrived < wanted:
+    def complete_phase(self, expected: int) -> bool:
+        """Completes the current phase if *expected* threads have arrived: whether it did. More count for the next one."""
+        if self.arrived < expected:
             return False
-        self.arrived -= wanted
+        self.arrived -= expected
         self.phase += 1
         return True

@@ -126,7 +126,7 @@ class Addresses:
         found = self._over_iterations.get(address)
         if found is None:
             found = self._over_iterations[address] = self.decomposed(
-                address, self.is_index, self.is_lasting, self.is_pointer
+                address, self.is_index, self.is_invariant, self.is_pointer
             )
         return found
 
@@ -167,7 +167,7 @@ class Addresses:
         """Whether the thread index alone decides *value*."""
         return self.thread_sets.bit_slices(value) is not None
 
-    def is_lasting(self, value: int) -> bool:
+    def is_invariant(self, value: int) -> bool:
         """Whether *value* is the same in all threads of the CTA, and never changes."""
         return not self.lifetimes.varying_at(value) and self.is_shared(value)
 

@@ -446,8 +446,8 @@ class Conditions:
 
     def invariant(self, facts: PathCondition) -> PathCondition:
         """The facts that hold for the whole life of a thread."""
-        if facts.lasting is None:
-            facts.lasting = self.interned(
+        if facts.invariant is None:
+            facts.invariant = self.interned(
                 PathCondition((p, v) for p, v in facts.items() if not self.lifetimes.loop_varying_at(p))
             )
-        return facts.lasting
+        return facts.invariant

@@ -20,8 +20,8 @@ class PathCondition(dict[int, bool]):
         "consistent",
         "decided",
         "followed",
+        "invariant",
         "known",
-        "lasting",
         "points",
         "ranges",
     )
@@ -46,7 +46,7 @@ class PathCondition(dict[int, bool]):
         """Whether no sum or difference of known values is known to have another one. See :meth:`Contradictions.excluded`."""
         self.known: frozenset[tuple[int, bool]] | None = None
         """The contents as a set of pairs; None: not built yet. See :meth:`pairs`."""
-        self.lasting: PathCondition | None = None
+        self.invariant: PathCondition | None = None
         """The facts that hold for the whole life of a thread; None: not built yet. See :meth:`Values.invariant`."""
 
     def pairs(self) -> frozenset[tuple[int, bool]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 
-from tclint.isa.special_registers import SPECIAL_REGISTERS, UniformScope
+from tclint.isa.special_registers import SPECIAL_REGISTERS, Scope
 from tclint.values import thread_masks as T
 from tclint.values.integers import as_signed
 from tclint.values.nodes import (
@@ -49,9 +49,9 @@ __all__ = ["Uniformity"]
 _SIZES = ("%ntid", "%nwarpid")
 """Registers that hold sizes, with which a kernel computes positions in its CTA."""
 _LEVELS = {
-    UniformScope.LANE: UniformityScope.DIVERGENT,
-    UniformScope.THREAD: UniformityScope.UNKNOWN,
-    UniformScope.WARP: UniformityScope.WARP,
+    Scope.LANE: UniformityScope.DIVERGENT,
+    Scope.THREAD: UniformityScope.UNKNOWN,
+    Scope.WARP: UniformityScope.WARP,
 }
 """Uniformity of the special registers that are not CTA-uniform."""
 _SHARED = frozenset((Constant, AddressOf, ParameterRead, FloatConstant, Allocated))

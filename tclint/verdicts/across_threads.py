@@ -13,7 +13,7 @@ from math import gcd
 from typing import NamedTuple
 
 from tclint.dataflow.kernel import Kernel
-from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, UniformScope
+from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.values import thread_masks as T
 from tclint.values.addresses import AddressForm, MemoryRange
 from tclint.values.nodes import (
@@ -27,7 +27,7 @@ from tclint.values.nodes import (
     SpecialRead,
 )
 from tclint.verdicts.convergence import index_alone
-from tclint.verdicts.disjoint import SharedBytes
+from tclint.verdicts.disjoint import AccessedBytes
 from tclint.verdicts.epochs import MemoryAccess, View
 from tclint.verdicts.lanes import Lanes
 from tclint.verdicts.uniform import MOVED
@@ -38,7 +38,7 @@ _PURE = COMPUTED | {Constant, AddressOf, ParameterRead, Broadcast}
 """The kinds of expressions that are the same in all threads if their operands are."""
 _OF_ANOTHER_CTA = ("mapa", "isspacep")
 """Operations whose result is not decided by their operands alone."""
-_SHARED_SCOPES = frozenset((UniformScope.GRID, UniformScope.CLUSTER, UniformScope.CTA))
+_SHARED_SCOPES = frozenset((Scope.GRID, Scope.CLUSTER, Scope.CTA))
 Owners = dict[int, int]
 """Byte -> the threads that access it, one bit for each."""
 
@@ -55,7 +55,7 @@ class _Bytes(NamedTuple):
 class AcrossThreads:
     """Comparisons of the bytes that threads of one kernel access."""
 
-    def __init__(self, model: Kernel, bytes: SharedBytes) -> None:
+    def __init__(self, model: Kernel, bytes: AccessedBytes) -> None:
         self.model, self.values, self.bytes = model, model.values, bytes
         self._owners: dict[tuple[_Bytes, int, bool, int, int], Owners] = {}
         self._compared: dict[tuple[object, ...], bool] = {}

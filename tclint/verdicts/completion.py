@@ -44,7 +44,7 @@ from tclint.verdicts.checker import (
     touches_shared,
     writes_shared,
 )
-from tclint.verdicts.disjoint import SharedBytes, columns_disjoint
+from tclint.verdicts.disjoint import AccessedBytes, columns_disjoint
 from tclint.verdicts.outcome import Outcome
 from tclint.verdicts.paths import PATH_ASSUMPTIONS, RelevantSites, path_assumptions, value_assumptions
 from tclint.verdicts.rings import RingStates
@@ -325,9 +325,9 @@ class Completion:
         return True
 
     @cached_property
-    def bytes(self) -> SharedBytes:
+    def bytes(self) -> AccessedBytes:
         """The bytes of shared memory that the kernel accesses."""
-        return SharedBytes(self.model, RingStates(self.model, self.transfer))
+        return AccessedBytes(self.model, RingStates(self.model, self.transfer))
 
     def _is_read_only(self, load: int) -> bool:
         """Whether an instruction loads memory that no thread writes while the kernel runs, if that may be assumed."""

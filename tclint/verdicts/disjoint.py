@@ -19,7 +19,7 @@ from tclint.verdicts.matrices import Matrices, ranges
 from tclint.verdicts.rings import Numbers, RingStates, State
 
 __all__ = [
-    "SharedBytes",
+    "AccessedBytes",
     "column_ranges_disjoint",
     "columns_disjoint",
 ]
@@ -66,7 +66,7 @@ def _columns(model: KernelModel, site: int) -> MemoryRange | None:
     return columns.start, width
 
 
-class SharedBytes:
+class AccessedBytes:
     """The bytes of shared memory that the instructions of one kernel access."""
 
     def __init__(self, model: KernelModel, rings: RingStates) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from tclint.dataflow.kernel import Kernel
 from tclint.ir.nodes import Immediate, Instruction, Vector, registers, specials
 from tclint.isa.effects import Exchange
-from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, UniformScope
+from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.values import thread_masks as T
 from tclint.values.nodes import CollectiveResult, Unmodelled
 from tclint.verdicts.convergence import index_alone
@@ -26,7 +26,7 @@ EVERY_BIT = WARP - 1
 """All bits of a lane number."""
 _ALL_LANES = 0xFFFFFFFF
 _COMMUTATIVE = frozenset("add mul min max and or xor".split())
-_OF_LANES = frozenset((UniformScope.WARP, UniformScope.CTA, UniformScope.CLUSTER, UniformScope.GRID))
+_OF_LANES = frozenset((Scope.WARP, Scope.CTA, Scope.CLUSTER, Scope.GRID))
 
 
 class Lanes:

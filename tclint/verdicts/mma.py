@@ -25,7 +25,7 @@ from tclint.values.addresses import MemoryRange
 from tclint.values.nodes import Logic
 from tclint.values.path_condition import PathCondition
 from tclint.verdicts.checker import CompletionTransfer, Graph, ProofObligation, Refused, writes_shared
-from tclint.verdicts.disjoint import SharedBytes, column_ranges_disjoint
+from tclint.verdicts.disjoint import AccessedBytes, column_ranges_disjoint
 from tclint.verdicts.matrices import Matrices
 from tclint.verdicts.mma_checker import (
     Counters,
@@ -79,7 +79,7 @@ class Multiplications:
         self.reachable = [i for b in self.cfg.order for i in blocks[b]]
         self.operations = operations(model.function, self.reachable)
         self.assumed: set[Assumption] = set()
-        self._lasting: dict[int, frozenset[int]] = {}
+        self._invariant: dict[int, frozenset[int]] = {}
         self.counting: Counting = {}
         self._cleared: dict[tuple[int, int, Counters, Counters], bool] = {}
         self._conditions: dict[frozenset[tuple[int, bool]], PathCondition] = {}
@@ -179,13 +179,13 @@ class Multiplications:
                     return not truth
             return self.values.entails(p, self._condition(known))
 
-        def lasting(register: int, at: int) -> int | None:
+        def invariant(register: int, at: int) -> int | None:
             p = self._of_thread(self.values.before(register, at), thread)
             return p if p in self._worthwhile(thread) else None
 
         own = self._own(thread)
         places = frozenset(own.values())
-        return ThreadQuestions(decided, lasting, places, self._elsewhere(own), self.counting)
+        return ThreadQuestions(decided, invariant, places, self._elsewhere(own), self.counting)
 
     def _condition(self, known: frozenset[tuple[int, bool]]) -> PathCondition:
         """The path condition that predicates with known truths are."""
@@ -210,7 +210,7 @@ class Multiplications:
 
     def _worthwhile(self, thread: int) -> frozenset[int]:
         """The predicates that never change, and that decide the most branches and guards."""
-        if thread not in self._lasting:
+        if thread not in self._invariant:
             counts = Counter[int]()
             for i in self.reachable:
                 instruction = self.instructions[i]
@@ -218,8 +218,8 @@ class Multiplications:
                     p = self._of_thread(self.values.before(instruction.guard, i), thread)
                     if self.values.mask(p) is None and not self._change(p):
                         counts[p] += 1
-            self._lasting[thread] = frozenset(p for p, _ in counts.most_common(MAX_KNOWN))
-        return self._lasting[thread]
+            self._invariant[thread] = frozenset(p for p, _ in counts.most_common(MAX_KNOWN))
+        return self._invariant[thread]
 
     @cached_property
     def _counters(self) -> dict[int, list[tuple[int, int]]]:
@@ -246,8 +246,8 @@ class Multiplications:
         return self._bytes.matrices
 
     @cached_property
-    def _bytes(self) -> SharedBytes:
-        return SharedBytes(
+    def _bytes(self) -> AccessedBytes:
+        return AccessedBytes(
             self.model, RingStates(self.model, CompletionTransfer(self.model.function, frozenset(), ()))
         )
 

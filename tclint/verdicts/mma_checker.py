@@ -130,7 +130,7 @@ class ThreadQuestions(NamedTuple):
 
     decided: Callable[[int, int, frozenset[tuple[int, bool]]], bool | None]
     """The truth of a predicate register before an instruction, given predicates that are known; None: unknown."""
-    lasting: Callable[[int, int], int | None]
+    invariant: Callable[[int, int], int | None]
     """What identifies the predicate in a register before an instruction, if it never changes and is worth knowing."""
     own: frozenset[Location]
     """The mbarriers with a count of 1, initialised once, at which nothing arrives but commits of this thread alone."""
@@ -345,7 +345,7 @@ class Progress:
             yield key, facts
 
     def _knowing(self, key: Key, register: int, at: int, truth: bool) -> Key:
-        identity = self.ask.lasting(register, at)
+        identity = self.ask.invariant(register, at)
         return key if identity is None else key._replace(known=key.known | {(identity, truth)})
 
     def _executed(self, key: Key, facts: frozenset[PendingMma], at: int) -> tuple[Key, frozenset[PendingMma]]:

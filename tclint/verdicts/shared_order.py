@@ -21,7 +21,7 @@ from tclint.values import thread_masks as T
 from tclint.verdicts.across_threads import AcrossThreads
 from tclint.verdicts.checker import CompletionTransfer, Refused
 from tclint.verdicts.convergence import Convergence
-from tclint.verdicts.disjoint import SharedBytes
+from tclint.verdicts.disjoint import AccessedBytes
 from tclint.verdicts.epochs import (
     SHARED,
     AccessPair,
@@ -76,7 +76,7 @@ class SharedOrder:
         blocks = [range(self.cfg.blocks[b].start, self.cfg.blocks[b].end) for b in self.order]
         self.sites = [i for block in blocks for i in block]
         self.transfer = CompletionTransfer(self.function, self.space.groups, self.sites)
-        self.across = AcrossThreads(model, SharedBytes(model, RingStates(model, self.transfer)))
+        self.across = AcrossThreads(model, AccessedBytes(model, RingStates(model, self.transfer)))
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts what discharges them."""

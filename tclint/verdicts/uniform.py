@@ -41,7 +41,7 @@ from tclint.ir.nodes import (
     symbols,
 )
 from tclint.isa.effects import BARRIERS, Barrier, Exchange
-from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, UniformScope
+from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
 from tclint.verdicts.checker import Graph, Refused
 
 __all__ = [
@@ -79,10 +79,10 @@ class Level(IntEnum):
 MOVED = frozenset(("%warpid", "%smid"))
 """Special registers that change when a warp is moved (10.4, 10.8), so that threads may read different values."""
 _OF_REGISTER = {
-    UniformScope.GRID: Level.CLUSTER,
-    UniformScope.CLUSTER: Level.CLUSTER,
-    UniformScope.CTA: Level.CTA,
-    UniformScope.WARP: Level.WARP,
+    Scope.GRID: Level.CLUSTER,
+    Scope.CLUSTER: Level.CLUSTER,
+    Scope.CTA: Level.CTA,
+    Scope.WARP: Level.WARP,
 }
 _OF_SCOPE = {"warp": Level.WARP, "lanes": Level.WARP, "warpgroup": Level.WARPGROUP, "cta": Level.CTA}
 
@@ -163,7 +163,7 @@ class Uniform:
     def _decides(self, block: int) -> bool:
         return len(self.graph.successors[block]) + (block in self.graph.exits) > 1
 
-    def _lasting(self) -> frozenset[int]:
+    def _not_aborting(self) -> frozenset[int]:
         """The reachable blocks from which a path leads to an exit, or to a loop without one: not only to aborts."""
         ends = {b for b in self.order if not self.graph.successors[b] and b not in self.graph.exits}
         before: dict[int, set[int]] = {b: set() for b in self.order}
@@ -183,12 +183,14 @@ class Uniform:
 
     @cached_property
     def _posts(self) -> dict[int, int]:
-        """The post-dominators of each lasting block, with one bit for each; an endless loop may end anywhere."""
-        lasting = self._lasting()
-        following = {b: [e.target for e in self.graph.successors[b] if e.target in lasting] for b in lasting}
-        leaving = {b for b in lasting if b in self.graph.exits}
+        """The post-dominators of each block that does not abort, with one bit for each; an endless loop may end anywhere."""
+        surviving = self._not_aborting()
+        following = {
+            b: [e.target for e in self.graph.successors[b] if e.target in surviving] for b in surviving
+        }
+        leaving = {b for b in surviving if b in self.graph.exits}
         work = list(leaving)
-        before: dict[int, list[int]] = {b: [] for b in lasting}
+        before: dict[int, list[int]] = {b: [] for b in surviving}
         for b, targets in following.items():
             for target in targets:
                 before[target].append(b)
@@ -198,12 +200,12 @@ class Uniform:
                 if b not in ending:
                     ending.add(b)
                     work.append(b)
-        everything = sum(1 << b for b in lasting)
-        post = {b: 1 << b if b in leaving or b not in ending else everything for b in lasting}
+        everything = sum(1 << b for b in surviving)
+        post = {b: 1 << b if b in leaving or b not in ending else everything for b in surviving}
         changed = True
         while changed:
             changed = False
-            for b in sorted(lasting, reverse=True):
+            for b in sorted(surviving, reverse=True):
                 if b in leaving or b not in ending:
                     continue
                 common = everything

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tclint.analyses.happens_before import HappensBefore, Ordered, Scope, Unknown, Unordered
+from tclint.analyses.happens_before import HappensBefore, Ordered, OrderScope, Unknown, Unordered
 from tclint.analyses.happens_before.points import ANY
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
@@ -169,10 +169,10 @@ def test_which_instructions_acquire_and_which_release_in_each_scope() -> None:
     def names(sites: frozenset[int]) -> str:
         return " ".join(name for name, site in at.items() if site in sites)
 
-    assert [names(order.points.acquire_points(scope)) for scope in Scope] == [
+    assert [names(order.points.acquire_points(scope)) for scope in OrderScope] == [
         "warp cta cluster phase poll", "cta cluster phase poll", "cluster phase poll",
     ]  # fmt: skip
-    assert [names(order.points.barrier_sites(scope)) for scope in Scope] == [
+    assert [names(order.points.barrier_sites(scope)) for scope in OrderScope] == [
         "warp cta cluster",
         "cta cluster",
         "cluster",
@@ -199,8 +199,8 @@ def test_a_poll_in_the_scope_of_the_cta_acquires_from_other_ctas_only_through_th
     lines: str, acquires: bool
 ) -> None:
     _, order, at = ordered(lines)
-    assert (at["poll"] in order.points.acquire_points(Scope.CTAS)) is acquires
-    assert at["poll"] in order.points.acquire_points(Scope.WARPS)
+    assert (at["poll"] in order.points.acquire_points(OrderScope.CTAS)) is acquires
+    assert at["poll"] in order.points.acquire_points(OrderScope.WARPS)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.litmus import answer, contradicts, main, parse
-from tclint.analyses.happens_before import Ordered, Scope, Unknown, Unordered
+from tclint.analyses.happens_before import Ordered, OrderScope, Unknown, Unordered
 
 PASSING = """PTX message-passing
 {
@@ -65,7 +65,7 @@ def test_a_flag_that_the_condition_requires_becomes_a_poll() -> None:
     litmus = parse(FLAG, holds=False)
     assert litmus is not None
     assert litmus.ordered
-    assert (litmus.first, litmus.then, litmus.scope) == ("S0_0", "S1_1", Scope.CTAS)
+    assert (litmus.first, litmus.then, litmus.scope) == ("S0_0", "S1_1", OrderScope.CTAS)
     assert (
         "S1_0: ld.acquire.gpu.global.u32 %r0, [f];\nsetp.ne.u32 %taken, %r0, 1;\n@%taken bra S1_0;"
         in litmus.ptx
@@ -100,9 +100,9 @@ def test_loads_that_read_what_follows_them_are_judged_by_the_weak_one() -> None:
 def test_a_barrier_orders_no_thread_of_another_cta() -> None:
     litmus = parse(PASSING.replace("P1@cta 0", "P1@cta 1"), holds=False)
     assert litmus is not None
-    assert litmus.scope is Scope.CTAS
+    assert litmus.scope is OrderScope.CTAS
     assert not contradicts(litmus, answer(litmus))
-    assert isinstance(answer(litmus._replace(scope=Scope.WARPS)), Ordered)
+    assert isinstance(answer(litmus._replace(scope=OrderScope.WARPS)), Ordered)
 
 
 @pytest.mark.parametrize(

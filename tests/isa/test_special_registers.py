@@ -5,7 +5,7 @@ from collections import defaultdict
 
 import pytest
 
-from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, LaunchShape, UniformScope
+from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, LaunchShape, Scope
 from tclint.isa.target import Target
 
 SHAPES = [
@@ -60,15 +60,11 @@ def test_values_are_within_their_bounds_and_uniform_in_their_scope(shape: Launch
         seen: dict[object, set[int | None]] = defaultdict(set)
         for cta in ctas(shape):
             group = {
-                UniformScope.GRID: 0,
-                UniformScope.CLUSTER: triple("%clusterid", shape, cta),
+                Scope.GRID: 0,
+                Scope.CLUSTER: triple("%clusterid", shape, cta),
             }.get(register.scope, cta)
             for thread in range(shape.threads):
-                where = {
-                    UniformScope.WARP: thread // WARP,
-                    UniformScope.THREAD: thread,
-                    UniformScope.LANE: thread,
-                }
+                where = {Scope.WARP: thread // WARP, Scope.THREAD: thread, Scope.LANE: thread}
                 value = register.value(shape, cta, thread)
                 seen[group, where.get(register.scope)].add(value)
                 low, high = register.bounds or (value, value)
@@ -79,7 +75,7 @@ def test_values_are_within_their_bounds_and_uniform_in_their_scope(shape: Launch
 def test_a_register_of_lane_scope_differs_between_any_two_lanes() -> None:
     for register in SPECIAL_REGISTERS.values():
         values = {register.value(SHAPES[1], (0, 0, 0), lane) for lane in range(WARP)}
-        assert (len(values) == WARP) == (register.scope is UniformScope.LANE or register.name == "%tid.x"), (
+        assert (len(values) == WARP) == (register.scope is Scope.LANE or register.name == "%tid.x"), (
             register.name
         )
 

@@ -143,7 +143,7 @@ def test_a_cluster_barrier_that_some_threads_do_not_reach_deadlocks() -> None:
     def ended(what: ReplayBarrier) -> ReplayRun:
         return ReplayRun([Stuck(at, (0, 1), what)], [], None, True, [], *[frozenset[int]()] * 4)
 
-    half = ReplayBarrier(wanted=64)
+    half = ReplayBarrier(expected=64)
     half.arrive(32)
     hit = _deadlock(made, ended(half))
     assert hit is not None

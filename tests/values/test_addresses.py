@@ -74,7 +74,7 @@ def test_what_loops_add_is_a_number_of_strides(
 
 def test_what_is_not_known_of_a_loop_is_any_number_of_strides(kernel: KernelModel) -> None:
     addresses, register = kernel.values.addresses, at_label(kernel, OF_ALL)
-    form = addresses.decomposed(register, addresses.is_index, addresses.is_lasting, lambda term: False)
+    form = addresses.decomposed(register, addresses.is_index, addresses.is_invariant, lambda term: False)
     assert (form.stride, form.count) == (128, None)
     assert addresses.span(form, 4, 1) is None
 

@@ -897,9 +897,9 @@ load: ld.global.u32 %r1, [%rd1];
 """
     m = of(body)
     values = m.values
-    lasting, counted, loaded = (value(m, p) for p in ("%p1", "%p2", "%p3"))
+    invariant, counted, loaded = (value(m, p) for p in ("%p1", "%p2", "%p3"))
     facts = PathCondition()
-    for p in (lasting, counted, loaded):
+    for p in (invariant, counted, loaded):
         facts = values.refine(p, True, facts)
     head, load = (label(m.function, name) for name in ("head", "load"))
     entry, back = sorted(m.cfg.predecessors[m.cfg.block_of[head]])
@@ -907,12 +907,12 @@ load: ld.global.u32 %r1, [%rd1];
     incremented = values.compare("eq", counter, values.constant(1), True, 32)
     for edge, restated in ((entry, []), (back, [(incremented, True)])):
         survivors, comparisons = values.crossing(facts, edge)
-        assert set(survivors) == {lasting, loaded}
+        assert set(survivors) == {invariant, loaded}
         assert list(comparisons) == restated
-    assert set(values.surviving_sites(facts, head, load + 1)) == {lasting, counted}
+    assert set(values.surviving_sites(facts, head, load + 1)) == {invariant, counted}
     assert values.surviving_sites(facts, head, load) is facts
     assert values.crossing(facts, entry._replace(target=0))[0] is facts
-    assert set(values.invariant(facts)) == {lasting}
+    assert set(values.invariant(facts)) == {invariant}
 
 
 def test_a_fact_about_what_a_loop_carries_is_kept_on_the_back_edges_that_carry_it() -> None:

@@ -26,7 +26,7 @@ from types import MappingProxyType
 from tclint.analyses.happens_before.answers import (
     Ordered,
     Ordering,
-    Scope,
+    OrderScope,
     SynchronisedPair,
     Unknown,
     Unordered,
@@ -52,9 +52,9 @@ from tclint.values import thread_masks as T
 
 __all__ = [
     "HappensBefore",
+    "OrderScope",
     "Ordered",
     "Ordering",
-    "Scope",
     "SynchronisedPair",
     "Unknown",
     "Unordered",
@@ -166,7 +166,7 @@ class HappensBefore:
 
         The arrival is ``.relaxed``, which orders no memory, and a path from *site* to it passes none of *fences*.
         """
-        model, cluster = self.model, self.points.barrier_sites(Scope.CTAS)
+        model, cluster = self.model, self.points.barrier_sites(OrderScope.CTAS)
         arrivals = model.arrives(Barrier.CLUSTER)
         found: dict[int, int] = {}
         for arrival in arrivals:
@@ -291,7 +291,7 @@ class HappensBefore:
         first: Collection[int],
         then: int,
         start: int = -1,
-        scope: Scope = Scope.WARPS,
+        scope: OrderScope = OrderScope.WARPS,
     ) -> Ordering:
         """Whether a thread that reaches *then* is ordered after the completion of *first* in other threads.
 
@@ -300,7 +300,7 @@ class HappensBefore:
         """
         observers = self.completion_points(first)
         # What holds in the whole CTA may not hold in another one.
-        given = self.common_facts(first) if scope < Scope.CTAS else PathCondition()
+        given = self.common_facts(first) if scope < OrderScope.CTAS else PathCondition()
         path = self.unsynchronised_path(then, observers, start, given)
         if path is not None:
             return Unordered(path)

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from tclint.dataflow import Path
 
-__all__ = ["Ordered", "Ordering", "Scope", "SynchronisedPair", "Unknown", "Unordered"]
+__all__ = ["OrderScope", "Ordered", "Ordering", "SynchronisedPair", "Unknown", "Unordered"]
 
 
-class Scope(IntEnum):
+class OrderScope(IntEnum):
     """How far apart two threads are."""
 
     LANES = 0

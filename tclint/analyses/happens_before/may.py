@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterable
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 
-from tclint.analyses.happens_before.answers import Scope
+from tclint.analyses.happens_before.answers import OrderScope
 from tclint.analyses.happens_before.points import ANY, CLUSTER, CtaBarrier, SynchronisationPoints
 from tclint.values import thread_masks as T
 
@@ -133,7 +133,7 @@ class MayOrder:
                 elif channel != ANY:
                     channels.add(channel)
                 elif self.model.instruction(signal).effects.at_barrier:
-                    waits |= self.points.barrier_sites(Scope.WARPS)  # its number is unknown
+                    waits |= self.points.barrier_sites(OrderScope.WARPS)  # its number is unknown
                 elif not self._writes(signal):
                     waits.update(self.points.waits)
             # Most signals complete no wait by itself, and have one set of channels, which is shared.

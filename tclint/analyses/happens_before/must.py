@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from tclint.analyses.execution import ExecutionGuarantee
-from tclint.analyses.happens_before.answers import Scope
+from tclint.analyses.happens_before.answers import OrderScope
 from tclint.analyses.happens_before.points import SynchronisationPoints
 from tclint.analyses.happens_before.single_phase import SinglePhaseMbarriers
 from tclint.analyses.in_flight import depth
@@ -37,7 +37,7 @@ class MustOrder:
         self.single_phase = SinglePhaseMbarriers(points)
 
     def ordering_barriers(
-        self, first: Collection[int], then: int, scope: Scope = Scope.WARPS
+        self, first: Collection[int], then: int, scope: OrderScope = OrderScope.WARPS
     ) -> tuple[int, ...] | None:
         """Barriers and waits that order *then* after the completion of all of *first*, in threads *scope* apart.
 
@@ -53,18 +53,20 @@ class MustOrder:
             found.append(barrier)
         return tuple(sorted(set(found))) if found else None
 
-    def _ordering(self, first: int, then: int, scope: Scope) -> Iterator[int]:
+    def _ordering(self, first: int, then: int, scope: OrderScope) -> Iterator[int]:
         views = self.model.views
         here, there = (views.context_of(site).threads for site in (first, then))
         # The threads themselves show whether a barrier of one warp is for both.
-        for barrier in sorted(self.points.barrier_sites(scope if scope is Scope.CTAS else Scope.LANES)):
+        for barrier in sorted(
+            self.points.barrier_sites(scope if scope is OrderScope.CTAS else OrderScope.LANES)
+        ):
             if (
                 self._joins(barrier, first, here | there)
                 and self.separates(barrier, first, then, here | there)
                 and self._complete(first, barrier)
             ):
                 yield barrier
-        if scope < Scope.CTAS:
+        if scope < OrderScope.CTAS:
             yield from (
                 wait
                 for arrival, wait in self.single_phase.ordering(first, then)

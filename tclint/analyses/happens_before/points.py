@@ -12,7 +12,7 @@ from collections.abc import Collection, Hashable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from tclint.analyses.happens_before.answers import Scope
+from tclint.analyses.happens_before.answers import OrderScope
 from tclint.analyses.mbarriers import Mbarriers
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls
@@ -47,7 +47,7 @@ class SynchronisationPoints:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
 
-    def acquire_points(self, scope: Scope) -> frozenset[int]:
+    def acquire_points(self, scope: OrderScope) -> frozenset[int]:
         """The acquire points by which a thread may observe one at the distance *scope*.
 
         They are barriers, mbarrier waits, polling loads and, since a callee may wait, calls. A load whose scope excludes
@@ -56,14 +56,14 @@ class SynchronisationPoints:
         found = self._acquire_points[scope]
         return found if found - self.spin_loads or self.polls(scope) else frozenset()
 
-    def barrier_sites(self, scope: Scope) -> frozenset[int]:
+    def barrier_sites(self, scope: OrderScope) -> frozenset[int]:
         """The acquire points of *scope* that are barriers, at which all threads, or as many as are counted, wait."""
         return self._barriers[scope]
 
     def releases_together(self, site: int) -> bool:
         """Whether the threads that reach the CTA barrier *site* leave it together: it waits for as many or more."""
         model = self.model
-        if site not in self._barriers[Scope.WARPS]:
+        if site not in self._barriers[OrderScope.WARPS]:
             return False
         if model.instruction(site).role("count") is None:
             return True
@@ -76,7 +76,7 @@ class SynchronisationPoints:
         model = self.model
         return [
             i
-            for i in sorted(self._barriers[Scope.WARPS].intersection(model.awaits(Barrier.CTA)))
+            for i in sorted(self._barriers[OrderScope.WARPS].intersection(model.awaits(Barrier.CTA)))
             if model.instruction(i).role("count") is None
             and model.instruction(i).guard < 0
             and model.cfg.block_of[i] not in model.cfg.in_cycle
@@ -89,7 +89,7 @@ class SynchronisationPoints:
         If some thread polls, every strong write is one, since a fence may precede it.
         """
         found = [*calls(self.model), *self._strong("write", _STRONG if self.spin_loads else _RELEASING)]
-        found += (i for i in self.model.where(lambda e: e.signals) if self._scope(i) >= Scope.WARPS)
+        found += (i for i in self.model.where(lambda e: e.signals) if self._scope(i) >= OrderScope.WARPS)
         # A commit without an mbarrier closes a group of the thread itself and signals nothing.
         found += (i for i in self.model.commits() if self.model.instruction(i).mbarrier is not None)
         return frozenset(found)
@@ -106,7 +106,7 @@ class SynchronisationPoints:
 
     @cached_property
     def _acquire_points(self) -> tuple[frozenset[int], ...]:
-        """The acquire points by :class:`Scope`."""
+        """The acquire points by :class:`OrderScope`."""
         return tuple(barriers | self.other_waits for barriers in self._barriers)
 
     @cached_property
@@ -126,13 +126,13 @@ class SynchronisationPoints:
             i for i in reads if any(model.instruction(j).flow for j, _ in model.transitive_users(i))
         )
 
-    def polls(self, scope: Scope) -> frozenset[int]:
+    def polls(self, scope: OrderScope) -> frozenset[int]:
         """The polling loads that may observe a write by a thread at the distance *scope*, by the scope that they state.
 
         The scopes of a release and an acquire must include each other's thread (8.7). ``.volatile`` has no narrower one
         than the system.
         """
-        narrow = {Scope.LANES: (), Scope.WARPS: (), Scope.CTAS: (".cta",)}[scope]
+        narrow = {OrderScope.LANES: (), OrderScope.WARPS: (), OrderScope.CTAS: (".cta",)}[scope]
         instruction = self.model.instruction
         return frozenset(
             i
@@ -142,22 +142,22 @@ class SynchronisationPoints:
 
     @cached_property
     def _barriers(self) -> tuple[frozenset[int], ...]:
-        """The barriers at which threads wait, by the :class:`Scope` that they have at least.
+        """The barriers at which threads wait, by the :class:`OrderScope` that they have at least.
 
         A thread that continues has observed what all of them have done.
         """
         waits = self.model.where(lambda e: e.awaits_threads and e.awaits is not Barrier.MBARRIER)
         scopes = {i: self._scope(i) for i in waits}
-        return tuple(frozenset(i for i, scope in scopes.items() if scope >= least) for least in Scope)
+        return tuple(frozenset(i for i, scope in scopes.items() if scope >= least) for least in OrderScope)
 
-    def _scope(self, site: int) -> Scope:
+    def _scope(self, site: int) -> OrderScope:
         """How far apart the threads may be that the barrier or signal *site* synchronises."""
         match = self.model.instruction(site).match
         assert match is not None
         form = match.form
         if form.scope == "lanes":
-            return Scope.LANES
-        return Scope.WARPS if form.effects.arrives is Barrier.CTA else Scope.CTAS
+            return OrderScope.LANES
+        return OrderScope.WARPS if form.effects.arrives is Barrier.CTA else OrderScope.CTAS
 
     def _strong(self, verb: str, orders: Collection[Order]) -> Iterator[int]:
         """The accesses that *verb*, ``read`` or ``write``, memory in one of the memory *orders*."""
@@ -179,7 +179,7 @@ class SynchronisationPoints:
 
     @cached_property
     def waits(self) -> dict[int, frozenset[Hashable]]:
-        return {i: self.channels(i) for i in self._acquire_points[Scope.WARPS]}
+        return {i: self.channels(i) for i in self._acquire_points[OrderScope.WARPS]}
 
     def channels(self, site: int) -> frozenset[Hashable]:
         """The channels of a signal or a wait: rings of mbarriers, a CTA barrier, the cluster barrier, or any."""

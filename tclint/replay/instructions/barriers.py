@@ -154,9 +154,9 @@ class _AtBarrier:
     def opened(self) -> bool:
         """Whether the threads need not wait, or no longer."""
         barrier, arrival = self.barrier, self.arrival
-        barrier.wanted = self.expected or self.machine.alive[self.group.cta]
+        barrier.expected = self.expected or self.machine.alive[self.group.cta]
         if self.arrived() and barrier.phase == arrival.phase:
-            barrier.open_if_complete(barrier.wanted)
+            barrier.open_if_complete(barrier.expected)
         return barrier.phase > arrival.phase >= 0 if self.wait else self.arrived()
 
     def pass_on(self) -> None:
