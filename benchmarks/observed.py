@@ -38,7 +38,7 @@ def watched() -> Iterator[Mapping[str, Observed]]:
 
     seen: dict[str, Observed] = {}
     now: list[Observed] = []
-    check, prove, run, execute = pool.check, verdicts._verdict, replay.Machine.run, machines.Machine.run
+    check, prove, run, execute = pool.check, verdicts._verdict, replay.ReplayMachine.run, machines.Machine.run
 
     def checked(item: Any, config: Any) -> Any:
         path, source = item
@@ -55,7 +55,7 @@ def watched() -> Iterator[Mapping[str, Observed]]:
             now[-1]["proofs"].append(f"{name} {hazard.value} {_digest(*obligations, outcome.reasons)}")
         return prove(name, hazard, violated, outcome)
 
-    def replayed(machine: replay.Machine) -> Any:
+    def replayed(machine: replay.ReplayMachine) -> Any:
         return _run(machine, run, now[-1]["replays"] if now else [], _replayed)
 
     def executed(machine: machines.Machine) -> None:
@@ -64,7 +64,7 @@ def watched() -> Iterator[Mapping[str, Observed]]:
     with (
         patch.object(pool, "check", checked),
         patch.object(verdicts, "_verdict", proved),
-        patch.object(replay.Machine, "run", replayed),
+        patch.object(replay.ReplayMachine, "run", replayed),
         patch.object(machines.Machine, "run", executed),
     ):
         yield seen

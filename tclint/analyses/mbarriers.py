@@ -157,9 +157,9 @@ class Mbarriers:
         for site in sorted(self._inits):
             count = self._number(site, "count")
             for address in self.addresses.of(site):
-                for place, _ in self.addresses.offsets(site, address):
+                for offset, _ in self.addresses.offsets(site, address):
                     object_ = found.setdefault(
-                        (address.form.base, place), MbarrierObject(address.form.base, place)
+                        (address.form.base, offset), MbarrierObject(address.form.base, offset)
                     )
                     object_.inits.append(site)
                     object_.counts.add(count)
@@ -203,9 +203,9 @@ class Mbarriers:
                 for object_ in array:
                     yield object_, threads
             return
-        for place, threads in self.addresses.offsets(site, address):
-            if (address.form.base, place) in self.objects:
-                yield self.objects[address.form.base, place], threads
+        for offset, threads in self.addresses.offsets(site, address):
+            if (address.form.base, offset) in self.objects:
+                yield self.objects[address.form.base, offset], threads
 
     def _array(self, address: Address, start: int) -> Iterator[MbarrierObject]:
         """The objects from *start* on that look like one array: equal counts, a stride apart, no other array's start.
@@ -244,9 +244,11 @@ class Mbarriers:
             if not self.addresses.of(site):
                 return None
             for address in self.addresses.of(site):
-                places = {(address.form.base, place) for place, _ in self.addresses.offsets(site, address)}
-                named |= places
-                waited |= places if self.sites[site].awaits is Barrier.MBARRIER else set()
+                locations = {
+                    (address.form.base, offset) for offset, _ in self.addresses.offsets(site, address)
+                }
+                named |= locations
+                waited |= locations if self.sites[site].awaits is Barrier.MBARRIER else set()
         return waited, named
 
     @cached_property
@@ -279,18 +281,21 @@ class Mbarriers:
                 if address.form.count != 1 and site not in self._inits:
                     stride = 0 if address.form.count is not None else address.form.stride
                     found[address.form.base, address.form.offset] = stride
-                elif len(places := sorted({place for place, _ in self.addresses.offsets(site, address)})) > 1:
-                    found.setdefault((address.form.base, places[0]), 0)
+                elif (
+                    len(offsets := sorted({offset for offset, _ in self.addresses.offsets(site, address)}))
+                    > 1
+                ):
+                    found.setdefault((address.form.base, offsets[0]), 0)
         return {
-            place
-            for place, stride in found.items()
-            if place not in self._later_stages and not self._is_next(found, place, stride)
+            location
+            for location, stride in found.items()
+            if location not in self._later_stages and not self._is_next(found, location, stride)
         }
 
-    def _is_next(self, starts: Container[tuple[int, int]], place: tuple[int, int], stride: int) -> bool:
-        """Whether one of *starts* is a *stride* before *place*, and the objects at both have the same count."""
-        before = place[0], place[1] - stride
-        one, two = self.objects.get(before), self.objects.get(place)
+    def _is_next(self, starts: Container[tuple[int, int]], location: tuple[int, int], stride: int) -> bool:
+        """Whether one of *starts* is a *stride* before *location*, and the objects at both have the same count."""
+        before = location[0], location[1] - stride
+        one, two = self.objects.get(before), self.objects.get(location)
         return (
             stride != 0
             and before in starts

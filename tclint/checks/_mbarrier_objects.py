@@ -26,30 +26,30 @@ class _Index:
         self._near: dict[int, dict[int, set[int]]] = {}
         """Base -> offset in sizes of an mbarrier, rounded down -> the instructions that may name a location there."""
         for i, named in sites.items():
-            for place in named or ():
-                slots = self._near.setdefault(place.base, {})
-                slots.setdefault(place.offset // SIZE, set()).add(i)
+            for location in named or ():
+                slots = self._near.setdefault(location.base, {})
+                slots.setdefault(location.offset // SIZE, set()).add(i)
 
-    def naming(self, place: MbarrierLocation) -> frozenset[int]:
-        """The instructions that may name *place*."""
-        if place not in self._found:
-            self._found[place] = frozenset(self._naming(place))
-        return self._found[place]
+    def naming(self, location: MbarrierLocation) -> frozenset[int]:
+        """The instructions that may name *location*."""
+        if location not in self._found:
+            self._found[location] = frozenset(self._naming(location))
+        return self._found[location]
 
-    def _naming(self, place: MbarrierLocation) -> set[int]:
-        slot = place.offset // SIZE
+    def _naming(self, location: MbarrierLocation) -> set[int]:
+        slot = location.offset // SIZE
         found = set(self._unknown)
         for base, slots in self._near.items():
-            if base != place.base:
-                if not self._model.values.separate(place.base, base):
+            if base != location.base:
+                if not self._model.values.separate(location.base, base):
                     found = found.union(*slots.values())
                 continue
             near = (i for k in (slot - 1, slot, slot + 1) for i in slots.get(k, ()))
-            found.update(i for i in near if self._names(i, place))
+            found.update(i for i in near if self._names(i, location))
         return found
 
-    def _names(self, site: int, place: MbarrierLocation) -> bool:
-        return any(same(self._model, place, other) is not False for other in self._sites[site] or ())
+    def _names(self, site: int, location: MbarrierLocation) -> bool:
+        return any(same(self._model, location, other) is not False for other in self._sites[site] or ())
 
 
 @dataclass
@@ -69,7 +69,7 @@ class MbarrierObjects:
     @cached_property
     def repeated(self) -> bool:
         """True if more than one instruction initialises the same mbarrier."""
-        return len(self.inits) > len({place for named in self.inits.values() for place in named or ()})
+        return len(self.inits) > len({location for named in self.inits.values() for location in named or ()})
 
     @cached_property
     def invals(self) -> dict[int, frozenset[MbarrierLocation] | None]:
@@ -102,40 +102,40 @@ class MbarrierObjects:
     def _by_invals(self) -> _Index:
         return _Index(self.model, self.invals)
 
-    def makers(self, place: MbarrierLocation) -> frozenset[int]:
-        """The inits that may initialise the mbarrier at *place*."""
-        return self._by_inits.naming(place)
+    def makers(self, location: MbarrierLocation) -> frozenset[int]:
+        """The inits that may initialise the mbarrier at *location*."""
+        return self._by_inits.naming(location)
 
-    def enders(self, place: MbarrierLocation) -> frozenset[int]:
-        """The invals that may end the mbarrier at *place*."""
-        return self._by_invals.naming(place)
+    def enders(self, location: MbarrierLocation) -> frozenset[int]:
+        """The invals that may end the mbarrier at *location*."""
+        return self._by_invals.naming(location)
 
-    def neighbours(self, place: MbarrierLocation | None) -> list[int]:
-        """The inits, nearest to *place* in memory first: neighbouring mbarriers are usually initialised together."""
-        if place is None:
+    def neighbours(self, location: MbarrierLocation | None) -> list[int]:
+        """The inits, nearest to *location* in memory first: neighbouring mbarriers are usually initialised together."""
+        if location is None:
             return sorted(self.inits)
 
         def distance(init: int) -> tuple[int, int]:
-            near = (p.offset for p in self.inits[init] or () if p.base == place.base)
-            return min((abs(offset - place.offset) for offset in near), default=2**32), init
+            near = (p.offset for p in self.inits[init] or () if p.base == location.base)
+            return min((abs(offset - location.offset) for offset in near), default=2**32), init
 
         return sorted(self.inits, key=distance)
 
-    def addressed(self, place: MbarrierLocation | None, use: int) -> Iterator[Mark]:
-        """The step of the first instruction before *use* that computes the address of the mbarrier at *place*.
+    def addressed(self, location: MbarrierLocation | None, use: int) -> Iterator[Mark]:
+        """The step of the first instruction before *use* that computes the address of the mbarrier at *location*.
 
         Code that initialises an mbarrier usually computes its address for that. Nothing if no register has it.
         """
         model = self.model
         values = model.values
-        if place is None:
+        if location is None:
             return
-        wanted = values.linear(values.add(place.base, values.constant(place.offset)))
+        wanted = values.linear(values.add(location.base, values.constant(location.offset)))
         for i, instruction in enumerate(model.function.instructions):
             if len(instruction.writes) != 1 or instruction.event or not model.reaches(i, use):
                 continue
             if values.linear(values.after(instruction.writes[0], i)) == wanted:
-                yield Mark(i, "computes the address of this mbarrier", object=self.words(place))
+                yield Mark(i, "computes the address of this mbarrier", object=self.words(location))
                 return
 
     def unambiguous(
@@ -144,8 +144,8 @@ class MbarrierObjects:
         """Those of *sites* that name exactly one mbarrier, by that mbarrier."""
         return grouped((min(named), i) for i, named in sites.items() if named is not None and len(named) == 1)
 
-    def words(self, place: MbarrierLocation) -> str:
-        """The mbarrier at *place* in words: its variable and offset, or its offset from an unnamed base."""
-        node = self.model.values.node(place.base)
-        offset = f"{place.offset:+d}" if place.offset else ""
-        return f"[{node.name}{offset}]" if type(node) is AddressOf else f"at offset {place.offset}"
+    def words(self, location: MbarrierLocation) -> str:
+        """The mbarrier at *location* in words: its variable and offset, or its offset from an unnamed base."""
+        node = self.model.values.node(location.base)
+        offset = f"{location.offset:+d}" if location.offset else ""
+        return f"[{node.name}{offset}]" if type(node) is AddressOf else f"at offset {location.offset}"

@@ -33,12 +33,12 @@ def _ended(known: MbarrierObjects) -> Iterator[Hit]:
     model = known.model
     ended_at = known.unambiguous(known.invals)
     used = grouped(
-        (place, use) for use in (known.uses if ended_at else ()) for place in known.addresses.each(use)
+        (location, use) for use in (known.uses if ended_at else ()) for location in known.addresses.each(use)
     )
-    for place, sites in ended_at.items():
+    for location, sites in ended_at.items():
         for ended in sites:
-            to, view = used.get(place, []), model.views.context_of(ended)
-            made = known.makers(place)
+            to, view = used.get(location, []), model.views.context_of(ended)
+            made = known.makers(location)
             if not any(model.reaches(ended, i) for i in made):
                 # It is never initialised again, so a use that follows it is wrong in any thread.
                 to = [i for i in to if not model.reaches(i, ended)]
@@ -48,7 +48,7 @@ def _ended(known: MbarrierObjects) -> Iterator[Hit]:
                 continue
             yield MB009.hit(
                 site=path.end,
-                message=f"uses the mbarrier {known.words(place)} after it was invalidated by mbarrier.inval",
+                message=f"uses the mbarrier {known.words(location)} after it was invalidated by mbarrier.inval",
                 steps=(Mark(ended, "invalidated here"), Mark(path.end, "used here")),
                 help="invalidate it after its last use, or initialise it again",
                 about=frozenset((path.end,)),

@@ -92,9 +92,9 @@ def _lacking(known: MbarrierObjects, initialised: bool) -> Iterator[tuple[Mbarri
             continue
         named = known.addresses.each(site)
         first = None if named else known.addresses.at_first(site)
-        for place in sorted(named if first is None else {first}):
-            if not known.makers(place):
-                yield place, site
+        for location in sorted(named if first is None else {first}):
+            if not known.makers(location):
+                yield location, site
                 break
 
 
@@ -149,18 +149,20 @@ def _too_early(known: MbarrierObjects) -> Iterator[Hit]:
         return
     replay = model.fact(Replay)
     unmade = None if isinstance(replay.verdict, Faulty) else replay.uninitialised
-    place = None if unmade is None else _only(known.named.get(unmade.site)) or _named_in_replay(known, unmade)
-    if unmade is None or place is None:
+    location = (
+        None if unmade is None else _only(known.named.get(unmade.site)) or _named_in_replay(known, unmade)
+    )
+    if unmade is None or location is None:
         return
-    site, makers = unmade.site, sorted(known.makers(place))
+    site, makers = unmade.site, sorted(known.makers(location))
     apart = [i for i in makers if model.views.exclusive(i, site)]
     if any(model.reaches(i, site) or not model.reaches(site, i) for i in makers if i not in apart):
         return
     makers = [i for i in makers if i not in apart]
-    made = makers or apart or known.neighbours(place)
+    made = makers or apart or known.neighbours(location)
     yield MB009.hit(
         site=site,
-        message=f"{model.name(site)} uses the mbarrier {known.words(place)}, which "
+        message=f"{model.name(site)} uses the mbarrier {known.words(location)}, which "
         + (
             "is not initialised yet: its mbarrier.init follows the use"
             if makers
@@ -174,7 +176,7 @@ def _too_early(known: MbarrierObjects) -> Iterator[Hit]:
                 if makers or apart
                 else "initialises another mbarrier",
             ),
-            *(() if makers else known.addressed(place, site)),
+            *(() if makers else known.addressed(location, site)),
             Mark(site, "used before that" if makers else "reaches the mbarrier that was never initialised"),
         ),
         help="initialise it once before its first use, with a barrier between the two",
@@ -244,13 +246,14 @@ def _twice(known: MbarrierObjects) -> Iterator[Hit]:
     """Report mbarriers that are initialised while they are live, with one finding for each pair of blocks."""
     block_of = known.model.cfg.block_of
     pairs = (
-        ((block_of[first], block_of[again]), (place, first, again)) for place, first, again in _remade(known)
+        ((block_of[first], block_of[again]), (location, first, again))
+        for location, first, again in _remade(known)
     )
     for found in grouped(pairs).values():
-        place, first, again = found[0]
+        location, first, again = found[0]
         yield MB009.hit(
             site=again,
-            message=f"re-initialises the live mbarrier {known.words(place)}: it must be invalidated first",
+            message=f"re-initialises the live mbarrier {known.words(location)}: it must be invalidated first",
             steps=(
                 Mark(first, "initialised here"),
                 Mark(
@@ -270,14 +273,14 @@ def _twice(known: MbarrierObjects) -> Iterator[Hit]:
 def _by_several_warps(known: MbarrierObjects) -> Iterator[Hit]:
     """Report one mbarrier that several warps initialise with the same instruction."""
     model = known.model
-    for place, (site, *_) in known.unambiguous(known.inits).items():
+    for location, (site, *_) in known.unambiguous(known.inits).items():
         threads, by_index_alone = executing(model, site) or (0, False)
         if not threads or not by_index_alone or T.one_warp(threads):
             continue
         who = model.describe_threads(threads)
         yield MB009.hit(
             site=site,
-            message=f"{who} initialise the mbarrier {known.words(place)}: each may re-initialise it while it is in use",
+            message=f"{who} initialise the mbarrier {known.words(location)}: each may re-initialise it while it is in use",
             steps=(Mark(site, "initialised by several warps", role=who),),
             help="initialise it in one thread of the CTA, and add a barrier of all that use it",
             severity=Severity.INFO,  # it works if a CTA barrier follows
@@ -288,16 +291,16 @@ def _by_several_warps(known: MbarrierObjects) -> Iterator[Hit]:
 def _remade(known: MbarrierObjects) -> Iterator[tuple[MbarrierLocation, int, int]]:
     """Mbarriers, each with two inits, or one init twice, that a path without an mbarrier.inval connects."""
     model, connected = known.model, dict[tuple[Hashable, ...], tuple[int, int] | None]()
-    for place, sites in known.unambiguous(known.inits).items():
+    for location, sites in known.unambiguous(known.inits).items():
         if len(sites) == 1 and model.cfg.block_of[sites[0]] not in model.cfg.in_cycle:
             continue
-        ends = known.enders(place)
+        ends = known.enders(location)
         # Without an inval, mbarriers that the same blocks initialise have the same paths from init to init.
-        alike = tuple(map(model.guarded_block, sites)) if not ends else (place,)
+        alike = tuple(map(model.guarded_block, sites)) if not ends else (location,)
         if alike not in connected:
             connected[alike] = _connected(model, sites, ends)
         if (pair := connected[alike]) is not None:
-            yield place, sites[pair[0]], sites[pair[1]]
+            yield location, sites[pair[0]], sites[pair[1]]
 
 
 def _connected(model: KernelModel, sites: Sequence[int], ends: Collection[int]) -> tuple[int, int] | None:
@@ -313,9 +316,9 @@ def _touched(known: MbarrierObjects) -> Iterator[Hit]:
     """Report accesses to the memory of a live mbarrier by anything but mbarrier operations."""
     model, shared = known.model, known.model.shared
     held: dict[int, dict[int, Footprint]] = defaultdict(dict)
-    for place, sites in known.unambiguous(known.inits).items():
+    for location, sites in known.unambiguous(known.inits).items():
         for site in sites:
-            held[place.base][site] = Footprint(place.offset, (1 << SIZE) - 1)
+            held[location.base][site] = Footprint(location.offset, (1 << SIZE) - 1)
     first = {base: min(f.low for f in footprints.values()) for base, footprints in held.items()}
     last = {base: max(f.low for f in footprints.values()) + SIZE - 1 for base, footprints in held.items()}
     reported: set[int] = set()
@@ -375,16 +378,16 @@ def _footprint(model: KernelModel, access: SharedAccess, bases: Collection[int])
 def _accessed_while_live(known: MbarrierObjects, made: int, access: SharedAccess) -> Hit | None:
     """The finding about an *access* that follows the init *made* with no intervening mbarrier.inval; or None."""
     model, site = known.model, access.site
-    places = known.inits[made]
-    if not places:
+    locations = known.inits[made]
+    if not locations:
         return None
-    ends = frozenset().union(*map(known.enders, places))
+    ends = frozenset().union(*map(known.enders, locations))
     if role_paths.follow(model, made, model.views.context_of(made), (site,), ends).witness is None:
         return None
     verb = "writes" if access.writes else "reads"
     return MB009.hit(
         site=site,
-        message=f"{verb} memory of the mbarrier {known.words(min(places))}, which only mbarrier operations may access",
+        message=f"{verb} memory of the mbarrier {known.words(min(locations))}, which only mbarrier operations may access",
         steps=(Mark(made, "the mbarrier is initialised here"), Mark(site, f"{verb} its bytes")),
         help="use other memory, or invalidate the mbarrier first",
         about=frozenset((site,)),
@@ -522,7 +525,7 @@ def _made(known: MbarrierObjects, use: int) -> frozenset[int]:
     made = (
         frozenset(known.inits)
         if named is None
-        else frozenset().union(*(known.makers(place) for place in named))
+        else frozenset().union(*(known.makers(location) for location in named))
     )
     if not known.repeated:
         return made

@@ -230,17 +230,17 @@ def bounds(model: KernelModel) -> Iterator[Hit]:
     for group, role in ((TCGEN05_LD, "taddr"), (TCGEN05_ST, "taddr"), (TCGEN05, "d"), (TCGEN05, "a")):
         for site in model.begins(group):
             columns, operand = tmem.range(site, role), model.instruction(site).role(role)
-            place = tmem.relative(model.values.operand(operand, site)) if columns is not None else None
-            if columns is None or place is None:
+            location = tmem.relative(model.values.operand(operand, site)) if columns is not None else None
+            if columns is None or location is None:
                 continue
-            if role == "d" and _is_shift(model.instruction(site)) and place.lane % 32:
-                message = f"tcgen05.shift starts at lane {place.lane}, which is not a multiple of 32"
+            if role == "d" and _is_shift(model.instruction(site)) and location.lane % 32:
+                message = f"tcgen05.shift starts at lane {location.lane}, which is not a multiple of 32"
                 faults.append(OperandFault(TC020, site, operand, message, "start at lane 0, 32, 64 or 96"))
             else:
-                outside = _outside(columns.columns, place)
+                outside = _outside(columns.columns, location)
                 if outside:
                     message = f"{model.name(site)} {outside}"
-                    whose = (place.base, place.size)
+                    whose = (location.base, location.size)
                     faults.append(
                         OperandFault(
                             TC017,
@@ -249,31 +249,31 @@ def bounds(model: KernelModel) -> Iterator[Hit]:
                             message,
                             _REMEDY_17,
                             cause=whose,
-                            origins=tuple(_allocated(model, place)),
+                            origins=tuple(_allocated(model, location)),
                         )
                     )
     yield from merged(model, faults)
 
 
-def _allocated(model: KernelModel, place: TmemLocation) -> Iterator[Mark]:
+def _allocated(model: KernelModel, location: TmemLocation) -> Iterator[Mark]:
     """The allocations whose columns are too few."""
-    if place.base is not None:
+    if location.base is not None:
         memory, _ = model.solution(TensorAllocation)
-        for site in memory.words.get(place.base, ()):
-            yield Mark(site, f"{place.size} columns are allocated here")
+        for site in memory.words.get(location.base, ()):
+            yield Mark(site, f"{location.size} columns are allocated here")
 
 
-def _outside(width: int, place: TmemLocation) -> str:
-    """How an access to *width* columns at *place* is out of bounds; empty if it may be in bounds."""
-    column, lane = place.column, place.lane
-    if lane >> 15 and place.base is not None:
+def _outside(width: int, location: TmemLocation) -> str:
+    """How an access to *width* columns at *location* is out of bounds; empty if it may be in bounds."""
+    column, lane = location.column, location.lane
+    if lane >> 15 and location.base is not None:
         return "accesses columns before the start of the allocation"
     if lane >= LANES:
         return f"starts at lane {lane}, but tensor memory has {LANES} lanes"
-    if column + width > place.size:
+    if column + width > location.size:
         which = f"column {column}" if width == 1 else f"columns {column} to {column + width - 1}"
-        what = "tensor memory" if place.base is None else "the allocation"
-        return f"accesses {which} of {what}, which has {place.size} columns"
+        what = "tensor memory" if location.base is None else "the allocation"
+        return f"accesses {which} of {what}, which has {location.size} columns"
     return ""
 
 
@@ -362,10 +362,10 @@ def lane_window(model: KernelModel) -> Iterator[Hit]:
     faults: list[OperandFault] = []
     for site in sorted(sites):
         operand, threads = model.instruction(site).role("taddr"), model.views.context_of(site).threads
-        place = tmem.relative(model.values.operand(operand, site))
-        if place is None or place.lane >= LANES:
+        location = tmem.relative(model.values.operand(operand, site))
+        if location is None or location.lane >= LANES:
             continue  # a lane that does not exist is not one of another warp: TC017
-        lanes = _lanes(model, place.distance)
+        lanes = _lanes(model, location.distance)
         foreign = _foreign(lanes, threads) if lanes is not None else None
         if foreign is None:
             continue

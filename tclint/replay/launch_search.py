@@ -32,7 +32,7 @@ from tclint.replay.accesses import OFFSET
 from tclint.replay.hypotheses import GRID, LaunchHypothesis, LaunchWord, Shape
 from tclint.replay.launch import LaunchValues, ReplayLaunch
 from tclint.replay.launches import ReplayRun
-from tclint.replay.machine import Machine, Overrun
+from tclint.replay.machine import Overrun, ReplayMachine
 from tclint.replay.program import ReplaySlice
 from tclint.replay.races import races
 from tclint.replay.reasons import NotReplayed
@@ -192,8 +192,10 @@ class LaunchSearch:
         clusters, ctas = strides.get("%clusterid.x"), strides.get("%ctaid.x")
         return clusters or (max(ctas // self.cluster[0], 1) if ctas else None)
 
-    def _machine(self, values: LaunchValues, shape: Shape, limits: Limits) -> Machine:
-        return Machine(self.program, ReplayLaunch(self.program.model, values, shape, self.cluster), limits)
+    def _machine(self, values: LaunchValues, shape: Shape, limits: Limits) -> ReplayMachine:
+        return ReplayMachine(
+            self.program, ReplayLaunch(self.program.model, values, shape, self.cluster), limits
+        )
 
     def _replay_once(self, hypothesis: LaunchHypothesis, shape: Shape) -> ReplayRun | None:
         """Replays a launch with the known reductions, and with its original values if those show a fault."""
@@ -286,12 +288,12 @@ class LaunchSearch:
         self._apply(same.effect)
         return None if same.run is None else same.run._replace(launch=launch)
 
-    def _remember(self, machine: Machine, limits: Limits, run: ReplayRun | None) -> None:
+    def _remember(self, machine: ReplayMachine, limits: Limits, run: ReplayRun | None) -> None:
         """Keep a replay that ended, for launches that it holds for as well."""
         effect = self._effect_of(machine)
         self._ended.append(_Ended(machine.launch, limits, run, self.gave_up, self._out_of_steps, effect))
 
-    def _effect_of(self, machine: Machine) -> _Effect:
+    def _effect_of(self, machine: ReplayMachine) -> _Effect:
         return _Effect(
             frozenset(machine.entered),
             machine.repeated,
@@ -353,12 +355,12 @@ class LaunchSearch:
         finally:
             self.steps += machine.spent
 
-    def _note_truncation(self, machine: Machine) -> None:
+    def _note_truncation(self, machine: ReplayMachine) -> None:
         """Records that a budget ended the replay."""
         site = machine.longest_loop
         self.gave_up = GaveUp(NotReplayed.TOO_LONG if site < 0 else NotReplayed.TOO_MANY_ITERATIONS, site)
 
-    def _run_machine(self, machine: Machine) -> ReplayRun | None:
+    def _run_machine(self, machine: ReplayMachine) -> ReplayRun | None:
         """Executes one launch."""
         stuck: list[Stuck] = []
         overrun = None
@@ -384,7 +386,7 @@ def _blocked_early(stuck: Stuck, reached: Mapping[tuple[int, int], int]) -> bool
     return isinstance(what, ReplayMbarrier) and what.phase < reached.get((stuck.site, what.address), 0)
 
 
-def _misfit(machine: Machine) -> bool:
+def _misfit(machine: ReplayMachine) -> bool:
     """Whether the kernel is made for CTAs of another size.
 
     Threads access bytes beyond the end of an array by their index; or, if no directive bounds the number of threads,
@@ -403,7 +405,10 @@ def _misfit(machine: Machine) -> bool:
 
 
 def _observed_run(
-    machine: Machine, stuck: list[Stuck] | None = None, overrun: Stuck | None = None, finished: bool = False
+    machine: ReplayMachine,
+    stuck: list[Stuck] | None = None,
+    overrun: Stuck | None = None,
+    finished: bool = False,
 ) -> ReplayRun | None:
     """The result of a replay; None: it was given up before a fault."""
     run = ReplayRun(

@@ -15,7 +15,7 @@ only one thread of those whose addresses depend on the launch.
 Unsound, towards a report. Parameters and memory have made-up values, and an unknown branch is taken not to trap.
 Whatever else depends on an unknown value ends the replay (``reasons``). A barrier that some lanes of a warp never
 reach is opened without them, and only what stays blocked even so is reported
-(:meth:`Machine._release_split_barrier`).
+(:meth:`ReplayMachine._release_split_barrier`).
 """
 
 from __future__ import annotations
@@ -36,13 +36,21 @@ from tclint.replay.steps import ReplayStep, Sync
 from tclint.replay.sync import ORDER_OF_ARRIVALS, PhaseOverlap, ReleasedWaiter, ReplayBarrier, ReplayMbarrier
 from tclint.replay.thread_groups import Stuck, ThreadGroup
 
-__all__ = ["DATA", "SYNCHRONISATION", "Machine", "Overrun", "check_pending", "executes", "executes_data"]
+__all__ = [
+    "DATA",
+    "SYNCHRONISATION",
+    "Overrun",
+    "ReplayMachine",
+    "check_pending",
+    "executes",
+    "executes_data",
+]
 
-Synchronisation = Callable[["Machine", ThreadGroup, ReplayStep, Sequence[int], Lanes], bool | None]
+Synchronisation = Callable[["ReplayMachine", ThreadGroup, ReplayStep, Sequence[int], Lanes], bool | None]
 """Executes a step in the threads at some positions of a group, which are those *where* its guard is true. Returns False
 if the group does not continue after it.
 """
-Data = Callable[["Machine", ThreadGroup, ReplayStep, Lanes], None]
+Data = Callable[["ReplayMachine", ThreadGroup, ReplayStep, Lanes], None]
 """Executes a step in the threads *where* its guard is true, which may be unknown."""
 SYNCHRONISATION: dict[Hashable, Synchronisation] = {}
 """The functions for steps that synchronise, release something or exchange values, by :attr:`ReplayStep.what`."""
@@ -94,7 +102,7 @@ def check_pending(site: int, threads: tuple[int, ...], mbarrier: ReplayMbarrier)
         raise Overrun(Stuck(site, threads, mbarrier))
 
 
-class Machine(ThreadGroupScheduler):
+class ReplayMachine(ThreadGroupScheduler):
     """One launch of a cluster."""
 
     def __init__(self, program: ReplaySlice, launch: ReplayLaunch, limits: Limits) -> None:

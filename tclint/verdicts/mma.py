@@ -184,8 +184,8 @@ class Multiplications:
             return p if p in self._worthwhile(thread) else None
 
         own = self._own(thread)
-        places = frozenset(own.values())
-        return ThreadQuestions(decided, invariant, places, self._elsewhere(own), self.counting)
+        locations = frozenset(own.values())
+        return ThreadQuestions(decided, invariant, locations, self._elsewhere(own), self.counting)
 
     def _condition(self, known: frozenset[tuple[int, bool]]) -> PathCondition:
         """The path condition that predicates with known truths are."""
@@ -337,14 +337,14 @@ class Multiplications:
         found: dict[MbarrierLocation, Location] = {}
         for object_ in mbarriers.objects.values() if not mbarriers.has_unseen_arrivals else ():
             at = MbarrierLocation(object_.base, object_.offset)
-            place = self._place(at)
+            location = self._location(at)
             once = len(object_.inits) == 1 and self._is_first(object_.inits[0], at)
-            if place is not None and once and object_.count == 1 and self._only_commits(at, thread):
-                found[at] = place
+            if location is not None and once and object_.count == 1 and self._only_commits(at, thread):
+                found[at] = location
         others = [MbarrierLocation(o.base, o.offset) for o in mbarriers.objects.values()]
         return {
-            at: place
-            for at, place in found.items()
+            at: location
+            for at, location in found.items()
             if all(at == other or same(self.model, at, other) is False for other in others)
         }
 
@@ -370,10 +370,10 @@ class Multiplications:
 
     def _may_name(self, site: int, at: MbarrierLocation) -> bool:
         """Whether an instruction may name the mbarrier at a location."""
-        places = self.model.fact(MbarrierAddresses).locations(site)
-        return places is None or any(same(self.model, at, place) is not False for place in places)
+        locations = self.model.fact(MbarrierAddresses).locations(site)
+        return locations is None or any(same(self.model, at, location) is not False for location in locations)
 
-    def _place(self, at: MbarrierLocation) -> Location | None:
+    def _location(self, at: MbarrierLocation) -> Location | None:
         """The variable and the offset of a location; None if its base is not a variable."""
         terms, constant = self.values.linear(at.base)
         variable = self.values.variable(terms[0][0]) if len(terms) == 1 and terms[0][1] == 1 else None

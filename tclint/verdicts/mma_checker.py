@@ -365,41 +365,41 @@ class Progress:
     def _committed(
         self, key: Key, facts: frozenset[PendingMma], commit: Instruction
     ) -> tuple[Key, frozenset[PendingMma]]:
-        place = self._location(key, commit)
+        location = self._location(key, commit)
         phases = dict(key.phases)
-        if place is None or place not in self.ask.own:  # it may be any of them
+        if location is None or location not in self.ask.own:  # it may be any of them
             lost = {own: phases.get(own, CommitPhase())._replace(behind=LOST) for own in self.ask.own}
             return key._replace(phases=frozenset(lost.items())), facts
-        odd, behind = phases.get(place, CommitPhase())
-        phases[place] = CommitPhase(not odd, min(behind + 1, LOST))
+        odd, behind = phases.get(location, CommitPhase())
+        phases[location] = CommitPhase(not odd, min(behind + 1, LOST))
         tracking = not commit.effects.sources
         found = set[PendingMma]()
         for fact in facts:
-            tracked = {(at, 1 if at == place else later) for at, later in fact.tracked}
+            tracked = {(at, 1 if at == location else later) for at, later in fact.tracked}
             if (
                 tracking
                 and _group(self.instructions[fact.site]) == _group(commit)
-                and (place, 1) not in tracked
+                and (location, 1) not in tracked
             ):
-                tracked.add((place, 0))
+                tracked.add((location, 0))
             found.add(fact._replace(tracked=frozenset(tracked)))
         return key._replace(phases=frozenset(phases.items())), frozenset(found)
 
     def _waited(
         self, key: Key, facts: frozenset[PendingMma], wait: Instruction
     ) -> tuple[Key, frozenset[PendingMma]]:
-        place, parity = self._location(key, wait), self._operand(key, wait.role("parity"))
-        if place is None or place not in self.ask.own or not isinstance(parity, int):
+        location, parity = self._location(key, wait), self._operand(key, wait.role("parity"))
+        if location is None or location not in self.ask.own or not isinstance(parity, int):
             return key, facts
-        odd, behind = dict(key.phases).get(place, CommitPhase())
+        odd, behind = dict(key.phases).get(location, CommitPhase())
         completed_odd = not parity & 1
         if behind == 1 and completed_odd is odd:
-            left, done = 0, {(place, 0), (place, 1)}
+            left, done = 0, {(location, 0), (location, 1)}
         elif behind == 2 and completed_odd is not odd:
-            left, done = 1, {(place, 1)}
+            left, done = 1, {(location, 1)}
         else:
             return key, facts
-        phases = {**dict(key.phases), place: CommitPhase(odd, left)}
+        phases = {**dict(key.phases), location: CommitPhase(odd, left)}
         facts = frozenset(fact for fact in facts if fact.tracked.isdisjoint(done))
         return key._replace(phases=frozenset(phases.items())), facts
 

@@ -16,7 +16,7 @@ from tclint import checks
 from tclint.config.config import Config
 from tclint.driver import pool
 from tclint.findings.rules import all_rules
-from tclint.replay.machine import Machine
+from tclint.replay.machine import ReplayMachine
 from tclint.syntax.source import Source
 from tests.tools.project import ROOT
 from tests.tools.support import HOPPER, kernel, module
@@ -90,7 +90,7 @@ def test_a_replay_that_takes_other_steps_is_a_difference_where_the_report_is_the
     before = lines()
     assert before == lines()
     assert before != []
-    with patch.object(Machine, "record", lambda *_, **__: None):
+    with patch.object(ReplayMachine, "record", lambda *_, **__: None):
         assert lines() != before
 
 

@@ -14,7 +14,7 @@ from tclint.findings.selection import Request
 from tclint.findings.verdicts import Status
 from tclint.linting.check import check_source
 from tclint.replay.launch import LaunchValues, ReplayLaunch
-from tclint.replay.machine import Machine
+from tclint.replay.machine import ReplayMachine
 from tclint.replay.operations import IssuedOperations
 from tclint.replay.program import ReplaySlice
 from tclint.replay.scheduler import Limits
@@ -95,7 +95,7 @@ class NotedOperations(IssuedOperations):
         return number
 
 
-class Replayed(Machine):
+class Replayed(ReplayMachine):
     """A replay of a kernel, which notes what each instruction has established."""
 
     operations: NotedOperations

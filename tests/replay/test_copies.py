@@ -6,7 +6,7 @@ import pytest
 
 from tclint.checks.replay import replayed
 from tclint.replay.launch import LaunchValues, ReplayLaunch
-from tclint.replay.machine import Machine
+from tclint.replay.machine import ReplayMachine
 from tclint.replay.program import ReplaySlice
 from tclint.replay.scheduler import Limits
 from tests.tools.replay import FILLED, GIVE, LOADED, READ, STORED, TWO, WAIT, changed, replay, reports, what
@@ -36,7 +36,7 @@ def test_the_copies_of_a_phase_are_complete_together() -> None:
     rows = "".join(copy.replace("[%r30]", f"[%r30+{at}]").replace("2048", "32") for at in range(0, 2048, 32))
     code = changed(copy, rows)
     made = analysed(code)
-    machine = Machine(ReplaySlice(made), ReplayLaunch(made, LaunchValues(8, 8), (160,)), Limits(50_000))
+    machine = ReplayMachine(ReplaySlice(made), ReplayLaunch(made, LaunchValues(8, 8), (160,)), Limits(50_000))
     assert machine.run() == []
     assert len(machine.operations.copy_counts) == 3
     assert replay(code).run is None

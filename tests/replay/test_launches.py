@@ -13,7 +13,7 @@ from tclint.replay import hypotheses
 from tclint.replay.hypotheses import LaunchHypothesis
 from tclint.replay.launch_search import LaunchSearch
 from tclint.replay.launches import LaunchResults, ReplayRun
-from tclint.replay.machine import Machine
+from tclint.replay.machine import ReplayMachine
 from tclint.replay.program import ReplaySlice
 from tclint.replay.reasons import NotReplayed
 from tclint.replay.shared_stores import SharedStores
@@ -56,13 +56,13 @@ def test_what_makes_no_difference_is_not_tried_again(monkeypatch: pytest.MonkeyP
     """So many iterations are left that a grid of sixteen times as many CTAs ends no sooner than the step limit."""
     seen = []
 
-    def ran(self: LaunchSearch, machine: Machine) -> ReplayRun | None:
+    def ran(self: LaunchSearch, machine: ReplayMachine) -> ReplayRun | None:
         seen.append((machine.launch.values.grid, *set(machine.launch.values.others.values())))
         return original(self, machine)
 
     original = LaunchSearch._run_machine
     monkeypatch.setattr(LaunchSearch, "_run_machine", ran)
-    monkeypatch.setattr(Machine, "_extrapolate_trip_count", lambda *_: None)
+    monkeypatch.setattr(ReplayMachine, "_extrapolate_trip_count", lambda *_: None)
     tried = replay(drained(128, WALK))
     assert tried.run is None
     assert why(tried) == ""

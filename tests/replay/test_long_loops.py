@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.replay.launch import LaunchValues, ReplayLaunch
-from tclint.replay.machine import Machine
+from tclint.replay.machine import ReplayMachine
 from tclint.replay.program import ReplaySlice
 from tclint.replay.scheduler import Limits, TooManyIterations
 from tclint.replay.thread_groups import Stuck, ThreadGroup
@@ -65,7 +65,7 @@ BROADCAST = changed(
 def test_the_trip_count_of_a_long_loop_is_extrapolated(code: str, extrapolates: bool) -> None:
     """How far a counter is from its bound shows it after a few iterations."""
     made = analysed(code)
-    machine = Machine(
+    machine = ReplayMachine(
         ReplaySlice(made),
         ReplayLaunch(made, LaunchValues(1 << 16, 8), (160,)),
         Limits(5_000, extrapolates=extrapolates),
@@ -79,11 +79,11 @@ def test_the_trip_count_of_a_long_loop_is_extrapolated(code: str, extrapolates: 
 def test_no_verdict_rests_on_iterations_that_were_only_extrapolated(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes are right for a launch of 16 rounds or more, and this kernel may have no other."""
 
-    def foresee(self: Machine, group: ThreadGroup, header: int) -> None:
+    def foresee(self: ReplayMachine, group: ThreadGroup, header: int) -> None:
         if self.limits.extrapolates and self._iterations[header] > 2:
             raise TooManyIterations(self.program.loops.bounds[header], 2)
 
-    monkeypatch.setattr(Machine, "_extrapolate_trip_count", foresee)
+    monkeypatch.setattr(ReplayMachine, "_extrapolate_trip_count", foresee)
     code = changed("_, [%r29], 2048;", "_, [%r29], %r1;").replace(
         "ld.param.u32 %r20, [rounds];",
         "ld.param.u32 %r20, [rounds];\n    setp.lt.u32 %p1, %r20, 16;\n    selp.u32 %r1, 4096, 2048, %p1;",
@@ -97,13 +97,13 @@ def test_a_kernel_of_many_steps_gets_more_of_them(monkeypatch: pytest.MonkeyPatc
     code = drained(129, changed("ld.param.u32 %r20, [rounds];", "mov.u32 %r20, 300;"))
     assert what(replay(code).run) == {"stuck"}
     launches: list[int] = []
-    run = Machine.run
+    run = ReplayMachine.run
 
-    def counted(self: Machine) -> list[Stuck]:
+    def counted(self: ReplayMachine) -> list[Stuck]:
         launches.append(self.limits.extra_steps)
         return run(self)
 
-    monkeypatch.setattr(Machine, "run", counted)
+    monkeypatch.setattr(ReplayMachine, "run", counted)
     alter(monkeypatch, "MAX_EXTRA_STEPS", 100)
     assert replay(code).run is None
     assert launches == [100]

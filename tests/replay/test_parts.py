@@ -14,7 +14,7 @@ from tclint.ir.nodes import Immediate
 from tclint.replay.abstract_lanes import LaneResults, apply, collapse, gather, merge, select
 from tclint.replay.epochs import Epochs
 from tclint.replay.launch import LaunchValues, ReplayLaunch
-from tclint.replay.machine import Machine
+from tclint.replay.machine import ReplayMachine
 from tclint.replay.operations import IssuedOperations
 from tclint.replay.plans import Plans
 from tclint.replay.program import ReplaySlice
@@ -139,9 +139,9 @@ def test_no_more_steps_are_taken_than_there_are(steps: int) -> None:
         "mov.u32 %r1, 64; mov.u32 %r2, 1; add.u32 %r3, %r2, 1; mbarrier.init.shared.b64 [%r1], %r3; bra over; over: ret;"
     )
     launch = ReplayLaunch(made, LaunchValues(512, 8), (1,))
-    machine = Machine(ReplaySlice(made), launch, Limits(steps))
-    patient = Machine(ReplaySlice(made), launch, Limits(steps, extra_steps=100))
-    whole = Machine(ReplaySlice(made), launch, Limits(100))
+    machine = ReplayMachine(ReplaySlice(made), launch, Limits(steps))
+    patient = ReplayMachine(ReplaySlice(made), launch, Limits(steps, extra_steps=100))
+    whole = ReplayMachine(ReplaySlice(made), launch, Limits(100))
     whole.run()
     patient.run()
     taken = 100 - whole.budget

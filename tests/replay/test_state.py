@@ -13,7 +13,7 @@ from tclint.replay.interface import Faulty, Verdict
 from tclint.replay.launch import LaunchValues, ReplayLaunch
 from tclint.replay.launch_search import LaunchSearch
 from tclint.replay.launches import ReplayRun
-from tclint.replay.machine import Machine
+from tclint.replay.machine import ReplayMachine
 from tclint.replay.program import ReplaySlice
 from tclint.replay.thread_groups import Stuck
 from tclint.replay.verdict import Replay
@@ -113,13 +113,13 @@ def test_each_search_has_extended_replays_of_its_own() -> None:
 def machines(monkeypatch: pytest.MonkeyPatch) -> list[ReplayLaunch]:
     """The launches that are executed from now on."""
     executed = list[ReplayLaunch]()
-    run = Machine.run
+    run = ReplayMachine.run
 
-    def noted(self: Machine) -> list[Stuck]:
+    def noted(self: ReplayMachine) -> list[Stuck]:
         executed.append(self.launch)
         return run(self)
 
-    monkeypatch.setattr(Machine, "run", noted)
+    monkeypatch.setattr(ReplayMachine, "run", noted)
     return executed
 
 

@@ -8,7 +8,7 @@ from tclint._dataclass import dataclass
 from tclint.isa.effects import Fence, Order
 from tclint.replay.abstract_lanes import Lanes, broadcast
 from tclint.replay.lane_exchange import barrier_result
-from tclint.replay.machine import Machine, executes
+from tclint.replay.machine import ReplayMachine, executes
 from tclint.replay.reasons import NotReplayed
 from tclint.replay.scheduler import UnresolvedValue
 from tclint.replay.steps import ReplayStep, Sync
@@ -21,7 +21,7 @@ __all__: list[str] = []
 
 @executes(Fence.MEMORY)
 def _memory_fence(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     instruction = step.instruction
     memory = (
@@ -33,21 +33,21 @@ def _memory_fence(
 
 @executes(Sync.JOIN)
 def _barrier_sync(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> bool:
     return _cta_barrier(machine, group, step, positions, where, wait=True)
 
 
 @executes(Sync.ARRIVE_AT_CTA)
 def _barrier_arrive(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> bool:
     return _cta_barrier(machine, group, step, positions, where, wait=False)
 
 
 @executes(Sync.ARRIVE_AT_CLUSTER)
 def _cluster_arrive(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     group.cluster = machine.cluster_barrier.phase
     machine.epochs.fence(group, cluster=True)
@@ -58,7 +58,7 @@ def _cluster_arrive(
 
 @executes(Sync.AWAIT_CLUSTER)
 def _cluster_wait(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> bool:
     barrier, since = machine.cluster_barrier, group.cluster
 
@@ -76,7 +76,12 @@ def _cluster_wait(
 
 
 def _cta_barrier(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes, wait: bool
+    machine: ReplayMachine,
+    group: ThreadGroup,
+    step: ReplayStep,
+    positions: Sequence[int],
+    where: Lanes,
+    wait: bool,
 ) -> bool:
     """A CTA barrier."""
     number = machine.role(group, step, "id")
@@ -119,7 +124,7 @@ def _cta_barrier(
 class _AtBarrier:
     """Threads of one group at a CTA barrier."""
 
-    machine: Machine
+    machine: ReplayMachine
     group: ThreadGroup
     step: ReplayStep
     positions: Sequence[int]
@@ -177,7 +182,7 @@ class _AtBarrier:
 
 
 def _votes(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int]
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int]
 ) -> Iterable[int | None]:
     """The predicates of the threads at *positions* that a barrier reduces; empty if it reduces none."""
     source = step.instruction.role("source")
@@ -187,7 +192,7 @@ def _votes(
 
 
 def _set_reduction(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, votes: Collection[int | None], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, votes: Collection[int | None], where: Lanes
 ) -> None:
     """The result of a barrier that reduces *votes*."""
     destination, match = step.instruction.role("destination"), step.instruction.match
@@ -196,7 +201,7 @@ def _set_reduction(
 
 
 def _count_in_phase(
-    machine: Machine,
+    machine: ReplayMachine,
     group: ThreadGroup,
     site: int,
     positions: Sequence[int],
@@ -222,7 +227,7 @@ def _count_in_phase(
         machine.phase_overlaps.setdefault((found.first.site, site), found)
 
 
-def _warps_elsewhere(machine: Machine, cta: int, threads: Collection[int]) -> set[int]:
+def _warps_elsewhere(machine: ReplayMachine, cta: int, threads: Collection[int]) -> set[int]:
     """The warps of some *threads* that have other lanes elsewhere which have not exited."""
     here = set(threads)
     warps = {t >> 5 for t in here}

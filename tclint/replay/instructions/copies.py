@@ -10,7 +10,7 @@ from tclint.replay.abstract_lanes import Lanes, apply
 from tclint.replay.accesses import CTA_STRIDE, OFFSET, SHARED, ReplayAccess
 from tclint.replay.instructions.mbarriers import ALL_CTAS, by_operands, ranks, transaction_bytes
 from tclint.replay.instructions.memory import items, outermost
-from tclint.replay.machine import Machine, executes
+from tclint.replay.machine import ReplayMachine, executes
 from tclint.replay.reasons import NotReplayed
 from tclint.replay.scheduler import UnresolvedValue
 from tclint.replay.steps import ReplayStep
@@ -22,7 +22,7 @@ __all__ = ["copy", "copy_out"]
 
 
 def copy(
-    machine: Machine,
+    machine: ReplayMachine,
     group: ThreadGroup,
     step: ReplayStep,
     positions: Sequence[int],
@@ -82,7 +82,7 @@ def copy(
 
 
 def copy_out(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     """A bulk copy out of shared memory, which is read until a wait for its bulk group."""
     size = _size(machine, group, step)
@@ -98,7 +98,7 @@ def copy_out(
         )
 
 
-def _size(machine: Machine, group: ThreadGroup, step: ReplayStep) -> Lanes:
+def _size(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep) -> Lanes:
     """A copy's size in bytes; None: unknown."""
     match = step.instruction.match
     assert match is not None
@@ -110,7 +110,7 @@ def _size(machine: Machine, group: ThreadGroup, step: ReplayStep) -> Lanes:
 
 @executes(Query.CANCEL)
 def _clc_request(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     """The first few requests are granted, later ones find no cluster left (9.7.13.17)."""
     machine.cancelled[group.cta] = number = machine.cancelled.get(group.cta, 0) + 1
@@ -119,7 +119,7 @@ def _clc_request(
 
 @executes(Query.CANCELLED)
 def _clc_query(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     match = step.instruction.match
     assert match is not None

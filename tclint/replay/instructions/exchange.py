@@ -8,7 +8,7 @@ from tclint.ir.nodes import OperandPair
 from tclint.isa.effects import Exchange
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 from tclint.replay.lane_exchange import elected_lanes, match_result, reduced, shuffle_sources, vote_result
-from tclint.replay.machine import Machine, executes
+from tclint.replay.machine import ReplayMachine, executes
 from tclint.replay.reasons import NotReplayed
 from tclint.replay.scheduler import UnresolvedValue
 from tclint.replay.steps import ReplayStep
@@ -20,7 +20,7 @@ __all__: list[str] = []
 
 @executes(Exchange.ELECT)
 def _elect(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> bool:
     """The lowest lane of the mask, in each warp (9.7.13.14)."""
     destination = step.instruction.operands[0]
@@ -40,7 +40,7 @@ def _elect(
     return True
 
 
-def _await_lanes(machine: Machine, group: ThreadGroup, step: ReplayStep, mask: int) -> bool:
+def _await_lanes(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, mask: int) -> bool:
     """Blocks until the missing lanes of *mask* arrive (9.7.13.14)."""
     warps = {thread >> 5 for thread in group.threads}
     away = {w * 32 + lane for w in warps for lane in range(32) if mask >> lane & 1}.difference(group.threads)
@@ -59,7 +59,7 @@ def _await_lanes(machine: Machine, group: ThreadGroup, step: ReplayStep, mask: i
 
 @executes(Exchange.SHUFFLE)
 def _shuffle(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     instruction, match = step.instruction, step.instruction.match
     assert match is not None
@@ -88,7 +88,7 @@ def _shuffle(
 
 @executes(Exchange.VOTE)
 def _vote(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     instruction, match = step.instruction, step.instruction.match
     assert match is not None
@@ -103,7 +103,7 @@ def _vote(
 
 @executes(Exchange.MATCH)
 def _match(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     instruction, match = step.instruction, step.instruction.match
     assert match is not None
@@ -121,7 +121,7 @@ def _match(
 
 @executes(Exchange.REDUCTION)
 def _redux(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     match = step.instruction.match
     assert match is not None
@@ -136,7 +136,7 @@ def _redux(
 
 @executes("activemask")
 def _activemask(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     active: dict[int, int] = {}
     for thread in group.threads_at(positions):

@@ -9,7 +9,7 @@ from tclint.replay.abstract_lanes import Lanes
 from tclint.replay.instructions.copies import copy, copy_out
 from tclint.replay.instructions.matrix import multiply, warpgroups
 from tclint.replay.instructions.mbarriers import by_operands, ctas_of, signalled
-from tclint.replay.machine import Machine, Overrun, executes
+from tclint.replay.machine import Overrun, ReplayMachine, executes
 from tclint.replay.reasons import NotReplayed
 from tclint.replay.scheduler import UnresolvedValue
 from tclint.replay.steps import ReplayStep, Sync
@@ -23,7 +23,7 @@ __all__: list[str] = []
 
 @executes(Sync.BEGIN)
 def _issue(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     kind = step.instruction.group
     if kind == "mbarrier":
@@ -38,7 +38,7 @@ def _issue(
 
 @executes(Sync.COMMIT)
 def _commit(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     kind = step.instruction.group
     issued = machine.operations.issued(kind, group, positions)
@@ -59,7 +59,7 @@ def _commit(
 
 @executes(Sync.WAIT)
 def _wait(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     left, kind = step.instruction.groups_left, step.instruction.group
     if left is None:

@@ -8,7 +8,7 @@ from tclint.ir.nodes import Memory
 from tclint.isa.accesses import Via
 from tclint.replay.accesses import SHARED, ReplayAccess
 from tclint.replay.instructions.tensor import COLUMN
-from tclint.replay.machine import Machine
+from tclint.replay.machine import ReplayMachine
 from tclint.replay.steps import ReplayStep
 from tclint.replay.thread_groups import ThreadGroup
 from tclint.replay.vector_clocks import Agent, Clock
@@ -22,7 +22,7 @@ _BEYOND = 0b11 << 14
 CTA can have; the matrix that it names instead is not where the kernel put one."""
 
 
-def multiply(machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int]) -> None:
+def multiply(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int]) -> None:
     """A multiplication that the threads at *positions* issue together."""
     kind = step.instruction.group
     agent, number, clock = machine.operations.begin(kind, group, positions)
@@ -40,7 +40,7 @@ def multiply(machine: Machine, group: ThreadGroup, step: ReplayStep, positions: 
 
 
 def _access_tensor_memory(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, agent: Agent, number: int, clock: Clock
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, agent: Agent, number: int, clock: Clock
 ) -> None:
     """The accesses to tensor memory: A is read, D is written, and read before if it is accumulated (9.7.16.10.7)."""
     ctas = (
@@ -64,7 +64,7 @@ def _access_tensor_memory(
                 )  # fmt: skip
 
 
-def _matrix_addresses(machine: Machine, group: ThreadGroup, step: ReplayStep) -> Iterable[int]:
+def _matrix_addresses(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep) -> Iterable[int]:
     """The start addresses of the matrices in shared memory."""
     for access in step.instruction.accesses:
         operand = step.instruction.named(access.operand) if access.via is Via.DESCRIPTOR else None

@@ -12,7 +12,7 @@ from tclint.isa.accesses import MBARRIER_BYTES
 from tclint.isa.effects import CP_ASYNC, Order, Resource
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 from tclint.replay.accesses import CTA_STRIDE, OFFSET
-from tclint.replay.machine import Machine, check_pending, executes
+from tclint.replay.machine import ReplayMachine, check_pending, executes
 from tclint.replay.reasons import NotReplayed
 from tclint.replay.scheduler import TooManyMbarriers, UninitialisedMbarrier, UnresolvedValue
 from tclint.replay.steps import ReplayStep, Sync
@@ -31,7 +31,7 @@ _OWN = -1
 
 @executes(Resource.MBARRIER_INIT)
 def _mbarrier_init(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     address, count = machine.operand(group, step.instruction.mbarrier), machine.role(group, step, "count")
     many = machine.program.operands.ring_words(step.site)
@@ -48,7 +48,7 @@ def _mbarrier_init(
 
 @executes(Sync.ARRIVE)
 def _mbarrier_arrive(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     instruction = step.instruction
     address = machine.operand(group, step.instruction.mbarrier)
@@ -91,7 +91,7 @@ def _mbarrier_arrive(
 
 @executes(Sync.EXPECT)
 def _mbarrier_expect(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     for mbarrier, _, bytes_ in _transactions(machine, group, step, positions):
         mbarrier.expect(bytes_)
@@ -100,7 +100,7 @@ def _mbarrier_expect(
 
 @executes(Sync.COMPLETE)
 def _mbarrier_complete(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     machine.epochs.end(group)
     for mbarrier, who, bytes_ in _transactions(machine, group, step, positions):
@@ -118,7 +118,7 @@ def _mbarrier_complete(
 
 
 def _transactions(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int]
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int]
 ) -> Iterator[tuple[ReplayMbarrier, Sequence[int], int | None]]:
     """The mbarriers whose tx-count the threads at *positions* change, with the threads and their bytes; None: made up."""
     address = machine.operand(group, step.instruction.mbarrier)
@@ -131,7 +131,7 @@ def _transactions(
 
 @executes(Sync.TEST)
 def _mbarrier_wait(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> bool:
     address = machine.operand(group, step.instruction.mbarrier)
     token = step.instruction.role("state") is not None
@@ -178,7 +178,7 @@ def _mbarrier_wait(
 
 
 def _acquired_clocks(
-    machine: Machine, group: ThreadGroup, mbarrier: ReplayMbarrier, parity: int
+    machine: ReplayMachine, group: ThreadGroup, mbarrier: ReplayMbarrier, parity: int
 ) -> WarpClocks:
     """What a wait acquires for each warp."""
     observed = join_warps(group.clock, group.unfenced)
@@ -191,7 +191,7 @@ def _acquired_clocks(
 
 
 def _test_results(
-    machine: Machine,
+    machine: ReplayMachine,
     group: ThreadGroup,
     address: Lanes,
     phase: Lanes,
@@ -206,7 +206,11 @@ def _test_results(
 
 
 def _acquire(
-    machine: Machine, group: ThreadGroup, mbarrier: ReplayMbarrier, step: ReplayStep, acquired: WarpClocks
+    machine: ReplayMachine,
+    group: ThreadGroup,
+    mbarrier: ReplayMbarrier,
+    step: ReplayStep,
+    acquired: WarpClocks,
 ) -> None:
     """A relaxed wait acquires nothing without a fence (9.7.13.15.16), except tensor-core operations, as MB013
     assumes.
@@ -222,24 +226,24 @@ def _acquire(
     group.waited = {**before, mbarrier.address: step.site}
 
 
-def _check_tx(machine: Machine, step: ReplayStep, mbarrier: ReplayMbarrier) -> None:
+def _check_tx(machine: ReplayMachine, step: ReplayStep, mbarrier: ReplayMbarrier) -> None:
     if abs(mbarrier.bytes) > MAX_COUNT:
         machine.misused[step.site] = f"the tx-count of an mbarrier cannot be {mbarrier.bytes}"
 
 
-def ctas_of(machine: Machine, group: ThreadGroup, step: ReplayStep) -> Lanes:
+def ctas_of(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep) -> Lanes:
     """The mask of the CTAs that an operation signals, for :func:`signalled`; -1 without a mask."""
     return machine.role(group, step, "mask", _OWN)
 
 
-def signalled(machine: Machine, step: ReplayStep, address: int, mask: int) -> list[ReplayMbarrier]:
+def signalled(machine: ReplayMachine, step: ReplayStep, address: int, mask: int) -> list[ReplayMbarrier]:
     """The mbarrier at an address, or with a mask of CTAs the one at the same offset in each of them."""
     if mask == _OWN:
         return [machine.mbarrier(step, address)]
     return [machine.mbarrier(step, address & OFFSET | rank << 24) for rank in ranks(machine, step, mask)]
 
 
-def ranks(machine: Machine, step: ReplayStep, mask: int) -> list[int]:
+def ranks(machine: ReplayMachine, step: ReplayStep, mask: int) -> list[int]:
     """The CTAs of the cluster in a mask. Raises UninitialisedMbarrier if one of them does not exist."""
     if mask != ALL_CTAS and mask >> machine.launch.shape.ranks:
         raise UninitialisedMbarrier(step.site, NotReplayed.NO_SUCH_CTA)
@@ -267,7 +271,7 @@ def by_operands(
 
 
 def transaction_bytes(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, role: str
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, role: str
 ) -> tuple[Lanes, bool]:
     """The bytes of a copy, an expect_tx or a complete_tx, and whether they are made up; then the bytes are 0.
 

@@ -11,7 +11,7 @@ from tclint.ir.nodes import Memory, Operand, Vector
 from tclint.isa.special_registers import WARP
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 from tclint.replay.accesses import CTA_STRIDE, OFFSET, SHARED, LaneAddresses, ReplayAccess
-from tclint.replay.machine import Machine, executes_data
+from tclint.replay.machine import ReplayMachine, executes_data
 from tclint.replay.steps import ReplayStep
 from tclint.replay.thread_groups import ThreadGroup, positions_of
 from tclint.replay.vector_clocks import Clock, join_warps
@@ -20,7 +20,7 @@ __all__ = ["items", "outermost"]
 
 
 @executes_data("load")
-def _load(machine: Machine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
+def _load(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
     instruction, match = step.instruction, step.instruction.match
     assert match is not None
     operand = next(o for o in instruction.operands if isinstance(o, Memory))
@@ -58,7 +58,7 @@ def _load(machine: Machine, group: ThreadGroup, step: ReplayStep, where: Lanes) 
 
 
 @executes_data("store")
-def _store(machine: Machine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
+def _store(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
     instruction, match = step.instruction, step.instruction.match
     assert match is not None
     operand = next(o for o in instruction.operands if isinstance(o, Memory))
@@ -80,7 +80,7 @@ def _store(machine: Machine, group: ThreadGroup, step: ReplayStep, where: Lanes)
 
 
 @executes_data("read", "write")
-def _plain_access(machine: Machine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
+def _plain_access(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
     """Records a plain access to shared memory.
 
     Without mbarriers, only the first one of some threads counts if later ones may be beyond the array.
@@ -109,7 +109,7 @@ def _plain_access(machine: Machine, group: ThreadGroup, step: ReplayStep, where:
 
 
 def _addressing(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, address: Lanes, where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, address: Lanes, where: Lanes
 ) -> Lanes:
     """*where* without the threads whose address does not count, or is outside the variable that it is computed from.
 
@@ -148,7 +148,7 @@ def _all_within(address: Lanes, start: int, end: int) -> bool:
 
 
 def _accesses_by_clock(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, address: Lanes, where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, address: Lanes, where: Lanes
 ) -> Iterator[tuple[Clock, Sequence[int], Lanes]]:
     """The positions of the threads that access an *address*, by equal clocks, with their own addresses."""
     if address is None or where is None:
@@ -161,7 +161,7 @@ def _accesses_by_clock(
 
 
 def _positions_by_clock(
-    machine: Machine,
+    machine: ReplayMachine,
     group: ThreadGroup,
     step: ReplayStep,
     address: int | tuple[int | None, ...],
@@ -192,7 +192,7 @@ def _positions_by_clock(
 
 
 @executes_data("fill")
-def _fill(machine: Machine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
+def _fill(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
     """A non-bulk copy, pending until its thread waits for it or an mbarrier that tracks it completes."""
     address, size = machine.role(group, step, "destination"), machine.role(group, step, "bytes")
     known = size if isinstance(size, int) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tclint.ir.nodes import OperandPair, Vector
 from tclint.replay.abstract_lanes import Lanes, apply
-from tclint.replay.machine import Machine, executes_data
+from tclint.replay.machine import ReplayMachine, executes_data
 from tclint.replay.steps import ReplayStep
 from tclint.replay.thread_groups import ThreadGroup
 
@@ -12,20 +12,20 @@ __all__: list[str] = []
 
 
 @executes_data("unknown")
-def _unknown(machine: Machine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
+def _unknown(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
     for register in step.instruction.writes:
         machine.assign(group, register, None)
 
 
 @executes_data("constant")
-def _constant(machine: Machine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
+def _constant(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
     assert step.compute is not None
     for register in step.instruction.writes:
         machine.assign(group, register, step.compute(), where)
 
 
 @executes_data("compute")
-def _compute(machine: Machine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
+def _compute(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
     destination, sources, results = machine.program.plans.plan(step)
     held = [machine.operand(group, o) for o in sources]
     found = results[held[0] if len(held) == 1 else tuple(held)]

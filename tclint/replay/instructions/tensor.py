@@ -8,7 +8,7 @@ from itertools import repeat
 from tclint.isa.effects import TCGEN05_ST, Resource
 from tclint.replay.abstract_lanes import Lanes
 from tclint.replay.accesses import ReplayAccess
-from tclint.replay.machine import Machine, executes, executes_data
+from tclint.replay.machine import ReplayMachine, executes, executes_data
 from tclint.replay.steps import ReplayStep
 from tclint.replay.thread_groups import ThreadGroup
 from tclint.replay.vector_clocks import Clock
@@ -20,7 +20,7 @@ COLUMN = (1 << 21) - 1
 
 
 @executes_data("tensor")
-def _tensor(machine: Machine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
+def _tensor(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
     """A load or a store of tensor memory, in the lanes of each warp (9.7.16.8.1)."""
     instruction, followed = step.instruction, machine.program.sliced_registers
     for register in instruction.writes:
@@ -51,7 +51,7 @@ def _tensor(machine: Machine, group: ThreadGroup, step: ReplayStep, where: Lanes
 
 @executes(Resource.TMEM_ALLOC)
 def _tmem_alloc(
-    machine: Machine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
+    machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, positions: Sequence[int], where: Lanes
 ) -> None:
     address, columns = machine.role(group, step, "destination"), machine.role(group, step, "columns")
     if isinstance(address, int):
