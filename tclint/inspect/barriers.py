@@ -31,7 +31,7 @@ from tclint.inspect.protocol.parts import (
     Region,
     RegionUse,
     TransactionBytes,
-    Unresolved,
+    UnknownPart,
 )
 from tclint.inspect.protocol.selection import about
 from tclint.inspect.tables import Cells, columns, few, printable_line, short_name
@@ -136,13 +136,13 @@ def _kernel(source: Source, function: Function, body: Function, module: Module) 
     return KernelProtocol(function, body, found, ())
 
 
-def _replayed(model: KernelModel) -> Iterator[Unresolved]:
+def _replayed(model: KernelModel) -> Iterator[UnknownPart]:
     """Why the synchronisation was not replayed to the end for all launches, which rule MB016 needs to detect a deadlock."""
     replay = model.fact(Replay)
     verdict = replay.verdict
     if isinstance(verdict, GaveUp):
         sites = (verdict.site,) if verdict.site >= 0 else ()
-        yield Unresolved(sites, replay.incomplete)
+        yield UnknownPart(sites, replay.incomplete)
 
 
 # ---------------------------------------------------------------- text

@@ -42,7 +42,7 @@ from tclint.replay.scheduler import (
     TooManyIterations,
     TooManyMbarriers,
     UninitialisedMbarrier,
-    UnresolvedValue,
+    Unresolved,
 )
 from tclint.replay.sync import ReplayMbarrier
 from tclint.replay.thread_groups import Stuck
@@ -154,7 +154,7 @@ class LaunchSearch:
     def preview(self, hypothesis: LaunchHypothesis, shape: Shape) -> ReplayRun | None:
         """A run that shows a race within its first steps; None: there is no such run."""
         machine = self._machine(self._values(hypothesis), shape, Limits(hypotheses.MAX_PREVIEW_STEPS.value))
-        with suppress(TooManyIterations, TooManyMbarriers, OutOfSteps, Overrun, UnresolvedValue):
+        with suppress(TooManyIterations, TooManyMbarriers, OutOfSteps, Overrun, Unresolved):
             machine.run()
         run = _observed_run(machine)
         return run if run and run.races else None
@@ -322,7 +322,7 @@ class LaunchSearch:
             depth = (fitting + overlapping) // 2
             machine = self._machine(values.capped(words, depth), shape, Limits(2 * steps, self._bounding))
             try:
-                with suppress(TooManyIterations, OutOfSteps, Overrun, UnresolvedValue):
+                with suppress(TooManyIterations, OutOfSteps, Overrun, Unresolved):
                     machine.run()
                 fitting = depth
             except TooManyMbarriers:
@@ -370,7 +370,7 @@ class LaunchSearch:
             finished = True
         except UninitialisedMbarrier:
             raise
-        except UnresolvedValue as error:
+        except Unresolved as error:
             self.gave_up = GaveUp(error.why, error.site)
         except Overrun as error:
             overrun = error.at

@@ -30,7 +30,7 @@ from tclint.replay.launch import ReplayLaunch
 from tclint.replay.operations import IssuedOperations
 from tclint.replay.program import ReplaySlice
 from tclint.replay.reasons import NotReplayed
-from tclint.replay.scheduler import Limits, ThreadGroupScheduler, UninitialisedMbarrier, UnresolvedValue
+from tclint.replay.scheduler import Limits, ThreadGroupScheduler, UninitialisedMbarrier, Unresolved
 from tclint.replay.shared_bytes import SharedBytes
 from tclint.replay.steps import ReplayStep, Sync
 from tclint.replay.sync import ORDER_OF_ARRIVALS, PhaseOverlap, ReleasedWaiter, ReplayBarrier, ReplayMbarrier
@@ -158,7 +158,7 @@ class ReplayMachine(ThreadGroupScheduler):
             if isinstance(s.what, ReplayMbarrier) and any(s is before for before in self._split_waiters)
         ]
         if not ever:
-            raise UnresolvedValue(self._split_waiters[0].site, NotReplayed.SPLIT_WARP)
+            raise Unresolved(self._split_waiters[0].site, NotReplayed.SPLIT_WARP)
         return ever
 
     def _execute(self, group: ThreadGroup, step: ReplayStep) -> bool:
@@ -175,7 +175,7 @@ class ReplayMachine(ThreadGroupScheduler):
             data(self, group, step, where)
             return True
         if where is None or (isinstance(where, tuple) and None in where):
-            raise UnresolvedValue(step.site, NotReplayed.UNKNOWN_GUARD)
+            raise Unresolved(step.site, NotReplayed.UNKNOWN_GUARD)
         positions = (
             self.program.plans.executing(where) if isinstance(where, tuple) else range(len(group.threads))
         )

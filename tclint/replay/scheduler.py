@@ -47,11 +47,11 @@ __all__ = [
     "TooManyIterations",
     "TooManyMbarriers",
     "UninitialisedMbarrier",
-    "UnresolvedValue",
+    "Unresolved",
 ]
 
 
-class UnresolvedValue(Exception):
+class Unresolved(Exception):
     """The replay cannot continue: the instruction at *site* depends on an unknown value."""
 
     def __init__(self, site: int, why: NotReplayed) -> None:
@@ -60,7 +60,7 @@ class UnresolvedValue(Exception):
         self.why = why
 
 
-class UninitialisedMbarrier(UnresolvedValue):
+class UninitialisedMbarrier(Unresolved):
     """Threads use an address where no mbarrier was initialised: the kernel is not made for this launch, or is faulty."""
 
     def __init__(
@@ -281,7 +281,7 @@ class ThreadGroupScheduler(ABC):
         if block in program.dispatch.blocks:
             if not self._answers_agree(group, block, targets):
                 if block not in program.dispatch.sharing and not self.launch.values.roles_vary:
-                    raise UnresolvedValue(program.plans.branch(block).site, NotReplayed.ROLES_FROM_LAUNCH)
+                    raise Unresolved(program.plans.branch(block).site, NotReplayed.ROLES_FROM_LAUNCH)
                 self.uneven |= block in program.dispatch.sharing
             self.dispatched |= block not in program.dispatch.sharing
         if isinstance(targets, int):
@@ -419,7 +419,7 @@ class ThreadGroupScheduler(ABC):
         target_of: dict[tuple[int | None, int | None], int] = {}
         for p, k in dict.fromkeys(decided):
             if p is None or k is None:
-                raise UnresolvedValue(site, NotReplayed.UNKNOWN_BRANCH)
+                raise Unresolved(site, NotReplayed.UNKNOWN_BRANCH)
             target_of[p, k] = taken.get(k, -1) if p ^ branch.negated else other
         each = [*map(target_of.__getitem__, decided)]
         targets = {
@@ -444,7 +444,7 @@ class ThreadGroupScheduler(ABC):
         if target < 0:
             last = self.cfg.blocks[group.block].end - 1
             if self.program.instructions[last].flow == "trap":
-                raise UnresolvedValue(last, NotReplayed.ABORTED)
+                raise Unresolved(last, NotReplayed.ABORTED)
             self._end(group)
             return False
         group.block, group.at = target, 0

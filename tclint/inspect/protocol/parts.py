@@ -34,7 +34,7 @@ __all__ = [
     "RegionUse",
     "Role",
     "TransactionBytes",
-    "Unresolved",
+    "UnknownPart",
     "UseOrdering",
     "merged",
     "used",
@@ -288,7 +288,7 @@ class Changing:
 
 
 @dataclass(frozen=True, slots=True)
-class Unresolved:
+class UnknownPart:
     """A reason why something is unknown, and the instructions concerned."""
 
     sites: tuple[int, ...]
@@ -307,7 +307,7 @@ class Protocol:
     regions: tuple[Region, ...]
     events: tuple[Event, ...]
     names: tuple[Changing, ...]
-    unresolved: tuple[Unresolved, ...]
+    unresolved: tuple[UnknownPart, ...]
     selected: frozenset[int] | None = None
     """The indices of the mbarriers that are shown; None: all of them."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from tclint.analyses.mbarriers import MbarrierObject
 from tclint.analyses.provenance import origin
 from tclint.analyses.role_paths import calls, known_functions
-from tclint.inspect.protocol.parts import MbarrierRing, Unresolved
+from tclint.inspect.protocol.parts import MbarrierRing, UnknownPart
 from tclint.inspect.protocol.regions import Regions
 from tclint.inspect.protocol.rings import DescribedRings
 from tclint.inspect.protocol.sites import Sites
@@ -35,7 +35,7 @@ class Reasons:
         self.sites, self.model = sites, sites.model
         self.rings, self.regions = rings, regions
 
-    def all(self, mbarriers: Iterable[MbarrierRing]) -> Iterator[Unresolved]:
+    def all(self, mbarriers: Iterable[MbarrierRing]) -> Iterator[UnknownPart]:
         """Each reason once, those that concern the whole kernel first."""
         found: dict[str, set[int]] = {}
         for site, why in (
@@ -45,7 +45,7 @@ class Reasons:
             *self._unknown_addresses(),
         ):
             found.setdefault(why, set()).update([site] if site >= 0 else ())
-        unresolved = [Unresolved(tuple(sorted(sites)), why) for why, sites in found.items()]
+        unresolved = [UnknownPart(tuple(sorted(sites)), why) for why, sites in found.items()]
         yield from sorted(unresolved, key=lambda u: (u.sites[:1], u.why))
 
     def _not_analysed(self) -> Iterator[tuple[int, str]]:

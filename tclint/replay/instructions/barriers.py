@@ -10,7 +10,7 @@ from tclint.replay.abstract_lanes import Lanes, broadcast
 from tclint.replay.lane_exchange import barrier_result
 from tclint.replay.machine import ReplayMachine, executes
 from tclint.replay.reasons import NotReplayed
-from tclint.replay.scheduler import UnresolvedValue
+from tclint.replay.scheduler import Unresolved
 from tclint.replay.steps import ReplayStep, Sync
 from tclint.replay.sync import BarrierArrival, ReplayBarrier, WarpArrival
 from tclint.replay.thread_groups import Stuck, ThreadGroup
@@ -89,15 +89,15 @@ def _cta_barrier(
         machine.split(group, number)
         return False
     if not isinstance(number, int):
-        raise UnresolvedValue(step.site, NotReplayed.UNKNOWN_BARRIER)
+        raise Unresolved(step.site, NotReplayed.UNKNOWN_BARRIER)
     count = machine.role(group, step, "count", 0)
     if count is None or isinstance(count, tuple):
-        raise UnresolvedValue(step.site, NotReplayed.UNKNOWN_BARRIER_COUNT)
+        raise Unresolved(step.site, NotReplayed.UNKNOWN_BARRIER_COUNT)
     threads = group.threads_at(positions)
     full = _whole_warps(threads)
     away = set[int]() if full else _warps_elsewhere(machine, group.cta, threads)
     if away and len(positions) < len(group.threads):
-        raise UnresolvedValue(step.site, NotReplayed.SPLIT_WARP)
+        raise Unresolved(step.site, NotReplayed.SPLIT_WARP)
     warp = threads[0] >> 5
     if away and threads[-1] >> 5 != warp:
         machine.split(group, tuple(t >> 5 if t >> 5 in away else -1 for t in threads))

@@ -12,7 +12,7 @@ from tclint.replay.instructions.mbarriers import ALL_CTAS, by_operands, ranks, t
 from tclint.replay.instructions.memory import items, outermost
 from tclint.replay.machine import ReplayMachine, executes
 from tclint.replay.reasons import NotReplayed
-from tclint.replay.scheduler import UnresolvedValue
+from tclint.replay.scheduler import Unresolved
 from tclint.replay.steps import ReplayStep
 from tclint.replay.sync import PendingTransfer
 from tclint.replay.thread_groups import ThreadGroup
@@ -125,7 +125,7 @@ def _clc_query(
     assert match is not None
     response = machine.role(group, step, "source") if machine.program.answered else 0
     if response is None:
-        raise UnresolvedValue(step.site, NotReplayed.UNKNOWN_RESPONSE)
+        raise Unresolved(step.site, NotReplayed.UNKNOWN_RESPONSE)
     first = apply(lambda number: number * machine.launch.shape.cluster[0], [response])
     coordinate = match.binding.get("coordinate")
     values: Sequence[Lanes] = [first, 0, 0, None]

@@ -10,7 +10,7 @@ from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 from tclint.replay.lane_exchange import elected_lanes, match_result, reduced, shuffle_sources, vote_result
 from tclint.replay.machine import ReplayMachine, executes
 from tclint.replay.reasons import NotReplayed
-from tclint.replay.scheduler import UnresolvedValue
+from tclint.replay.scheduler import Unresolved
 from tclint.replay.steps import ReplayStep
 from tclint.replay.sync import ReplayBarrier
 from tclint.replay.thread_groups import Stuck, ThreadGroup
@@ -26,7 +26,7 @@ def _elect(
     destination = step.instruction.operands[0]
     mask = machine.operand(group, step.instruction.operands[1])
     if not isinstance(mask, int):
-        raise UnresolvedValue(step.site, NotReplayed.UNKNOWN_MASK)
+        raise Unresolved(step.site, NotReplayed.UNKNOWN_MASK)
     key = group.threads, group.threads_at(positions), mask
     if key not in machine.elected:
         machine.elected[key] = elected_lanes(*key, machine.launch.shape.threads)
@@ -49,7 +49,7 @@ def _await_lanes(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, m
         others = [g for g in machine.living() if g.cta == group.cta and not away.isdisjoint(g.threads)]
         alive = away.issubset(t for g in others for t in g.threads)
         if not alive or any(g.stuck is not None and g.stuck.site == step.site for g in others):
-            raise UnresolvedValue(step.site, NotReplayed.LANES_ELSEWHERE)
+            raise Unresolved(step.site, NotReplayed.LANES_ELSEWHERE)
         return False
 
     group.stuck = Stuck(step.site, group.threads, ReplayBarrier())

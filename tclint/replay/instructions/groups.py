@@ -11,7 +11,7 @@ from tclint.replay.instructions.matrix import multiply, warpgroups
 from tclint.replay.instructions.mbarriers import by_operands, ctas_of, signalled
 from tclint.replay.machine import Overrun, ReplayMachine, executes
 from tclint.replay.reasons import NotReplayed
-from tclint.replay.scheduler import UnresolvedValue
+from tclint.replay.scheduler import Unresolved
 from tclint.replay.steps import ReplayStep, Sync
 from tclint.replay.sync import PendingTransfer
 from tclint.replay.thread_groups import Stuck, ThreadGroup
@@ -63,7 +63,7 @@ def _wait(
 ) -> None:
     left, kind = step.instruction.groups_left, step.instruction.group
     if left is None:
-        raise UnresolvedValue(step.site, NotReplayed.UNKNOWN_OPERAND)
+        raise Unresolved(step.site, NotReplayed.UNKNOWN_OPERAND)
     committed = group.committed.get(kind, ())
     if count := completed(len(committed), left):
         closed = count <= len(committed)

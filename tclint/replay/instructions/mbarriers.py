@@ -14,7 +14,7 @@ from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
 from tclint.replay.accesses import CTA_STRIDE, OFFSET
 from tclint.replay.machine import ReplayMachine, check_pending, executes
 from tclint.replay.reasons import NotReplayed
-from tclint.replay.scheduler import TooManyMbarriers, UninitialisedMbarrier, UnresolvedValue
+from tclint.replay.scheduler import TooManyMbarriers, UninitialisedMbarrier, Unresolved
 from tclint.replay.steps import ReplayStep, Sync
 from tclint.replay.sync import ReleasedWaiter, ReplayMbarrier
 from tclint.replay.thread_groups import Stuck, ThreadGroup
@@ -258,7 +258,7 @@ def by_operands(
     Raises Unresolved if one is unknown.
     """
     if None in values:
-        raise UnresolvedValue(step.site, NotReplayed.UNKNOWN_OPERAND)
+        raise Unresolved(step.site, NotReplayed.UNKNOWN_OPERAND)
     if tuple not in map(type, values):
         return {tuple(values): positions}  # type: ignore[arg-type]
     columns = [map(v.__getitem__, positions) if isinstance(v, tuple) else repeat(v) for v in values]
@@ -266,7 +266,7 @@ def by_operands(
     for position, row in zip(positions, zip(*columns, strict=False), strict=False):
         found.setdefault(row, []).append(position)
     if any(None in row for row in found):
-        raise UnresolvedValue(step.site, NotReplayed.UNKNOWN_OPERAND)
+        raise Unresolved(step.site, NotReplayed.UNKNOWN_OPERAND)
     return found
 
 
