@@ -34,7 +34,7 @@ class Filled:
 
     ring: Ring
     copies: list[int]
-    places: dict[int, Extent]
+    extents: dict[int, Extent]
     """Load -> the bytes that it fills. Loads whose extent is unknown are left out."""
     reads: list[SharedAccess]
     """The reads that lie inside the bytes of one of the loads."""
@@ -62,15 +62,15 @@ class BulkRings:
         for ring in mbarriers.rings:
             copies = mbarriers.copies(ring)
             own = [a for i in copies for a in model.shared.accesses(i) if a.writes]
-            places = {a.site: p for a in own if (p := filled_extent(model, ring, a)) is not None}
-            reads = [a for a in extents.reads if any(_lies_in(extents, a, p) for p in places.values())]
+            filled = {a.site: p for a in own if (p := filled_extent(model, ring, a)) is not None}
+            reads = [a for a in extents.reads if any(_lies_in(extents, a, p) for p in filled.values())]
             if reads:
                 others = [a for a in extents.writes if a.site not in copies]
                 writers = [
-                    a.site for a in others if any(_may_overlap(extents, a, p) for p in places.values())
+                    a.site for a in others if any(_may_overlap(extents, a, p) for p in filled.values())
                 ]
                 rest = frozenset([*writers, *unknown]) - frozenset(copies)
-                found.append(Filled(ring, copies, places, reads, rest))
+                found.append(Filled(ring, copies, filled, reads, rest))
         return found
 
     @cached_property
@@ -87,17 +87,17 @@ class BulkRings:
     def feeding(self, filled: Filled, read: SharedAccess) -> list[int]:
         """The loads that each fill all the bytes that *read* may read."""
         extents = self.model.fact(Extents)
-        return [i for i, place in filled.places.items() if _lies_in(extents, read, place)]
+        return [i for i, extent in filled.extents.items() if _lies_in(extents, read, extent)]
 
 
-def _lies_in(extents: Extents, access: SharedAccess, place: Extent) -> bool:
+def _lies_in(extents: Extents, access: SharedAccess, within: Extent) -> bool:
     extent = extents.of(access)
-    return extent is not None and extent.inside(place)
+    return extent is not None and extent.inside(within)
 
 
-def _may_overlap(extents: Extents, access: SharedAccess, place: Extent) -> bool:
+def _may_overlap(extents: Extents, access: SharedAccess, within: Extent) -> bool:
     extent = extents.of(access)
-    return extent is not None and extents.may_overlap(extent, place)
+    return extent is not None and extents.may_overlap(extent, within)
 
 
 def filled_extent(model: KernelModel, ring: Ring, copy: SharedAccess) -> Extent | None:
@@ -108,21 +108,21 @@ def filled_extent(model: KernelModel, ring: Ring, copy: SharedAccess) -> Extent 
     after it, and the last stage ends before an mbarrier.
     """
     extents = model.fact(Extents)
-    place = extents.of(copy)
-    if place is None:
+    extent = extents.of(copy)
+    if extent is None:
         return None
     size = model.constant_of(copy.site, "bytes")
     if not size:
-        size = min((n for n in (place.stride, _expected(model, ring, copy)) if n), default=None)
+        size = min((n for n in (extent.stride, _expected(model, ring, copy)) if n), default=None)
     if not size:
         return None
     starts = model.fact(_Starts)
-    next_write = _next(starts.writes, place.base, place.low)
-    near = size if next_write is None else next_write - place.low
+    next_write = _next(starts.writes, extent.base, extent.low)
+    near = size if next_write is None else next_write - extent.low
     more = min(size, near) - copy.size
-    high, next_mbarrier = place.high + more, _next(starts.mbarriers, place.base, place.low)
-    return place._replace(
-        high=high if next_mbarrier is None else min(high, next_mbarrier), width=place.width + more
+    high, next_mbarrier = extent.high + more, _next(starts.mbarriers, extent.base, extent.low)
+    return extent._replace(
+        high=high if next_mbarrier is None else min(high, next_mbarrier), width=extent.width + more
     )
 
 
@@ -246,10 +246,12 @@ def rows(model: KernelModel, ring: Ring) -> tuple[int, int]:
     common, shown = 0, -1
     matrices = model.fact(BulkRings).matrices
     copies = [a for i in model.fact(Mbarriers).copies(ring) for a in model.shared.accesses(i) if a.writes]
-    places = {_filled_by(model, ring, access) for access in copies}
-    for place in places:
+    filled = {_filled_by(model, ring, access) for access in copies}
+    for extent in filled:
         read = [
-            m for m in matrices if place is not None and m[0].base == place.base and m[0].may_overlap(place)
+            m
+            for m in matrices
+            if extent is not None and m[0].base == extent.base and m[0].may_overlap(extent)
         ]
         common = gcd(common, *(span for _, span in read)) if read else _UNSWIZZLED
         shown = matrices[read[0]] if read else shown
@@ -259,10 +261,10 @@ def rows(model: KernelModel, ring: Ring) -> tuple[int, int]:
 def _filled_by(model: KernelModel, ring: Ring, copy: SharedAccess) -> Extent | None:
     """The bytes that a bulk load fills; where only their start is known, all from there to the end of the variable."""
     extents = model.fact(Extents)
-    place = filled_extent(model, ring, copy) or extents.of(copy)
-    if place is not None and place.high - place.low == copy.size:
-        return place._replace(high=max(model.size(place.base), place.high))
-    return place
+    extent = filled_extent(model, ring, copy) or extents.of(copy)
+    if extent is not None and extent.high - extent.low == copy.size:
+        return extent._replace(high=max(model.size(extent.base), extent.high))
+    return extent
 
 
 def _matrices(model: KernelModel, site: int) -> Iterator[tuple[SharedAccess, int]]:

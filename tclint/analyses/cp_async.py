@@ -81,13 +81,13 @@ class WaitedCopies(CopyGroups):
 
     def conflicts(
         self,
-        wanted: Callable[[SharedAccess], bool],
+        is_use: Callable[[SharedAccess], bool],
         overlap: Callable[[SharedAccess, SharedAccess, Route], bool],
         memory: SharedByWarps,
         doubt: DoubtAbout = lambda start, path: NO_DOUBT,
         whole_loops: bool = False,
     ) -> OverlapSearch:
-        """The search for the *wanted* accesses that conflict with copies for which only their own thread has waited.
+        """The search for accesses that *is_use* admits and that conflict with copies only their own thread has waited for.
 
         Their bytes must be known in *memory*. *overlap* decides whether a copy and an access conflict; *doubt* and
         *whole_loops* are about the paths between the two.
@@ -98,7 +98,7 @@ class WaitedCopies(CopyGroups):
             self.model.solution(type(self))[1],
             self,
             frozenset(self.model.begins(self.group)),
-            lambda access: wanted(access) and memory.placed(access, context_of(access.site).threads),
+            lambda access: is_use(access) and memory.placed(access, context_of(access.site).threads),
             overlap,
             memory=memory,
             ready=lambda age: age == WAITED,

@@ -137,7 +137,7 @@ class OverlapSearch:
     followed: FollowedOperations
     operations: Collection[int]
     """Those of them that count."""
-    wanted: Callable[[SharedAccess], bool]
+    is_use: Callable[[SharedAccess], bool]
     """Whether an access counts as a use."""
     overlap: Callable[[SharedAccess, SharedAccess, Route], bool]
     """Whether an operation and a use, as they are on the route, provably touch the same bytes."""
@@ -204,13 +204,13 @@ class OverlapSearch:
                 while relevant < i:
                     (relevant, state), pending = next(walk), None
                 begun = [a for a in shared.accesses(i) if self.begins(a)] if i in self.operations else []
-                if pending is None and (not begun or any(map(self.wanted, shared.accesses(i)))):
+                if pending is None and (not begun or any(map(self.is_use, shared.accesses(i)))):
                     pending = self._pending(state)  # most operations are no uses, so they do not ask
                 if begun:
                     operations.setdefault(classes.of(i), Members()).accesses.extend(begun)
                 if not pending:
                     continue
-                for access in filter(self.wanted, shared.accesses(i)):
+                for access in filter(self.is_use, shared.accesses(i)):
                     use = uses.setdefault((classes.of(i), access.writes), Members())
                     use.accesses.append(access)
                     use.pending |= pending
@@ -652,8 +652,8 @@ def _first_infeasible(model: KernelModel, start: int, route: Route) -> tuple[int
     if route.entry_prefix or route.path.end != start:
         guards.append((len(edges), Guard(route.path.end, True)))
     model.search_cache.states += (len(edges) + len(guards)) // _DECISIONS_PER_STATE
-    for k, p, wanted, decision in model.decisions(edges, guards):
-        held = assume_on_path(values, along.walk(p, k), wanted, facts, threads)
+    for k, p, required, decision in model.decisions(edges, guards):
+        held = assume_on_path(values, along.walk(p, k), required, facts, threads)
         if held is None:
             return k, decision
         facts, threads = held

@@ -219,12 +219,12 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
     def conflicts(
         self,
         starts: Collection[int],
-        wanted: Callable[[SharedAccess], bool],
+        is_use: Callable[[SharedAccess], bool],
         overlap: Callable[[SharedAccess, SharedAccess, Route], bool],
         begins: Callable[[SharedAccess], bool] = lambda access: True,
         doubt: DoubtAbout | None = None,
     ) -> OverlapSearch:
-        """The search for the *wanted* accesses that conflict with accesses *starts* that *begins* admits.
+        """The search for accesses that satisfy *is_use* and that conflict with accesses *starts* that *begins* admits.
 
         *overlap* decides whether two conflict; *doubt* is that about a path, :meth:`synchronised_elsewhere` if None.
         """
@@ -233,7 +233,7 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
             self.model.solution(type(self))[1],
             _From(self, starts),
             self.operations,
-            lambda access: wanted(access) and self.counts(access),
+            lambda access: is_use(access) and self.counts(access),
             overlap,
             begins=lambda access: access.writes is self.writes and not access.later and begins(access),
             memory=self.memory,

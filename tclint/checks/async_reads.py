@@ -54,7 +54,7 @@ def read_before_others_wrote(model: KernelModel) -> Iterator[Hit]:
         yield replace(hit, pairs=tuple(meeting.sites for meeting, _ in equivalent))
 
 
-def _wanted(access: SharedAccess) -> bool:
+def _is_async_read(access: SharedAccess) -> bool:
     """True if *access* is a read through the async proxy."""
     return not access.writes and access.proxy is Proxy.ASYNC
 
@@ -236,7 +236,7 @@ class _Stores(_Writes):
             self.results,
             self,
             self.since.operations,
-            lambda access: _wanted(access) and memory.placed(access, context_of(access.site).threads),
+            lambda access: _is_async_read(access) and memory.placed(access, context_of(access.site).threads),
             self.overlap,
             begins=lambda access: access.writes and not access.later,
             memory=memory,
@@ -257,8 +257,8 @@ class _Copies(_Writes):
         return self.groups.pending(state)
 
     def meetings(self) -> OverlapSearch:
-        wanted = _wanted
-        return self.groups.conflicts(wanted, self.overlap, self.since.memory, self.doubt, whole_loops=True)
+        is_use = _is_async_read
+        return self.groups.conflicts(is_use, self.overlap, self.since.memory, self.doubt, whole_loops=True)
 
 
 def _hit(model: KernelModel, meeting: Conflict, early: _Early, count: int) -> Hit:

@@ -118,7 +118,7 @@ def _passes_at_once(model: KernelModel, filled: Filled, wait: int) -> bool:
 
 def _hit(model: KernelModel, filled: Filled, read: SharedAccess, idle: int | None) -> Hit:
     """The finding about *read*. *idle* is the wait on the path that returns at once; None without one."""
-    copy = min(filled.places)
+    copy = min(filled.extents)
     role = model.describe_threads(model.views.context_of(read.site).threads)
     if idle is None:
         why = "no wait for its mbarrier on this path"

@@ -256,16 +256,16 @@ def misaligned(model: KernelModel) -> Iterator[Hit]:
         if match is None or match.problem:
             continue
         objects = {access.operand: access.extent for access in match.accesses if access.object}
-        wanted: dict[str, int | str] = {**match.form.align, **objects}
-        for site in use.sites if wanted else ():
+        required: dict[str, int | str] = {**match.form.align, **objects}
+        for site in use.sites if required else ():
             if model.cfg.block_of[site] in model.cfg.rank:
-                yield from _misaligned(model, site, wanted)
+                yield from _misaligned(model, site, required)
 
 
-def _misaligned(model: KernelModel, site: int, wanted: Mapping[str, int | str]) -> Iterator[Hit]:
-    """The misaligned operands of *site*; *wanted* maps a name to an alignment, or to the operand that specifies it."""
+def _misaligned(model: KernelModel, site: int, required: Mapping[str, int | str]) -> Iterator[Hit]:
+    """The misaligned operands of *site*; *required* maps a name to an alignment, or to the operand that specifies it."""
     instruction = model.instruction(site)
-    for name, multiple in wanted.items():
+    for name, multiple in required.items():
         operand = instruction.named(name)
         if isinstance(operand, Memory) and operand.extras:
             operand = instruction.part(name)  # an offset, not an address

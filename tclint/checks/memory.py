@@ -34,15 +34,15 @@ Kind = tuple[str, int]
 def wrong_kind_of_address(model: KernelModel) -> Iterator[Hit]:
     """An offset in shared memory where the instruction takes a generic address, and vice versa (6.4.1.1)."""
     uses = [
-        (use, names, wanted)
+        (use, names, required)
         for use in model.function.uses
         if use.match is not None
         and not use.match.problem
         and (names := _addresses(use.match))
-        and (wanted := _wanted(use.match))
+        and (required := _required(use.match))
     ]
     converted = any(_made_generic(use.match) for use in model.function.uses)
-    if not converted and all(wanted == _OFFSET for _, _, wanted in uses):
+    if not converted and all(required == _OFFSET for _, _, required in uses):
         return
     wrong = _of_other_kind(model, [each for each in uses if converted or each[2] != _OFFSET])
     # A generic address in place of an offset works, and then usually occurs in the whole kernel: it is one cause.
@@ -56,13 +56,13 @@ def _of_other_kind(
 ) -> Iterator[tuple[tuple[int, int], Kind]]:
     """The instruction, the register and its kind, for each address of a kind that the instruction does not take."""
     kinds = _Kinds(model)
-    for use, names, wanted in uses:
+    for use, names, required in uses:
         for site in use.sites:
             for name in names:
                 operand = model.instruction(site).named(name)
                 if isinstance(operand, Memory) and isinstance(operand.base, int):
                     kind = kinds.of(operand.base, site)
-                    if kind is not None and kind[0] != wanted:
+                    if kind is not None and kind[0] != required:
                         yield (site, operand.base), kind
 
 
@@ -75,7 +75,7 @@ def _addresses(match: Match) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _wanted(match: Match) -> str:
+def _required(match: Match) -> str:
     """The kind of address that an instruction takes; empty if neither, or if it takes both."""
     if not match.space:
         return _GENERIC

@@ -59,7 +59,7 @@ MAX_HANDOVERS = 32_768
 _FENCE = "fence.proxy.async.shared::cta"
 
 
-def _wanted(writes: bool, access: SharedAccess) -> bool:
+def _is_async(writes: bool, access: SharedAccess) -> bool:
     """True if *access* is a read, or with *writes* a write, through the async proxy."""
     return access.writes == writes and access.proxy is Proxy.ASYNC
 
@@ -82,7 +82,7 @@ def _meetings(model: KernelModel, kind: type[Unfenced], writes: bool) -> Iterato
         results,
         unfenced,
         unfenced.sites,
-        partial(_wanted, writes),
+        partial(_is_async, writes),
         overlap,
         begins=unfenced.begins,
         tries=2 if writes else None,  # findings of low confidence do not justify a longer search
@@ -283,7 +283,7 @@ def _same_at_first(
     used: dict[int, list[tuple[SharedAccess, Footprint]]] = {}
     for site in uses:
         for operand in shared.accesses(site):
-            if _wanted(writes, operand):
+            if _is_async(writes, operand):
                 use = first(operand)
                 for base, there in shared.combined_footprints((use,), views.context_of(site).threads).items():
                     if there is not None:
@@ -429,7 +429,7 @@ def unfenced_copies(model: KernelModel) -> Iterator[Hit]:
         results,
         landed,
         copies,
-        partial(_wanted, False),
+        partial(_is_async, False),
         lambda copy, use, route: route.path.state == COMPLETED and _meet(model, copy, use, route),
     )
     for clash, pairs in _folded(model, (_Clash.of(model, meeting) for meeting in meetings)):

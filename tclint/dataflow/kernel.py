@@ -239,9 +239,9 @@ class Kernel:
         Each predicate has the value of its iteration.
         """
         along = self.values.along(edges, frozenset())
-        for k, p, wanted, decision in self.decisions(edges, guards, since):
+        for k, p, required, decision in self.decisions(edges, guards, since):
             truth = self.values.entails(along.walk(p, k), facts)
-            yield decision, None if truth is None else truth is wanted
+            yield decision, None if truth is None else truth is required
 
     def decisions(
         self, edges: Sequence[Edge], guards: Iterable[tuple[int, Guard]], since: int = 0
@@ -334,8 +334,8 @@ class Kernel:
     ) -> frozenset[int]:
         """Those of *ends* that a path reaches from one of *starts* and passes none of *avoiding*; see :meth:`reaches`."""
         cfg = self.cfg
-        avoided, wanted = dict[int, list[int]](), dict[int, list[int]]()
-        for sites, by_block in ((avoiding, avoided), (ends, wanted)):
+        avoided, ending = dict[int, list[int]](), dict[int, list[int]]()
+        for sites, by_block in ((avoiding, avoided), (ends, ending)):
             for i in sorted(sites):
                 by_block.setdefault(cfg.block_of[i], []).append(i)
         found, work, seen = set[int](), list[int](), set[int]()
@@ -348,7 +348,7 @@ class Kernel:
 
         def enter(block: int, start: int) -> None:
             """Takes the *ends* in *block* from *start* on, up to the first instruction to avoid."""
-            barred, sites = barrier(block, start), wanted.get(block, ())
+            barred, sites = barrier(block, start), ending.get(block, ())
             until = len(sites) if barred is None else bisect_right(sites, barred)
             found.update(sites[bisect_left(sites, start) : until])
             if barred is None:
@@ -367,7 +367,7 @@ class Kernel:
                 if target in seen:
                     continue
                 seen.add(target)
-                if target in avoided or target in wanted:
+                if target in avoided or target in ending:
                     enter(target, cfg.blocks[target].start)
                 else:
                     work.append(target)

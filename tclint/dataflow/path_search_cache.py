@@ -421,24 +421,24 @@ def _leaves(values: Values, p: int) -> list[int]:
 
 
 def assume_on_path(
-    values: Values, p: int, wanted: bool, facts: PathCondition, threads: int
+    values: Values, p: int, required: bool, facts: PathCondition, threads: int
 ) -> tuple[PathCondition, int] | None:
-    """The path condition and the threads after *p* had the *wanted* truth.
+    """The path condition and the threads after *p* had the *required* truth.
 
     *p* is in terms of the values at that point. None if no thread may have it so, if it contradicts *facts* taken
     together, or if only a launch decides it.
     """
-    threads &= values.feasible_threads(p, wanted)
+    threads &= values.feasible_threads(p, required)
     truth = values.entails(p, facts)
-    if not threads or truth is (not wanted):
+    if not threads or truth is (not required):
         return None
     if (
         truth is None
         and values.depends_on_unmodelled_position(p)
-        and not values.holds_in_large_ctas(p, wanted)
+        and not values.holds_in_large_ctas(p, required)
     ):
         return None
-    after = values.refine(p, wanted, facts)
+    after = values.refine(p, required, facts)
     return None if values.unsatisfiable(after, facts) else (after, threads)
 
 

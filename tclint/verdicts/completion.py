@@ -308,10 +308,10 @@ class Completion:
 
         if need.what == "result":
             return self._is_read_only(need.use)
-        wanted = PATH_ASSUMPTIONS if need.what in ("bytes", "source") else {Assumption.NO_OVERFLOW}
+        needed = PATH_ASSUMPTIONS if need.what in ("bytes", "source") else {Assumption.NO_OVERFLOW}
         if need.what != "columns":
-            wanted = wanted.union(*map(self.bytes.assumptions, (need.operation, need.use)))
-        if not (self.assume >= wanted and self._follows_values):
+            needed = needed.union(*map(self.bytes.assumptions, (need.operation, need.use)))
+        if not (self.assume >= needed and self._follows_values):
             return False
         if need.what == "columns":
             disjoint = columns_disjoint(self.model, need.operation, need.use, passes)
@@ -321,7 +321,7 @@ class Completion:
                 self._limits[need] = limit
         if not disjoint:
             return False
-        self.assumed |= wanted | (self._of_values or frozenset())
+        self.assumed |= needed | (self._of_values or frozenset())
         return True
 
     @cached_property

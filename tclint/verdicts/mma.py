@@ -86,13 +86,13 @@ class Multiplications:
 
     def outcome(self) -> Outcome:
         """The obligations, and whether the checker accepts what discharges them."""
-        wanted = self.model.fact(path_assumptions)
-        if wanted is None or not wanted <= self.assume:
-            missing = "by a table or by registers that change" if wanted is None else "without assumptions"
+        needed = self.model.fact(path_assumptions)
+        if needed is None or not needed <= self.assume:
+            missing = "by a table or by registers that change" if needed is None else "without assumptions"
             return Outcome(
                 reasons=(Reason(None, f"which threads issue operations is not decided {missing}"),)
             )
-        self.assumed |= wanted
+        self.assumed |= needed
         if len(self.issuers) > MAX_THREADS:
             why = f"more than {MAX_THREADS} threads may issue its operations"
             return Outcome(reasons=(Reason(span(self.model.function, min(self.operations)), why),))
@@ -262,15 +262,15 @@ class Multiplications:
         read, written = self.matrices.read(operation), self.matrices.written(use)
         if read is None or written is None:
             return False
-        wanted = read[1] | written[1]
+        needed = read[1] | written[1]
         numbers, later = dict(first), dict(then)
-        disjoint = wanted <= self.assume and all(
+        disjoint = needed <= self.assume and all(
             self._bytes.disjoint_when(a, numbers, b, later, self._repeats)
             for a in read[0]
             for b in written[0]
         )
         if disjoint:
-            self.assumed |= wanted
+            self.assumed |= needed
         return disjoint
 
     def _explore(self, progress: Progress) -> States | None:

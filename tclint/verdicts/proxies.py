@@ -166,13 +166,13 @@ class Proxies:
 
     def _infeasible(self, pair: ProxyPair, fences: ProxyFenced) -> bool:
         """Whether no feasible path leads from the one access to the other on which no fence separates them."""
-        wanted = self.model.fact(path_assumptions)
-        if wanted is None or not wanted <= self.assume:
+        needed = self.model.fact(path_assumptions)
+        if needed is None or not needed <= self.assume:
             return False
         if pair not in self._found:
             self._found[pair] = self._search(pair, fences)
         if self._found[pair]:
-            self.assumed |= wanted
+            self.assumed |= needed
         return self._found[pair]
 
     def _search(self, pair: ProxyPair, fences: ProxyFenced) -> bool:
@@ -206,7 +206,7 @@ class Proxies:
     def _disjoint(self, pair: ProxyPair, unfenced: Sequence[State]) -> bool:
         """Whether all accesses that must be separated have no byte in common."""
         first, then = self.fences.accesses[pair.operation], self.fences.accesses[pair.use]
-        wanted = set[Assumption]()
+        needed = set[Assumption]()
         for memory, what, a, b in conflicts(first, then):
             if (memory, what) != (pair.memory, pair.what):
                 continue
@@ -215,14 +215,14 @@ class Proxies:
             if memory is StateSpace.GLOBAL and (
                 self._of_map_and_tensor(pair, a, b) or self._of_different_parameters(pair, a, b)
             ):
-                wanted.add(Assumption.NO_ALIAS)
+                needed.add(Assumption.NO_ALIAS)
             elif self._ranges_disjoint(pair, a, b, unfenced):
-                wanted |= _ADDRESSES | self._sized_by(pair)
+                needed |= _ADDRESSES | self._sized_by(pair)
             else:
                 return False
-        if not wanted <= self.assume:
+        if not needed <= self.assume:
             return False
-        self.assumed |= wanted
+        self.assumed |= needed
         return True
 
     def _sized_by(self, pair: ProxyPair) -> set[Assumption]:
