@@ -86,7 +86,7 @@ class Path:
     marks: tuple[int, ...]
     end: int
     """The instruction reached, or ``EXIT``."""
-    threads: int
+    threads: T.Threads
     """The threads that can take the path."""
     state: Any = None
     """The analysis's state of the fact at the end."""
@@ -201,7 +201,7 @@ class _State(NamedTuple):
     """The index in ``relevant[block]`` of the next instruction."""
     fact: Any
     condition: PathCondition
-    threads: int
+    threads: T.Threads
     parent: _State | None
     """The state from which this one was reached; None at the start."""
     branch: BranchEdge | None
@@ -375,7 +375,9 @@ class _PathSearch:
         if state.block not in self.dispatchers:
             self._branch(state, fact, condition, threads, tuple(marks), tuple(guards))
 
-    def _leaving(self, number: int, fact: Any, condition: PathCondition, threads: int) -> int | None:
+    def _leaving(
+        self, number: int, fact: Any, condition: PathCondition, threads: T.Threads
+    ) -> T.Threads | None:
         """The threads that leave the function, or the known part of it, at the end of a block, if that meets the goal."""
         dispatches = number in self.dispatchers
         if not self.query.goal(fact, EXIT):
@@ -405,7 +407,7 @@ class _PathSearch:
             found = self.events[key] = at, after
         return found
 
-    def _guarded(self, i: int, threads: int, condition: PathCondition) -> tuple[bool | None, int]:
+    def _guarded(self, i: int, threads: T.Threads, condition: PathCondition) -> tuple[bool | None, T.Threads]:
         """Whether an instruction executes (None: unknown), and the threads that may execute it."""
         instruction = self.instructions[i]
         if instruction.guard < 0:
@@ -422,7 +424,7 @@ class _PathSearch:
         state: _State,
         fact: Hashable,
         condition: PathCondition,
-        threads: int,
+        threads: T.Threads,
         marks: tuple[int, ...],
         guards: tuple[Guard, ...],
     ) -> None:
@@ -449,7 +451,7 @@ class _PathSearch:
         self,
         state: _State,
         end: int,
-        threads: int,
+        threads: T.Threads,
         fact: Any,
         marks: Sequence[int],
         guards: Sequence[Guard],

@@ -62,7 +62,7 @@ class Kernel:
         return Values(self.function, self.cfg, self.module.variables, gave_up, self.strict)
 
     @cached_property
-    def cta(self) -> int:
+    def cta(self) -> T.Threads:
         """The threads of a CTA, as many as a launch may have."""
         return T.full(self.function.most_threads or T.LIMIT)
 
@@ -176,13 +176,13 @@ class Kernel:
         """The first two words of an opcode: ``tcgen05.mma``."""
         return self.instruction(site).name
 
-    def present(self, site: int) -> int:
+    def present(self, site: int) -> T.Threads:
         """The threads that may execute *site*, without the lanes that a partial last warp lacks (11.4.2, 11.4.4)."""
         most = self.function.most_threads
         threads = self.views.context_of(site).threads
         return threads if most is None else threads & T.full(most)
 
-    def describe_threads(self, threads: int) -> str:
+    def describe_threads(self, threads: T.Threads) -> str:
         """*threads* in words: ``warps 4-7``."""
         return T.describe(threads, self.values.threads)
 

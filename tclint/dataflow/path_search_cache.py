@@ -16,6 +16,7 @@ from tclint.dataflow.reachability import Reachability
 from tclint.dataflow.views import ThreadContext, Views
 from tclint.ir.cfg import CFG, Edge
 from tclint.values import PathCondition, PathSubstitution, Values
+from tclint.values import thread_masks as T
 from tclint.values.nodes import Compare, Logic, Negation, Phi
 
 __all__ = ["BranchEdge", "EntryPrefix", "Flag", "PathSearchCache", "Retention", "assume_on_path"]
@@ -50,7 +51,7 @@ class BranchEdge(NamedTuple):
     edge: Edge
     predicate: int | None
     """The predicate that decides whether it is taken; None: it has no condition."""
-    threads: int
+    threads: T.Threads
     """The threads that may take it."""
     on_arrival: int | None
     """The predicate of the branch at the end of the target if that depends on the edge, in terms of the values before.
@@ -421,8 +422,8 @@ def _leaves(values: Values, p: int) -> list[int]:
 
 
 def assume_on_path(
-    values: Values, p: int, required: bool, facts: PathCondition, threads: int
-) -> tuple[PathCondition, int] | None:
+    values: Values, p: int, required: bool, facts: PathCondition, threads: T.Threads
+) -> tuple[PathCondition, T.Threads] | None:
     """The path condition and the threads after *p* had the *required* truth.
 
     *p* is in terms of the values at that point. None if no thread may have it so, if it contradicts *facts* taken
@@ -447,7 +448,7 @@ class EntryPrefix:
 
     __slots__ = ("_extensions", "along", "facts", "threads")
 
-    def __init__(self, along: PathSubstitution, facts: PathCondition, threads: int) -> None:
+    def __init__(self, along: PathSubstitution, facts: PathCondition, threads: T.Threads) -> None:
         self.along = along
         """The values of expressions at its end."""
         self.facts = facts

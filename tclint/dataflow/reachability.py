@@ -60,7 +60,7 @@ class Reachability:
         return tuple(argument for source, argument in pairs if source in entered) or arguments
 
     @cached_property
-    def threads_at(self) -> dict[int, int]:
+    def threads_at(self) -> dict[int, T.Threads]:
         """The threads that may reach each block."""
         cfg = self.cfg
         # If their number is stated, no thread completes the last warp.
@@ -81,11 +81,11 @@ class Reachability:
         return reach
 
     @cached_property
-    def _may_take(self) -> dict[Edge, int]:
+    def _may_take(self) -> dict[Edge, T.Threads]:
         """The threads that may take each edge, however they got to its source."""
         return {edge: self._taking(edge) for b in self.cfg.order for edge in self.cfg.successors[b]}
 
-    def _taking(self, edge: Edge) -> int:
+    def _taking(self, edge: Edge) -> T.Threads:
         values, p = self.values, self.edge_predicate(edge)
         threads = T.full(values.threads) if p is None else values.feasible_threads(p, edge.value)
         # What decides a comparison without a path condition decides it for all threads.

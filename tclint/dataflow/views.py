@@ -36,7 +36,7 @@ Fact = TypeVar("Fact", bound=tuple[Any, ...])
 class ThreadContext:
     """The threads that may execute an instruction, and the path condition that holds for them."""
 
-    threads: int
+    threads: T.Threads
     facts: PathCondition = field(default_factory=PathCondition)
 
     def invariant(self, values: Values) -> PathCondition:

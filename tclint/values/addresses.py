@@ -31,8 +31,8 @@ MAX_SPAN = 1 << 20
 """The distance of addresses up to which bytes are compared one by one: more than shared memory has."""
 MemoryRange = tuple[int, int]
 """The value of an address, and the number of bytes or columns from there on."""
-Pairs = tuple[int, int]
-"""The threads that make each of two accesses, one bit for each thread. Any of them may meet any other, and itself."""
+Pairs = tuple[T.Threads, T.Threads]
+"""The threads that make each of two accesses. Any of them may meet any other, and itself."""
 Passes = Callable[[str, int], bool]
 """Whether a thread may enter ``("block", b)``, or execute ``("site", i)``, after one of two accesses and before the other."""
 
@@ -201,14 +201,14 @@ class Addresses:
 
     # ------------------------------------------------------------ the thread index
 
-    def offsets(self, index: int, threads: int) -> set[int] | None:
+    def offsets(self, index: int, threads: T.Threads) -> set[int] | None:
         """The values in *threads* of *index*, which depends on the thread index alone; None if unknown."""
         number, planes = self.table.constant_of(index), self.thread_sets.bit_slices(index)
         if number is not None:
             return {number}
         return None if planes is None else set(numbers(planes, threads))
 
-    def extremes(self, index: int, threads: int) -> tuple[int, int] | None:
+    def extremes(self, index: int, threads: T.Threads) -> tuple[int, int] | None:
         """The least and the greatest value in *threads* of *index*; None if unknown, or if there are no threads."""
         key = index, threads
         if key not in self._extremes:
@@ -222,7 +222,7 @@ class Addresses:
                 self._extremes[key] = least, greatest
         return self._extremes[key]
 
-    def footprint(self, index: int, size: int, threads: int) -> Footprint | None:
+    def footprint(self, index: int, size: int, threads: T.Threads) -> Footprint | None:
         """The bytes that *threads* access, *size* each from *index* on; None if unknown or too far apart."""
         key = index, size, threads
         if key not in self._footprints:
@@ -270,7 +270,7 @@ class Addresses:
         opposite = len(terms) == 2 and {f for _, f in terms} == {1, -1}
         return True if opposite and self.table.separate(terms[0][0], terms[1][0]) else None
 
-    def overlapping(self, a: MemoryRange, b: MemoryRange) -> int | None:
+    def overlapping(self, a: MemoryRange, b: MemoryRange) -> T.Threads | None:
         """The threads in which two ranges overlap, if the thread index decides how far they are apart; else None."""
         if self.form(a[0]).base != self.form(b[0]).base:
             return None
@@ -334,7 +334,7 @@ class Addresses:
             return here[1] <= there[0] or there[1] <= here[0]
         return self._inside(base, here) and self._inside(other, there)
 
-    def span(self, form: AddressForm, size: int, threads: int) -> tuple[int, int] | None:
+    def span(self, form: AddressForm, size: int, threads: T.Threads) -> tuple[int, int] | None:
         """Where the *size* bytes begin and end that *threads* access, relative to the base; None if that is not bounded."""
         ends = None if form.count is None else self.extremes(form.index, threads)
         if form.count is None or ends is None:
@@ -382,7 +382,7 @@ def _covered(offsets: set[int], size: int) -> Footprint | None:
     return Footprint(low, found)
 
 
-def numbers(planes: T.BitSlices, threads: int) -> Iterator[int]:
+def numbers(planes: T.BitSlices, threads: T.Threads) -> Iterator[int]:
     """The value of *planes* in each of *threads*, the last thread first."""
     start = max((threads & -threads).bit_length() - 1, 0)
     threads >>= start

@@ -37,7 +37,7 @@ class DivergentBits:
         """The number of low bits in which no two threads differ, because they are zero in all of them."""
         return next((bit for bit, plane in enumerate(self.planes) if plane), 32)
 
-    def level(self, active: int) -> UniformityScope | None:
+    def level(self, active: T.Threads) -> UniformityScope | None:
         """The scope in which the value differs among the *active* threads: WARP between warps, DIVERGENT between lanes.
 
         None if it does not, or not provably.
@@ -120,7 +120,7 @@ def _without_not(values: Values, p: int) -> Node:
     return node
 
 
-def trip_counts_differ(values: Values, p: int, threads: int) -> bool:
+def trip_counts_differ(values: Values, p: int, threads: T.Threads) -> bool:
     """Whether a loop that *p* alone ends has another number of iterations in some lanes of a warp, among *threads*.
 
     The start and the bound of its counter must depend on the thread index alone.

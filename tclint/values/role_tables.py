@@ -40,7 +40,7 @@ class RoleTables:
         self._table: Table | None = None
         self._looked_up: dict[int, list[tuple[int, int]]] = {}
 
-    def looked_up(self, value: int) -> list[tuple[int, int]]:
+    def looked_up(self, value: int) -> list[tuple[int, T.Threads]]:
         """``(number, threads)`` for each number that a table may hold for these threads; empty without a table.
 
         A thread that is in none of the entries may load any number.
@@ -53,7 +53,7 @@ class RoleTables:
             self._looked_up[value] = list(self._look_up(value))
         return self._looked_up[value]
 
-    def _look_up(self, value: int) -> Iterator[tuple[int, int]]:
+    def _look_up(self, value: int) -> Iterator[tuple[int, T.Threads]]:
         node = self.table.nodes[value]
         if type(node) is not Loaded or not node.space.startswith(".shared"):
             return

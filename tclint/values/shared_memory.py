@@ -241,7 +241,7 @@ class SharedMemory:
                         work += values.arguments(term)
         return found
 
-    def remainder(self, value: int, modulus: int, threads: Callable[[], int]) -> tuple[int, int, int]:
+    def remainder(self, value: int, modulus: int, threads: Callable[[], T.Threads]) -> tuple[int, int, int]:
         """``(least, greatest, modulus)``: the remainders of *value* in *threads* modulo a power of two.
 
         The modulus is the largest one up to the parameter for which they are known; 1 if not even the lowest bit is.
@@ -276,7 +276,7 @@ class SharedMemory:
         return self._known_remainders[key]
 
     def combined_footprints(
-        self, accesses: Iterable[SharedAccess], threads: int
+        self, accesses: Iterable[SharedAccess], threads: T.Threads
     ) -> dict[int, Footprint | None]:
         """For each base, the bytes that *threads*, all of which exist, access with all *accesses*.
 
@@ -293,19 +293,19 @@ class SharedMemory:
                 found[base] = here
         return found
 
-    def overlap_in_one_thread(self, a: SharedAccess, b: SharedAccess, threads: int) -> bool:
+    def overlap_in_one_thread(self, a: SharedAccess, b: SharedAccess, threads: T.Threads) -> bool:
         """Whether the bytes of both provably overlap in one of *threads*."""
         key = (a.address, a.size, a.lanes, b.address, b.size, b.lanes, threads)
         if key not in self._own_overlaps:
             self._own_overlaps[key] = self._own(a, b, threads)
         return self._own_overlaps[key]
 
-    def _own(self, a: SharedAccess, b: SharedAccess, threads: int) -> bool:
+    def _own(self, a: SharedAccess, b: SharedAccess, threads: T.Threads) -> bool:
         threads = self.certain_threads(self.addressing(a, self.addressing(b, threads)))
         found = self.addresses.overlapping((a.address, a.size), (b.address, b.size)) if threads else None
         return found is not None and found & threads != 0
 
-    def overlap(self, a: SharedAccess, b: SharedAccess, threads_a: int, threads_b: int) -> bool:
+    def overlap(self, a: SharedAccess, b: SharedAccess, threads_a: T.Threads, threads_b: T.Threads) -> bool:
         """Whether bytes of *a* in one of *threads_a* are provably bytes of *b* in one of *threads_b*."""
         addresses = self.addresses
         if addresses.form(a.address).base != addresses.form(b.address).base:
@@ -314,14 +314,14 @@ class SharedMemory:
         there = self.addressing(b, self.certain_threads(threads_b, threads_a))
         return addresses.disjoint((a.address, a.size), (b.address, b.size), pairs=(here, there)) is False
 
-    def footprint(self, access: SharedAccess, threads: int, beside: int = 0) -> Footprint | None:
+    def footprint(self, access: SharedAccess, threads: T.Threads, beside: T.Threads = 0) -> Footprint | None:
         """The bytes that *threads* access, relative to their base; None unless all of them share the base.
 
         At least one of the threads *beside* exists (:meth:`certain_threads`).
         """
         return self._footprint_of(access, self.certain_threads(threads, beside))
 
-    def _footprint_of(self, access: SharedAccess, threads: int) -> Footprint | None:
+    def _footprint_of(self, access: SharedAccess, threads: T.Threads) -> Footprint | None:
         """:meth:`footprint` for threads that are known to exist."""
         form = self.addresses.form(access.address)
         if not self.addresses.is_shared(form.base):
@@ -329,7 +329,7 @@ class SharedMemory:
         found = self.addresses.footprint(form.index, access.size, self.addressing(access, threads))
         return None if found is None else found.moved(form.offset)
 
-    def certain_threads(self, threads: int, beside: int = 0) -> int:
+    def certain_threads(self, threads: T.Threads, beside: T.Threads = 0) -> T.Threads:
         """Those of *threads* that exist in every launch in which one of them does, and one of *beside*.
 
         Unless the size of the CTA is known, these are the ones up to the end of the warp of the higher one of their
@@ -343,12 +343,12 @@ class SharedMemory:
         last = max((threads & -threads).bit_length(), (beside & -beside).bit_length())
         return threads & T.full(last if self.values.may_be_alone else (last + 31) // 32 * 32)
 
-    def checked(self, access: SharedAccess, threads: int) -> int:
+    def checked(self, access: SharedAccess, threads: T.Threads) -> T.Threads:
         """Those of *threads* whose address must be valid."""
         lanes = self.sites[access.site].checked_lanes(self.function.target)
         return threads if lanes == WARP else self.addressing(access, threads)
 
-    def addressing(self, access: SharedAccess, threads: int) -> int:
+    def addressing(self, access: SharedAccess, threads: T.Threads) -> T.Threads:
         """Those of *threads* whose address counts."""
         if access.lanes == _ALL_LANES:
             return threads

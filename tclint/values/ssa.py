@@ -466,7 +466,7 @@ class Registers:
         follows = (a == b and first < then) or self.cfg.reachable_from[a] >> b & 1
         return bool(follows and self._executing(a) & self._executing(b))
 
-    def _executing(self, block: int) -> int:
+    def _executing(self, block: int) -> T.Threads:
         """The threads that the branches before a block admit, as far as the index of the thread alone decides these."""
         if block not in self._threads:
             threads, inner = T.full(self.thread_sets.threads), block

@@ -1,6 +1,6 @@
 """Sets of threads, and functions of the thread index evaluated for all threads at once.
 
-A thread set is an int with one bit for each thread of a CTA. A value that depends on the thread index alone is held
+A thread set is an int (:data:`Threads`). A value that depends on the thread index alone is held
 bit-sliced: :class:`BitSlices` has one such int for each bit of its two's complement, so one big-int operation works on
 every thread. These are numbers and not registers: they never wrap, and :func:`narrow` is what an instruction reads of
 them. Whether a predicate splits a warp, or which warps take a branch, is then exact and costs microseconds.
@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import TypeAlias
 
 __all__ = [
     "LIMIT",
     "BitSlices",
+    "Threads",
     "by_warp",
     "compare",
     "describe",
@@ -27,18 +29,24 @@ __all__ = [
 LIMIT = 1024
 """The maximum number of threads of a CTA, on every target."""
 
-BitSlices = tuple[int, ...]
+Threads: TypeAlias = int
+"""A set of threads of a CTA, one bit for each. What is only called ``int`` is a number of threads, or the index of one.
+
+It is an alias: with a ``NewType``, each ``&``, ``|`` and shift would be an ``int`` again until it is converted, and a call
+takes longer than the operation.
+"""
+BitSlices = tuple[Threads, ...]
 """A number in each thread: the threads that have each bit of it, from the lowest one on. The last bit is the sign."""
 
 
 @lru_cache(maxsize=64)
-def full(threads: int) -> int:
+def full(threads: int) -> Threads:
     """The set of all *threads* threads."""
     return (1 << threads) - 1
 
 
 @lru_cache(maxsize=64)
-def lane_zero(threads: int) -> int:
+def lane_zero(threads: int) -> Threads:
     """The first thread of every warp."""
     return sum(1 << t for t in range(0, threads, 32))
 
@@ -82,7 +90,7 @@ def number(planes: Sequence[int]) -> BitSlices:
     return tuple(planes[:end])
 
 
-def bitwise(operation: Callable[[int, int], int], a: BitSlices, b: BitSlices) -> BitSlices:
+def bitwise(operation: Callable[[Threads, Threads], Threads], a: BitSlices, b: BitSlices) -> BitSlices:
     """A bitwise *operation* on the numbers of two values."""
     width = max(len(a), len(b))
     return number(tuple(map(operation, bits(a, width), bits(b, width))))
@@ -139,7 +147,7 @@ def divide(a: BitSlices, by: int, threads: int) -> tuple[BitSlices, BitSlices]:
     return first, second
 
 
-def choose(taken: int, a: BitSlices, b: BitSlices) -> BitSlices:
+def choose(taken: Threads, a: BitSlices, b: BitSlices) -> BitSlices:
     """*a* in the threads *taken*, *b* in all others."""
     return bitwise(lambda x, y: x & taken | y & ~taken, a, b)
 
@@ -150,7 +158,7 @@ def narrow(a: BitSlices, width: int, signed: bool) -> BitSlices:
     return number(low if signed else (*low, 0))
 
 
-def compare(relation: str, a: BitSlices, b: BitSlices, threads: int) -> int:
+def compare(relation: str, a: BitSlices, b: BitSlices, threads: int) -> Threads:
     """The threads in which ``a relation b`` holds; *relation* is ``eq`` or ``lt``."""
     every = full(threads)
     width = max(len(a), len(b))
@@ -173,7 +181,7 @@ def broadcast(a: BitSlices, lane: int, threads: int) -> BitSlices:
     return number([(plane >> lane & first) * spread for plane in a])
 
 
-def extreme(planes: BitSlices, threads: int, *, least: bool) -> int:
+def extreme(planes: BitSlices, threads: Threads, *, least: bool) -> int:
     """The least or the greatest value of *planes* in *threads*, which must not be empty."""
     found, sign = 0, len(planes) - 1
     for bit in reversed(range(len(planes))):
@@ -185,7 +193,7 @@ def extreme(planes: BitSlices, threads: int, *, least: bool) -> int:
     return found
 
 
-def numbers(planes: BitSlices, threads: int) -> Iterator[tuple[int, int]]:
+def numbers(planes: BitSlices, threads: Threads) -> Iterator[tuple[int, Threads]]:
     """The distinct values of *planes*, each with those of *threads* that have it."""
     while threads:
         first = (threads & -threads).bit_length() - 1
@@ -198,7 +206,7 @@ def numbers(planes: BitSlices, threads: int) -> Iterator[tuple[int, int]]:
         threads &= ~same
 
 
-def gathered(parts: Iterable[tuple[int, int]]) -> BitSlices:
+def gathered(parts: Iterable[tuple[int, Threads]]) -> BitSlices:
     """The planes of *parts*: numbers, each with the threads that have it."""
     found = list(parts)
     width = max(value.bit_length() for value, _ in found) + 1
@@ -210,7 +218,7 @@ def gathered(parts: Iterable[tuple[int, int]]) -> BitSlices:
     return number(planes)
 
 
-def partial_groups(taken: int, active: int, size: int) -> bool:
+def partial_groups(taken: Threads, active: Threads, size: int) -> bool:
     """Whether *taken* contains some, but not all, of the *active* threads of an aligned group of *size*."""
     other = active & ~taken
     taken &= active
@@ -225,7 +233,7 @@ def partial_groups(taken: int, active: int, size: int) -> bool:
     return False
 
 
-def whole(taken: int, size: int) -> int:
+def whole(taken: Threads, size: int) -> Threads:
     """*taken* extended to all of every aligned group of *size* threads that it intersects."""
     group = (1 << size) - 1
     found, at = 0, 0
@@ -236,28 +244,28 @@ def whole(taken: int, size: int) -> int:
     return found
 
 
-def by_warp(taken: int) -> Iterator[tuple[int, int]]:
+def by_warp(taken: Threads) -> Iterator[tuple[int, Threads]]:
     """``(first thread of the warp, threads)`` for each warp that *taken* intersects."""
     for first in range(0, taken.bit_length(), 32):
         if mine := taken & 0xFFFFFFFF << first:
             yield first, mine
 
 
-def by_warpgroup(taken: int) -> Iterator[int]:
+def by_warpgroup(taken: Threads) -> Iterator[Threads]:
     """All threads of each warpgroup that *taken* intersects."""
     for first in range(0, taken.bit_length(), 128):
         if taken >> first & full(128):
             yield full(128) << first
 
 
-def one_warp(taken: int) -> int:
+def one_warp(taken: Threads) -> Threads:
     """All threads of the warp that contains *taken*; 0 if *taken* is empty or spans several warps."""
     first = ((taken & -taken).bit_length() - 1) // 32 * 32
     warp = 0xFFFFFFFF << max(first, 0)
     return warp if taken and not taken & ~warp else 0
 
 
-def describe(taken: int, threads: int) -> str:
+def describe(taken: Threads, threads: int) -> str:
     """A thread set in words: ``all threads``, ``warps 4-7``, ``thread 0``, ``lanes 0-15 of warp 1``."""
     every = full(threads)
     taken &= every
@@ -291,7 +299,7 @@ def _ranges(numbers: list[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
-def at_most_one_lane(taken: int) -> bool:
+def at_most_one_lane(taken: Threads) -> bool:
     """Whether *taken* has at most one thread of each warp."""
     while taken:
         warp = taken & 0xFFFFFFFF

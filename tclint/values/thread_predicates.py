@@ -201,7 +201,7 @@ class ThreadSets:
         known = [(number, threads) for number, threads in results if number is not None]
         return T.gathered(known) if len(known) == len(results) else None
 
-    def mask(self, p: int) -> int | None:
+    def mask(self, p: int) -> T.Threads | None:
         """The threads in which predicate *p* holds if it depends on the thread index alone, else None."""
         p = self.table.representative(p)
         found = self._masks.get(p)

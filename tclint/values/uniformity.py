@@ -79,7 +79,7 @@ class Uniformity:
         self._phi_threads: dict[tuple[int, bool], int] = {}
         self._levels: dict[int, UniformityScope] = {}
 
-    def feasible_threads(self, p: int, truth: bool) -> int:
+    def feasible_threads(self, p: int, truth: bool) -> T.Threads:
         """The threads in which *p* may be *truth*: exact if the thread index alone decides it, else a superset."""
         p = self.table.representative(p)
         exact = self.thread_sets.mask(p)
@@ -103,7 +103,7 @@ class Uniformity:
             return self._may_look_up(node.left, lambda number: relation(number, limit) is truth)
         return self._may_join(p, truth, self.table.representative(node.left))
 
-    def threads_where_equal(self, value: int, number: int) -> int:
+    def threads_where_equal(self, value: int, number: int) -> T.Threads:
         """The threads in which *value* may equal *number*."""
         planes = self.thread_sets.bit_slices(value)
         if planes is not None:
@@ -111,7 +111,7 @@ class Uniformity:
             return T.compare("eq", planes, T.constant(as_signed(number, 32), n), n)
         return self._may_look_up(value, number.__eq__)
 
-    def _may_look_up(self, value: int, wanted: Callable[[int], bool]) -> int:
+    def _may_look_up(self, value: int, wanted: Callable[[int], bool]) -> T.Threads:
         """The threads in which *value* may be a *wanted* number. One without a known table entry may have any."""
         threads, known = 0, 0
         for number, those in self.roles.looked_up(value):
@@ -119,7 +119,7 @@ class Uniformity:
             threads |= those if wanted(number) else 0
         return threads | T.full(self.thread_sets.threads) & ~known
 
-    def _may_join(self, p: int, truth: bool, phi: int) -> int:
+    def _may_join(self, p: int, truth: bool, phi: int) -> T.Threads:
         """The threads in which *phi* of predicates may be *truth*: by argument, those that may arrive by its edge.
 
         Also for the comparison *p* of *phi* with a constant.
@@ -150,7 +150,7 @@ class Uniformity:
             return None
         return self.table.compare(compared.relation, value, right, compared.signed, compared.width)
 
-    def _may_enter(self, source: int, block: int) -> int:
+    def _may_enter(self, source: int, block: int) -> T.Threads:
         """The threads that may take the edge from *source* to *block*, narrowed by the branches before it."""
         cfg, threads = self.cfg, T.full(self.thread_sets.threads)
         for _ in range(MAX_BRANCHES_BEFORE_JOIN):
