@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from tclint.analyses.attained import AttainedValues
 from tclint.analyses.model import KernelModel
+from tclint.values import thread_masks as T
 from tclint.values.nodes import AddressOf, Terms
 from tclint.values.shared_memory import SharedAccess
 
@@ -87,7 +88,7 @@ class Extents:
         """Whether the two may overlap."""
         return not self.model.values.separate(a.base, b.base) and a.may_overlap(b)
 
-    def _find(self, access: SharedAccess, threads: int) -> Extent | None:
+    def _find(self, access: SharedAccess, threads: T.Threads) -> Extent | None:
         values = self.model.values
         found = self.reach(access.address, access.size, threads)
         if found is not None and any(
@@ -96,7 +97,7 @@ class Extents:
             return found
         return self._whole(values.linear(values.addresses.over_iterations(access.address).base)[0])
 
-    def reach(self, address: int, size: int, threads: int) -> Extent | None:
+    def reach(self, address: int, size: int, threads: T.Threads) -> Extent | None:
         """The range of *size* bytes, or columns of tensor memory, at *address*, over *threads* and all iterations.
 
         None if the number of stages that the address selects, or its dependence on the thread index, is unknown.
@@ -113,7 +114,7 @@ class Extents:
         attained = attained and self._gapless(form.index, size, threads)
         return Extent(form.base, low, high, form.stride, width, attained)
 
-    def _gapless(self, index: int, size: int, threads: int) -> bool:
+    def _gapless(self, index: int, size: int, threads: T.Threads) -> bool:
         """Whether *threads* access, *size* bytes each, every byte between the first and the last one."""
         offsets = sorted(self.model.values.addresses.offsets(index, threads) or ())
         return all(b - a <= size for a, b in pairwise(offsets))

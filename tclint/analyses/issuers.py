@@ -42,7 +42,7 @@ def _deciding(model: KernelModel, site: int) -> Iterator[int]:
         yield p if condition.value else values.negate(p)
 
 
-def by_several_threads(model: KernelModel, sites: Iterable[int]) -> dict[int, list[int]]:
+def by_several_threads(model: KernelModel, sites: Iterable[int]) -> dict[T.Threads, list[int]]:
     """The *sites* that several threads of one warp are proven to execute, keyed by the threads that execute them."""
     found: dict[int, list[int]] = {}
     for site in sites:
@@ -52,7 +52,7 @@ def by_several_threads(model: KernelModel, sites: Iterable[int]) -> dict[int, li
     return found
 
 
-def _several(model: KernelModel, site: int) -> int:
+def _several(model: KernelModel, site: int) -> T.Threads:
     """The threads that execute *site* whenever it is executed, if they are proven to be several of one warp; else 0.
 
     The proof requires that every condition depend on the thread index alone or be warp-uniform: then none of the lanes

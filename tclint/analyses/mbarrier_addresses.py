@@ -306,7 +306,7 @@ class MbarrierAddresses:
         here, there = ((home(values, each).address, SIZE) for each in (a, b))
         return False if values.addresses.disjoint(here, there, EVER) else None
 
-    def offsets(self, site: int, address: Address) -> Iterator[tuple[int, int]]:
+    def offsets(self, site: int, address: Address) -> Iterator[tuple[int, T.Threads]]:
         """The offsets of all stages, each with the threads that may name it; none if their number is unknown."""
         if address.form.count is None:
             return
@@ -314,7 +314,7 @@ class MbarrierAddresses:
             for k in range(address.form.count):
                 yield start + k * address.form.stride, threads
 
-    def starts(self, site: int, address: Address) -> Iterator[tuple[int, int]]:
+    def starts(self, site: int, address: Address) -> Iterator[tuple[int, T.Threads]]:
         """The offsets of the first stage, each with the threads that may name it."""
         values, threads = self.model.values, self.model.views.context_of(site).threads
         constant, planes = values.constant_of(address.form.index), values.bit_slices(address.form.index)
@@ -431,7 +431,7 @@ class MbarrierAddresses:
         return self._enumerations[key]
 
     def _enumerated_by(
-        self, threads: int, addresses: tuple[Address, ...]
+        self, threads: T.Threads, addresses: tuple[Address, ...]
     ) -> frozenset[MbarrierLocation] | None:
         found = set[MbarrierLocation]()
         for address in addresses:

@@ -109,7 +109,7 @@ class Ring:
 class Delivery:
     """The instructions in one wait-free region by which the same threads take part in the bytes of a phase."""
 
-    threads: int
+    threads: T.Threads
     expects: list[int]
     """Those that perform expect_tx."""
     copies: list[int]
@@ -174,7 +174,7 @@ class Mbarriers:
         """Whether the init at *site* initialises known objects."""
         return any(True for address in self.addresses.of(site) for _ in self.addresses.offsets(site, address))
 
-    def named(self, site: int) -> dict[MbarrierObject, int]:
+    def named(self, site: int) -> dict[MbarrierObject, T.Threads]:
         """The objects that the instruction may name, each with the threads that may name it; empty if unknown."""
         if site not in self._named:
             self._named[site] = self._find(site)
@@ -190,7 +190,7 @@ class Mbarriers:
                 found[object_] = found.get(object_, 0) | threads
         return found
 
-    def _objects_at(self, site: int, address: Address) -> Iterator[tuple[MbarrierObject, int]]:
+    def _objects_at(self, site: int, address: Address) -> Iterator[tuple[MbarrierObject, T.Threads]]:
         """The objects at an address, each with the threads that may name it; none if it is unknown where its array begins."""
         if address.form.count is None:
             for start, threads in self.addresses.starts(site, address):
@@ -535,7 +535,7 @@ class Mbarriers:
         """The instructions that complete transactions on an object of the ring, in program order."""
         return ring.where(lambda effects: effects.transacts)
 
-    def _launched(self, threads: int) -> int:
+    def _launched(self, threads: T.Threads) -> T.Threads:
         """Those of *threads* that a launch has: as many as the kernel's bound, if there is one, else one warp."""
         return threads if self.model.function.most_threads else self.model.shared.certain_threads(threads)
 
@@ -566,7 +566,7 @@ class Mbarriers:
             return size + constant
         return constant if not terms else None
 
-    def _participants(self, site: int, object_: MbarrierObject) -> tuple[int, int]:
+    def _participants(self, site: int, object_: MbarrierObject) -> tuple[T.Threads, T.Threads]:
         """The threads that are certain to execute *site* for the object if it is executed, and those that may."""
         possible = self.named(site)[object_] & self.model.present(site)
         return possible if self._deciding_value(site, object_) is None else 0, possible
@@ -705,14 +705,14 @@ def transferred(match: Match) -> int | None:
     return int(match.element[2:]) // 8 * int((match.binding.get("vec") or ".v1")[2:])  # st.async
 
 
-def _scope(threads: int) -> UniformityScope:
+def _scope(threads: T.Threads) -> UniformityScope:
     """The scope in which a value must be uniform so that all of *threads* have it in common."""
     if T.one_warp(threads):
         return UniformityScope.WARP
     return UniformityScope.WARPGROUP if T.whole(threads, 128).bit_count() == 128 else UniformityScope.CTA
 
 
-def _classes(sites: dict[int, int]) -> Iterator[tuple[int, list[int]]]:
+def _classes(sites: dict[int, int]) -> Iterator[tuple[T.Threads, list[int]]]:
     """The partition of the threads by the sites that they execute: the threads and the sites of each class."""
     classes: dict[int, list[int]] = {}
     for site, threads in sorted(sites.items()):

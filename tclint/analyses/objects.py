@@ -22,6 +22,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.pretty import ValuePrinter
 from tclint.analyses.tensor_memory import TensorMemory
 from tclint.isa.effects import TCGEN05_ALL, TCGEN05_LD
+from tclint.values import thread_masks as T
 from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["ObjectNames"]
@@ -175,7 +176,7 @@ class ObjectNames:
                 found[ring] = _EMPTY
         return found
 
-    def _threads(self, sites: Iterable[int]) -> int:
+    def _threads(self, sites: Iterable[int]) -> T.Threads:
         """The threads that may execute one of *sites*."""
         threads = 0
         for site in sites:

@@ -8,6 +8,7 @@ from dataclasses import field
 
 from tclint._dataclass import dataclass
 from tclint.analyses.ages import ones
+from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint
 from tclint.values.shared_memory import SharedAccess, SharedMemory
 
@@ -34,7 +35,7 @@ class SameBase:
     """Whether :attr:`union` is known."""
     union: Footprint | None = None
     """All bytes that they touch if all threads have the base in common."""
-    footprints: dict[int, list[LocatedAccess]] = field(default_factory=dict)
+    footprints: dict[T.Threads, list[LocatedAccess]] = field(default_factory=dict)
     """Threads of the other class -> the footprints of the accesses, given that those threads exist."""
     resolved: tuple[int, int | None] | None = None
     """The base without its constant, and the constant, on every path; None if not asked, or if the base varies.

@@ -76,7 +76,7 @@ def controlling_predicates(model: KernelModel, site: int) -> Iterator[int]:
 def path_avoiding(
     model: KernelModel,
     start: int,
-    threads: int,
+    threads: T.Threads,
     to: Collection[int],
     ends: Collection[int],
     facts: PathCondition | None = None,

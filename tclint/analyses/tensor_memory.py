@@ -11,6 +11,7 @@ from tclint.isa.accesses import StateSpace
 from tclint.isa.effects import TCGEN05, TCGEN05_ALL, TCGEN05_LD, TCGEN05_ST, Barrier, Resource
 from tclint.isa.forms import Match
 from tclint.isa.target import tensor_columns
+from tclint.values import thread_masks as T
 from tclint.values.addresses import EVER
 from tclint.values.descriptors import INSTRUCTION, DescriptorForm, shape
 from tclint.values.nodes import Allocated
@@ -64,7 +65,7 @@ class _Reach(NamedTuple):
     columns: int
     first: int
     """The address of the first column when the instruction first executes; :attr:`start` if that is unknown."""
-    threads: int
+    threads: T.Threads
 
 
 class TmemLocation(NamedTuple):
@@ -193,7 +194,7 @@ class TensorMemory:
         columns = tuple((t, f) for t, f in terms if ~values.known_bits(values.times(t, f))[0] & 0xFFFF)
         return values.total(columns, (constant + _SIGN & 0xFFFF) - _SIGN)
 
-    def overlap(self, a: ColumnRange | None, b: ColumnRange | None, threads: int = 0) -> bool:
+    def overlap(self, a: ColumnRange | None, b: ColumnRange | None, threads: T.Threads = 0) -> bool:
         """Whether two ranges provably share a column (and start in the same lane).
 
         Where the distance between the two depends on the thread index, they do if they share one in all of *threads*.

@@ -178,7 +178,7 @@ class TmemRelease:
     def _waits(self, signals: Collection[int], site: int, through: bool) -> frozenset[int]:
         return self.order.may.signalled_elsewhere(frozenset(signals), site, through=through)
 
-    def _users_elsewhere(self, site: int) -> dict[int, int]:
+    def _users_elsewhere(self, site: int) -> dict[int, T.Threads]:
         """The operations on tensor memory of threads that do not execute *site*, each with these threads."""
         place = self.model.guarded_block(site)
         if place not in self._elsewhere:

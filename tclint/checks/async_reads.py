@@ -145,12 +145,14 @@ class _Writes:
             return None
         return _Early(proven, lanes=True)
 
-    def _threads(self, write: SharedAccess, read: SharedAccess, route: Route) -> tuple[int, int]:
+    def _threads(self, write: SharedAccess, read: SharedAccess, route: Route) -> tuple[T.Threads, T.Threads]:
         """The threads that write, and those that take the path to the read."""
         views = self.model.views
         return views.context_of(write.site).threads, views.context_of(read.site).threads & route.path.threads
 
-    def _alike(self, write: SharedAccess, read: SharedAccess, here: int, taking: int, others: int) -> bool:
+    def _alike(
+        self, write: SharedAccess, read: SharedAccess, here: int, taking: int, others: T.Threads
+    ) -> bool:
         """True if *others* of the threads *here* write bytes of their own that the operation may read as well.
 
         A tensor map or the shape of a matrix determines the size of the read, so only its start is compared.
@@ -166,7 +168,7 @@ class _Writes:
         size = self.model.value(read.site, "bytes")
         return size is not None and self.model.values.interval(size) is not None
 
-    def _more(self, write: SharedAccess, own: int, others: int) -> bool:
+    def _more(self, write: SharedAccess, own: int, others: T.Threads) -> bool:
         """True if *others* write bytes that *own* do not: threads that all store to the same bytes need no order."""
         mine, theirs = (self.since.memory.footprint(write, threads) for threads in (own, others))
         return mine is not None and theirs is not None and theirs.union(mine) != mine
@@ -184,17 +186,17 @@ class _Writes:
         passed = route.path.passed(self.model.cfg, write.site)
         return [i for i in sites if i in passed]
 
-    def _fencing(self, write: SharedAccess, route: Route) -> int:
+    def _fencing(self, write: SharedAccess, route: Route) -> T.Threads:
         """The threads that execute every proxy fence on the path; all if there is none."""
         passed = self._passed(self._fences, write, route)
         return reduce(and_, (self.model.views.context_of(i).threads for i in passed), -1)
 
-    def _issuing(self, write: SharedAccess) -> int:
+    def _issuing(self, write: SharedAccess) -> T.Threads:
         """The threads that issue an operation after a write in the block of *write*."""
         return self._issuers.get(self.model.cfg.block_of[write.site], 0)
 
     @cached_property
-    def _issuers(self) -> dict[int, int]:
+    def _issuers(self) -> dict[int, T.Threads]:
         """The issuing threads, by the block of a preceding write."""
         model, found = self.model, dict[int, int]()
         for read in sorted(through_async(model, writes=False)):

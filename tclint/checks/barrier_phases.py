@@ -107,7 +107,7 @@ class _Use(NamedTuple):
     barrier: int | str
     """The number of the barrier; a string that names the value if it is unknown."""
     site: int
-    threads: int
+    threads: T.Threads
     """Those that may execute it."""
     arriving: int
     """How many of them are certain to arrive if one does. A warp always counts as 32 threads."""

@@ -107,7 +107,7 @@ def _overwritten(model: KernelModel, copy: SharedAccess, use: SharedAccess, rout
 
 def _synchronised(
     model: KernelModel, copy: SharedAccess, use: SharedAccess, path: Path, issuers: int
-) -> Iterator[tuple[int, int]]:
+) -> Iterator[tuple[T.Threads, T.Threads]]:
     """Issuing threads, each with those that barriers on the path, or a warp-wide use, synchronise with them."""
     order = model.fact(HappensBefore)
     passed = path.passed(model.cfg, copy.site)
@@ -125,7 +125,7 @@ def _synchronised(
             yield issuers & warp, warp
 
 
-def _warps(threads: int) -> Iterator[int]:
+def _warps(threads: T.Threads) -> Iterator[int]:
     """The warps that *threads* belong to."""
     while threads:
         warp = T.whole(threads & -threads, 32)
@@ -135,7 +135,7 @@ def _warps(threads: int) -> Iterator[int]:
 
 def _unordered_threads(
     model: KernelModel, copy: SharedAccess, use: SharedAccess, path: Path, writers: int
-) -> int:
+) -> T.Threads:
     """The threads that overwrite the source of another thread's copy without being ordered after that thread's wait.
 
     Those of other warps, if there are any, and otherwise the other lanes of the issuing warp. A tensor map alone may have

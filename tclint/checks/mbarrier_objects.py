@@ -588,7 +588,7 @@ def _published(
     return barrier_after(model, inits, use) if init in inits else barrier_between(model, init, use)
 
 
-def _early(known: MbarrierObjects, publication: _Publication, init: int, use: int, threads: int) -> Hit:
+def _early(known: MbarrierObjects, publication: _Publication, init: int, use: int, threads: T.Threads) -> Hit:
     model = known.model
     maker, far = model.describe_threads(model.views.context_of(init).threads), _elsewhere(model, use)
     unordered = sorted(set(publication.unordered(init).values()))

@@ -78,7 +78,7 @@ class _Run(NamedTuple):
     """Accesses of one block that follow each other and have the same threads."""
 
     block: int
-    threads: int
+    threads: T.Threads
     accesses: list[SharedAccess]
 
     def after(self, model: KernelModel, site: int) -> _Run:
@@ -279,7 +279,7 @@ class _Release:
                 return access.site, wait, use.site
         return None
 
-    def _existing(self, arrivals: list[int]) -> int:
+    def _existing(self, arrivals: list[int]) -> T.Threads:
         """The threads that a CTA is assumed to have: up to its bound, or to the last warp that arrives or waits."""
         every, views = T.full(self.model.values.threads), self.model.views
         if self.model.function.most_threads is not None:
@@ -325,7 +325,7 @@ class _Release:
         """The waits for the mbarriers of *arrival*."""
         return self._waits.get(arrival, ())
 
-    def _other_observers(self, arrival: int, access: int, others: int) -> frozenset[int]:
+    def _other_observers(self, arrival: int, access: int, others: T.Threads) -> frozenset[int]:
         """Waits for other mbarriers on which the threads *others* arrive after their *access*."""
         model = self.model
         return frozenset(
@@ -369,13 +369,13 @@ class _Release:
             ]
         return self._found[key]
 
-    def _waiting(self, arrival: int, wait: int) -> int:
+    def _waiting(self, arrival: int, wait: int) -> T.Threads:
         """The threads that wait, except those of the arriving warps."""
         views = self.model.views
         return views.context_of(wait).threads & ~T.whole(views.context_of(arrival).threads, 32)
 
     def _conflict(
-        self, arrival: int, access: SharedAccess, others: int, uses: list[tuple[int, _Run]]
+        self, arrival: int, access: SharedAccess, others: T.Threads, uses: list[tuple[int, _Run]]
     ) -> tuple[int, SharedAccess] | None:
         """The first of *uses*, with its wait, that overlaps the *access* of *others* and is not ordered after it."""
         observers: frozenset[int] | None = None
@@ -411,7 +411,7 @@ class _Release:
             self._follow_cache[key] = found.witness is not None
         return self._follow_cache[key]
 
-    def _same(self, one: SharedAccess, two: SharedAccess, threads: int, others: int) -> bool:
+    def _same(self, one: SharedAccess, two: SharedAccess, threads: T.Threads, others: T.Threads) -> bool:
         """True if the two accesses share bytes, in one array or, for rings, if they are in the same stage."""
         if two.later and not two.writes:
             threads = self.model.views.context_of(

@@ -44,6 +44,7 @@ from tclint.findings.scales import Severity
 from tclint.ir.nodes import Memory
 from tclint.isa.accesses import Proxy
 from tclint.isa.effects import CP_ASYNC, Barrier, Fence, Query
+from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint
 from tclint.values.shared_memory import SharedAccess
 
@@ -107,7 +108,7 @@ class _Clash(NamedTuple):
     """Flags about what follows the first access (:mod:`tclint.analyses.proxies`)."""
     passed: tuple[int, ...]
     """The instructions between them."""
-    threads: int
+    threads: T.Threads
     """The threads that execute the last access."""
     partly_fenced: bool = False
     """Whether some threads that make the first access execute a fence, before they synchronise with the others."""

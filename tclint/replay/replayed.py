@@ -34,7 +34,7 @@ def _barriers_of_some(model: Kernel) -> bool:
     )
 
 
-def _executing(model: Kernel, site: int) -> int:
+def _executing(model: Kernel, site: int) -> T.Threads:
     """The threads that may execute *site*, by the branches that decide on the thread index, and by its guard."""
     instruction, threads = model.instruction(site), model.reachability.threads_at
     here = threads.get(model.cfg.block_of[site], 0)

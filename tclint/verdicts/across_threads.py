@@ -172,7 +172,7 @@ class AcrossThreads:
 
     # ------------------------------------------------------------ bytes
 
-    def _bytes(self, of: _Bytes, threads: int, warp: bool, alike: int, modulus: int) -> Owners:
+    def _bytes(self, of: _Bytes, threads: T.Threads, warp: bool, alike: int, modulus: int) -> Owners:
         """The threads that access each byte, relative to the base, or modulo *modulus* unless it is 0."""
         own, low, size = of
         key = of, threads, warp, alike, modulus
@@ -196,7 +196,7 @@ class AcrossThreads:
         return all((threads | b[at]) & ((threads | b[at]) - 1) == 0 for at, threads in a.items() if at in b)
 
 
-def _counted_once(threads: int, alike: int) -> int:
+def _counted_once(threads: T.Threads, alike: int) -> T.Threads:
     """The first of *threads* if they are lanes of one warp whose numbers differ in the bits *alike* alone, else all."""
     if not alike or not T.one_warp(threads):
         return threads

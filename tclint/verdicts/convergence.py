@@ -290,7 +290,7 @@ class Convergence:
             return self._unless(Assumption.SHAPE)
         return "the CTA has an incomplete warp" if self.function.threads % WARP else ""
 
-    def _by_index(self, threads: int, register: int, at: int, after: bool) -> Level:
+    def _by_index(self, threads: T.Threads, register: int, at: int, after: bool) -> Level:
         """The level of a register among *threads*, if its value depends on their index alone; ``NONE`` if not."""
         key = threads, register, at, after
         if key not in self._indexed:
@@ -300,7 +300,7 @@ class Convergence:
             self._indexed[key] = level
         return self._indexed[key]
 
-    def holding(self, register: int, at: int) -> int | None:
+    def holding(self, register: int, at: int) -> T.Threads | None:
         """The threads in which a predicate is true just before an instruction; None unless their index alone decides."""
         key = register, at
         if key not in self._holding:
@@ -311,7 +311,7 @@ class Convergence:
                 self.assumed |= self.of_index
         return self._holding[key]
 
-    def _index_level(self, threads: int, register: int, at: int, after: bool) -> Level:
+    def _index_level(self, threads: T.Threads, register: int, at: int, after: bool) -> Level:
         values, kind = self.values, self.function.registers[register].type
         value = (values.after if after else values.before)(register, at)
         if not index_alone(values, value):

@@ -28,9 +28,9 @@ __all__ = ["Parties", "PartiesCertificate", "check_parties"]
 class PartiesCertificate:
     """The claims of a proof about parties."""
 
-    reaching: Mapping[int, int]
+    reaching: Mapping[int, T.Threads]
     """The threads that may reach each block, one bit for each."""
-    levels: Mapping[int, Mapping[int, Level]]
+    levels: Mapping[T.Threads, Mapping[int, Level]]
     """The levels of registers among the threads of each party."""
 
 
@@ -60,24 +60,24 @@ class Parties:
         number = self.whole.ask.constant(count, of.site)
         return None if number == self.threads else number
 
-    def along(self, edge: Edge, threads: int) -> int:
+    def along(self, edge: Edge, threads: T.Threads) -> T.Threads:
         """Those of *threads* that may take *edge*."""
         last = self.whole.graph.blocks[edge.source][-1]
         return self._where(edge.predicate, last, threads, edge.value)
 
-    def party(self, site: int, reaching: Mapping[int, int]) -> int:
+    def party(self, site: int, reaching: Mapping[int, T.Threads]) -> T.Threads:
         """The threads that may execute the instruction *site*."""
         instruction = self.whole.instructions[site]
         there = reaching.get(self.whole.block_of[site], 0)
         return self._where(instruction.guard, site, there, truth=not instruction.negated)
 
-    def _where(self, predicate: int, at: int, threads: int, truth: bool) -> int:
+    def _where(self, predicate: int, at: int, threads: T.Threads, truth: bool) -> T.Threads:
         there = self.mask(predicate, at) if predicate >= 0 else None
         if there is None:
             return threads
         return threads & there if truth else threads & ~there
 
-    def within(self, party: int) -> Uniform:
+    def within(self, party: T.Threads) -> Uniform:
         """What is uniform among the threads of a *party*."""
         if party not in self._within:
 

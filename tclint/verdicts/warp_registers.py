@@ -45,7 +45,7 @@ WARPGROUP = 128
 class PoolQuestions(NamedTuple):
     """What the checker asks of the values of registers; each answer is a proof."""
 
-    everyone: int
+    everyone: T.Threads
     """All threads that a CTA may have, one bit for each."""
     size: int | None
     """The number of threads that every CTA has; None if that is unknown."""
@@ -57,9 +57,9 @@ class PoolCertificate:
     """The claims of a proof about the register pool of one function."""
 
     levels: Mapping[int, Level]
-    before: Sequence[int]
+    before: Sequence[T.Threads]
     """The threads that may enter each block without having executed a ``setmaxnreg``."""
-    after: Sequence[int]
+    after: Sequence[T.Threads]
     """The threads that may enter each block and have executed one."""
 
 
@@ -84,7 +84,7 @@ class Pool:
         self.kept: dict[int, int] = {}
         """Block that leaves the kernel -> the threads that may leave there without having executed one."""
 
-    def through(self, b: int) -> Iterator[tuple[int, int, int]]:
+    def through(self, b: int) -> Iterator[tuple[int, T.Threads, T.Threads]]:
         """For each edge out of a block, its target and the threads before and after a ``setmaxnreg`` that may take it."""
         before, after = self.certificate.before[b], self.certificate.after[b]
         for i in self.graph.blocks[b]:

@@ -189,7 +189,7 @@ class MayOrder:
             )
         return self._paired[key]
 
-    def threads_elsewhere(self, site: int, own: int) -> int:
+    def threads_elsewhere(self, site: int, own: int) -> T.Threads:
         """The threads that execute *site* and belong to no warp that executes *own*; 0 if there are none.
 
         If the thread index does not distinguish the roles, the threads of *site* count if none of them executes *own*.

@@ -73,7 +73,7 @@ class MustOrder:
                 if self._complete(first, arrival)
             )
 
-    def separates(self, barrier: int, first: int, then: int, threads: int) -> bool:
+    def separates(self, barrier: int, first: int, then: int, threads: T.Threads) -> bool:
         """Whether *barrier* separates *first* from *then* for all *threads*, in every iteration."""
         model, cfg = self.model, self.model.cfg
         own = cfg.dominates(cfg.block_of[first], cfg.block_of[barrier])
@@ -86,7 +86,7 @@ class MustOrder:
             or model.reaches(barrier, barrier, (start,))
         )
 
-    def _joins(self, barrier: int, first: int, threads: int) -> bool:
+    def _joins(self, barrier: int, first: int, threads: T.Threads) -> bool:
         """Whether *threads* pass *barrier* together, and what they did at *first* is then visible to all of them."""
         model = self.model
         instruction = model.instruction(barrier)
@@ -158,7 +158,7 @@ class MustOrder:
         return bool(waits) and not model.reaches(first, barrier, waits)
 
 
-def _lanes(threads: int) -> int:
+def _lanes(threads: T.Threads) -> int:
     """The lanes of a warp that *threads* are, one bit each."""
     lanes = 0
     while threads:

@@ -43,7 +43,7 @@ class PartialBarriers:
         )
 
     @cached_property
-    def _threads_by_number(self) -> dict[int, dict[int, int]]:
+    def _threads_by_number(self) -> dict[int, dict[int, T.Threads]]:
         """CTA barrier or arrival at one -> its numbers, each with the threads that use it; empty: unknown."""
         sites = {*self.points.signals, *self.points.waits}
         return {
@@ -86,7 +86,7 @@ class PartialBarriers:
             if not self._known(first, done).get(barrier, 0) & waiting
         )
 
-    def _known(self, first: int, threads: int) -> dict[int, int]:
+    def _known(self, first: int, threads: T.Threads) -> dict[int, T.Threads]:
         """The waits after which a thread may know that *threads* have executed *first*, each with those that may.
 
         No thread passes one of the :attr:`full` barriers in between, since all threads would have.
@@ -102,7 +102,7 @@ class PartialBarriers:
             self._may_know[first, threads] = found
         return self._may_know[first, threads]
 
-    def _signalled(self, site: int, threads: int) -> Iterator[tuple[int, int]]:
+    def _signalled(self, site: int, threads: T.Threads) -> Iterator[tuple[int, T.Threads]]:
         """The waits that *threads* may complete after *site*, each with the threads that wait."""
         signals = self.points.signals.keys() - self.full
         reached = self.model.reached_from((site,), signals, self.full) | signals.intersection((site,))
@@ -115,7 +115,7 @@ class PartialBarriers:
                     else:
                         yield from self._waiting.get(ANY, ())
 
-    def _channels(self, site: int, channels: frozenset[Hashable]) -> Iterator[tuple[Hashable, int]]:
+    def _channels(self, site: int, channels: frozenset[Hashable]) -> Iterator[tuple[Hashable, T.Threads]]:
         """The channels of a signal or wait, each with the threads that use it."""
         numbers = self._threads_by_number.get(site)
         if numbers:
@@ -125,7 +125,7 @@ class PartialBarriers:
             yield from ((channel, threads) for channel in channels)
 
     @cached_property
-    def _waiting(self) -> dict[Hashable, list[tuple[int, int]]]:
+    def _waiting(self) -> dict[Hashable, list[tuple[int, T.Threads]]]:
         """Channel -> its waits, each with the threads that wait."""
         found: dict[Hashable, list[tuple[int, int]]] = {}
         for wait in sorted(self.points.waits.keys() - self.full):

@@ -195,7 +195,7 @@ class SynchronisationPoints:
             return frozenset(map(CtaBarrier, numbers)) or frozenset((ANY,))
         return frozenset((CLUSTER if instruction.effects.barrier is Barrier.CLUSTER else ANY,))
 
-    def barrier_numbers(self, site: int) -> dict[int, int]:
+    def barrier_numbers(self, site: int) -> dict[int, T.Threads]:
         """The numbers of the CTA barriers at *site*, each with the threads that use it; empty if unknown."""
         value = self.model.value(site, "id")
         if value is None:

@@ -13,6 +13,7 @@ from tclint.analyses.happens_before.points import SynchronisationPoints
 from tclint.analyses.mbarriers import MbarrierObject
 from tclint.analyses.role_paths import dominated_by
 from tclint.isa.effects import Barrier
+from tclint.values import thread_masks as T
 
 __all__ = ["SinglePhaseMbarriers"]
 
@@ -63,7 +64,7 @@ class SinglePhaseMbarriers:
             for edge in cfg.successors[block]
         )
 
-    def _all_arrivals(self, mbarrier: MbarrierObject) -> dict[int, int]:
+    def _all_arrivals(self, mbarrier: MbarrierObject) -> dict[int, T.Threads]:
         """The arrivals at *mbarrier*, each with its threads, if together they complete one phase; otherwise none."""
         if mbarrier not in self._arrivals:
             self._arrivals[mbarrier] = self._only_arrivals(mbarrier)
