@@ -19,7 +19,7 @@ from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, V
 from tclint.isa.effects import Barrier, Effects, Engine, Exchange, Fence, Query, Resource
 from tclint.values import PathCondition, PathSubstitution, Values
 from tclint.values import thread_masks as T
-from tclint.values.nodes import AddressOf
+from tclint.values.nodes import AddressOf, Value
 from tclint.values.shared_memory import SharedMemory
 
 __all__ = ["Kernel"]
@@ -186,7 +186,7 @@ class Kernel:
         """*threads* in words: ``warps 4-7``."""
         return T.describe(threads, self.values.threads)
 
-    def space(self, value: int) -> str:
+    def space(self, value: Value) -> str:
         """The state space of the variable whose address *value* is; "" if it is not the address of a variable."""
         node = self.values.node(value)
         return self.space_of(node.name) if type(node) is AddressOf else ""
@@ -196,7 +196,7 @@ class Kernel:
         variable = self.variable(name)
         return variable.space if variable is not None else ""
 
-    def size(self, value: int) -> int:
+    def size(self, value: Value) -> int:
         """The size in bytes of the variable whose address *value* is; 0 if it is not one, or the size is unknown."""
         variable = self.values.variable(value)
         return variable.size if variable is not None else 0
@@ -205,12 +205,12 @@ class Kernel:
         """The variable called *name*, of the function or else of the module; None if there is none."""
         return self.function.variables.get(name) or self.module.variables.get(name)
 
-    def value(self, site: int, role: str) -> int | None:
+    def value(self, site: int, role: str) -> Value | None:
         """The value of the operand that plays *role* at *site*; None if the instruction has no such operand."""
         operand: Operand | None = self.instruction(site).role(role)
         return None if operand is None else self.values.operand(operand, site)
 
-    def mbarrier(self, site: int) -> int | None:
+    def mbarrier(self, site: int) -> Value | None:
         """The value that is the address of the mbarrier at *site*; None if the instruction names none."""
         return self.value(site, "mbarrier")
 
@@ -221,7 +221,7 @@ class Kernel:
             return operand.value if isinstance(operand.value, int) else None
         return None if operand is None else self.values.constant_operand(operand, site)
 
-    def guarded_block(self, site: int) -> tuple[int, int, bool]:
+    def guarded_block(self, site: int) -> tuple[int, Value, bool]:
         """The block of an instruction, the value of its guard, -1 if it has none, and whether the guard is negated."""
         instruction = self.instruction(site)
         guard = self.values.before(instruction.guard, site) if instruction.guard >= 0 else -1
@@ -266,7 +266,7 @@ class Kernel:
         """The substitution of expressions at the end of *path*, in terms of the values at *start*, where it begins."""
         return self.values.along(path.edges, path.passed(self.cfg, start))
 
-    def changes(self, value: int, path: Path, start: int) -> bool:
+    def changes(self, value: Value, path: Path, start: int) -> bool:
         """Whether *value* may change on *path*, which begins at *start*."""
         changes = self.values.varying_at(value)
         if not changes:

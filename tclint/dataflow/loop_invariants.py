@@ -18,7 +18,7 @@ from typing import NamedTuple
 from tclint.dataflow.reachability import Reachability
 from tclint.ir.cfg import CFG, Edge
 from tclint.isa.widths import width_of
-from tclint.values.nodes import Phi
+from tclint.values.nodes import Phi, Value
 
 __all__ = ["refuted_comparisons"]
 
@@ -33,7 +33,7 @@ class _Candidate(NamedTuple):
 
     head: int
     """The inner one of the loops that carry the two values."""
-    below: int
+    below: Value
     """The comparison that contradicts the claim."""
 
 
@@ -45,7 +45,7 @@ class _Segment(NamedTuple):
     edges: tuple[Edge, ...]
 
 
-def refuted_comparisons(reachability: Reachability, root: int) -> dict[int, list[int]]:
+def refuted_comparisons(reachability: Reachability, root: int) -> dict[int, list[Value]]:
     """For each loop header in the nest with outermost header *root*, the comparisons that are false in all iterations.
 
     The comparisons are in terms of the values of the current iteration.

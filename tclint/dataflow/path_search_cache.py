@@ -17,7 +17,7 @@ from tclint.dataflow.views import ThreadContext, Views
 from tclint.ir.cfg import CFG, Edge
 from tclint.values import PathCondition, PathSubstitution, Values
 from tclint.values import thread_masks as T
-from tclint.values.nodes import Compare, Logic, Negation, Phi
+from tclint.values.nodes import Compare, Logic, Negation, Phi, Value
 
 __all__ = ["BranchEdge", "EntryPrefix", "Flag", "PathSearchCache", "Retention", "assume_on_path"]
 
@@ -39,7 +39,7 @@ MAX_FLAG_CONSTANTS = 4
 class Flag(NamedTuple):
     """A phi whose incoming values include a few constants, so that the edge taken may determine it."""
 
-    phis: frozenset[int]
+    phis: frozenset[Value]
     """The phis through which the constants reach it; empty if there are none, or too many constants."""
     numbers: frozenset[int]
     """The constants."""
@@ -49,20 +49,20 @@ class BranchEdge(NamedTuple):
     """An edge out of a block, with all that decides which threads may take it."""
 
     edge: Edge
-    predicate: int | None
+    predicate: Value | None
     """The predicate that decides whether it is taken; None: it has no condition."""
     threads: T.Threads
     """The threads that may take it."""
-    on_arrival: int | None
+    on_arrival: Value | None
     """The predicate of the branch at the end of the target if that depends on the edge, in terms of the values before.
 
     ``i < n`` is ``0 < n`` on entry to a loop. None if it does not depend on the edge, or still on a phi of the target.
     """
     leaves: bool
     """Whether it leaves its strongly connected component."""
-    never: Sequence[int]
+    never: Sequence[Value]
     """Predicates that are false at its target."""
-    invariant: frozenset[tuple[int, bool]]
+    invariant: frozenset[tuple[Value, bool]]
     """The predicate with its truth, if it has one value in each execution of the function; empty if a loop changes it."""
 
 
@@ -75,7 +75,7 @@ class Leaves:
         self._guards: dict[int, tuple[int, ...]] = {}
         self._facts: dict[int, list[int]] = {}
 
-    def of_branch(self, block: int) -> tuple[int, ...]:
+    def of_branch(self, block: int) -> tuple[Value, ...]:
         """Those of the predicate of the branch at the end of *block*."""
         found = self._branches.get(block)
         if found is None:
@@ -84,7 +84,7 @@ class Leaves:
             found = self._branches[block] = () if p is None else tuple(set(_leaves(self.values, p)))
         return found
 
-    def of_guard(self, site: int) -> tuple[int, ...]:
+    def of_guard(self, site: int) -> tuple[Value, ...]:
         """Those of the guard of an instruction."""
         found = self._guards.get(site)
         if found is None:
@@ -93,7 +93,7 @@ class Leaves:
             found = self._guards[site] = tuple(set(leaves))
         return found
 
-    def of_fact(self, fact: int) -> list[int]:
+    def of_fact(self, fact: Value) -> list[Value]:
         """Those of a predicate with known truth."""
         found = self._facts.get(fact)
         if found is None:
@@ -164,7 +164,7 @@ class PathSearchCache:
             frozenset(((p, edge.value),)) if p is not None and self._unchanging(p) else frozenset(),
         )
 
-    def _unchanging(self, p: int) -> bool:
+    def _unchanging(self, p: Value) -> bool:
         """Whether *p* has one value in each execution of the function."""
         cfg = self.cfg
         return all(
@@ -172,7 +172,7 @@ class PathSearchCache:
             for kind, at in self.values.varying_at(p)
         )
 
-    def _on_arrival(self, edge: Edge) -> int | None:
+    def _on_arrival(self, edge: Edge) -> Value | None:
         """See :attr:`BranchEdge.on_arrival`."""
         block = edge.target
         edges = self.cfg.successors[block]
@@ -259,7 +259,7 @@ class PathSearchCache:
             found = self._retentions[key] = Retention(self, watched, latest, together)
         return found
 
-    def flag(self, phi: int) -> Flag:
+    def flag(self, phi: Value) -> Flag:
         """The constants that a tested phi may have, as in ``if (pending)`` after a loop that may have set it."""
         found = self._flags.get(phi)
         if found is None:
@@ -314,7 +314,7 @@ class Retention:
                     self.latest[phi] = min(self.latest.get(phi, _NO_COMPONENT), self.latest[leaf])
                     self.chosen.setdefault(self.values.phi(phi).block, {})[phi] = flag.numbers
 
-    def decisive(self, p: int) -> bool:
+    def decisive(self, p: Value) -> bool:
         """Whether a leaf of *p* decides more than once."""
         return not self.watched.isdisjoint(self.leaves.of_fact(p))
 
@@ -338,7 +338,7 @@ class Retention:
         )
 
     def after(
-        self, condition: PathCondition, branch: BranchEdge, on_arrival: int | None
+        self, condition: PathCondition, branch: BranchEdge, on_arrival: Value | None
     ) -> PathCondition | None:
         """The path condition, interned as *condition* is, after *branch*; None if it cannot be taken.
 
@@ -358,7 +358,7 @@ class Retention:
             return after
 
     def _taken(
-        self, condition: PathCondition, branch: BranchEdge, on_arrival: int | None
+        self, condition: PathCondition, branch: BranchEdge, on_arrival: Value | None
     ) -> PathCondition | None:
         """The path condition after *branch*, in terms of the values before it; None if it cannot be taken."""
         values, truth, predicate, after = self.values, branch.edge.value, branch.predicate, condition
@@ -403,7 +403,7 @@ class Retention:
         return condition
 
 
-def _leaves(values: Values, p: int) -> list[int]:
+def _leaves(values: Values, p: Value) -> list[Value]:
     """The values on which the truth of *p* depends. Comparisons of one value, or one difference, share their leaves."""
     found: list[int] = []
     work = [p]
@@ -422,7 +422,7 @@ def _leaves(values: Values, p: int) -> list[int]:
 
 
 def assume_on_path(
-    values: Values, p: int, required: bool, facts: PathCondition, threads: T.Threads
+    values: Values, p: Value, required: bool, facts: PathCondition, threads: T.Threads
 ) -> tuple[PathCondition, T.Threads] | None:
     """The path condition and the threads after *p* had the *required* truth.
 

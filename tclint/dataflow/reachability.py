@@ -11,7 +11,7 @@ from functools import cached_property
 from tclint.ir.cfg import CFG, Edge
 from tclint.values import PathCondition, Values
 from tclint.values import thread_masks as T
-from tclint.values.nodes import Arithmetic, Compare, Loaded, Masked, Opaque, Packed, PartOf, Sum
+from tclint.values.nodes import Arithmetic, Compare, Loaded, Masked, Opaque, Packed, PartOf, Sum, Value
 
 _OF_A_NUMBER = frozenset((PartOf, Packed, Sum, Masked, Arithmetic, Opaque))
 """What a loaded number of a role may be computed by."""
@@ -37,7 +37,7 @@ class Reachability:
         """
         return block in self._closed
 
-    def edge_predicate(self, edge: Edge) -> int | None:
+    def edge_predicate(self, edge: Edge) -> Value | None:
         """The predicate that decides whether *edge* is taken; None for an edge without a condition."""
         if edge.predicate < 0:
             return None
@@ -47,7 +47,7 @@ class Reachability:
             self._edge_predicates[edge.source] = p
         return self.values.representative(p)
 
-    def incoming(self, phi: int) -> tuple[int, ...]:
+    def incoming(self, phi: Value) -> tuple[Value, ...]:
         """The arguments of *phi* on edges that some thread may take: not that of the back edge of a loop that is never
         entered. Empty if the arguments were not followed."""
         block, arguments = self.values.phi(phi).block, self.values.arguments(phi)
@@ -95,7 +95,7 @@ class Reachability:
             threads &= values.threads_where_equal(self._selected(edge.source), edge.case)
         return threads
 
-    def _selected(self, block: int) -> int:
+    def _selected(self, block: int) -> Value:
         """The value that selects the case of the branch table at the end of *block*."""
         last = self.cfg.blocks[block].end - 1
         return self.values.operand(self.cfg.function.instructions[last].operands[0], last)

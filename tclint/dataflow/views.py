@@ -19,6 +19,7 @@ from tclint.dataflow.reachability import Reachability
 from tclint.ir.cfg import Edge
 from tclint.values import PathCondition, UniformityScope, Values
 from tclint.values import thread_masks as T
+from tclint.values.nodes import Value
 
 __all__ = ["ThreadContext", "Views"]
 
@@ -99,7 +100,7 @@ class Views:
         made = {f for f in after if f in before or f[0] == at or executes(f[0], at) is not False}
         return frozenset(kept | made)
 
-    def _holds(self, site: int, p: int, truth: bool) -> bool | None:
+    def _holds(self, site: int, p: Value, truth: bool) -> bool | None:
         """Whether *p* is *truth* for all threads that executed *site*, by what holds for their whole life.
 
         False if for none of them; None if unknown.
@@ -127,7 +128,7 @@ class Views:
             kind = self._kinds[site] = self._kind_numbers.setdefault(invariants, len(self._kind_numbers))
         return kind
 
-    def _entailed(self, context: ThreadContext, p: int, truth: bool) -> bool | None:
+    def _entailed(self, context: ThreadContext, p: Value, truth: bool) -> bool | None:
         values = self.values
         decided = values.entails(p, context.invariant(values))
         if decided is not None:
@@ -189,7 +190,7 @@ class Views:
             self._iteration_facts[block] = facts
         return facts
 
-    def _never_true_at(self, block: int) -> tuple[int, ...]:
+    def _never_true_at(self, block: int) -> tuple[Value, ...]:
         """:meth:`never_true` of all loops whose header dominates *block*."""
         idom, chain = self.cfg.idom, [block]
         while chain[-1] not in self._never_above and (above := idom.get(chain[-1], chain[-1])) != chain[-1]:
@@ -201,7 +202,7 @@ class Views:
                 kept = self._never_above[b] = (*kept, *never) if never else kept
         return kept
 
-    def never_true(self, head: int) -> list[int]:
+    def never_true(self, head: int) -> list[Value]:
         """The comparisons that are false in every iteration of the loop with header *head*; empty for any other block.
 
         They are in terms of the values of the current iteration.

@@ -21,7 +21,7 @@ from tclint._dataclass import dataclass
 from tclint.values import thread_masks as T
 from tclint.values.integers import trailing_zeros
 from tclint.values.intervals import Bounds
-from tclint.values.nodes import AddressOf, Terms
+from tclint.values.nodes import AddressOf, Terms, Value
 from tclint.values.thread_predicates import UniformityScope
 from tclint.values.uniformity import Uniformity
 
@@ -29,7 +29,7 @@ __all__ = ["AT_ONCE", "EVER", "AddressForm", "Addresses", "Footprint", "MemoryRa
 
 MAX_SPAN = 1 << 20
 """The distance of addresses up to which bytes are compared one by one: more than shared memory has."""
-MemoryRange = tuple[int, int]
+MemoryRange = tuple[Value, int]
 """The value of an address, and the number of bytes or columns from there on."""
 Pairs = tuple[T.Threads, T.Threads]
 """The threads that make each of two accesses. Any of them may meet any other, and itself."""
@@ -40,7 +40,7 @@ Passes = Callable[[str, int], bool]
 Steps = tuple[int, int, int | None]
 """``(stride, first, count)``: first + stride * k, for k from 0 on. The count bounds how many there are, and not all need
 occur; None: k may be any integer."""
-Predicate = Callable[[int], bool]
+Predicate = Callable[[Value], bool]
 """Whether something holds of a value."""
 
 
@@ -59,9 +59,9 @@ def EVER(kind: str, at: int) -> bool:
 class AddressForm:
     """``base + index + offset + stride * k``, for some k of 0 up to, and not including, *count*."""
 
-    base: int
+    base: Value
     """A value; not all threads need have the same one."""
-    index: int
+    index: Value
     """A value that the thread index alone decides."""
     offset: int
     stride: int = 0
@@ -110,7 +110,7 @@ class Addresses:
 
     # ------------------------------------------------------------ forms
 
-    def form(self, address: int) -> AddressForm:
+    def form(self, address: Value) -> AddressForm:
         """The form of *address* at one time: the base is all that the thread index does not decide."""
         found = self._forms.get(address)
         if found is None:
@@ -121,7 +121,7 @@ class Addresses:
             found = self._forms[address] = AddressForm(total(base, 0), total(index, 0), offset)
         return found
 
-    def over_iterations(self, address: int) -> AddressForm:
+    def over_iterations(self, address: Value) -> AddressForm:
         """The form of *address* over all iterations: the base is the same in all threads of the CTA, and never changes."""
         found = self._over_iterations.get(address)
         if found is None:
@@ -131,7 +131,7 @@ class Addresses:
         return found
 
     def decomposed(
-        self, address: int, is_index: Predicate, is_base: Predicate, follows: Predicate
+        self, address: Value, is_index: Predicate, is_base: Predicate, follows: Predicate
     ) -> AddressForm:
         """The form of *address* over all iterations, by which terms are decided by the thread index, and which are a base.
 
@@ -158,24 +158,24 @@ class Addresses:
         moving = _terms(rest | followed)
         return AddressForm(total(_terms(base), 0), total(_terms(index), 0), offset + low, by, count, moving)
 
-    def _counter(self, value: int) -> tuple[int, int]:
+    def _counter(self, value: Value) -> tuple[Value, int]:
         """What a loop counter that does not wrap begins with, and its stride; -1 and 0 if *value* is not one."""
         start, stride, modulus = self.counters.induction(value) or (-1, 0, None)
         return (start, stride) if modulus is None else (-1, 0)
 
-    def is_index(self, value: int) -> bool:
+    def is_index(self, value: Value) -> bool:
         """Whether the thread index alone decides *value*."""
         return self.thread_sets.bit_slices(value) is not None
 
-    def is_invariant(self, value: int) -> bool:
+    def is_invariant(self, value: Value) -> bool:
         """Whether *value* is the same in all threads of the CTA, and never changes."""
         return not self.lifetimes.varying_at(value) and self.is_shared(value)
 
-    def is_shared(self, value: int) -> bool:
+    def is_shared(self, value: Value) -> bool:
         """Whether *value* is the same in all threads of the CTA, at one time."""
         return self.uniformity.uniformity(value) is UniformityScope.CTA
 
-    def is_pointer(self, value: int) -> bool:
+    def is_pointer(self, value: Value) -> bool:
         """Whether *value* is a pointer that a loop advances, not an index: it begins with an address."""
         start, _ = self._counter(value)
         terms = self.table.linear(start)[0] if start >= 0 else ()
@@ -186,7 +186,7 @@ class Addresses:
         ring = self.counters.remainder(terms) if terms else None
         return _sum_of_steps(self._steps_of(*term) for term in terms) if ring is None else ring
 
-    def _steps_of(self, term: int, factor: int) -> Steps:
+    def _steps_of(self, term: Value, factor: int) -> Steps:
         """The values of a term: an interval need not begin or end with a multiple of the lowest bit that may be set."""
         unit, bounds = self.unit(term), self.bounds.interval(term)
         if bounds is None:
@@ -194,21 +194,21 @@ class Addresses:
         least, greatest = -(-bounds[0] // unit), bounds[1] // unit
         return unit * factor, least * unit * factor, greatest - least + 1
 
-    def unit(self, term: int) -> int:
+    def unit(self, term: Value) -> int:
         """The lowest bit of *term* that may be set."""
         zeros, _ = self.bounds.known_bits(term)
         return ~zeros & (zeros + 1)
 
     # ------------------------------------------------------------ the thread index
 
-    def offsets(self, index: int, threads: T.Threads) -> set[int] | None:
+    def offsets(self, index: Value, threads: T.Threads) -> set[int] | None:
         """The values in *threads* of *index*, which depends on the thread index alone; None if unknown."""
         number, planes = self.table.constant_of(index), self.thread_sets.bit_slices(index)
         if number is not None:
             return {number}
         return None if planes is None else set(numbers(planes, threads))
 
-    def extremes(self, index: int, threads: T.Threads) -> tuple[int, int] | None:
+    def extremes(self, index: Value, threads: T.Threads) -> tuple[int, int] | None:
         """The least and the greatest value in *threads* of *index*; None if unknown, or if there are no threads."""
         key = index, threads
         if key not in self._extremes:
@@ -222,7 +222,7 @@ class Addresses:
                 self._extremes[key] = least, greatest
         return self._extremes[key]
 
-    def footprint(self, index: int, size: int, threads: T.Threads) -> Footprint | None:
+    def footprint(self, index: Value, size: int, threads: T.Threads) -> Footprint | None:
         """The bytes that *threads* access, *size* each from *index* on; None if unknown or too far apart."""
         key = index, size, threads
         if key not in self._footprints:
@@ -300,7 +300,7 @@ class Addresses:
         )
         return None if own is None or its is None else not own.overlaps(its.moved(least))
 
-    def _distance(self, base: int, other: int) -> tuple[int, int] | None:
+    def _distance(self, base: Value, other: Value) -> tuple[int, int] | None:
         """The bounds of the distance from one value to another; None if unknown."""
         if base == other:
             return 0, 0
@@ -310,7 +310,7 @@ class Addresses:
             self._distances[key] = self.bounds.interval(difference)
         return self._distances[key]
 
-    def _form_in_one_thread(self, address: int) -> AddressForm:
+    def _form_in_one_thread(self, address: Value) -> AddressForm:
         """The form of *address* over all iterations of one thread: the base is all that never changes."""
         found = self._in_one_thread.get(address)
         if found is None:
@@ -342,7 +342,7 @@ class Addresses:
         low = form.offset + ends[0]
         return low, form.offset + ends[1] + (form.count - 1) * form.stride + size
 
-    def _inside(self, base: int, span: tuple[int, int]) -> bool:
+    def _inside(self, base: Value, span: tuple[int, int]) -> bool:
         """Whether *span* is within the variable at *base*."""
         variable = self.table.variable(base)
         return variable is not None and span[0] >= 0 and (not variable.size or span[1] <= variable.size)
@@ -352,7 +352,7 @@ def _terms(factors: Mapping[int, int]) -> Terms:
     return tuple(sorted((term, factor) for term, factor in factors.items() if factor))
 
 
-def _never(value: int) -> bool:
+def _never(value: Value) -> bool:
     return False
 
 

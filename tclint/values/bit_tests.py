@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tclint.values.divisions import Divisions
-from tclint.values.nodes import Compare, Masked
+from tclint.values.nodes import Compare, Masked, Value
 from tclint.values.path_condition import PathCondition
 from tclint.values.value_table import ValueTable
 
@@ -17,7 +17,7 @@ class BitTests:
         self._table, self._divisions = table, divisions
         self._found: dict[int, tuple[int, int, int] | None] = {}
 
-    def decide(self, p: int, facts: PathCondition) -> bool | None:
+    def decide(self, p: Value, facts: PathCondition) -> bool | None:
         """Whether the equality test *p* of some bits of a value follows from tests of other bits of it; None if not.
 
         ``n & 1 != 0`` implies ``n & 3 != 2``.
@@ -43,7 +43,7 @@ class BitTests:
             return False
         return True if mask & ~(zeros | ones) == 0 else None
 
-    def _tested(self, p: int) -> tuple[int, int, int] | None:
+    def _tested(self, p: Value) -> tuple[int, int, int] | None:
         """``(value, mask, bits)`` if *p* tests ``value & mask == bits``; None for any other predicate."""
         if p not in self._found:
             found, table = None, self._table

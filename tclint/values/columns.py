@@ -8,7 +8,7 @@ to be whole warps, as a kernel assumes that broadcasts such a number: a proof do
 from __future__ import annotations
 
 from tclint.values import thread_masks as T
-from tclint.values.nodes import Elected, SpecialRead
+from tclint.values.nodes import Elected, SpecialRead, Value
 from tclint.values.path_condition import PathCondition
 from tclint.values.thread_predicates import ThreadSets
 
@@ -18,16 +18,16 @@ __all__ = ["Columns"]
 class Columns(ThreadSets):
     """Expressions evaluated for each value that %tid.x may have. All other positions of a thread are unknown."""
 
-    def _compute_planes(self, value: int) -> T.BitSlices | None:
+    def _compute_planes(self, value: Value) -> T.BitSlices | None:
         node = self.table.nodes[value]
         if type(node) is SpecialRead:
             return T.digit(self.threads, 1, self.threads) if node.name == "%tid.x" else None
         return super()._compute_planes(value)
 
-    def _compute_mask(self, p: int) -> int | None:
+    def _compute_mask(self, p: Value) -> int | None:
         return None if type(self.table.nodes[p]) is Elected else super()._compute_mask(p)
 
-    def decide(self, p: int, facts: PathCondition) -> bool | None:
+    def decide(self, p: Value, facts: PathCondition) -> bool | None:
         """Whether *p* holds under *facts* for each value of %tid.x that these admit; None if neither answer follows."""
         here = self.mask(p)
         if here is None:

@@ -10,7 +10,7 @@ from tclint.isa.widths import width_of
 from tclint.values.columns import Columns
 from tclint.values.contradictions import Contradictions
 from tclint.values.entailment import ConditionalIntervals
-from tclint.values.nodes import Compare, Constant, Logic, Negation, Phi, Select
+from tclint.values.nodes import Compare, Constant, Logic, Negation, Phi, Select, Value
 from tclint.values.path_condition import PathCondition
 from tclint.values.value_table import Comparisons
 
@@ -35,7 +35,7 @@ class Conditions:
         self._translations: set[int] = set()
         """The predicates that such translations produced."""
 
-    def entails(self, p: int, facts: PathCondition) -> bool | None:
+    def entails(self, p: Value, facts: PathCondition) -> bool | None:
         """Whether predicate *p* holds under the path condition *facts*; None when neither answer follows."""
         p = self.table.representative(p)
         fact = facts.get(p)
@@ -50,7 +50,7 @@ class Conditions:
             facts.decided[p] = result
             return result
 
-    def _entails(self, p: int, facts: PathCondition) -> bool | None:
+    def _entails(self, p: Value, facts: PathCondition) -> bool | None:
         node = self.table.nodes[p]
         if type(node) is Constant:
             return bool(node.number)
@@ -67,7 +67,7 @@ class Conditions:
             )
         return self._entails_phi(p, facts) if type(node) is Phi else None
 
-    def _entails_logic(self, p: int, node: Logic, facts: PathCondition) -> bool | None:
+    def _entails_logic(self, p: Value, node: Logic, facts: PathCondition) -> bool | None:
         """:meth:`entails` for two predicates together."""
         left = self.entails(node.left, facts)
         right = self.entails(node.right, facts)
@@ -82,7 +82,7 @@ class Conditions:
             return None if left is None or right is None else not absorbing
         return None if left is None or right is None else left != right
 
-    def _entails_comparison(self, p: int, node: Compare, facts: PathCondition) -> bool | None:
+    def _entails_comparison(self, p: Value, node: Compare, facts: PathCondition) -> bool | None:
         """:meth:`entails` for a comparison that its sides alone do not decide."""
         if self.table.constant_of(node.right) == 1 and node.relation == "lt" and not node.signed:
             # The only unsigned number below 1 is 0.
@@ -102,7 +102,7 @@ class Conditions:
             known = self.ranges.equated(p, facts)
         return self._entailed_by_choice(node, facts) if known is None else known
 
-    def _share_a_term(self, p: int, node: Logic) -> bool:
+    def _share_a_term(self, p: Value, node: Logic) -> bool:
         """Whether both operands of the logic operation *p* compare sums that have a term in common."""
         found = self._shared_terms.get(p)
         if found is None:
@@ -110,7 +110,7 @@ class Conditions:
             found = self._shared_terms[p] = not left.isdisjoint(right)
         return found
 
-    def _terms_of(self, p: int) -> frozenset[int]:
+    def _terms_of(self, p: Value) -> frozenset[Value]:
         """The terms of both sides of a comparison, negated or not; empty for any other predicate."""
         node = self.table.node(p)
         while type(node) is Negation:
@@ -118,7 +118,7 @@ class Conditions:
         sides = node.operands if type(node) is Compare else ()
         return frozenset(t for side in sides for t, _ in self.table.linear(side)[0])
 
-    def _entails_phi(self, phi: int, facts: PathCondition) -> bool | None:
+    def _entails_phi(self, phi: Value, facts: PathCondition) -> bool | None:
         """The truth that all values joined by *phi* have.
 
         None if they differ, or one of them is unknown or may change in a loop.
@@ -153,7 +153,7 @@ class Conditions:
                 self._add_bound(fact, truth, facts.bounds)
         return self.table.implied_comparison(node, facts.bounds)
 
-    def _add_bound(self, fact: int, truth: bool, bounds: Comparisons) -> None:
+    def _add_bound(self, fact: Value, truth: bool, bounds: Comparisons) -> None:
         """Add to *bounds* a fact that compares with a constant, as it is and as a comparison of a difference."""
         node = self.table.nodes[fact]
         if type(node) is not Compare:
@@ -172,7 +172,7 @@ class Conditions:
             return None
         return self.entails(self.table.compare(node.relation, left, right, node.signed, node.width), facts)
 
-    def _chosen(self, value: int, facts: PathCondition) -> int:
+    def _chosen(self, value: Value, facts: PathCondition) -> Value:
         """The arm of the select *value* that *facts* choose; *value* itself if it is not a select or they choose
         none."""
         node = self.table.node(value)
@@ -180,7 +180,7 @@ class Conditions:
             return value
         return node.yes if truth else node.no
 
-    def differences(self, p: int) -> Iterator[int]:
+    def differences(self, p: Value) -> Iterator[Value]:
         """The differences x - y, without their constants, on which the comparisons in *p* depend."""
         work = [p]
         while work:
@@ -192,7 +192,7 @@ class Conditions:
                 if sorted(factor for _, factor in self.table.linear(base)[0]) == [-1, 1]:
                     yield base
 
-    def contradicts(self, p: int, literals: Iterable[tuple[int, bool]]) -> bool:
+    def contradicts(self, p: Value, literals: Iterable[tuple[int, bool]]) -> bool:
         """Whether *p* cannot hold where all the *literals* do, or the *literals* alone are unsatisfiable."""
         number = self.table.constant_of(p)
         if number == 0:
@@ -216,7 +216,7 @@ class Conditions:
             facts = self.refine(q, truth, facts)
         return self.unsatisfiable(facts)
 
-    def compared(self, p: int) -> frozenset[int]:
+    def compared(self, p: Value) -> frozenset[Value]:
         """The values by which other predicates can decide the comparison *p*: sides, their difference, their parts."""
         sides = self.table.nodes[p].operands
         if (rewritten := self.table.difference(p)) is not None:
@@ -225,7 +225,7 @@ class Conditions:
         point = self.ranges.point(p)
         return frozenset((sides[0], *sides[2:], *(point or ())[:1])).union(*bases)
 
-    def equals_constant(self, phi: int, number: int) -> int:
+    def equals_constant(self, phi: Value, number: int) -> Value:
         """The predicate "the integer joined by *phi* equals the constant *number*"."""
         found = self._equalities.get((phi, number))
         if found is None:
@@ -236,7 +236,7 @@ class Conditions:
             self._equalities[phi, number] = found
         return found
 
-    def choice_among(self, value: int, numbers: Iterable[int], facts: PathCondition) -> int | None:
+    def choice_among(self, value: Value, numbers: Iterable[int], facts: PathCondition) -> int | None:
         """The constant that *value* is, or that *facts* equate it with if it is a phi; otherwise None.
 
         Only the constants *numbers* are considered for a phi.
@@ -248,7 +248,7 @@ class Conditions:
             (n for n in numbers if facts.get(self.table.representative(self.equals_constant(value, n)))), None
         )
 
-    def refine(self, p: int, truth: bool, facts: PathCondition) -> PathCondition:
+    def refine(self, p: Value, truth: bool, facts: PathCondition) -> PathCondition:
         """The path condition *facts* extended by *p* being *truth*, and by what follows from that structurally."""
         p = self.table.representative(p)
         if facts.get(p) is truth:
@@ -258,7 +258,7 @@ class Conditions:
             found = facts.followed[p, truth] = self._refined(p, truth, facts)
         return found
 
-    def _refined(self, p: int, truth: bool, facts: PathCondition) -> PathCondition:
+    def _refined(self, p: Value, truth: bool, facts: PathCondition) -> PathCondition:
         bounds = None if facts.bounds is None else dict(facts.bounds)
         ranges = facts.ranges
         before, facts = facts, PathCondition(facts)
@@ -295,7 +295,7 @@ class Conditions:
         facts.bounds, facts.ranges = bounds, ranges
         return facts
 
-    def _left_by(self, p: int, truth: bool, facts: PathCondition) -> Iterator[tuple[int, bool]]:
+    def _left_by(self, p: Value, truth: bool, facts: PathCondition) -> Iterator[tuple[Value, bool]]:
         """What follows from known conjunctions and disjunctions of which *p* is an operand that does not determine them."""
         for fact, value in facts.items():
             node = self.table.nodes[fact]
@@ -304,14 +304,14 @@ class Conditions:
                 if (p, not truth) in operands:
                     yield from (each for each in operands if each != (p, not truth))
 
-    def _plain(self, p: int, truth: bool) -> tuple[int, bool]:
+    def _plain(self, p: Value, truth: bool) -> tuple[Value, bool]:
         """The predicate and truth that *p* being *truth* means, without a negation."""
         p = self.table.representative(p)
         while type(node := self.table.nodes[p]) is Negation:
             p, truth = self.table.representative(node.operand), not truth
         return p, truth
 
-    def _nonzero_side(self, node: Compare, truth: bool) -> int | None:
+    def _nonzero_side(self, node: Compare, truth: bool) -> Value | None:
         """The predicate ``x == 0`` if an unsigned comparison places x above another number; otherwise None."""
         below, above = (node.left, node.right) if truth else (node.right, node.left)
         number = self.table.constant_of(below)
@@ -322,7 +322,7 @@ class Conditions:
         )
         return None if type(self.table.node(zero)) is Constant else zero
 
-    def _implied_by_select(self, node: Compare, truth: bool) -> list[tuple[int, bool]]:
+    def _implied_by_select(self, node: Compare, truth: bool) -> list[tuple[Value, bool]]:
         """What follows if a constant arm of the compared select would give the opposite result: the other arm was
         selected.
         """
@@ -377,7 +377,7 @@ class Conditions:
                 restated.append((q, truth))
         return kept, restated
 
-    def _in_next_iteration(self, p: int, source: int, head: int) -> int:
+    def _in_next_iteration(self, p: Value, source: int, head: int) -> Value:
         """*p* in terms of the values after the back edge from *source* to *head*; *p* itself if none of them changes.
 
         -1 if it is not a comparison, or a term that changes has no such value.
@@ -390,7 +390,7 @@ class Conditions:
                 self._translations.add(q)
         return q
 
-    def _carried(self, value: int, source: int, head: int) -> bool:
+    def _carried(self, value: Value, source: int, head: int) -> bool:
         """Whether *value* does not change on the edge from *source* to *head*: each phi of *head* in it is carried."""
         table = self.table
         for part in table.subexpressions(value, until=table.is_phi):
@@ -403,7 +403,7 @@ class Conditions:
                 return False
         return True
 
-    def _translate(self, p: int, source: int, head: int) -> int:
+    def _translate(self, p: Value, source: int, head: int) -> Value:
         """A comparison in terms of the next iteration's values; -1 if it is not one, or a varying term has none."""
         node = self.table.nodes[p]
         if type(node) is not Compare:
@@ -423,7 +423,7 @@ class Conditions:
             self.table.compare(node.relation, left, right, node.signed, node.width)
         )
 
-    def _following(self, term: int, source: int, head: int) -> int:
+    def _following(self, term: Value, source: int, head: int) -> Value:
         """What *term* is after the back edge from *source* to *head*, in terms of the next iteration's values.
 
         The term is carried unchanged, a counter, or what the next value of a counter is computed from: ``i`` and

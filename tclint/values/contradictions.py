@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tclint.values.entailment import ConditionalIntervals, KnownRanges
 from tclint.values.integers import Range
-from tclint.values.nodes import Sum, Terms, is_choice
+from tclint.values.nodes import Sum, Terms, Value, is_choice
 from tclint.values.path_condition import PathCondition
 from tclint.values.ranges import MAX_FINITE_BOUND, UNBOUNDED, may_be_congruent
 from tclint.values.value_table import MAX_TERMS_PER_SUM
@@ -25,7 +25,7 @@ __all__ = ["Contradictions"]
 class _Sum(NamedTuple):
     """The sum or difference of two bases."""
 
-    base: int
+    base: Value
     """Its own base, as of :meth:`LoopFacts.base`, and so are the next two."""
     constant: int
     negative: bool
@@ -109,7 +109,7 @@ class Contradictions:
             found = self._known_values[id(known)] = known, values
         return found[1]
 
-    def _without(self, whole: int, base: int) -> tuple[tuple[int, tuple[int, int, bool]], ...]:
+    def _without(self, whole: Value, base: Value) -> tuple[tuple[int, tuple[int, int, bool]], ...]:
         """``(factor, *whole* less that multiple of *base*)``, for the factors 1 and -1 if the two have a common term."""
         found = self._rests.get((whole, base))
         if found is None:
@@ -147,7 +147,7 @@ class Contradictions:
                     if one in known and two in known:
                         yield one, two
 
-    def _adds(self, one: int, two: int) -> bool:
+    def _adds(self, one: Value, two: Value) -> bool:
         """Whether the terms of two bases alone show that the pair is additive, which is then noted.
 
         So it is if they have no term in common, and none of the terms is a minimum, a maximum or some bits, which a sum
@@ -169,7 +169,7 @@ class Contradictions:
         self._note_additive(one, two, (tuple(sorted(ours + theirs)), tuple(less)))
         return True
 
-    def _plain(self, base: int) -> Terms:
+    def _plain(self, base: Value) -> Terms:
         """The terms of *base* if :meth:`_adds` knows enough about each of them; none if not."""
         found = self._plain_terms.get(base)
         if found is None:
@@ -179,11 +179,11 @@ class Contradictions:
             self._plain_terms[base] = found
         return found
 
-    def _is_special(self, term: int) -> bool:
+    def _is_special(self, term: Value) -> bool:
         """Whether a sum with *term* may have another range than that of its terms."""
         return is_choice(self.table.node(term)) or self.loops.counter(term) is not None
 
-    def _note_additive(self, one: int, two: int, sums: Iterable[Terms]) -> None:
+    def _note_additive(self, one: Value, two: Value, sums: Iterable[Terms]) -> None:
         """Record that the pair is additive, and the terms of its sum and difference."""
         self._additive.setdefault(one, set()).add(two)
         self._additive.setdefault(two, set()).add(one)
@@ -226,7 +226,7 @@ class Contradictions:
         here = (-here[1], -here[0]) if total.negative else here
         return not _overlap(here, there) and not may_be_congruent(here, there, 32)
 
-    def _sum(self, one: int, two: int, factor: int) -> _Sum:
+    def _sum(self, one: Value, two: Value, factor: int) -> _Sum:
         """``one + factor * two``."""
         table = self.table
         base, constant, negative = self.loops.base(table.add(one, table.times(two, factor)))
@@ -240,7 +240,7 @@ class Contradictions:
         )
         return _Sum(base, constant, negative, bounded, same)
 
-    def _agrees(self, base: int, ends: Range, known: KnownRanges) -> bool:
+    def _agrees(self, base: Value, ends: Range, known: KnownRanges) -> bool:
         """Whether the range of *base* does not contradict those of its terms."""
         if base not in self._alone:
             single = self.table.linear(base) == (((base, 1),), 0)
@@ -248,7 +248,7 @@ class Contradictions:
         alone = self._alone[base]
         return _overlap(self._of_terms(base, known) if alone is None else alone, ends)
 
-    def _of_terms(self, base: int, known: KnownRanges) -> Range:
+    def _of_terms(self, base: Value, known: KnownRanges) -> Range:
         """The range of *base* that follows from the ranges of its terms."""
         terms, low = self.table.linear(base)
         high = low

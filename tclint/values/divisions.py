@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tclint.values.integers import type_width
-from tclint.values.nodes import Applied
+from tclint.values.nodes import Applied, Value
 from tclint.values.ranges import Division
 from tclint.values.value_table import ValueTable
 
@@ -20,7 +20,7 @@ class Divisions:
         self._table = table
         self._found: dict[int, Division | None] = {}
 
-    def of(self, value: int) -> Division | None:
+    def of(self, value: Value) -> Division | None:
         """*value* as a quotient, rounded as its instruction does; None if it is not a division by a constant."""
         if value not in self._found:
             found: Division | None = None

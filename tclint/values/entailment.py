@@ -45,6 +45,7 @@ from tclint.values.nodes import (
     Phi,
     Sum,
     Terms,
+    Value,
     extremum_type,
     is_choice,
 )
@@ -105,7 +106,7 @@ class ConditionalIntervals:
         self.read_as_unsigned: dict[int, dict[int, int]] = {}
         """Number -> width -> the value under which the known ranges hold its unsigned reading."""
 
-    def entails(self, p: int, node: Compare, facts: PathCondition) -> bool | None:
+    def entails(self, p: Value, node: Compare, facts: PathCondition) -> bool | None:
         """Whether *p* holds under *facts*; None when neither answer follows.
 
         *node* is the comparison itself, or *p* rewritten as a comparison of a difference. Signed numbers are assumed
@@ -117,7 +118,7 @@ class ConditionalIntervals:
             self._entailed[key] = self._entails(p, node, known)
         return self._entailed[key]
 
-    def _entails(self, p: int, node: Compare, known: KnownRanges) -> bool | None:
+    def _entails(self, p: Value, node: Compare, known: KnownRanges) -> bool | None:
         left, right, signed, width = node.left, node.right, node.signed, node.width
         if not self.needs_no_facts(p) and not any(
             self.mentions(known, side) or self.loops.is_carried(side) for side in (left, right)
@@ -142,7 +143,7 @@ class ConditionalIntervals:
         # The caller asks about *p* in its own form as well, which is enough for this search.
         return self._by_contradiction(p, known) if node is self.table.nodes[p] else None
 
-    def _equality(self, p: int, node: Compare, known: KnownRanges) -> bool | None:
+    def _equality(self, p: Value, node: Compare, known: KnownRanges) -> bool | None:
         """Whether two numbers are equal: by their ranges, or by that of their difference."""
         width, moved = node.width, self.loops.comparison(p)
         for left, right in (node.operands, *(() if moved is None else (moved[0].operands,))):
@@ -155,7 +156,7 @@ class ConditionalIntervals:
                 return True
         return self._by_contradiction(p, here) if node is self.table.nodes[p] else None
 
-    def needs_no_facts(self, p: int) -> bool:
+    def needs_no_facts(self, p: Value) -> bool:
         """Whether the form of the comparison *p* may decide it: a loop bounds the difference of its sides, or that
         contains a maximum or minimum, of which both sides may be bounds.
         """
@@ -167,7 +168,7 @@ class ConditionalIntervals:
             self._needs_no_facts[p] = found
         return found
 
-    def _below(self, left: int, right: int, width: int, known: KnownRanges) -> bool | None:
+    def _below(self, left: Value, right: Value, width: int, known: KnownRanges) -> bool | None:
         """Whether *left* < *right*, both unsigned. b - m is below b if m is at most b, and not 0. None if unknown."""
         table = self.table
         for less, more in ((left, right), (right, left)):
@@ -189,7 +190,7 @@ class ConditionalIntervals:
                     return True
         return None
 
-    def _by_contradiction(self, p: int, known: KnownRanges) -> bool | None:
+    def _by_contradiction(self, p: Value, known: KnownRanges) -> bool | None:
         """The truth of *p* if its opposite leaves no value for some bits, a maximum or a minimum; otherwise None.
 
         This relates a loop unrolled by two to the odd iteration that runs before it.
@@ -213,12 +214,12 @@ class ConditionalIntervals:
                     return not truth
         return None
 
-    def _step(self, value: int) -> int:
+    def _step(self, value: Value) -> int:
         """The greatest power of two that divides *value* without its constant, whatever its terms are; 1 for a constant."""
         common = gcd(*(factor for _, factor in self.table.linear(value)[0]))
         return common & -common or 1
 
-    def _exit_reached(self, p: int, known: KnownRanges) -> bool | None:
+    def _exit_reached(self, p: Value, known: KnownRanges) -> bool | None:
         """Whether the loop exit condition *p* must hold, because the counter has reached its limit; None if unknown."""
         comparison = self.loops.comparison(p)
         if comparison is None:
@@ -229,13 +230,13 @@ class ConditionalIntervals:
         low, high = self._canonical_range_of(left, known)
         return True if (by > 0 and low >= limit) or (by < 0 and high <= limit) else None
 
-    def _is_of_term(self, bits: int, value: int) -> bool:
+    def _is_of_term(self, bits: int, value: Value) -> bool:
         """Whether *bits* are those of a term of *value*."""
         table, node = self.table, self.table.node(bits)
         number = table.representative(node.value) if type(node) is Masked else -1
         return any(term == number for term, _ in table.linear(value)[0])
 
-    def _bits_of(self, value: int, known: KnownRanges) -> Range:
+    def _bits_of(self, value: Value, known: KnownRanges) -> Range:
         """The range of some low bits of a number whose distance from other values is known.
 
         If i is n - 1 and n a multiple of 4, ``i & 3`` is 3.
@@ -255,7 +256,7 @@ class ConditionalIntervals:
                 found = intersect(found, self.range_of(bits, known, 0))
         return found
 
-    def _width(self, chosen: int) -> int:
+    def _width(self, chosen: Value) -> int:
         """The width of a maximum or minimum; 32 for anything else, where it does not matter."""
         return type_width(extremum_type(self.table.node(chosen)) or ".b32")
 
@@ -267,14 +268,14 @@ class ConditionalIntervals:
                 facts.ranges = self.refine(fact, truth, facts.ranges)
         return facts.ranges
 
-    def refine(self, fact: int, truth: bool, known: KnownRanges) -> KnownRanges:
+    def refine(self, fact: Value, truth: bool, known: KnownRanges) -> KnownRanges:
         """*known* refined by one more fact."""
         key = id(known), fact, truth
         if key not in self._refined:
             self._refined[key] = known, self._refine(fact, truth, known)
         return self._refined[key][1]
 
-    def _refine(self, fact: int, truth: bool, known: KnownRanges) -> KnownRanges:
+    def _refine(self, fact: Value, truth: bool, known: KnownRanges) -> KnownRanges:
         comparison = self.loops.comparison(fact)
         if comparison is None:
             return known
@@ -314,7 +315,7 @@ class ConditionalIntervals:
             self._add_range(canonical, bounds, known)
         return known
 
-    def _add_range(self, value: int, bounds: Range, known: KnownRanges, depth: int = 0) -> None:
+    def _add_range(self, value: Value, bounds: Range, known: KnownRanges, depth: int = 0) -> None:
         """Record that *value* is within *bounds*, and what this implies for its operands.
 
         The arm of a maximum or minimum is narrowed where the other arm cannot be the result.
@@ -342,7 +343,7 @@ class ConditionalIntervals:
                 if bounds != UNBOUNDED:
                     self._add_range(arm, bounds, known, depth + 1)
 
-    def _multiples(self, base: int, bounds: Range) -> Range:
+    def _multiples(self, base: Value, bounds: Range) -> Range:
         """*bounds* without ends that *base* cannot reach, as its factors have a common power of two."""
         by = self._divisors.get(base)
         if by is None:
@@ -355,12 +356,12 @@ class ConditionalIntervals:
         )
         return (low, high) if low <= high else bounds
 
-    def _add_unsigned_range(self, value: int, width: int, bounds: Range, known: KnownRanges) -> None:
+    def _add_unsigned_range(self, value: Value, width: int, bounds: Range, known: KnownRanges) -> None:
         """Record that *value*, read as unsigned, is within *bounds*."""
         view = self.read_as_unsigned.setdefault(value, {}).setdefault(width, self.table.plain(value, width))
         known[view] = intersect(known.get(view, (0, (1 << width) - 1)), bounds)
 
-    def _exclude_end(self, value: int, width: int, number: int, known: KnownRanges) -> KnownRanges:
+    def _exclude_end(self, value: Value, width: int, number: int, known: KnownRanges) -> KnownRanges:
         """*known* where *value* is not *number*, which narrows its unsigned range if *number* is an end of it."""
         every = (1 << width) - 1
         low, high = known.get(self.table.plain(value, width), (0, every))
@@ -370,7 +371,7 @@ class ConditionalIntervals:
             self._add_unsigned_range(value, width, (low + (number == low), high - (number == high)), known)
         return known
 
-    def _add_part_ranges(self, base: int, bounds: Range, known: KnownRanges, depth: int) -> None:
+    def _add_part_ranges(self, base: Value, bounds: Range, known: KnownRanges, depth: int) -> None:
         """Record what *bounds* of *base* imply for its operands.
 
         These are the operands of a mask that clears low bits, of a mask of few values (tried one by one), of a
@@ -414,7 +415,7 @@ class ConditionalIntervals:
             if numbers:
                 self._add_range(node.value, (numbers[0], numbers[-1]), known, depth)
 
-    def _choices(self, base: int, known: KnownRanges, depth: int) -> Iterator[tuple[bool, int, int]]:
+    def _choices(self, base: Value, known: KnownRanges, depth: int) -> Iterator[tuple[bool, int, int]]:
         """``(is the maximum, one, two)``: for each maximum or minimum in *base*, the sums of which *base* is that.
 
         An unsigned maximum or minimum counts only where both operands are known to have the same sign.
@@ -427,7 +428,7 @@ class ConditionalIntervals:
             ):
                 yield greatest, one, two
 
-    def _alternatives(self, base: int) -> tuple[tuple[int, bool, int, int], ...]:
+    def _alternatives(self, base: Value) -> tuple[tuple[int, bool, int, int], ...]:
         """The same for every maximum and minimum as if it were signed, with the operation itself first."""
         if base not in self._alternative_cache:
             table = self.table
@@ -445,7 +446,7 @@ class ConditionalIntervals:
             self._alternative_cache[base] = tuple(found)
         return self._alternative_cache[base]
 
-    def mentions(self, known: KnownRanges, value: int) -> bool:
+    def mentions(self, known: KnownRanges, value: Value) -> bool:
         """Whether *known* has a range of *value*, of its unsigned reading, or of a part of it."""
         return (
             self.loops.base(value)[0] in known
@@ -453,11 +454,11 @@ class ConditionalIntervals:
             or not known.keys().isdisjoint(self._parts(value))
         )
 
-    def bases(self, value: int) -> frozenset[int]:
+    def bases(self, value: Value) -> frozenset[Value]:
         """The bases whose known ranges can narrow *value*: its own, and those of its parts."""
         return self._parts(value) | {self.loops.base(value)[0]}
 
-    def _parts(self, value: int) -> frozenset[int]:
+    def _parts(self, value: Value) -> frozenset[Value]:
         """The bases of the subexpressions of *value* through sums and :data:`_BOUNDED_OPERATIONS`.
 
         Empty if there is no such operation: plain sums are related by their comparisons alone.
@@ -469,14 +470,14 @@ class ConditionalIntervals:
             found = self._part_cache[value] = frozenset(roots if bounded else ())
         return found
 
-    def _end_range(self, value: int, known: KnownRanges) -> Range:
+    def _end_range(self, value: Value, known: KnownRanges) -> Range:
         """The range of *value* if it is known or *value* is a choice; unbounded otherwise."""
         base = self.loops.base(value)[0]
         if base not in known and not is_choice(self.table.node(base)):
             return UNBOUNDED
         return self.range_of(value, known, 0)
 
-    def _collect(self, value: int, roots: set[int], depth: int) -> bool:
+    def _collect(self, value: Value, roots: set[int], depth: int) -> bool:
         """Add the parts of *value* to *roots*, and return whether there is a bounded operation among them."""
         node = self.table.node(value)
         if type(node) is Constant:
@@ -498,7 +499,7 @@ class ConditionalIntervals:
                     self._collect(arm, roots, depth + 2)
         return found
 
-    def adds_ranges_of_terms(self, base: int) -> bool:
+    def adds_ranges_of_terms(self, base: Value) -> bool:
         """Whether the range of the sum *base* is the sum of those of its terms, as long as none of its own is known."""
         found = self._additive.get(base)
         if found is None:
@@ -507,11 +508,11 @@ class ConditionalIntervals:
             )
         return found and base not in self.read_as_unsigned
 
-    def range_alone(self, base: int) -> Range | None:
+    def range_alone(self, base: Value) -> Range | None:
         """The range of *base* where none of its own is known; None if known ranges of other values narrow it."""
         return None if self._parts(base) or self.loops.bounds(base) else self.range_of(base, {}, 1)
 
-    def range_of(self, value: int, known: KnownRanges, depth: int = 0) -> Range:
+    def range_of(self, value: Value, known: KnownRanges, depth: int = 0) -> Range:
         """The range of *value* under *known*; with *depth* operations around it, less deep ones in it are followed."""
         node = self.table.node(value)
         if type(node) is Constant:
@@ -543,7 +544,7 @@ class ConditionalIntervals:
                 found = intersect(found, (low, high))
         return found
 
-    def _computed_range(self, value: int, node: Node, known: KnownRanges, depth: int) -> Range:
+    def _computed_range(self, value: Value, node: Node, known: KnownRanges, depth: int) -> Range:
         """The range of *value* that follows from the ranges of its operands."""
         if depth > MAX_EXPRESSION_DEPTH:
             return UNBOUNDED
@@ -587,7 +588,9 @@ class ConditionalIntervals:
         found = self.bounds.interval(value) or UNBOUNDED
         return self._since_origin(value, ((value, 1),), found, known, depth)
 
-    def _since_origin(self, value: int, terms: Terms, found: Range, known: KnownRanges, depth: int) -> Range:
+    def _since_origin(
+        self, value: Value, terms: Terms, found: Range, known: KnownRanges, depth: int
+    ) -> Range:
         """*found* narrowed by the range that *value* has with a term in it replaced by the origins of that term.
 
         Of a sum, only a difference is narrowed: i - n is not positive if i starts at n and only shrinks.
@@ -607,7 +610,7 @@ class ConditionalIntervals:
             )
         return found
 
-    def _remainder_forms(self, value: int) -> list[tuple[Terms, int]]:
+    def _remainder_forms(self, value: Value) -> list[tuple[Terms, int]]:
         """The terms of a sum with ``x & 7`` in place of ``x - (x & ~7)``, for each width that the mask may have.
 
         With each, the value x if it must not be negative, because the mask clears its sign as well; otherwise -1.
@@ -631,13 +634,13 @@ class ConditionalIntervals:
                         found.append((whole, number if width % 32 else -1))
         return found
 
-    def _unsigned_range_of(self, value: int, width: int, known: KnownRanges, depth: int) -> Range:
+    def _unsigned_range_of(self, value: Value, width: int, known: KnownRanges, depth: int) -> Range:
         """The range of *value* read as unsigned."""
         bounds = as_read(self.range_of(value, known, depth), width, False)
         view = self.read_as_unsigned.get(value, {}).get(width)
         return bounds if view not in known else intersect(bounds, known[view])
 
-    def _narrowed(self, value: int, found: Range, known: KnownRanges, depth: int) -> Range:
+    def _narrowed(self, value: Value, found: Range, known: KnownRanges, depth: int) -> Range:
         """*found* narrowed by the maxima and minima in *value*, or by *value* being one."""
         base, shift, negative = self.loops.base(value)
         for greatest, *arms in self._choices(base, known, depth):
@@ -669,7 +672,7 @@ class ConditionalIntervals:
                     found = found | {value: (low, high)}
         return found
 
-    def _loop_range(self, base: int, known: KnownRanges, depth: int) -> Range:
+    def _loop_range(self, base: Value, known: KnownRanges, depth: int) -> Range:
         """The range of *base* in all iterations of a loop that ends when a counter equals a limit.
 
         *base* is that counter, or a loop-invariant distance away from it: i is below n in a loop that ends at ``i == n
@@ -681,7 +684,7 @@ class ConditionalIntervals:
             found = intersect(found, (max(low + least, -INFINITY), min(high + most, INFINITY)))
         return found
 
-    def equated(self, p: int, facts: PathCondition) -> bool | None:
+    def equated(self, p: Value, facts: PathCondition) -> bool | None:
         """Whether the comparison *p* follows from facts about the equality of the same two values; None if not."""
         table = self.table
         node = table.nodes[p]
@@ -695,7 +698,7 @@ class ConditionalIntervals:
         by = self.loops.stride_until(p, difference, False)
         return True if abs(by) == 1 and self._starts_before_end(difference, by, facts) else None
 
-    def _starts_before_end(self, difference: int, by: int, facts: PathCondition) -> bool:
+    def _starts_before_end(self, difference: Value, by: int, facts: PathCondition) -> bool:
         """Whether a loop that changes *difference* by *by* enters its first iteration before that has passed zero."""
         if not self.loops.strict:
             return True
@@ -705,7 +708,7 @@ class ConditionalIntervals:
         low, high = self.range_of(start, self.known(facts), 0)
         return high <= 0 if by > 0 else low >= 0
 
-    def _equal(self, p: int, facts: PathCondition) -> bool | None:
+    def _equal(self, p: Value, facts: PathCondition) -> bool | None:
         """Whether both sides of a comparison are equal, given other tests of their difference; None if unknown."""
         point = self.point(p)
         if point is None:
@@ -722,7 +725,7 @@ class ConditionalIntervals:
             return known[number] if known else None
         return False if True in known.values() else None
 
-    def point(self, p: int) -> tuple[int, int] | None:
+    def point(self, p: Value) -> tuple[Value, int] | None:
         """``(difference, constant)``: the sides of comparison *p* are equal where the difference is that constant.
 
         Lockstep counters are replaced by their representative, so ``i == n - 1`` and ``i - n + 1 != 0`` have the same
@@ -733,7 +736,7 @@ class ConditionalIntervals:
             self._points[p] = self._point(self.table.nodes[p])
         return self._points[p]
 
-    def _point(self, node: Node) -> tuple[int, int] | None:
+    def _point(self, node: Node) -> tuple[Value, int] | None:
         table = self.table
         if type(node) is not Compare or node.width not in (32, 64):
             return None
@@ -751,7 +754,7 @@ class ConditionalIntervals:
             terms = tuple((t, -f) for t, f in terms)
         return table.total(terms, 0), constant if negative else -constant
 
-    def _canonical_range_of(self, value: int, known: KnownRanges) -> Range:
+    def _canonical_range_of(self, value: Value, known: KnownRanges) -> Range:
         """The range of *value*, intersected with that of its canonical form."""
         found = self.range_of(value, known, 0)
         canonical = self.loops.canonical(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tclint.isa.modes import Modes
 from tclint.values.integers import SHORT
-from tclint.values.nodes import Arithmetic, Compare, Masked, Opaque, PartOf, Phi, Select, Terms
+from tclint.values.nodes import Arithmetic, Compare, Masked, Opaque, PartOf, Phi, Select, Terms, Value
 from tclint.values.value_table import ValueTable
 
 __all__ = ["Induction"]
@@ -16,7 +16,7 @@ class Induction:
     def __init__(self, table: ValueTable) -> None:
         self.table = table
 
-    def induction(self, value: int) -> tuple[int, int, int | None] | None:
+    def induction(self, value: Value) -> tuple[Value, int, int | None] | None:
         """``(start, stride, modulus)`` if *value* is a loop counter, else None.
 
         The modulus is None unless the counter wraps to 0, as that of a ring buffer does: ``next = i + 1; i = next == N
@@ -56,13 +56,13 @@ class Induction:
                 start = argument
         return (start, stride, modulus) if start is not None and stride is not None else None
 
-    def steps(self, value: int) -> set[int]:
+    def steps(self, value: Value) -> set[int]:
         """The non-zero constants that iterations of a loop add to *value*; empty if no loop carries it."""
         is_phi = type(self.table.node(value)) is Phi
         ends = map(self.table.linear, self.table.arguments(value) if is_phi else ())
         return {by for terms, by in ends if by and terms == ((value, 1),)}
 
-    def quotient(self, value: int) -> tuple[int, int] | None:
+    def quotient(self, value: Value) -> tuple[Value, int] | None:
         """``(x, n)`` if *value* is the quotient of an unsigned 32-bit x and a constant n, rounded down; else None.
 
         Compilers shift by a power of two. For any other n, they multiply by its rounded reciprocal and shift the upper
@@ -91,12 +91,12 @@ class Induction:
             return self._divided(upper[0], upper[1], by + 32)
         return (value, 1 << by) if 0 < by < 32 else None
 
-    def _divided(self, x: int, factor: int, by: int) -> tuple[int, int] | None:
+    def _divided(self, x: Value, factor: int, by: int) -> tuple[Value, int] | None:
         """``(x, n)`` if ``x * factor >> by`` is x divided by n, of which *factor* is a reciprocal; else None."""
         n = -(-(1 << by) // factor)
         return (self.table.representative(x), n) if n > 1 and factor == -(-(1 << by) // n) else None
 
-    def _upper_half(self, value: int) -> tuple[int, int] | None:
+    def _upper_half(self, value: Value) -> tuple[Value, int] | None:
         """``(x, factor)`` if *value* is the upper half of x times a 32-bit constant, else None."""
         node = self.table.node(value)
         if type(node) is Opaque and node.name == "mul" and Modes(node.modifiers).upper_half:
@@ -119,7 +119,7 @@ class Induction:
         node = self.table.node(x)
         return node.value if type(node) is Masked and node.is_widened else x, factor
 
-    def _shifted_right(self, value: int, by: int) -> int | None:
+    def _shifted_right(self, value: Value, by: int) -> Value | None:
         """What *value* is shifted right by *by* bits; None if it is not."""
         node = self.table.node(value)
         if type(node) is not Arithmetic or node.name != "shr":
@@ -127,7 +127,7 @@ class Induction:
         shifted, bits = node.operands
         return shifted if self.table.constant_of(bits) == by else None
 
-    def _long_reciprocal(self, value: int) -> tuple[int, int] | None:
+    def _long_reciprocal(self, value: Value) -> tuple[Value, int] | None:
         """``(x, factor)`` if *value* is ``(x - t) / 2 + t``, t the upper half of x times a constant; else None."""
         terms, constant = self.table.linear(value)
         if len(terms) != 2 or constant or any(factor != 1 for _, factor in terms):
@@ -171,7 +171,7 @@ class Induction:
                 return each, low, n
         return None
 
-    def _is_shift(self, value: int) -> bool:
+    def _is_shift(self, value: Value) -> bool:
         """Whether *value* is shifted right."""
         node = self.table.node(value)
         return type(node) is Arithmetic and node.name == "shr"

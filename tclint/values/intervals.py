@@ -29,6 +29,7 @@ from tclint.values.nodes import (
     Select,
     SpecialRead,
     Sum,
+    Value,
 )
 from tclint.values.ssa import MAX_DEFINITION_DEPTH, Registers
 from tclint.values.substitution import Lifetimes
@@ -65,7 +66,7 @@ class Bounds:
         self._guess: dict[int, Interval] = {}  # candidates that are being checked
         self._seen_bounds: dict[int, Interval | None] = {}  # memo of the current question
 
-    def interval(self, value: int, depth: int = 0) -> Interval | None:
+    def interval(self, value: Value, depth: int = 0) -> Interval | None:
         """The least and the greatest value of *value* as a signed number; None unless both are known."""
         value = self.table.representative(value)
         if not depth:
@@ -77,7 +78,7 @@ class Bounds:
         found = self._seen_bounds[value] = self._interval_of(value, depth)
         return found
 
-    def _interval_of(self, value: int, depth: int) -> Interval | None:
+    def _interval_of(self, value: Value, depth: int) -> Interval | None:
         node = self.table.nodes[value]
         if type(node) is Constant:
             return node.number, node.number
@@ -123,7 +124,7 @@ class Bounds:
             low, high = low + min(ends), high + max(ends)
         return low, high
 
-    def _arithmetic_interval(self, value: int, node: Arithmetic, depth: int) -> Interval | None:
+    def _arithmetic_interval(self, value: Value, node: Arithmetic, depth: int) -> Interval | None:
         if node.name == "shr":
             shifted, bits = node.operands
             inner, by = self.interval(shifted, depth + 1), self.table.constant_of(bits)
@@ -139,7 +140,7 @@ class Bounds:
             return (ones, ~zeros & EVERY) if exact else None
         return None
 
-    def compared(self, p: int) -> bool | None:
+    def compared(self, p: Value) -> bool | None:
         """Whether the comparison *p* holds wherever its operands have values; None if their intervals and bits leave it open."""
         if p not in self._compared:
             node = self.table.nodes[p]
@@ -208,7 +209,7 @@ class Bounds:
             return None
         return self.table.total(tested, 0), test.relation, number - shift, factor, offset
 
-    def _phi_interval(self, value: int) -> Interval | None:
+    def _phi_interval(self, value: Value) -> Interval | None:
         """The interval of a phi: that of a counter, or an inductive one that constants and tests suggest."""
         if self._guess:
             return self._guess.get(value)
@@ -267,12 +268,12 @@ class Bounds:
         # Up to and including the limit, or only below it.
         return distance // stride + 1 if not truth else -(-distance // stride)
 
-    def _is_carried_by(self, value: int, head: int) -> bool:
+    def _is_carried_by(self, value: Value, head: int) -> bool:
         """Whether *value* is a phi of the loop with header *head*."""
         node = self.table.nodes[value]
         return type(node) is Phi and node.block == head
 
-    def _counter_interval(self, value: int) -> Interval | None:
+    def _counter_interval(self, value: Value) -> Interval | None:
         """The interval of a counter that starts at a constant in a loop with a known trip count; else None."""
         start, stride, modulus = self.counters.induction(value) or (-1, 0, None)
         first = self.table.constant_of(start) if start >= 0 else None
@@ -285,7 +286,7 @@ class Bounds:
         last = first + stride * (trip_count - 1)
         return min(first, last), max(first, last)
 
-    def _interval_candidates(self, value: int) -> tuple[set[int], set[int]]:
+    def _interval_candidates(self, value: Value) -> tuple[set[int], set[int]]:
         """The phis that carry *value*, and the numbers that may bound it.
 
         Both are empty if there are too many phis, or an argument is unknown.
@@ -330,7 +331,7 @@ class Bounds:
 
     # ------------------------------------------------------------ known bits
 
-    def known_bits(self, value: int) -> Bits:
+    def known_bits(self, value: Value) -> Bits:
         """Of the low 64 bits of *value*, those known to be 0, and those known to be 1.
 
         A 32-bit number may have been widened with or without its sign: where it may be negative, nothing is known of
@@ -349,7 +350,7 @@ class Bounds:
         return (0, 0) if zeros & ones else (zeros, ones)
 
     def _bits_of(
-        self, value: int, memo: dict[int, Bits], assumed: dict[int, Bits], widen: bool, depth: int
+        self, value: Value, memo: dict[int, Bits], assumed: dict[int, Bits], widen: bool, depth: int
     ) -> Bits:
         value = self.table.representative(value)
         found = self._bits.get(value, memo.get(value))
@@ -380,7 +381,7 @@ class Bounds:
         return result
 
     def _phi_bits(
-        self, value: int, memo: dict[int, Bits], assumed: dict[int, Bits], widen: bool, depth: int
+        self, value: Value, memo: dict[int, Bits], assumed: dict[int, Bits], widen: bool, depth: int
     ) -> Bits:
         bounds = self.interval(value)
         if bounds is not None and bounds[0] >= 0:
@@ -391,7 +392,7 @@ class Bounds:
             zeros, ones = zeros & z, ones & o
         return zeros, ones
 
-    def _computed_bits(self, value: int, node: Node, inner: list[Bits]) -> Bits:
+    def _computed_bits(self, value: Value, node: Node, inner: list[Bits]) -> Bits:
         if type(node) is Constant:
             return _narrow(~node.number & EVERY, node.number & EVERY, self.table.is_wide(value))
         if type(node) is Sum:
@@ -438,7 +439,7 @@ class Bounds:
             return zeros & y, ones | u
         return (zeros & y | ones & u, zeros & u | ones & y) if node.name == "xor" else (0, 0)
 
-    def _sum_bits(self, value: int, node: Sum, inner: list[Bits]) -> Bits:
+    def _sum_bits(self, value: Value, node: Sum, inner: list[Bits]) -> Bits:
         if any(z & o for z, o in inner):
             return EVERY, EVERY
         zeros, ones, most = ~node.constant & EVERY, node.constant & EVERY, node.constant

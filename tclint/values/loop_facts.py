@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tclint.values.induction import Induction
 from tclint.values.integers import Range
-from tclint.values.nodes import Compare, Masked, Negation, Phi, Select
+from tclint.values.nodes import Compare, Masked, Negation, Phi, Select, Value
 from tclint.values.ranges import INFINITY
 from tclint.values.ssa import Registers
 from tclint.values.substitution import Lifetimes
@@ -31,7 +31,7 @@ _COMPARED_WIDTHS = (8, 16, 32, 64)
 class Counter(NamedTuple):
     """A value that a loop changes by a constant: by the same in every iteration that changes it."""
 
-    start: int
+    start: Value
     """Its value on entry to the loop."""
     step: int
     advances: tuple[bool, ...]
@@ -60,7 +60,7 @@ class _Pace(NamedTuple):
     key: tuple[object, ...]
     sign: int
     """-1: it shrinks by what others with this key grow by."""
-    start: int
+    start: Value
     """The value on entry to the loop."""
 
 
@@ -85,7 +85,7 @@ class LoopFacts:
         self._comparison_cache: dict[int, tuple[Compare, bool] | None] = {}
         self._bounds: dict[int, tuple[tuple[int, int, int], ...]] = {}
 
-    def base(self, value: int) -> tuple[int, int, bool]:
+    def base(self, value: Value) -> tuple[Value, int, bool]:
         """``(base, constant, negated)`` such that *value* is the base, negated or not, plus the constant."""
         found = self._bases.get(value)
         if found is None:
@@ -96,13 +96,13 @@ class LoopFacts:
             found = self._bases[value] = self.table.total(terms, 0), constant, negative
         return found
 
-    def comparison(self, fact: int) -> tuple[Compare, bool] | None:
+    def comparison(self, fact: Value) -> tuple[Compare, bool] | None:
         """*fact* as ``(comparison with a constant, whether it is not negated)``; None if it is not one."""
         if fact not in self._comparison_cache:
             self._comparison_cache[fact] = self._compute_comparison(fact)
         return self._comparison_cache[fact]
 
-    def _compute_comparison(self, fact: int) -> tuple[Compare, bool] | None:
+    def _compute_comparison(self, fact: Value) -> tuple[Compare, bool] | None:
         """See :meth:`comparison`."""
         table = self.table
         node, positive = table.nodes[fact], True
@@ -121,7 +121,7 @@ class LoopFacts:
             else None
         )
 
-    def counter(self, value: int) -> Counter | None:
+    def counter(self, value: Value) -> Counter | None:
         """The counter that *value* is in its loop; None if it is not one."""
         if value not in self._counters:
             found: Counter | None = None
@@ -136,14 +136,14 @@ class LoopFacts:
             self._counters[value] = found
         return self._counters[value]
 
-    def is_carried(self, value: int) -> bool:
+    def is_carried(self, value: Value) -> bool:
         """Whether *value* contains one that has origins, or that may be in lockstep with others."""
         return any(
             self.origins(term) is not None or self._pace(term) is not None
             for term, _ in self.table.linear(value)[0]
         )
 
-    def origins(self, value: int) -> tuple[tuple[int, ...], int] | None:
+    def origins(self, value: Value) -> tuple[tuple[Value, ...], int] | None:
         """``(values, sign)`` if *value* is one of the values, or on that side of one; None if nothing is known of it.
 
         A value with a trend has its starts; a phi outside loop headers has its arguments. None of them is defined again
@@ -158,7 +158,7 @@ class LoopFacts:
         joined = self.table.arguments(value) if joins else ()
         return (joined, 0) if joined else None
 
-    def trend(self, value: int) -> tuple[tuple[int, ...], int] | None:
+    def trend(self, value: Value) -> tuple[tuple[Value, ...], int] | None:
         """``(starts, sign)`` if *value* is never below where it starts (1), or never above it (-1); None if unknown.
 
         That holds for a value that a loop only lets grow or shrink, and for one that branches in the loop join.
@@ -169,7 +169,7 @@ class LoopFacts:
             self._trends[value] = None if found is None else (found[0], 1 if found[1] > 0 else -1)
         return self._trends[value]
 
-    def _compute_trend(self, value: int) -> tuple[tuple[int, ...], int] | None:
+    def _compute_trend(self, value: Value) -> tuple[tuple[Value, ...], int] | None:
         """``(starts, some step)`` if every path around the loop adds constants of one sign to *value*, or nothing."""
         table = self.table
         node, arguments = table.node(value), table.arguments(value)
@@ -199,7 +199,7 @@ class LoopFacts:
             return None
         return tuple(sorted(starts)), steps.pop()
 
-    def _joined_trend(self, value: int) -> tuple[tuple[int, ...], int] | None:
+    def _joined_trend(self, value: Value) -> tuple[tuple[Value, ...], int] | None:
         """The trend of *value*, a phi of branches: that of the loop's own value, to which each branch adds a constant."""
         table = self.table
         heads, steps, seen, work = set[int](), set[int](), {value}, [value]
@@ -220,20 +220,20 @@ class LoopFacts:
         found = self.trend(heads.pop()) if len(heads) == 1 and not work else None
         return found if found is not None and all(step * found[1] >= 0 for step in steps) else None
 
-    def _joined(self, value: int, loop: AbstractSet[int]) -> tuple[int, ...]:
+    def _joined(self, value: Value, loop: AbstractSet[int]) -> tuple[Value, ...]:
         """The values one of which *value* is because of a branch in *loop* or a select; empty for any other value."""
         node = self.table.node(value)
         if type(node) is Select:
             return node.arms
         return self.table.arguments(value) if type(node) is Phi and node.block in loop else ()
 
-    def _pace(self, value: int) -> _Pace | None:
+    def _pace(self, value: Value) -> _Pace | None:
         """How a loop changes *value* in every iteration; None if it is not known to add something in each of them."""
         if value not in self._paces:
             self._paces[value] = self._compute_pace(value)
         return self._paces[value]
 
-    def _compute_pace(self, value: int) -> _Pace | None:
+    def _compute_pace(self, value: Value) -> _Pace | None:
         """See :meth:`_pace`."""
         table = self.table
         node, arguments = table.node(value), table.arguments(value)
@@ -256,7 +256,7 @@ class LoopFacts:
             added.append(by)
         return _Pace((node.block, *added), 1, starts.pop()) if len(starts) == 1 else None
 
-    def canonical(self, value: int) -> int:
+    def canonical(self, value: Value) -> Value:
         """The canonical form of *value*: constants hoisted out of minima and maxima, values in lockstep merged."""
         found = self._canonical_cache.get(value)
         if found is None:
@@ -282,7 +282,7 @@ class LoopFacts:
             found = self._canonical_cache[value] = table.total(terms, constant)
         return found
 
-    def exit_conditions(self, head: int) -> dict[int, bool]:
+    def exit_conditions(self, head: int) -> dict[Value, bool]:
         """The predicates by which every iteration of a loop decides whether to leave it, with the truth that does."""
         if head not in self._exit_condition_cache:
             table, cfg = self.table, self.cfg
@@ -303,7 +303,7 @@ class LoopFacts:
         cfg = self.cfg
         return len(cfg.leaving.get(head, ())) == 1 and cfg.loops[head].isdisjoint(cfg.exits)
 
-    def _varies_otherwise(self, head: int, value: int) -> bool:
+    def _varies_otherwise(self, head: int, value: Value) -> bool:
         """Whether a term of *value* other than a counter changes in the loop."""
         cfg, table = self.cfg, self.table
         loop = cfg.loops.get(head, ())
@@ -314,7 +314,7 @@ class LoopFacts:
             for kind, at in self.lifetimes.varying_at(term)
         )
 
-    def stride_until(self, fact: int, value: int, truth: bool = True) -> int:
+    def stride_until(self, fact: Value, value: Value, truth: bool = True) -> int:
         """The change of *value* in each iteration of a loop that exits as soon as *fact* is *truth*; 0 if unknown.
 
         Only where the exit is not stepped over: the change is 1 or -1, or the loop has no other exit.
@@ -329,7 +329,7 @@ class LoopFacts:
             return 0
         return by if abs(by) == 1 or (abs(factor) == 1 and self._has_single_exit(head)) else 0
 
-    def stride_to_end(self, fact: int, value: int) -> int:
+    def stride_to_end(self, fact: Value, value: Value) -> int:
         """The same for a loop that *value* enters before its end; 0 if unknown.
 
         It does where the loop has no other exit, since it would wrap otherwise. Values that are not *strict* take it to do
@@ -339,7 +339,7 @@ class LoopFacts:
         counted = self._only_counter(value) if by and self.strict else None
         return 0 if counted and not self._has_single_exit(self.table.phi(counted[0]).block) else by
 
-    def started(self, value: int) -> int | None:
+    def started(self, value: Value) -> Value | None:
         """*value* on entry to the loop whose counter it contains; None unless it contains exactly one."""
         table, counted = self.table, self._only_counter(value)
         if counted is None:
@@ -347,12 +347,12 @@ class LoopFacts:
         term, factor, counter = counted
         return table.add(value, table.times(table.add(counter.start, table.times(term, -1)), factor))
 
-    def _only_counter(self, value: int) -> tuple[int, int, Counter] | None:
+    def _only_counter(self, value: Value) -> tuple[Value, int, Counter] | None:
         """The only counter among the terms of *value*, with its factor; None unless there is exactly one."""
         counted = [(t, f, c) for t, f in self.table.linear(value)[0] if (c := self.counter(t)) is not None]
         return counted[0] if len(counted) == 1 else None
 
-    def is_remainder_loop(self, head: int, p: int) -> bool:
+    def is_remainder_loop(self, head: int, p: Value) -> bool:
         """Whether a loop runs the remainder of a division by a power of two, and *p* is not its exit condition.
 
         Compilers emit such a loop after an unrolled one.
@@ -370,7 +370,7 @@ class LoopFacts:
                         return True
         return False
 
-    def bounds(self, base: int) -> tuple[tuple[int, int, int], ...]:
+    def bounds(self, base: Value) -> tuple[tuple[int, int, int], ...]:
         """``(low, high, rest)`` for each loop that bounds ``base - rest`` to [low, high]; rest is loop-invariant."""
         found = self._bounds.get(base)
         if found is None:
@@ -381,7 +381,7 @@ class LoopFacts:
             found = self._bounds[base] = tuple(bound for bound in each if bound is not None)
         return found
 
-    def _bound(self, head: int, fact: int, truth: bool, base: int) -> tuple[int, int, int] | None:
+    def _bound(self, head: int, fact: Value, truth: bool, base: Value) -> tuple[int, int, int] | None:
         """The same for one loop, if *fact* being *truth* is its only exit condition."""
         table, until = self.table, self._until(head, fact, truth)
         if until is None:
@@ -396,7 +396,7 @@ class LoopFacts:
                 return (low, high, rest) if factor == 1 else (-high, -low, rest)
         return None
 
-    def _until(self, head: int, fact: int, truth: bool) -> tuple[int, int, int] | None:
+    def _until(self, head: int, fact: Value, truth: bool) -> tuple[int, int, int] | None:
         """``(value, limit, step)`` if a loop whose only exit is *fact* lets *value* reach *limit* and not pass it.
 
         A loop that ends at a bound is left by the first value that is not within it. Each iteration begins with a value

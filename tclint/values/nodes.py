@@ -44,12 +44,19 @@ __all__ = [
     "Undefined",
     "Unmodelled",
     "UnsignedReading",
+    "Value",
     "VectorOf",
     "extremum_type",
     "is_choice",
 ]
 
-Terms: TypeAlias = tuple[tuple[int, int], ...]
+Value: TypeAlias = int
+"""A value, which may be a predicate: its index in the :class:`~tclint.values.value_table.ValueTable` of its function.
+
+What is only called ``int`` is a number, or the index of something else. It is an alias, as
+:data:`~tclint.values.thread_masks.Threads` is.
+"""
+Terms: TypeAlias = tuple[tuple[Value, int], ...]
 """The terms of a sum: values, each with its factor."""
 
 
@@ -71,7 +78,7 @@ class Leaf(Node):
     __slots__ = ()
 
     @property
-    def operands(self) -> tuple[int, ...]:
+    def operands(self) -> tuple[Value, ...]:
         """See :attr:`Node.operands`."""
         return ()
 
@@ -142,7 +149,7 @@ class Phi(Leaf):
 class Later(Leaf):
     """What a value has become on a path, after so many of its edges, where nothing else is known of it."""
 
-    value: int
+    value: Value
     edges: int
 
 
@@ -157,11 +164,11 @@ class Loaded(Node):
     site: int
     space: str
     """As the instruction states it; empty for a generic address."""
-    address: int
+    address: Value
     index: int
 
     @property
-    def operands(self) -> tuple[int, ...]:
+    def operands(self) -> tuple[Value, ...]:
         """See :attr:`Node.operands`."""
         return (self.address,)
 
@@ -171,14 +178,14 @@ class Loaded(Node):
 class ParameterRead(Node):
     """Bytes of a parameter of the kernel, or of constant memory: the same in all threads, whatever reads them."""
 
-    address: int
+    address: Value
     size: int
     """In bytes."""
     extended: str
     """The type from which the load extends them if they are fewer than four; otherwise empty."""
 
     @property
-    def operands(self) -> tuple[int, ...]:
+    def operands(self) -> tuple[Value, ...]:
         """See :attr:`Node.operands`."""
         return (self.address,)
 
@@ -188,7 +195,7 @@ class ParameterRead(Node):
 class Allocated(Leaf):
     """The address of tensor memory, allocated through a word of shared memory, which is not among the operands."""
 
-    word: int
+    word: Value
 
 
 @final
@@ -196,10 +203,10 @@ class Allocated(Leaf):
 class Elected(Node):
     """Whether ``elect.sync`` elects the lane, among these members."""
 
-    members: int
+    members: Value
 
     @property
-    def operands(self) -> tuple[int, ...]:
+    def operands(self) -> tuple[Value, ...]:
         """See :attr:`Node.operands`."""
         return (self.members,)
 
@@ -209,12 +216,12 @@ class Elected(Node):
 class Broadcast(Node):
     """What one lane of the warp has."""
 
-    source: int
+    source: Value
     lane: int
     """Its number."""
 
     @property
-    def operands(self) -> tuple[int, ...]:
+    def operands(self) -> tuple[Value, ...]:
         """See :attr:`Node.operands`."""
         return (self.source,)
 
@@ -226,7 +233,7 @@ class CollectiveResult(Leaf):
 
     site: int
     register: int
-    by: tuple[int, ...]
+    by: tuple[Value, ...]
     """The value that chooses the lane of a shuffle; empty for any other instruction. It is not among the operands."""
 
 
@@ -243,7 +250,7 @@ class Sum(Node):
     constant: int
 
     @property
-    def operands(self) -> tuple[int, ...]:
+    def operands(self) -> tuple[Value, ...]:
         """See :attr:`Node.operands`."""
         return tuple([term for term, _ in self.terms])
 
@@ -253,12 +260,12 @@ class Sum(Node):
 class Masked(Node):
     """Some bits of a value: ``value & mask``."""
 
-    value: int
+    value: Value
     mask: int
     """The bits, as a number."""
 
     @property
-    def operands(self) -> tuple[int, ...]:
+    def operands(self) -> tuple[Value, ...]:
         """See :attr:`Node.operands`."""
         return (self.value,)
 
@@ -295,7 +302,7 @@ class Arithmetic(Applied):
 
     name: str
     type: str
-    operands: tuple[int, ...]
+    operands: tuple[Value, ...]
 
     @property
     def modifiers(self) -> tuple[str, ...]:
@@ -310,7 +317,7 @@ class Opaque(Applied):
 
     name: str
     modifiers: tuple[str, ...]
-    operands: tuple[int, ...]
+    operands: tuple[Value, ...]
 
     @property
     def type(self) -> str:
@@ -339,10 +346,10 @@ class PartOf(Node):
     index: int
     width: int
     """In bits."""
-    whole: int
+    whole: Value
 
     @property
-    def operands(self) -> tuple[int, ...]:
+    def operands(self) -> tuple[Value, ...]:
         """See :attr:`Node.operands`."""
         return (self.whole,)
 
@@ -354,7 +361,7 @@ class Packed(Node):
 
     width: int
     """Of each, in bits."""
-    operands: tuple[int, ...]
+    operands: tuple[Value, ...]
 
 
 @final
@@ -362,12 +369,12 @@ class Packed(Node):
 class UnsignedReading(Node):
     """The low bits of a value, read as an unsigned number."""
 
-    value: int
+    value: Value
     width: int
     """The number of bits."""
 
     @property
-    def operands(self) -> tuple[int, ...]:
+    def operands(self) -> tuple[Value, ...]:
         """See :attr:`Node.operands`."""
         return (self.value,)
 
@@ -377,7 +384,7 @@ class UnsignedReading(Node):
 class VectorOf(Node):
     """The values of a vector operand."""
 
-    operands: tuple[int, ...]
+    operands: tuple[Value, ...]
 
 
 # ------------------------------------------------------------ predicates, and what they choose
@@ -389,15 +396,15 @@ class Compare(Node):
     """Whether ``left`` equals ``right`` (``eq``), or is less (``lt``)."""
 
     relation: str
-    left: int
-    right: int
+    left: Value
+    right: Value
     signed: bool
     """How both are read; equality is of signed numbers."""
     width: int
     """In bits."""
 
     @property
-    def operands(self) -> tuple[int, int]:
+    def operands(self) -> tuple[Value, Value]:
         """See :attr:`Node.operands`."""
         return self.left, self.right
 
@@ -408,11 +415,11 @@ class Logic(Node):
     """``and``, ``or`` or ``xor`` of two predicates."""
 
     name: str
-    left: int
-    right: int
+    left: Value
+    right: Value
 
     @property
-    def operands(self) -> tuple[int, int]:
+    def operands(self) -> tuple[Value, Value]:
         """See :attr:`Node.operands`."""
         return self.left, self.right
 
@@ -422,10 +429,10 @@ class Logic(Node):
 class Negation(Node):
     """The opposite of a predicate."""
 
-    operand: int
+    operand: Value
 
     @property
-    def operands(self) -> tuple[int, ...]:
+    def operands(self) -> tuple[Value, ...]:
         """See :attr:`Node.operands`."""
         return (self.operand,)
 
@@ -435,17 +442,17 @@ class Negation(Node):
 class Select(Node):
     """``yes`` where the condition holds, else ``no``."""
 
-    condition: int
-    yes: int
-    no: int
+    condition: Value
+    yes: Value
+    no: Value
 
     @property
-    def operands(self) -> tuple[int, ...]:
+    def operands(self) -> tuple[Value, ...]:
         """See :attr:`Node.operands`."""
         return self.condition, self.yes, self.no
 
     @property
-    def arms(self) -> tuple[int, int]:
+    def arms(self) -> tuple[Value, Value]:
         """The values that it chooses between."""
         return self.yes, self.no
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tclint.values.integers import Range
+from tclint.values.nodes import Value
 
 __all__ = [
     "INFINITY",
@@ -73,7 +74,7 @@ def may_be_congruent(one: Range, two: Range, width: int, step: int = 1) -> bool:
 class Division(NamedTuple):
     """A value divided by a constant."""
 
-    number: int
+    number: Value
     by: int
     width: int
     signed: bool

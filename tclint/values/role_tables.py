@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from tclint.ir.nodes import Immediate, Instruction, Memory, Operand, Vector
 from tclint.isa.widths import width_of
 from tclint.values import thread_masks as T
-from tclint.values.nodes import AddressOf, Loaded, Masked
+from tclint.values.nodes import AddressOf, Loaded, Masked, Value
 from tclint.values.ssa import Registers
 from tclint.values.thread_predicates import ThreadSets
 from tclint.values.value_table import ValueTable
@@ -40,7 +40,7 @@ class RoleTables:
         self._table: Table | None = None
         self._looked_up: dict[int, list[tuple[int, int]]] = {}
 
-    def looked_up(self, value: int) -> list[tuple[int, T.Threads]]:
+    def looked_up(self, value: Value) -> list[tuple[int, T.Threads]]:
         """``(number, threads)`` for each number that a table may hold for these threads; empty without a table.
 
         A thread that is in none of the entries may load any number.
@@ -53,7 +53,7 @@ class RoleTables:
             self._looked_up[value] = list(self._look_up(value))
         return self._looked_up[value]
 
-    def _look_up(self, value: int) -> Iterator[tuple[int, T.Threads]]:
+    def _look_up(self, value: Value) -> Iterator[tuple[int, T.Threads]]:
         node = self.table.nodes[value]
         if type(node) is not Loaded or not node.space.startswith(".shared"):
             return
@@ -70,7 +70,7 @@ class RoleTables:
             if None not in found:
                 yield from ((number, threads) for number in sorted(n for n in found if n is not None))
 
-    def _shared_offset(self, address: int) -> tuple[int | None, int]:
+    def _shared_offset(self, address: Value) -> tuple[Value | None, int]:
         """The address relative to the beginning of shared memory, as a variable part and a constant.
 
         The variable part is None if the address does not begin there.
@@ -79,7 +79,7 @@ class RoleTables:
         begin = next((t for t, factor in terms if factor == 1 and self._is_shared(t)), -1)
         return None if begin < 0 else self.table.total(tuple(t for t in terms if t[0] != begin), 0), offset
 
-    def _is_shared(self, term: int) -> bool:
+    def _is_shared(self, term: Value) -> bool:
         """Whether *term* is the beginning of all shared memory of a Triton kernel."""
         node = self.table.nodes[term]
         return type(node) is AddressOf and node.name == _SHARED

@@ -20,7 +20,7 @@ from tclint.isa.special_registers import WARP
 from tclint.values import Values
 from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint, numbers
-from tclint.values.nodes import Applied, Constant, Masked, Packed, Sum
+from tclint.values.nodes import Applied, Constant, Masked, Packed, Sum, Value
 
 __all__ = ["SharedAccess", "SharedMemory"]
 
@@ -39,7 +39,7 @@ class SharedAccess(NamedTuple):
 
     site: int
     writes: bool
-    address: int
+    address: Value
     size: int
     lanes: int = _ALL_LANES
     """The lanes of a warp whose address counts."""
@@ -145,7 +145,7 @@ class SharedMemory:
 
     # ------------------------------------------------------------ descriptors
 
-    def start(self, descriptor: int) -> int:
+    def start(self, descriptor: Value) -> Value:
         """The start address of a matrix descriptor (9.7.15.5.1.2.2, 9.7.16.4.1): 16 times its low 14 bits."""
         values = self.values
         node = values.node(descriptor)
@@ -167,7 +167,7 @@ class SharedMemory:
         start = self._start_of_operation(node) if isinstance(node, Applied) else None
         return values.times(descriptor, 16) if start is None else start
 
-    def _start_of_operation(self, node: Applied) -> int | None:
+    def _start_of_operation(self, node: Applied) -> Value | None:
         """:meth:`start` of the result of an instruction; None if it is not recognised."""
         values, name, operands = self.values, node.name, node.operands
         numbers = [values.constant_of(x) for x in operands]
@@ -185,7 +185,7 @@ class SharedMemory:
                 return self.start(operands[1] if clear[0] else operands[0])
         return None
 
-    def _without_window_mask(self, address: int) -> int:
+    def _without_window_mask(self, address: Value) -> Value:
         """An address without the mask that confines it to the address range of shared memory.
 
         A compiler that knows the alignment of the address leaves the bits that are zero anyway out of the mask.
@@ -195,7 +195,7 @@ class SharedMemory:
             return self._without_window_mask(node.value)
         return self.values.representative(address)
 
-    def _is_window_mask(self, address: int, mask: int) -> bool:
+    def _is_window_mask(self, address: Value, mask: int) -> bool:
         """Whether *mask* clears no bit of *address*, except for the lowest four and those beyond shared memory."""
         cleared = _MAX_ADDRESS & ~mask & ~15
         form = self.addresses.form(address)
@@ -213,7 +213,7 @@ class SharedMemory:
         rest = values.add(form.index, values.constant(form.offset))
         return access._replace(address=values.add(resolve(form.base), rest))
 
-    def may_alias(self, earlier: int, later: int) -> bool:
+    def may_alias(self, earlier: Value, later: Value) -> bool:
         """Whether two different bases may be equal on some path.
 
         A loop must change one of them, and they must have an origin in common, or none at all.
@@ -223,7 +223,7 @@ class SharedMemory:
         first, second = self.origins(earlier), self.origins(later)
         return not first.isdisjoint(second) or not (first or second)
 
-    def origins(self, base: int) -> set[int]:
+    def origins(self, base: Value) -> set[Value]:
         """The values of which *base* may be an offset: loop-invariant terms, and initial values of moved pointers."""
         found = self._origins.get(base)
         if found is None:
@@ -241,7 +241,7 @@ class SharedMemory:
                         work += values.arguments(term)
         return found
 
-    def remainder(self, value: int, modulus: int, threads: Callable[[], T.Threads]) -> tuple[int, int, int]:
+    def remainder(self, value: Value, modulus: int, threads: Callable[[], T.Threads]) -> tuple[int, int, int]:
         """``(least, greatest, modulus)``: the remainders of *value* in *threads* modulo a power of two.
 
         The modulus is the largest one up to the parameter for which they are known; 1 if not even the lowest bit is.
@@ -262,7 +262,7 @@ class SharedMemory:
         found = set(numbers(low, active)) if any(plane & active for plane in low) else {0}
         return min(found), max(found), modulus
 
-    def _known_remainder(self, base: int, modulus: int) -> tuple[int, int]:
+    def _known_remainder(self, base: Value, modulus: int) -> tuple[int, int]:
         """The power of two, at most *modulus*, modulo which *base* is known, and the remainder."""
         key = (base, modulus)
         if key not in self._known_remainders:

@@ -54,6 +54,7 @@ from tclint.values.nodes import (
     Phi,
     Undefined,
     Unmodelled,
+    Value,
     VectorOf,
 )
 from tclint.values.thread_predicates import ThreadSets, UniformityScope
@@ -114,7 +115,7 @@ class Registers:
         """The number that an operand is where an instruction reads it; None if it is not a constant."""
         return self.table.constant_of(self.operand(operand, site))
 
-    def operand(self, operand: Operand | None, at: int) -> int:
+    def operand(self, operand: Operand | None, at: int) -> Value:
         """The value of an operand as the instruction at *at* reads it."""
         if isinstance(operand, int):
             return self.before(operand, at)
@@ -141,7 +142,7 @@ class Registers:
             return self.table.intern(VectorOf, tuple([self.operand(item, at) for item in operand.items]))
         return self.table.intern(Unmodelled, at, -1)
 
-    def before(self, register: int, at: int) -> int:
+    def before(self, register: int, at: int) -> Value:
         """The value of *register* just before the instruction at *at*."""
         only = self._only.get(register)
         if only is not None and only not in self.table.alias and only not in self._in_progress:
@@ -151,25 +152,25 @@ class Registers:
             return self.table.intern(Undefined, register)
         return self._read(register, self.cfg.block_of[at], at)
 
-    def after(self, register: int, at: int) -> int:
+    def after(self, register: int, at: int) -> Value:
         """The value of *register* just after the instruction at *at*."""
         block = self.cfg.block_of[at]
         last = at + 1 == self.cfg.blocks[block].end
         return self.after_block(register, block) if last else self.before(register, at + 1)
 
-    def after_block(self, register: int, block: int) -> int:
+    def after_block(self, register: int, block: int) -> Value:
         """The value of *register* at the end of *block*."""
         if register not in self.defs:
             return self.table.intern(Undefined, register)
         return self._read(register, block, self.cfg.blocks[block].end)
 
-    def _read(self, register: int, block: int, at: int) -> int:
+    def _read(self, register: int, block: int, at: int) -> Value:
         value = self.table.representative(self._reaching(register, block, at))
         if value in self._in_progress:
             self._read_in_progress.add(value)
         return value
 
-    def _reaching(self, register: int, block: int, at: int) -> int:
+    def _reaching(self, register: int, block: int, at: int) -> Value:
         """The value of *register* that reaches instruction *at* of *block* (or its end)."""
         defs = self.defs[register]
         blocks, entered, dominators = self.cfg.blocks, self.cfg.sources, self.cfg.idom
@@ -208,7 +209,7 @@ class Registers:
             found = self._joins[register] = self.cfg.joins({block_of[at] for at in self.defs[register]})
         return found
 
-    def _phi(self, register: int, block: int, sources: tuple[int, ...]) -> int:
+    def _phi(self, register: int, block: int, sources: tuple[int, ...]) -> Value:
         phi = self.table.intern(Phi, block, register)
         if self._depth > MAX_DEFINITION_DEPTH:
             return phi
@@ -248,7 +249,7 @@ class Registers:
                     if type(nodes[argument]) is Phi or argument in self._in_progress:
                         self._waiting.setdefault(argument, []).append(phi)
 
-    def _defined(self, register: int, at: int) -> int:
+    def _defined(self, register: int, at: int) -> Value:
         """The value of *register* just after the instruction at *at*, which writes it."""
         key = (register, at)
         found = self._after.get(key)
@@ -316,7 +317,7 @@ class Registers:
 
     # ------------------------------------------------------------ what instructions compute
 
-    def _computed(self, instruction: Instruction, at: int, register: int) -> int:
+    def _computed(self, instruction: Instruction, at: int, register: int) -> Value:
         match = instruction.match
         if match is None or match.problem:
             return self.table.intern(Unmodelled, at, register)
@@ -359,12 +360,12 @@ class Registers:
             return self._combined(match, negated, arguments[2]) if arguments[2:] else negated
         return value
 
-    def _of_type(self, value: int, type_name: str) -> int:
+    def _of_type(self, value: Value, type_name: str) -> Value:
         """*value* as an operand of *type_name*: 0xffffffff is -1 in 32 bits, whatever the sign of the type."""
         number, width = self.table.constant_of(value), type_width(type_name)
         return value if number is None or width < 32 else self.table.constant(as_signed(number, width))
 
-    def _is_in_space(self, match: Match, address: int) -> int:
+    def _is_in_space(self, match: Match, address: Value) -> Value:
         """Whether an address is in a state space (9.7.9.19).
 
         A constant if the address is that of a variable; otherwise one value per address, wherever it is tested.
@@ -376,7 +377,7 @@ class Registers:
                 return self.table.constant(int(variable.space.partition("::")[0] == space))
         return self.table.intern(Opaque, "isspacep", match.modifiers, (address,))
 
-    def _collective(self, instruction: Instruction, match: Match, at: int, register: int) -> int | None:
+    def _collective(self, instruction: Instruction, match: Match, at: int, register: int) -> Value | None:
         """The result of an instruction that threads execute together; None for any other instruction."""
         form, operands = match.form, instruction.operands
         if form.effects.exchange is Exchange.ELECT:
@@ -410,7 +411,7 @@ class Registers:
             return self.table.intern(CollectiveResult, at, register, ())
         return None
 
-    def _loaded(self, instruction: Instruction, at: int, register: int) -> int:
+    def _loaded(self, instruction: Instruction, at: int, register: int) -> Value:
         match = instruction.match
         assert match is not None
         address = next((o for o in instruction.operands if isinstance(o, Memory)), None)
@@ -447,7 +448,7 @@ class Registers:
             isinstance(base, Symbol) and any(p.name == base.name for p in self.function.parameters)
         )
 
-    def _is_allocation(self, word: int, at: int) -> bool:
+    def _is_allocation(self, word: Value, at: int) -> bool:
         """Whether a load at *at* finds in a shared word the address of the tensor memory that is allocated through it.
 
         Not if its thread may allocate through the word afterwards, or writes it again between the allocation and the
@@ -483,7 +484,7 @@ class Registers:
             self._threads[block] = threads
         return self._threads[block]
 
-    def _allocating(self, word: int) -> list[int]:
+    def _allocating(self, word: Value) -> list[int]:
         """The instructions ``tcgen05.alloc`` that write the address of tensor memory to a shared word."""
         if self._allocations is not None:
             return self._allocations.get(word, [])
@@ -495,7 +496,7 @@ class Registers:
                     found.setdefault(self.table.representative(address), []).append(i)
         return found.get(word, [])
 
-    def _stores_to(self, word: int) -> list[int]:
+    def _stores_to(self, word: Value) -> list[int]:
         """The instructions that store to the shared *word*, as far as their addresses are known."""
         if word not in self._stores:
             self._stores[word] = []  # the answer to a question about the address of a store
@@ -514,18 +515,18 @@ class Registers:
             ]
         return self._stores[word]
 
-    def _is_warp_uniform(self, value: int) -> bool:
+    def _is_warp_uniform(self, value: Value) -> bool:
         """Whether *value* is warp-uniform by its expression alone, without following control flow."""
         parts = self.table.subexpressions(value, until=self._is_warp_uniform_leaf)
         return all(self._is_warp_uniform_leaf(v) or type(self.table.nodes[v]) in COMPUTED for v in parts)
 
-    def _is_warp_uniform_leaf(self, value: int) -> bool:
+    def _is_warp_uniform_leaf(self, value: Value) -> bool:
         if type(self.table.node(value)) in _SHARED:
             return True
         planes = self.thread_sets.exact_slices(value)
         return planes is not None and self.thread_sets.plane_level(planes) <= UniformityScope.WARP
 
-    def _packed(self, instruction: Instruction, at: int, register: int) -> int:
+    def _packed(self, instruction: Instruction, at: int, register: int) -> Value:
         """The result of a ``mov`` between a register and its parts."""
         operands, match = instruction.operands, instruction.match
         width = type_width(match.modifiers[-1]) if match is not None and match.modifiers else 32
@@ -544,7 +545,7 @@ class Registers:
             return self.table.pack(width // len(parts), parts)
         return self.table.intern(Unmodelled, at, register)
 
-    def _apply(self, name: str, type_name: str, match: Match, a: list[int]) -> int | None:
+    def _apply(self, name: str, type_name: str, match: Match, a: list[Value]) -> Value | None:
         """*name* applied to argument values, simplified; None if it stays an opaque operation."""
         if ("f" in type_name and name not in ("mov", "selp")) or match.modes.saturates:
             return None
@@ -571,7 +572,7 @@ class Registers:
             return self._apply_to_both(root, type_name, *a)
         return None
 
-    def _apply_to_both(self, root: str, type_name: str, left: int, right: int) -> int | None:
+    def _apply_to_both(self, root: str, type_name: str, left: Value, right: Value) -> Value | None:
         """:meth:`_apply` for an instruction with two operands and a type that alone of its modifiers matters."""
         table, width = self.table, type_width(type_name)
         if root == "add":
@@ -594,7 +595,7 @@ class Registers:
             return table.intern(Arithmetic, root, type_name, tuple(sorted((left, right))))
         return None
 
-    def _converted(self, value: int, types: tuple[str, ...]) -> int | None:
+    def _converted(self, value: Value, types: tuple[str, ...]) -> Value | None:
         """An integer converted to another type; None unless both have 32 bits at least, and nothing is rounded."""
         if len(types) != 2 or any(t[1] == "f" for t in types):
             return None
@@ -609,7 +610,9 @@ class Registers:
         low = type(node) is Masked and node.mask & SHORT == SHORT
         return self.table.truncated(node.value if type(node) is Masked and low else value)
 
-    def _product(self, type_name: str, modes: Modes, x: int, y: int, addend: int | None = None) -> int | None:
+    def _product(
+        self, type_name: str, modes: Modes, x: Value, y: Value, addend: Value | None = None
+    ) -> Value | None:
         """The product of two integers, all of it or its lower half, plus an addend; None if neither is a constant."""
         width = type_width(type_name)
         if modes.upper_half:
@@ -620,7 +623,7 @@ class Registers:
         product = self.table.multiply(x, y, width)
         return product if product is None or addend is None else self.table.add(product, addend, width)
 
-    def _bitwise(self, root: str, type_name: str, left: int, right: int) -> int:
+    def _bitwise(self, root: str, type_name: str, left: Value, right: Value) -> Value:
         """``and``, ``or`` or ``xor`` of two numbers."""
         table, width = self.table, type_width(type_name)
         for value, other in ((left, right), (right, left)):
@@ -637,7 +640,7 @@ class Registers:
                 return table.add(swizzled, table.add(value, table.times(rest, -1, width), width), width)
         return table.intern(Arithmetic, root, type_name, tuple(sorted((left, right))))
 
-    def _field(self, type_name: str, value: int, start: int | None, length: int | None) -> int | None:
+    def _field(self, type_name: str, value: Value, start: int | None, length: int | None) -> Value | None:
         """The bits of an unsigned number that ``bfe`` extracts; None unless it is a constant which."""
         table, width = self.table, type_width(type_name)
         if start is None or length is None or (start & 255) + (length & 255) > width:
@@ -645,7 +648,7 @@ class Registers:
         shifted = table.shifted(value, start & 255, table.constant(start & 255), type_name)
         return table.masked(shifted, (1 << (length & 255)) - 1, width)
 
-    def _extended(self, value: int, source: str, to: str) -> int:
+    def _extended(self, value: Value, source: str, to: str) -> Value:
         """*value* of the type *source* extended to the type *to*, as *source* is signed."""
         table, width, signed = self.table, type_width(source), source[1] == "s"
         number = table.constant_of(value)
@@ -665,7 +668,7 @@ class Registers:
             return table.widened(value)
         return value if same else table.intern(Opaque, "cvt", (to, source), (value,))
 
-    def _compared(self, match: Match, type_name: str, a: list[int]) -> int | None:
+    def _compared(self, match: Match, type_name: str, a: list[Value]) -> Value | None:
         if match.relation not in _RELATIONS or len(a) < 2:
             return None
         canonical, swap, negated = _RELATIONS[match.relation]
@@ -677,10 +680,10 @@ class Registers:
             result = self.table.negate(result)
         return self._combined(match, result, a[2]) if len(a) == 3 else result
 
-    def _combined(self, match: Match, result: int, other: int) -> int:
+    def _combined(self, match: Match, result: int, other: int) -> Value:
         return self.table.logic(match.binding["bool"][1:], result, other)
 
-    def _folded(self, name: str, match: Match, arguments: list[int], register: int) -> int | None:
+    def _folded(self, name: str, match: Match, arguments: list[Value], register: int) -> Value | None:
         """The constant that an integer instruction computes from constants, by the ISA table's semantics; else None."""
         numbers = [self.table.constant_of(a) for a in arguments]
         if None in numbers or name in ("setp", "selp") or floating(match.modifiers):

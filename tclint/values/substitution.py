@@ -24,6 +24,7 @@ from tclint.values.nodes import (
     Select,
     Sum,
     Unmodelled,
+    Value,
     VectorOf,
 )
 from tclint.values.value_table import ValueTable
@@ -66,14 +67,14 @@ class PathSubstitution:
         self.edges = edges
         self.passed = passed
 
-    def __call__(self, value: int) -> int:
+    def __call__(self, value: Value) -> Value:
         return self.walk(value, len(self.edges))
 
     def extended(self, edge: Edge) -> PathSubstitution:
         """The substitution for the path extended by *edge*, with no more instructions in :attr:`passed`."""
         return PathSubstitution(self._lifetimes, (*self.edges, edge), self.passed, self)
 
-    def walk(self, value: int, end: int) -> int:
+    def walk(self, value: Value, end: int) -> Value:
         """*value* after the first *end* edges; *value* itself if that exceeds the budget."""
         lifetimes, memo = self._lifetimes, self._memo
         value = lifetimes.table.representative(value)
@@ -92,7 +93,7 @@ class PathSubstitution:
             found = memo[value, end] = lifetimes.substituted(value, self, end)
         return found
 
-    def _walk_within_budget(self, value: int, end: int) -> int:
+    def _walk_within_budget(self, value: Value, end: int) -> Value:
         """:meth:`walk` as one question with a budget of its own.
 
         Truncated results are not cached, so an answer does not depend on how many questions were asked before.
@@ -122,7 +123,7 @@ class AtSize(PathSubstitution):
         table = lifetimes.table
         self._memo[table.special("%ntid.x"), 0] = table.constant(threads)
 
-    def walk(self, value: int, end: int) -> int:
+    def walk(self, value: Value, end: int) -> Value:
         table, memo = self._lifetimes.table, self._memo
         value = table.representative(value)
         if (value, end) not in memo:
@@ -145,7 +146,7 @@ class Lifetimes:
         """Location, as in :meth:`varying_at` -> the values that vary there, among those asked for so far."""
         self.invalidating_sites: list[int] = []
 
-    def varying_at(self, value: int) -> frozenset[tuple[str, int]]:
+    def varying_at(self, value: Value) -> frozenset[tuple[str, int]]:
         """Where *value* may change: ``("block", b)`` for a phi, ``("site", i)`` for a load or an unknown value.
 
         The set is empty if the value is the same for the whole life of a thread.
@@ -174,7 +175,7 @@ class Lifetimes:
         self._volatile[value] = result
         return result
 
-    def loop_varying_at(self, value: int) -> frozenset[tuple[str, int]]:
+    def loop_varying_at(self, value: Value) -> frozenset[tuple[str, int]]:
         """Where *value* may change after it was computed: the locations of :meth:`varying_at` that are in a loop."""
         found = self._renewed.get(value)
         if found is None:
@@ -198,7 +199,7 @@ class Lifetimes:
         """
         return PathSubstitution(self, edges, passed)
 
-    def substituted(self, value: int, path: PathSubstitution, end: int) -> int:
+    def substituted(self, value: Value, path: PathSubstitution, end: int) -> Value:
         """One step of :meth:`along`: *value* after the first *end* edges of *path*."""
         table, node = self.table, self.table.nodes[value]
         if type(node) is Phi:
@@ -235,7 +236,7 @@ class Lifetimes:
             return table.pack(node.width, inner)
         return table.intern(VectorOf, tuple(inner))
 
-    def _at_phi(self, phi: int, block: int, path: PathSubstitution, end: int) -> int:
+    def _at_phi(self, phi: Value, block: int, path: PathSubstitution, end: int) -> Value:
         """The argument of a phi that the last edge into its block chooses; the phi if there is no such edge."""
         edges, arguments = path.edges, self.table.arguments(phi)
         for at in range(end - 1, -1, -1):
@@ -246,7 +247,7 @@ class Lifetimes:
                 return path.walk(arguments[sources.index(edges[at].source)], at)
         return phi
 
-    def _reapplied(self, node: Applied, arguments: list[int]) -> int:
+    def _reapplied(self, node: Applied, arguments: list[Value]) -> Value:
         """The operation of *node* on other arguments, folded if these are constants."""
         numbers = [n for n in map(self.table.constant_of, arguments) if n is not None]
         number = applied(node.name, node.modifiers, numbers) if len(numbers) == len(arguments) else None

@@ -35,6 +35,7 @@ from tclint.values.nodes import (
     Select,
     SpecialRead,
     Sum,
+    Value,
 )
 from tclint.values.value_table import ValueTable
 
@@ -89,7 +90,7 @@ class ThreadSets:
         """Whether it is meant for such CTAs only: it never asks which thread it is."""
         return self.may_be_alone and is_alone(self.function)
 
-    def bit_slices(self, value: int) -> T.BitSlices | None:
+    def bit_slices(self, value: Value) -> T.BitSlices | None:
         """*value* in every thread if it depends on the thread index alone, else None.
 
         None also unless all of these are signed numbers of 32 bits. The table does not have the width of a sum, and larger
@@ -98,7 +99,7 @@ class ThreadSets:
         found = self.exact_slices(value)
         return None if found is None or len(found) > 32 else found
 
-    def exact_slices(self, value: int) -> T.BitSlices | None:
+    def exact_slices(self, value: Value) -> T.BitSlices | None:
         """*value* in every thread if it depends on the thread index alone, else None.
 
         A register holds as many of the low bits of these numbers as it has.
@@ -114,7 +115,7 @@ class ThreadSets:
                 self._planes[value] = found
         return found
 
-    def _compute_planes(self, value: int) -> T.BitSlices | None:
+    def _compute_planes(self, value: Value) -> T.BitSlices | None:
         node, n = self.table.nodes[value], self.threads
         if type(node) is Constant:
             return T.constant(node.number, n)
@@ -201,7 +202,7 @@ class ThreadSets:
         known = [(number, threads) for number, threads in results if number is not None]
         return T.gathered(known) if len(known) == len(results) else None
 
-    def mask(self, p: int) -> T.Threads | None:
+    def mask(self, p: Value) -> T.Threads | None:
         """The threads in which predicate *p* holds if it depends on the thread index alone, else None."""
         p = self.table.representative(p)
         found = self._masks.get(p)
@@ -212,7 +213,7 @@ class ThreadSets:
                 self._masks[p] = found
         return found
 
-    def _compute_mask(self, p: int) -> int | None:
+    def _compute_mask(self, p: Value) -> int | None:
         node, n = self.table.nodes[p], self.threads
         every = T.full(n)
         if type(node) is Constant:

@@ -37,6 +37,7 @@ from tclint.values.nodes import (
     SpecialRead,
     Sum,
     Unmodelled,
+    Value,
     VectorOf,
 )
 from tclint.values.role_tables import RoleTables
@@ -79,7 +80,7 @@ class Uniformity:
         self._phi_threads: dict[tuple[int, bool], int] = {}
         self._levels: dict[int, UniformityScope] = {}
 
-    def feasible_threads(self, p: int, truth: bool) -> T.Threads:
+    def feasible_threads(self, p: Value, truth: bool) -> T.Threads:
         """The threads in which *p* may be *truth*: exact if the thread index alone decides it, else a superset."""
         p = self.table.representative(p)
         exact = self.thread_sets.mask(p)
@@ -103,7 +104,7 @@ class Uniformity:
             return self._may_look_up(node.left, lambda number: relation(number, limit) is truth)
         return self._may_join(p, truth, self.table.representative(node.left))
 
-    def threads_where_equal(self, value: int, number: int) -> T.Threads:
+    def threads_where_equal(self, value: Value, number: int) -> T.Threads:
         """The threads in which *value* may equal *number*."""
         planes = self.thread_sets.bit_slices(value)
         if planes is not None:
@@ -111,7 +112,7 @@ class Uniformity:
             return T.compare("eq", planes, T.constant(as_signed(number, 32), n), n)
         return self._may_look_up(value, number.__eq__)
 
-    def _may_look_up(self, value: int, wanted: Callable[[int], bool]) -> T.Threads:
+    def _may_look_up(self, value: Value, wanted: Callable[[int], bool]) -> T.Threads:
         """The threads in which *value* may be a *wanted* number. One without a known table entry may have any."""
         threads, known = 0, 0
         for number, those in self.roles.looked_up(value):
@@ -119,7 +120,7 @@ class Uniformity:
             threads |= those if wanted(number) else 0
         return threads | T.full(self.thread_sets.threads) & ~known
 
-    def _may_join(self, p: int, truth: bool, phi: int) -> T.Threads:
+    def _may_join(self, p: Value, truth: bool, phi: Value) -> T.Threads:
         """The threads in which *phi* of predicates may be *truth*: by argument, those that may arrive by its edge.
 
         Also for the comparison *p* of *phi* with a constant.
@@ -140,7 +141,7 @@ class Uniformity:
             self._phi_threads[key] = threads
         return self._phi_threads[key]
 
-    def _same_comparison(self, compared: Compare, value: int) -> int | None:
+    def _same_comparison(self, compared: Compare, value: Value) -> Value | None:
         """A comparison applied to *value* instead, if each thread has a known number or one of two; else None."""
         right, node = compared.right, self.table.nodes[value]
         numbers = node.arms if type(node) is Select else (value,)
@@ -164,7 +165,7 @@ class Uniformity:
             source, block = cfg.sources[source][0], source
         return threads
 
-    def depends_on_unmodelled_position(self, p: int) -> bool:
+    def depends_on_unmodelled_position(self, p: Value) -> bool:
         """Whether *p* depends on the position of a thread in its CTA by a computation that is not modelled here.
 
         Some launch decides such a predicate, and none may decide it as a path requires.
@@ -183,7 +184,7 @@ class Uniformity:
             computed |= type(node) in _OPERATIONS
         return computed
 
-    def holds_in_large_ctas(self, p: int, truth: bool) -> bool:
+    def holds_in_large_ctas(self, p: Value, truth: bool) -> bool:
         """Whether *p* depends on the size of the CTA alone, and is *truth* in every CTA of many warps."""
         return self.thread_sets.one_dimensional and all(
             self.table.constant_of(AtSize(self.lifetimes, n)(p)) == truth for n in _LARGE_CTA_SIZES
@@ -191,7 +192,7 @@ class Uniformity:
 
     # ------------------------------------------------------------ uniformity
 
-    def uniformity(self, value: int) -> UniformityScope:
+    def uniformity(self, value: Value) -> UniformityScope:
         """The scope in which *value* is uniform.
 
         A load from a uniform address counts as uniform; one from an address that differs between the threads of a warp
@@ -210,7 +211,7 @@ class Uniformity:
                 return result
 
     def _level(
-        self, value: int, memo: dict[int, UniformityScope], assumed: dict[int, UniformityScope], depth: int
+        self, value: Value, memo: dict[int, UniformityScope], assumed: dict[int, UniformityScope], depth: int
     ) -> UniformityScope:
         value = self.table.representative(value)
         known = self._levels.get(value, memo.get(value))
@@ -232,7 +233,7 @@ class Uniformity:
 
     def _level_of(
         self,
-        value: int,
+        value: Value,
         node: Node,
         memo: dict[int, UniformityScope],
         assumed: dict[int, UniformityScope],
@@ -295,7 +296,7 @@ class Uniformity:
 
     def _level_of_phi(
         self,
-        phi: int,
+        phi: Value,
         block: int,
         memo: dict[int, UniformityScope],
         assumed: dict[int, UniformityScope],

@@ -36,6 +36,7 @@ from tclint.values.nodes import (
     Sum,
     Terms,
     UnsignedReading,
+    Value,
     extremum_type,
 )
 
@@ -72,7 +73,7 @@ class ValueTable:
         self.phi_arguments: dict[int, tuple[int, ...]] = {}
         """Phi -> its incoming values."""
 
-    def intern(self, kind: type[Node], *attributes: object) -> int:
+    def intern(self, kind: type[Node], *attributes: object) -> Value:
         """The value of the expression of a class with these attributes, as they are."""
         ids = self._ids[kind]
         found = ids.get(attributes)
@@ -81,44 +82,44 @@ class ValueTable:
             self.nodes.append(kind(*attributes))
         return found
 
-    def representative(self, value: int) -> int:
+    def representative(self, value: Value) -> Value:
         """The representative of *value*: itself, or the value that it turned out to equal."""
         alias = self.alias
         while value in alias:
             value = alias[value]
         return value
 
-    def node(self, value: int) -> Node:
+    def node(self, value: Value) -> Node:
         """The expression of *value*."""
         alias = self.alias
         while value in alias:
             value = alias[value]
         return self.nodes[value]
 
-    def special(self, name: str) -> int:
+    def special(self, name: str) -> Value:
         """The value of a special register that does not change."""
         return self.intern(SpecialRead, name)
 
-    def is_special(self, value: int, name: str) -> bool:
+    def is_special(self, value: Value, name: str) -> bool:
         """Whether *value* is that of the special register *name*."""
         node = self.node(value)
         return type(node) is SpecialRead and node.name == name
 
-    def phi(self, value: int) -> Phi:
+    def phi(self, value: Value) -> Phi:
         """The phi that *value* is known to be."""
         node = self.node(value)
         assert type(node) is Phi
         return node
 
-    def is_phi(self, value: int) -> bool:
+    def is_phi(self, value: Value) -> bool:
         """Whether *value* is a phi."""
         return type(self.node(value)) is Phi
 
-    def constant(self, number: int) -> int:
+    def constant(self, number: int) -> Value:
         """The value of an integer constant."""
         return self.intern(Constant, number)
 
-    def constant_of(self, value: int) -> int | None:
+    def constant_of(self, value: Value) -> int | None:
         """The integer that *value* is; None if it is not a constant."""
         alias = self.alias
         while value in alias:
@@ -126,13 +127,13 @@ class ValueTable:
         node = self.nodes[value]
         return node.number if type(node) is Constant else None
 
-    def arguments(self, phi: int) -> tuple[int, ...]:
+    def arguments(self, phi: Value) -> tuple[Value, ...]:
         """The incoming values of a phi, in the order of the block's sources; empty if they were not followed."""
         return tuple(self.representative(a) for a in self.phi_arguments.get(phi, ()))
 
     def subexpressions(
         self, *values: int, until: Callable[[int], bool] = lambda value: False
-    ) -> Iterator[int]:
+    ) -> Iterator[Value]:
         """*values* and all their subexpressions, through every argument of a phi, each once.
 
         The operands of a value for which *until* holds are not visited.
@@ -150,7 +151,7 @@ class ValueTable:
 
     # ------------------------------------------------------------ sums
 
-    def difference(self, p: int) -> tuple[Compare, bool] | None:
+    def difference(self, p: Value) -> tuple[Compare, bool] | None:
         """The comparison *p* as ``difference < constant``, and whether that is negated.
 
         ``i + 7 < n`` and ``i + 8 >= n`` are both about ``n - i``. None if *p* has that form already, or is not a signed
@@ -181,7 +182,7 @@ class ValueTable:
             return Compare("lt", self.total(negative, 0), self.constant(1 - limit), True, node.width), True
         return Compare("lt", self.total(terms, 0), self.constant(limit), True, node.width), False
 
-    def _terms(self, value: int) -> tuple[Terms, int]:
+    def _terms(self, value: Value) -> tuple[Terms, int]:
         """See :meth:`linear`."""
         alias = self.alias
         while value in alias:
@@ -198,7 +199,7 @@ class ValueTable:
             return terms, node.constant
         return ((), node.number) if type(node) is Constant else (((value, 1),), 0)
 
-    def total(self, terms: Terms, constant: int) -> int:
+    def total(self, terms: Terms, constant: int) -> Value:
         """The sum of *terms* (values with their factors) and a constant."""
         if not terms:
             return self.constant(constant)
@@ -206,11 +207,11 @@ class ValueTable:
             return terms[0][0]
         return self.intern(Sum, terms, constant)
 
-    def linear(self, value: int) -> tuple[Terms, int]:
+    def linear(self, value: Value) -> tuple[Terms, int]:
         """*value* as ``(terms with their factors, constant)``. Values with equal terms are a known distance apart."""
         return self._terms(self.representative(value))
 
-    def add(self, a: int, b: int, width: int = 64) -> int:
+    def add(self, a: Value, b: Value, width: int = 64) -> Value:
         """a + b as a sum of terms."""
         if (number := self.constant_of(b)) is None and (number := self.constant_of(a)) is not None:
             a = b
@@ -231,7 +232,7 @@ class ValueTable:
         terms = tuple(sorted((t, f) for t, f in total.items() if f))
         return self.total(terms, as_signed(ca + cb, width))
 
-    def times(self, a: int, factor: int, width: int = 64) -> int:
+    def times(self, a: Value, factor: int, width: int = 64) -> Value:
         """*a* times a constant."""
         if factor == 0:
             return self.constant(0)
@@ -243,7 +244,7 @@ class ValueTable:
             as_signed(constant * factor, width),
         )
 
-    def hoisted_constant(self, value: int) -> tuple[int, int] | None:
+    def hoisted_constant(self, value: Value) -> tuple[Value, int] | None:
         """For ``min(x + c, k)`` or ``max`` of the same form: ``(min(x, k - c), c)``; None for any other value.
 
         ``min(n - 1, 3)`` is ``min(n, 4) - 1``. Assumes no overflow, as compilers do.
@@ -260,7 +261,7 @@ class ValueTable:
         moved = self.total(terms, 0), self.constant(limit - by)
         return self.intern(Arithmetic, node.name, node.type, moved), by
 
-    def multiply(self, a: int, b: int, width: int) -> int | None:
+    def multiply(self, a: Value, b: Value, width: int) -> Value | None:
         """a * b if one of them is a constant, else None."""
         for x, y in ((a, b), (b, a)):
             number = self.constant_of(x)
@@ -270,7 +271,7 @@ class ValueTable:
 
     # ------------------------------------------------------------ bits
 
-    def masked(self, value: int, mask: int, width: int) -> int:
+    def masked(self, value: Value, mask: int, width: int) -> Value:
         """*value* & *mask*, where *value* has *width* bits."""
         every = (1 << width) - 1
         mask &= every
@@ -309,33 +310,33 @@ class ValueTable:
                 return self.constant(known & mask)
         return self.intern(Masked, self.representative(value), mask)
 
-    def shifted(self, value: int, number: int | None, by: int, type_name: str) -> int:
+    def shifted(self, value: Value, number: int | None, by: int, type_name: str) -> Value:
         return value if number == 0 else self.intern(Arithmetic, "shr", type_name, (value, by))
 
-    def without_aligned(self, value: int, bits: int) -> int:
+    def without_aligned(self, value: Value, bits: int) -> Value:
         """*value* without the terms on which its low *bits* do not depend: multiples, and addresses aligned so well."""
         terms, constant = self._terms(value)
         kept = tuple((t, f) for t, f in terms if self.multiple(t) * f % (1 << bits))
         return self.total(kept, constant) if len(kept) < len(terms) else value
 
-    def multiple(self, value: int) -> int:
+    def multiple(self, value: Value) -> int:
         """A power of two of which *value* is a multiple: of an aligned address, or of bits without the lowest ones."""
         node = self.node(value)
         return node.mask & -node.mask if type(node) is Masked else self.alignment(value) or 1
 
-    def alignment(self, value: int) -> int:
+    def alignment(self, value: Value) -> int:
         """The alignment of the variable whose address *value* is; 0 if it is not the address of a variable."""
         variable = self.variable(value)
         return variable.align if variable is not None else 0
 
-    def variable(self, value: int) -> Variable | None:
+    def variable(self, value: Value) -> Variable | None:
         """The variable whose address *value* is, or None."""
         node = self.node(value)
         if type(node) is not AddressOf:
             return None
         return self.function.variables.get(node.name) or self.variables.get(node.name)
 
-    def separate(self, a: int, b: int) -> bool:
+    def separate(self, a: Value, b: Value) -> bool:
         """Whether *a* and *b* are the addresses of different variables that do not overlap.
 
         Variables without a size all name the same memory, which follows that of all others (5.1.7).
@@ -347,14 +348,14 @@ class ValueTable:
             and any(v and v.size for v in variables)
         )
 
-    def max_bit_length(self, value: int) -> int:
+    def max_bit_length(self, value: Value) -> int:
         """The number of low bits that *value* can have set; 0 if that is not evident from its node alone."""
         node = self.node(value)
         if type(node) is Masked:
             return node.mask.bit_length()
         return node.number.bit_length() if type(node) is Constant and node.number > 0 else 0
 
-    def part(self, index: int, width: int, whole: int) -> int:
+    def part(self, index: int, width: int, whole: int) -> Value:
         """The *width* bits of *whole* from bit *index* * *width* on."""
         node = self.node(whole)
         if type(node) is Constant:
@@ -363,7 +364,7 @@ class ValueTable:
             return self.representative(node.operands[index])
         return self.intern(PartOf, index, width, self.representative(whole))
 
-    def pack(self, width: int, parts: list[int]) -> int:
+    def pack(self, width: int, parts: list[Value]) -> Value:
         """The concatenation of *parts* of *width* bits each, the first one lowest."""
         numbers = [self.constant_of(part) for part in parts]
         if None not in numbers:
@@ -382,11 +383,11 @@ class ValueTable:
             return self.representative(wholes.pop())  # unpacked and packed again
         return self.intern(Packed, width, tuple(map(self.representative, parts)))
 
-    def widened(self, value: int) -> int:
+    def widened(self, value: Value) -> Value:
         """*value* zero-extended from 32 bits."""
         return value if self.is_unsigned(value) else self.masked(value, SHORT, 64)
 
-    def is_unsigned(self, value: int, depth: int = 0) -> bool:
+    def is_unsigned(self, value: Value, depth: int = 0) -> bool:
         """Whether a value of 32 bits is the number that it is without a sign: an address, or evidently not negative.
 
         A sum of such numbers is, since it is taken not to wrap.
@@ -432,13 +433,13 @@ class ValueTable:
             return all(operands) if name == "min" else any(operands)
         return False
 
-    def truncated(self, value: int) -> int:
+    def truncated(self, value: Value) -> Value:
         """*value* in a register of 32 bits. A constant that is added wraps; what it is added to is taken not to."""
         terms, constant = self._terms(value)
         wraps = terms and not _INT32_MIN <= constant < -_INT32_MIN
         return self.total(terms, as_signed(constant, 32)) if wraps else value
 
-    def is_wide(self, value: int, depth: int = 0) -> bool:
+    def is_wide(self, value: Value, depth: int = 0) -> bool:
         """Whether *value* is certain to have been computed in 64 bits."""
         node = self.node(value)
         if type(node) is Constant:
@@ -455,18 +456,18 @@ class ValueTable:
             return node.width * len(node.operands) >= 64
         return type(node) is ParameterRead and node.size == 8
 
-    def may_wrap(self, value: int) -> bool:
+    def may_wrap(self, value: Value) -> bool:
         """Whether *value* is a 32-bit sum with so large a constant that small terms make it wrap, unlike an address."""
         node = self.node(value)
         return type(node) is Sum and not -_WRAPPING_CONSTANT <= node.constant < _WRAPPING_CONSTANT
 
-    def plain(self, value: int, width: int) -> int:
+    def plain(self, value: Value, width: int) -> Value:
         """*value* with its low *width* bits read as an unsigned number, as a value of its own."""
         return self.intern(UnsignedReading, self.representative(value), width)
 
     # ------------------------------------------------------------ predicates
 
-    def negate(self, p: int) -> int:
+    def negate(self, p: Value) -> Value:
         """not *p*."""
         node = self.node(p)
         if type(node) is Negation:
@@ -475,7 +476,7 @@ class ValueTable:
             return self.constant(int(not node.number))
         return self.intern(Negation, self.representative(p))
 
-    def logic(self, root: str, p: int, q: int) -> int:
+    def logic(self, root: str, p: Value, q: Value) -> Value:
         """*p* ``and``, ``or`` or ``xor`` *q*, simplified."""
         p, q = self.representative(p), self.representative(q)
         for x, y in ((p, q), (q, p)):
@@ -498,7 +499,7 @@ class ValueTable:
                 return x if follows is (root == "and") else self.constant(follows)
         return self.intern(Logic, root, *sorted((p, q)))
 
-    def _implied_by(self, q: int, p: int, truth: bool) -> bool | None:
+    def _implied_by(self, q: Value, p: Value, truth: bool) -> bool | None:
         """Whether comparison *q* holds where *p*, a comparison of the same value with a constant, is *truth*.
 
         None if neither answer follows.
@@ -512,12 +513,12 @@ class ValueTable:
         found = self.implied_comparison(two, known)
         return None if found is None else found is second
 
-    def _without_not(self, p: int) -> tuple[Node, bool]:
+    def _without_not(self, p: Value) -> tuple[Node, bool]:
         """A predicate without its negation, and whether it had none."""
         node = self.node(p)
         return (self.node(node.operand), False) if type(node) is Negation else (node, True)
 
-    def select(self, p: int, a: int, b: int) -> int:
+    def select(self, p: Value, a: Value, b: Value) -> Value:
         """*a* where *p* holds, else *b*."""
         p, a, b = self.representative(p), self.representative(a), self.representative(b)
         number = self.constant_of(p)
@@ -530,7 +531,7 @@ class ValueTable:
             return self.select(node.operand, b, a)
         return self.intern(Select, p, a, b)
 
-    def compare(self, relation: str, a: int, b: int, signed: bool, width: int = 32) -> int:
+    def compare(self, relation: str, a: Value, b: Value, signed: bool, width: int = 32) -> Value:
         """``a eq b`` or ``a lt b`` as a predicate. Constants are folded, or moved to the right."""
         a, b = self.representative(a), self.representative(b)
         x, y = self.constant_of(a), self.constant_of(b)
@@ -588,7 +589,7 @@ class ValueTable:
         one, two = self.node(index), self.node(size)
         return type(one) is SpecialRead and type(two) is SpecialRead and (one.name, two.name) in _POSITIONS
 
-    def _signed_remainder(self, node: Node, width: int) -> tuple[int, int] | None:
+    def _signed_remainder(self, node: Node, width: int) -> tuple[Value, int] | None:
         """The dividend and the divisor, a power of two, if a value is what a signed division leaves; None if it is not.
 
         Compilers subtract the multiple that is next towards zero: ``x - (x + (x >> 31 >>> 32 - k) & -2**k)``.
