@@ -1,11 +1,21 @@
-"""The bytes of global memory that are read, and those that are written later."""
+"""Accesses to global memory: where they are, what their addresses derive from, and which of them are apart."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import gcd
+
+from tclint.dataflow.kernel import Kernel
 from tclint.isa.accesses import Access, Proxy, Via
+from tclint.isa.forms import Match
+from tclint.values import Values
+from tclint.values.nodes import AddressOf, Loaded, Packed, ParameterRead, Phi, Select
 from tclint.values.shared_memory import SharedMemory
 
-__all__ = ["GlobalMemory"]
+__all__ = ["GlobalMemory", "apart", "global_operands", "origins"]
+
+_POINTER = 8
+"""The size in bytes of a pointer."""
 
 
 class GlobalMemory(SharedMemory):
@@ -16,3 +26,100 @@ class GlobalMemory(SharedMemory):
         """Whether an access is one of data that may be in this memory, at the address of an operand."""
         data = access.outside and access.via is Via.ADDRESS and access.proxy is not Proxy.MAP
         return data and (access.later or not access.writes)
+
+
+def global_operands(match: Match, verb: str) -> tuple[str, ...]:
+    """The operands that determine where in global memory an instruction reads, or writes, as *verb* says."""
+    return tuple(
+        a.operand
+        for a in match.accesses
+        if a.outside and a.operand and a.writes is (verb == "write") and a.proxy is not Proxy.MAP
+    )
+
+
+def origins(model: Kernel, site: int, verb: str) -> frozenset[int]:
+    """The values from which *site* derives the addresses that it reads or writes (*verb*) in global memory.
+
+    They are the addresses of parameters and of variables. A pointer that was loaded from global memory derives from
+    the address of that load, so the buffers of several devices in one table have one origin. A pointer that is composed
+    of halves derives from its lower half. Empty if the addresses derive from anything else.
+    """
+    values = model.values
+    work = [(address, _POINTER) for address, _ in _addressed(model, site, verb)]
+    found, seen = set[int](), set[int]()
+    while work:
+        address, size = work.pop()
+        terms = [term for term, _ in values.linear(address)[0]]
+        bases = {base for term in terms if (base := _base(model, term, size)) is not None}
+        found |= bases
+        for term in terms if not bases else ():  # else the others are what is added to a pointer
+            if term not in seen:
+                seen.add(term)
+                work += _derived_from(values, term, size)
+    return frozenset(found)
+
+
+def _base(model: Kernel, term: int, size: int) -> int | None:
+    """The address of the parameter of *size* bytes that *term* is, or *term* itself if it is the address of a variable."""
+    node = model.values.node(term)
+    if type(node) is ParameterRead and node.size == size:
+        return node.address
+    return term if model.space(term).startswith((".global", ".param")) else None
+
+
+def _derived_from(values: Values, term: int, size: int) -> Iterator[tuple[int, int]]:
+    """The values that *term*, a pointer or a half of one of *size* bytes, derives from, each with its size."""
+    node = values.node(term)
+    if type(node) is Phi:
+        yield from ((argument, size) for argument in values.arguments(term))
+    elif type(node) is Select:
+        yield from ((choice, size) for choice in node.arms)
+    elif type(node) is Packed:
+        yield node.operands[0], node.width // 8
+    elif type(node) is Loaded and node.space.startswith(".global"):
+        yield node.address, _POINTER
+
+
+def _addressed(model: Kernel, site: int, verb: str) -> Iterator[tuple[int, int]]:
+    """The addresses in global memory that *site* reads or writes, with the bytes from each on; 0 if unknown."""
+    instruction = model.instruction(site)
+    names = () if instruction.match is None else global_operands(instruction.match, verb)
+    extents = {access.operand: access.extent for access in instruction.accesses}
+    for name in names:
+        operand = instruction.named(name)
+        if operand is not None:
+            extent = extents[name]
+            yield model.values.operand(operand, site), extent if isinstance(extent, int) else 0
+
+
+def apart(model: Kernel, a: int, verb_a: str, b: int, verb_b: str) -> bool:
+    """Whether what *a* accesses in global memory (*verb_a*) is certainly not what *b* does (*verb_b*), in any two threads.
+
+    Two words of a structure are apart whichever element of an array of such structures each thread accesses.
+    """
+    here, there = (list(_addressed(model, site, verb)) for site, verb in ((a, verb_a), (b, verb_b)))
+    return bool(here and there) and all(_apart(model.values, one, two) for one in here for two in there)
+
+
+def _apart(values: Values, a: tuple[int, int], b: tuple[int, int]) -> bool:
+    """Whether two ranges of bytes, an address and a size each, through one pointer share none."""
+    (first, size_a), (second, size_b) = a, b
+    if not size_a or not size_b:
+        return False
+    parts = [values.linear(address) for address in (first, second)]
+    pointers = [{term for term, _ in terms if _is_pointer(values, term)} for terms, _ in parts]
+    if pointers[0] != pointers[1] or len(pointers[0]) != 1:
+        return False
+    # What is added is a multiple of this.
+    step = gcd(
+        *(f * values.addresses.unit(t) for terms, _ in parts for t, f in terms if t not in pointers[0])
+    )
+    distance = parts[1][1] - parts[0][1]
+    if not step:
+        return distance >= size_a or -distance >= size_b
+    return distance % step >= size_a and -distance % step >= size_b
+
+
+def _is_pointer(values: Values, term: int) -> bool:
+    node = values.node(term)
+    return type(node) is AddressOf or (type(node) is ParameterRead and node.size == _POINTER)

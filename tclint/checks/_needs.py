@@ -25,20 +25,18 @@ from tclint.isa.effects import (
     Barrier,
     Engine,
     Fence,
-    Order,
     Query,
     Resource,
-    spelled_order,
 )
 from tclint.isa.forms import Form
 from tclint.values.shared_memory import SharedMemory
 
-__all__ = ["CONTENTS", "RELAXED", "SHARED", "contents", "deciding", "idle", "needed", "needs"]
+__all__ = ["CONTENTS", "OBSERVES", "SHARED", "contents", "deciding", "idle", "needed", "needs"]
 
 SHARED = "shared memory"
 """Contained in a function with an instruction that may access shared memory."""
-RELAXED = ".relaxed"
-"""Contained in a function with an instruction that states this order."""
+OBSERVES = "strong read"
+"""Contained in a function with a strong read of memory outside the CTA, by which it may observe what others have done."""
 
 _BULK = (BULK, ENDLESS, FABRIC, TRANSACTIONS)
 
@@ -63,6 +61,7 @@ def _of_engine(engine: Engine, form: Form) -> bool:
 
 
 CONTENTS: Mapping[str, Callable[[Form], bool]] = {
+    "atomic operation": lambda form: {verb for verb, _ in form.memory} == {"read", "write"},
     "barrier": lambda form: form.effects.barrier in BARRIERS,
     "bulk copy": lambda form: (
         form.group in _BULK or _prefetches(form) or form.effects.query is Query.CANCELLED
@@ -85,7 +84,7 @@ CONTENTS: Mapping[str, Callable[[Form], bool]] = {
     "tensormap": lambda form: "tensormap" in form.roles or form.proxy == "tensormap",
     **{engine: partial(_of_engine, engine) for engine in GROUPED if engine not in _BULK},
 }
-"""What ``needs`` may name, besides :data:`SHARED` and :data:`RELAXED`, and which instructions are meant. ``bulk copy``
+"""What ``needs`` may name, besides :data:`SHARED` and :data:`OBSERVES`, and which instructions are meant. ``bulk copy``
 stands for all asynchronous operations that complete in a bulk group or on an mbarrier, as opposed to ``cp.async``."""
 
 
@@ -96,8 +95,11 @@ def contents(uses: Iterable[FormUse]) -> frozenset[str]:
     found = {name for name, is_in in CONTENTS.items() if any(map(is_in, forms.values()))}
     if any(map(SharedMemory.touches, matches)):
         found.add(SHARED)
-    if any(spelled_order(match.modifiers) is Order.RELAXED for match in matches):
-        found.add(RELAXED)
+    if any(
+        match.strong and match.writes and any(a.outside and not a.writes for a in match.accesses)
+        for match in matches
+    ):
+        found.add(OBSERVES)
     return frozenset(found)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from tclint.analyses.global_memory import global_operands
 from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import known_functions, path_avoiding
 from tclint.checks import Hit, Mark, RuleId, check, module_check
-from tclint.checks._global_memory import global_operands
 from tclint.checks._repairs import fence_before, first_of_blocks
 from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Severity

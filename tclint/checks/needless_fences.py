@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tclint.analyses.global_memory import origins
 from tclint.analyses.model import KernelModel
 from tclint.analyses.outside_shared import OutsideAfter, OutsideBefore, leaves_the_cta
 from tclint.analyses.repeated import Done, Repeated, what
 from tclint.checks import Hit, Mark, RuleId, check
-from tclint.checks._global_memory import origins
 from tclint.checks._needless import decidable, own_sites
 from tclint.findings.edits import Repair, opcode, without
 from tclint.ir.nodes import Instruction

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tclint.checks._global_memory import global_operands
-from tclint.findings.scales import Confidence
+from tclint.analyses.global_memory import global_operands
+from tclint.findings.scales import Confidence, Severity
 from tests.tools.support import by_rule, function, kernel, lint, module
 
 START = """
@@ -216,8 +216,8 @@ def in_turn(*body: str) -> str:
         ([TURN, READ, WRITE, SET.replace("relaxed", "release")], 0),
         ([TURN, READ, WRITE, "red.release.gpu.global.add.u32 [%rd9], 1;"], 0),
         ([TURN, READ, WRITE, SET.replace("1;", "0;")], 0),
-        ([TURN, READ, WRITE, SET.replace("relaxed.gpu", "volatile")], 0),
-        ([TURN.replace("acquire", "relaxed"), READ, WRITE, SET], 0),
+        ([TURN, READ, WRITE, SET.replace("relaxed.gpu", "volatile")], 1),
+        ([TURN.replace("acquire", "relaxed"), READ, WRITE, SET], 1),
         ([TURN, READ, SET, WRITE], 0),
         # A compare-and-swap in a loop waits for the flag as well.
         ([TURN, READ, WRITE, SWAP], 0),
@@ -257,3 +257,108 @@ def test_operands_of_global_memory(line: str, read: tuple[str, ...], written: tu
     assert match is not None
     assert global_operands(match, "read") == read
     assert global_operands(match, "write") == written
+
+
+LOCK = """take:
+    atom.global.cas.b32 %r5, [%rd9], 0, 1;
+    setp.ne.u32 %p2, %r5, 0;
+    @%p2 bra take;"""
+CLAIM = "top:\natom.global.exch.b32 %r5, [%rd9], 1;\nsetp.ne.u32 %p2, %r5, 0;\n@%p2 bra over;"
+UNLOCK = "atom.global.exch.b32 %r6, [%rd9], 0;"
+VOLATILE = POLL.replace("relaxed.gpu.global", "volatile.global").replace("%rd0+4096", "%rd9")
+ATOMIC = VOLATILE.replace("ld.volatile.global.u32 %r1, [%rd9]", "atom.global.add.u32 %r1, [%rd9], 0")
+LAST = """
+    atom.global.add.u32 %r5, [%rd9], 1;
+    setp.ne.u32 %p2, %r5, %r20;
+    @%p2 bra over;"""
+SHARED_LAST = """
+    @!%p0 bra joined;
+    atom.global.inc.u32 %r5, [%rd9], %r20;
+    setp.eq.u32 %p2, %r5, %r20;
+    selp.u32 %r6, 1, 0, %p2;
+    st.shared.u32 [%r7], %r6;
+joined:
+    bar.sync 0;
+    ld.shared.u32 %r8, [%r7];
+    setp.eq.u32 %p3, %r8, 0;
+    @%p3 bra over;"""
+DONE = "over:"
+
+
+@pytest.mark.parametrize(
+    ("body", "rules"),
+    [
+        # A lock: each fence alone is half of the order.
+        ([LOCK, READ, WRITE, UNLOCK], {"MO003", "MO005"}),
+        ([LOCK, FENCE, READ, WRITE, UNLOCK], {"MO005"}),
+        ([LOCK, READ, WRITE, FENCE, UNLOCK], {"MO003"}),
+        ([LOCK, FENCE, READ, WRITE, FENCE, UNLOCK], set()),
+        ([LOCK, FENCE.replace("gpu", "cta"), READ, WRITE, FENCE, UNLOCK], {"MO003"}),
+        ([LOCK.replace("atom.", "atom.acquire.gpu."), READ, WRITE, UNLOCK.replace("atom.", "atom.release.gpu.")], set()),
+        ([LOCK.replace("cas.b32 %r5, [%rd9], 0, 1", "exch.b32 %r5, [%rd9], 1"), READ, WRITE, UNLOCK], {"MO003", "MO005"}),
+        # What is locked is neither read nor written, or only read.
+        ([LOCK, UNLOCK, READ, WRITE], set()),
+        ([LOCK, READ, UNLOCK], set()),
+        # A claim, which nothing gives back, and a test that only the first few pass.
+        ([CLAIM, READ, WRITE, "bra.uni top;", DONE], set()),
+        ([READ, WRITE, LAST.replace("ne.u32 %p2, %r5, %r20", "gt.u32 %p2, %r5, %r20"), READ, DONE], set()),
+        ([WRITE, LAST.replace("%p2, %r5, %r20", "%p2, %r5, 0"), READ, DONE], set()),
+        # Flags and their polls.
+        ([WRITE, "atom.global.exch.b32 %r6, [%rd9], 1;", VOLATILE, READ], {"MO003", "MO005"}),
+        ([WRITE, FENCE, "st.volatile.global.u32 [%rd9], 1;", ATOMIC, FENCE, READ], set()),
+        ([WRITE, FENCE, "st.volatile.global.u32 [%rd9], 1;", ATOMIC, READ], {"MO003"}),
+        ([WRITE, FENCE, "st.volatile.global.u32 [%rd9], 1;", ATOMIC, "red.acq_rel.gpu.global.add.u32 [%rd9+64], 1;", READ],
+         {"MO003"}),
+        ([WRITE, FENCE, "st.volatile.global.u32 [%rd9+4], 1;", ATOMIC, READ], set()),
+        ([WRITE, "st.release.cta.global.u32 [%rd9], 1;", ATOMIC, FENCE, READ], {"MO005"}),
+        ([WRITE, FENCE, "st.volatile.global.u32 [%rd9], 1;", ATOMIC.replace("atom.", "atom.acquire.cta."), READ], {"MO003"}),
+        # The last CTA, as one thread knows it, or as all threads learn it.
+        ([WRITE, LAST, READ, DONE], {"MO003", "MO005"}),
+        ([WRITE, FENCE, LAST, FENCE, READ, DONE], set()),
+        ([WRITE, "bar.sync 0;", SHARED_LAST, READ, DONE], {"MO003", "MO005"}),
+        ([WRITE, FENCE, SHARED_LAST, FENCE, READ, DONE], {"MO007"}),
+        ([WRITE, FENCE, "bar.sync 0;", SHARED_LAST, FENCE, READ, DONE], set()),
+        (["@!%p0 bra one;", WRITE, FENCE, "one:", SHARED_LAST, FENCE, READ, DONE], set()),
+        # One thread waits, and the others do not.
+        ([WRITE, FENCE, "bar.sync 0;", "@!%p0 bra ready;", "st.volatile.global.u32 [%rd9], 1;", VOLATILE, FENCE, "ready:", READ],
+         {"MO007"}),
+        ([WRITE, FENCE, "bar.sync 0;", "@!%p0 bra ready;", "st.volatile.global.u32 [%rd9], 1;", VOLATILE, FENCE, "ready:",
+          "bar.sync 0;", READ], set()),
+        # The value is the data, or an index.
+        ([WRITE, LAST, "st.global.u32 [%rd1+64], %r5;", READ, DONE], set()),
+        ([WRITE, "atom.global.add.u32 %r5, [%rd9], 1;", "mul.wide.u32 %rd1, %r5, 4;", READ], set()),
+        # A word of each CTA.
+        (["mov.u32 %r10, %ctaid.x;\nmul.wide.u32 %rd10, %r10, 4;\nadd.u64 %rd9, %rd9, %rd10;", WRITE, LAST, READ, DONE], set()),
+    ],
+)  # fmt: skip
+def test_locks_flags_and_counters_without_a_stated_order(body: list[str], rules: set[str]) -> None:
+    found = [f for f in lint(in_turn(*body)).findings if f.rule.id in ("MO003", "MO005", "MO007")]
+    assert {f.rule.id for f in found} == rules
+    assert all(f.severity is Severity.INFO for f in found if f.rule.id != "MO007" and ".cta" not in f.message)
+
+
+def test_the_fence_of_the_last_cta_alone_is_enough_if_the_others_continue_only_then() -> None:
+    fenced = SHARED_LAST.replace("selp.u32", "@!%p2 bra not_last;\nmembar.gl;\nnot_last:\nselp.u32")
+    assert not by_rule(lint(in_turn(WRITE, FENCE, "bar.sync 0;", fenced, READ, DONE)), "MO003")
+
+
+def test_one_thread_may_poll_in_a_loop_around_a_barrier() -> None:
+    loop = """again:
+    @!%p0 bra met;
+    ld.volatile.global.u32 %r1, [%rd9];
+met:
+    setp.ne.u32 %p1, %r1, 1;
+    bar.red.and.pred %p2, 0, %p1;
+    @%p2 bra again;"""
+    body = [
+        "mov.u32 %r1, 0;",
+        loop,
+        READ,
+        WRITE,
+        FENCE,
+        "bar.sync 0;",
+        "@%p0 st.volatile.global.u32 [%rd9], 1;",
+    ]
+    assert len(by_rule(lint(in_turn(*body)), "MO003")) == 1
+    fenced = [*body[:2], FENCE, *body[2:]]
+    assert not by_rule(lint(in_turn(*fenced)), "MO003")

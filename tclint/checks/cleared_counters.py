@@ -1,0 +1,219 @@
+"""The check of counters in global memory that some threads clear while others may already add to them (PTX ISA 8.7.1).
+
+The threads of a grid start in any order. What one of them clears before it adds is cleared at any time for a thread of
+another CTA, and what that one has added is lost. Only a barrier of the grid, or the end of an earlier one, orders the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from tclint.analyses import role_paths
+from tclint.analyses.global_memory import apart, global_operands, origins
+from tclint.analyses.global_signals import GlobalSignals
+from tclint.analyses.happens_before import HappensBefore, OrderScope
+from tclint.analyses.model import KernelModel
+from tclint.checks import Hit, Mark, RuleId, check, grouped
+from tclint.dataflow import Path
+from tclint.ir.nodes import Instruction, specials
+from tclint.isa.effects import Barrier
+from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
+from tclint.values import thread_masks as T
+from tclint.values.nodes import (
+    COMPUTED,
+    AddressOf,
+    Compare,
+    Constant,
+    Loaded,
+    ParameterRead,
+    Phi,
+    SpecialRead,
+)
+
+MO008 = RuleId("MO008")
+
+_COMPUTED = COMPUTED | {Constant, ParameterRead, AddressOf, Phi}
+_CTA, _THREAD, _DATA, _UNKNOWN = "CTA", "thread", "data", "unknown"
+"""What an address may depend on, beside what the whole grid has in common."""
+_SWAPS = (".exch", ".cas")
+_GRID = "the grid has more than one CTA"
+
+
+@check(MO008, analyses=(GlobalSignals, HappensBefore))
+def cleared_while_others_add(model: KernelModel) -> Iterator[Hit]:
+    """Report stores of a constant to a counter that threads of other CTAs, or other warps, add to with nothing in between."""
+    if model.function.entry:
+        counters = _Counters(model)
+        yield from (_hit(model, clear, found) for clear, found in grouped(counters.unordered()).items())
+
+
+def _hit(model: KernelModel, clear: int, found: list[tuple[int, bool]]) -> Hit:
+    add, in_cta = found[0]
+    who = "other warps" if in_cta else "other CTAs"
+    condition = "the CTA has more than 32 threads" if in_cta else _GRID
+    if in_cta and (model.function.threads or 0) > WARP:
+        condition = ""
+    lacking = "no barrier" if in_cta else "no barrier of the grid"
+    return MO008.hit(
+        site=clear,
+        message=f"clears a counter to which {who} may have added already{', if ' * bool(condition)}{condition}: {lacking} "
+        "orders the two",
+        steps=(
+            Mark(clear, "clears it, at any time for the others"),
+            Mark(add, f"adds to it, in {who} too"),
+        ),
+        count=len(found),
+        help="clear it in an earlier kernel or with cudaMemsetAsync(), or wait for the whole grid (grid.sync()) in between",
+        about=frozenset((clear,)),
+        condition=condition,
+    )
+
+
+class _Counters:
+    """The words of global memory that a kernel clears and adds to."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model = model
+
+    def unordered(self) -> Iterator[tuple[int, tuple[int, bool]]]:
+        """The stores of constants, each with an addition that nothing orders after it, and whether no CTA barrier
+        does."""
+        adds = [i for i in self._global_writes if self._adds(self.model.instruction(i))]
+        if not adds:
+            return
+        for clear in (i for i in self._global_writes if self._clears(i)):
+            for add in adds:
+                if self._same(clear, add) and (in_cta := self._race(clear, add)) is not None:
+                    yield clear, (add, in_cta)
+
+    @cached_property
+    def _global_writes(self) -> list[int]:
+        model = self.model
+        return sorted(
+            i
+            for use in model.function.uses
+            if use.match is not None and not use.match.form.event and global_operands(use.match, "write")
+            for i in use.sites
+            if model.cfg.block_of[i] in model.cfg.rank
+        )
+
+    @staticmethod
+    def _adds(instruction: Instruction) -> bool:
+        """Whether an atomic operation or a reduction combines what is there with an operand."""
+        match = instruction.match
+        return match is not None and bool(match.combination) and match.combination not in _SWAPS
+
+    def _clears(self, site: int) -> bool:
+        """Whether a store writes a constant, and none that depends on a lock or a count."""
+        model, instruction = self.model, self.model.instruction(site)
+        stored = instruction.named("b")
+        if instruction.match is None or instruction.match.combination or stored is None:
+            return False
+        if model.values.constant_operand(stored, site) is None:
+            return False
+        block = model.cfg.block_of[site]
+        tests = model.fact(GlobalSignals).observations
+        return not any(model.cfg.dominates(edge.target, block) for seen in tests for edge in seen.passes)
+
+    def _same(self, clear: int, add: int) -> bool:
+        """Whether threads may clear what other threads add to, and whichever CTA they belong to.
+
+        An index that comes from the CTA may give each one counters of its own. One that is loaded selects any element.
+        """
+        model = self.model
+        here, there = origins(model, clear, "write"), origins(model, add, "write")
+        if not here or here != there or apart(model, clear, "write", add, "write"):
+            return False
+        cleared, added = self._address(clear), self._address(add)
+        if cleared is None or added is None:
+            return False
+        own, other = self._depends(cleared), self._depends(added)
+        if own <= {_THREAD}:
+            return other <= {_DATA, _THREAD} and (_DATA in other or not (own or other))
+        return own == {_CTA, _THREAD} and other == {_DATA}
+
+    def _address(self, site: int) -> int | None:
+        operand = self.model.instruction(site).named("a")
+        return None if operand is None else self.model.values.operand(operand, site)
+
+    def _depends(self, address: int) -> set[str]:
+        """What an address depends on."""
+        values, found = self.model.values, set[str]()
+        work, seen = [address], set[int]()
+        while work:
+            value = values.representative(work.pop())
+            if value in seen:
+                continue
+            seen.add(value)
+            node = values.node(value)
+            if type(node) is Loaded:
+                found.add(_DATA if node.space.startswith(".global") else _UNKNOWN)
+            elif type(node) is SpecialRead:
+                register = SPECIAL_REGISTERS[node.name]
+                if register.distinguishes_threads:
+                    found.add(_THREAD)
+                elif register.scope < Scope.GRID:
+                    found.add(_CTA)
+            elif type(node) not in _COMPUTED:
+                found.add(_UNKNOWN)
+            else:
+                work += values.arguments(value) if type(node) is Phi else node.operands
+        return found
+
+    def _race(self, clear: int, add: int) -> bool | None:
+        """Whether no CTA barrier orders an addition after *clear* (True) or none of the grid (False); None if one
+        does, or may."""
+        model = self.model
+        if self._path(clear, add, self._grid_waits) is None or self._path(-1, add, self._grid_waits) is None:
+            return None
+        one_cta = not self._several_ctas or self._singles_out(add)
+        if not one_cta:
+            return False
+        if self._path(clear, add, self._grid_waits | self._cta_waits) is None:
+            return None
+        here, there = (T.whole(model.views.context_of(i).threads, 32) for i in (clear, add))
+        return True if there & ~here else None
+
+    def _path(self, start: int, end: int, ends: frozenset[int]) -> Path | None:
+        model = self.model
+        if start >= 0 and not model.reaches(start, end, ends):
+            return None
+        return role_paths.follow_first(model, start, model.views.context_of(start), (end,), ends).witness
+
+    @cached_property
+    def _grid_waits(self) -> frozenset[int]:
+        """Where threads may wait for other CTAs, for themselves or for their CTA, which a barrier joins."""
+        model, points = self.model, self.model.fact(HappensBefore).points
+        barriers = points.barrier_sites(OrderScope.WARPS)
+        joined = (
+            model.reached_from(points.spin_loads, barriers, barriers)
+            if points.spin_loads
+            else frozenset[int]()
+        )
+        return frozenset((
+            *points.spin_loads, *joined, *points.barrier_sites(OrderScope.CTAS), *model.awaits(Barrier.GRIDS),
+            *role_paths.calls(model),
+        ))  # fmt: skip
+
+    @cached_property
+    def _cta_waits(self) -> frozenset[int]:
+        return self.model.fact(HappensBefore).points.acquire_points(OrderScope.WARPS)
+
+    @cached_property
+    def _several_ctas(self) -> bool:
+        """Whether the kernel asks which CTA it is, or how many there are."""
+        return any(
+            "ctaid" in s.name for each in self.model.function.instructions for s in specials(each.operands)
+        )
+
+    def _singles_out(self, site: int) -> bool:
+        """Whether *site* is executed by one CTA alone: its index is tested."""
+        values = self.model.values
+        return any(
+            type(node := values.node(p)) is Compare
+            and node.relation == "eq"
+            and truth
+            and any(_CTA in self._depends(operand) for operand in node.operands)
+            for p, truth in self.model.views.context_of(site).facts.items()
+        )

@@ -1,0 +1,95 @@
+"""MO008: counters in global memory that are cleared while other threads may add to them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tools.support import by_rule, kernel, lint, module
+
+START = """
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, %ctaid.x;
+    mad.lo.u32 %r2, %r1, 128, %r0;
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u64 %rd9, [keys];
+    cvta.to.global.u64 %rd0, %rd0;
+    cvta.to.global.u64 %rd9, %rd9;
+    mul.wide.u32 %rd1, %r0, 4;
+    mul.wide.u32 %rd2, %r2, 4;
+    mul.wide.u32 %rd3, %r1, 4;
+    add.u64 %rd4, %rd9, %rd2;
+    ld.global.u32 %r3, [%rd4];
+    mul.wide.u32 %rd5, %r3, 4;
+    add.u64 %rd1, %rd0, %rd1;
+    add.u64 %rd2, %rd0, %rd2;
+    add.u64 %rd3, %rd0, %rd3;
+    add.u64 %rd5, %rd0, %rd5;
+    setp.eq.u32 %p0, %r0, 0;
+    setp.eq.u32 %p1, %r2, 0;
+    setp.eq.u32 %p2, %r1, 0;
+"""
+SYNC = "bar.sync 0;"
+ONE = "st.global.u32 [%rd0], 0;"
+OWN = "st.global.u32 [%rd1], 0;"
+ADD = "red.global.add.u32 [%rd0], 1;"
+CHOSEN = "atom.global.add.u32 %r4, [%rd5], 1;"
+POLL = "poll:\nld.acquire.gpu.global.u32 %r5, [%rd9+64];\nsetp.eq.u32 %p3, %r5, 0;\n@%p3 bra poll;"
+
+
+def text(*body: str) -> str:
+    parameters = ".param .u64 pointer, .param .u64 keys"
+    return module(kernel("\n".join((START, *body, "ret;")), parameters=parameters))
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ([f"@%p1 {ONE}", ADD], 1),
+        ([f"@%p0 {ONE}", SYNC, ADD], 1),
+        ([ONE, SYNC, ADD, "red.global.add.u32 [%rd0], 2;"], 1),
+        ([ONE.replace("u32", "volatile.u32").replace("st.global.volatile", "st.volatile.global"), ADD], 1),
+        ([OWN, SYNC, CHOSEN], 1),
+        (["st.global.u32 [%rd2], 0;", SYNC, CHOSEN], 1),
+        ([OWN, "red.global.min.u32 [%rd5], %r3;"], 1),
+        # Others wait for the grid.
+        ([f"@%p1 {ONE}", POLL, ADD], 0),
+        ([f"@%p1 {ONE}", "@!%p0 bra joined;", POLL, "joined:", SYNC, ADD], 0),
+        ([f"@%p1 {ONE}", "griddepcontrol.wait;", ADD], 0),
+        # Counters of the CTA, or of the thread.
+        (["st.global.u32 [%rd3], 0;", SYNC, "red.global.add.u32 [%rd3], 1;"], 0),
+        (["st.global.u32 [%rd2], 0;", "red.global.add.u32 [%rd2], 1;"], 0),
+        # Other words, or no clearing before.
+        ([ONE, "red.global.add.u32 [%rd0+4], 1;"], 0),
+        ([ONE, "red.global.add.u32 [%rd9], 1;"], 0),
+        (["st.global.u32 [%rd0], %r3;", ADD], 0),
+        ([ADD, SYNC, f"@%p1 {ONE}"], 0),
+        ([ONE, "atom.global.exch.b32 %r4, [%rd0], 1;"], 0),
+        # One CTA alone adds.
+        ([ONE, SYNC, "@!%p2 bra over;", ADD, "over:"], 0),
+        # The last CTA clears for the next launch.
+        (
+            [
+                "next:\natom.global.add.u32 %r4, [%rd9], 1;\nsetp.ne.u32 %p3, %r4, 7;\n@%p3 bra kept;",
+                *(ONE, "kept:", ADD, "setp.lt.u32 %p4, %r3, 9;", "@%p4 bra next;"),
+            ],
+            0,
+        ),
+    ],
+)
+def test_a_counter_that_other_ctas_add_to_is_cleared(body: list[str], found: int) -> None:
+    assert len(by_rule(lint(text(*body)), "MO008")) == found
+
+
+@pytest.mark.parametrize(
+    ("body", "found"), [([f"@%p0 {ONE}", ADD], 1), ([f"@%p0 {ONE}", SYNC, ADD], 0), ([OWN, CHOSEN], 0)]
+)
+def test_a_kernel_that_knows_no_cta_needs_a_cta_barrier(body: list[str], found: int) -> None:
+    alone = text(*body).replace("mov.u32 %r1, %ctaid.x;", "mov.u32 %r1, 0;")
+    hits = by_rule(lint(alone), "MO008")
+    assert len(hits) == found
+    assert all("other warps" in hit.message for hit in hits)
+
+
+def test_the_message_states_the_condition() -> None:
+    (hit,) = by_rule(lint(text(OWN, SYNC, CHOSEN)), "MO008")
+    assert "if the grid has more than one CTA" in hit.message
