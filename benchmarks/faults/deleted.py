@@ -41,6 +41,8 @@ def _deletes(event: str, group: str | None = None) -> Plant:
                 about = kernel.of_events("pdl-") | kernel.where(
                     lambda m: bool(m.form.memory) or "tensormap" in m.form.roles
                 )
+            elif event == "memory-fence":
+                about = kernel.where(lambda m: bool(m.form.memory))
             elif event == "proxy-fence":
                 about = through_async(kernel)
             elif event.startswith("mbarrier"):
@@ -88,7 +90,7 @@ for _name, _family, _event, _group, _rules in (
     ("griddepcontrol.wait deleted", "pdl", "pdl-wait", None, "GD001 GD002"),
     ("tcgen05.fence::before deleted", "tcgen05", "tcgen05-fence-before", None, "TC014"),
     ("tcgen05.fence::after deleted", "tcgen05", "tcgen05-fence-after", None, "TC013"),
-    ("memory fence deleted", "memory", "memory-fence", None, ""),
+    ("memory fence deleted", "memory", "memory-fence", None, "MO003 MO005"),
     (
         "cluster barrier deleted",
         "barrier",

@@ -21,6 +21,7 @@ from tclint.ir.nodes import (
     Memory,
     Operand,
     registers,
+    specials,
 )
 
 __all__: list[str] = []
@@ -252,3 +253,40 @@ for _name, _other in (("ld", "st"), ("st", "ld")):
             edit = kernel.rewrite(site, rf"wait::{name}\b", f"wait::{other}")
             if edit:
                 yield Fault((edit,), kernel.of_group(f"tcgen05.{name}") | {site}, kernel.text(site))
+
+
+@operator("CTA barrier moved into a branch", "convergence", "CV001 CV002 CV014")
+def _barrier_in_branch(kernel: Kernel) -> Iterator[Fault]:
+    """The barrier that follows a conditional block becomes the end of that block, whose condition is not the same for all threads."""
+    by_thread = _by_thread(kernel)
+    for site in kernel.sites("barrier-sync"):
+        barrier, text = kernel.instructions[site], kernel.flat(site)
+        if not text or barrier.guard >= 0 or barrier.reads or barrier.writes or ".warp." in barrier.opcode:
+            continue
+        for i in range(site - 1, -1, -1):
+            branch = kernel.instructions[i]
+            join = branch.targets[0] if branch.targets else -1
+            if branch.event == "barrier-sync" or (
+                branch.flow and (branch.guard < 0 or not i + 1 < join <= site)
+            ):
+                break
+            if branch.flow:
+                last = kernel.span(join - 1)
+                at = last.start if kernel.instructions[join - 1].flow else last.end
+                if branch.guard in by_thread:
+                    edits = (kernel.blank(site), Edit(Span(at, at), f" {text} "))
+                    yield Fault(edits, kernel.of_events("barrier-") | {i, join - 1}, kernel.text(i))
+                break
+
+
+def _by_thread(kernel: Kernel) -> frozenset[int]:
+    """The registers that may depend on which thread computes them: on its index, or on data at an address of its own."""
+    found: set[int] = set()
+    before = -1
+    while len(found) > before:
+        before = len(found)
+        for instruction in kernel.instructions:
+            named = {special.name.partition(".")[0] for special in specials(instruction.operands)}
+            if not found.isdisjoint((*instruction.reads, instruction.guard)) or named & {"%tid", "%laneid"}:
+                found.update(instruction.writes)
+    return frozenset(found)

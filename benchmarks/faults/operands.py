@@ -13,6 +13,7 @@ from benchmarks.faults.kernel import (
 )
 from tclint.findings.finding import Edit
 from tclint.ir.nodes import (
+    Immediate,
     Memory,
     Symbol,
     registers,
@@ -53,11 +54,36 @@ def _rewrites(event: str, group: str | None, pattern: str, replacement: str) -> 
     return plant
 
 
-_FULL = r"(0x[fF]{8}|-1|4294967295)(?=\s*;)"
+def _masks(event: str, mask: str) -> Plant:
+    """Name fewer lanes where all are named, by a constant or by a register that is only ever set to it."""
+
+    def plant(kernel: Kernel) -> Iterator[Fault]:
+        for site in kernel.sites(event):
+            edit = kernel.operand(site, "mask", mask) if _full(kernel, site) else None
+            if edit:
+                yield Fault((edit,), frozenset((site,)), f"{kernel.text(site)[:90]} -> {edit.text[:90]}")
+
+    return plant
+
+
+def _full(kernel: Kernel, site: int) -> bool:
+    """Whether the mask of an instruction names all lanes of the warp."""
+    mask = kernel.instructions[site].role("mask")
+    if isinstance(mask, int):
+        writers = [i for i in kernel.instructions if mask in i.writes]
+        mask = writers[0].operands[-1] if len(writers) == 1 and writers[0].moves else mask
+    return (
+        isinstance(mask, Immediate) and isinstance(mask.value, int) and mask.value & 0xFFFFFFFF == 0xFFFFFFFF
+    )
+
+
+for _name, _event, _mask, _rules in (
+    ("shuffle mask narrowed", "shuffle", "0x1f", "CV006"),
+    ("vote mask narrowed", "vote", "0xffff", "CV006"),
+    ("elect mask narrowed", "elect", "0xffff", "CV005 CV006"),
+):
+    operator(_name, "convergence", _rules)(_masks(_event, _mask))
 for _name, _family, _event, _group, _pattern, _replacement, _rules in (
-    ("shuffle mask narrowed", "convergence", "shuffle", None, _FULL, "0x1f", "CV006"),
-    ("vote mask narrowed", "convergence", "vote", None, _FULL, "0xffff", "CV006"),
-    ("elect mask narrowed", "convergence", "elect", None, _FULL, "0xffff", "CV005 CV006"),
     ("setmaxnreg.inc to .dec", "setmaxnreg", "setmaxnreg", None, r"\.inc\b", ".dec", "CV008"),
     ("setmaxnreg.dec to .inc", "setmaxnreg", "setmaxnreg", None, r"\.dec\b", ".inc", "CV008"),
     (

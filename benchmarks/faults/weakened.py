@@ -271,3 +271,21 @@ def _narrow_fence(kernel: Kernel) -> Iterator[Fault]:
             edit = kernel.rewrite(site, r"(fence\.proxy\.async)(\.[\w:]+)?(?=\s*;)", rf"\1{other}")
             if edit:
                 yield Fault((edit,), through_async(kernel) | {site}, f"{kernel.text(site)} -> {other}")
+
+
+def _narrows(fences: bool) -> Plant:
+    """A scope that includes only the threads of one CTA, of fences or of accesses to global memory."""
+
+    def plant(kernel: Kernel) -> Iterator[Fault]:
+        fence = frozenset(kernel.sites("memory-fence"))
+        about = fence | kernel.where(lambda m: bool(m.form.memory) and not m.space.startswith(".shared"))
+        for site in sorted(fence if fences else about - fence):
+            edit = kernel.rewrite(site, r"\.(gpu|gl|sys)\b", ".cta")
+            if edit:
+                yield Fault((edit,), about, f"{kernel.text(site)[:90]} -> {edit.text[:90]}")
+
+    return plant
+
+
+operator("fence scope narrowed", "memory", "")(_narrows(fences=True))
+operator("access scope narrowed", "memory", "")(_narrows(fences=False))

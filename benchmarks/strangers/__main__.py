@@ -63,9 +63,11 @@ def _drawn(
         source
         for source in sources.listed()
         if source.name in entry.get("sources", (source.name,))
-        and not (rules.new_sources and source.name in before)
+        and bool(source.programs) == (unit == "program")
     ]
-    drawn = draw.draw(pool.held(options.cache, listed, unit), entry["seed"], seen, rules)
+    offered = pool.held(options.cache, listed, unit)
+    fresh = (c for c in offered if not (rules.new_sources and c.source in before))
+    drawn = draw.draw(fresh, entry["seed"], seen, rules)
     return drawn, draw.breaches(drawn, rules, before)
 
 

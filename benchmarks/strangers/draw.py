@@ -35,9 +35,11 @@ class Rules:
 RULES = {
     "kernel": Rules(250, 25, 0.1, 0.5, 1, new_sources=False),
     "file": Rules(250, 12, 0.2, 0.6, 12, new_sources=True),
+    "program": Rules(300, 100, 0.02, 0.0, 0, new_sources=True),
 }
 """By unit. A set of kernels has each kernel as a module of its own, so that many are instances of one template; the files
-of a set are as their authors compile and run them. Both are named in ``sets.toml``."""
+of a set are as their authors compile and run them, and so are those of programs, which are ordinary CUDA from collections.
+All are named in ``sets.toml``."""
 
 
 def draw(pool: Iterable[Candidate], seed: int, seen: Collection[str], rules: Rules) -> list[Candidate]:

@@ -26,7 +26,7 @@ PLANTED = ("set", "digest", "operator", "line", "result", "proof", "findings")
 
 
 def unit(entry: Mapping[str, Any]) -> str:
-    """What the members of a set in ``sets.toml`` are, ``kernel`` or ``file``."""
+    """What the members of a set in ``sets.toml`` are, ``kernel``, ``file`` or ``program``."""
     name: str = entry.get("unit", "kernel")
     return name
 

@@ -31,6 +31,7 @@ class Candidate:
     """A kernel, or a file with several, that may be drawn."""
 
     source: str
+    """The source; of a collection of programs, also the program, which counts as a source of its own."""
     origin: str
     """The file of the source, and the module in it."""
     name: str
@@ -43,7 +44,9 @@ class Candidate:
     """How many kernels the file has, as its authors compile it; 0 for a kernel that was cut out of a file with others."""
 
     def is_a(self, unit: str) -> bool:
-        """Whether this is a ``file``, or a ``kernel`` alone in its module."""
+        """Whether this is a ``file``, a file of a ``program`` in a collection, or a ``kernel`` alone in its module."""
+        if unit == "program":
+            return self.kernels >= 1 and len(self.text) <= LARGEST
         return self.kernels >= 1 if unit == "file" else self.kernels <= 1 and len(self.text) <= LARGEST
 
     @property
@@ -134,8 +137,9 @@ def _keep(
     """Add the first of the texts with one skeleton to *found*; a whole file takes the place of a part of another."""
     skeleton = kernels.skeleton(kernel.text)
     if skeleton not in found or (count and not found[skeleton].kernels):
+        program = origin.split("/")[: source.programs]
         found[skeleton] = Candidate(
-            source.name, origin, kernel.name, kernel.target, kernel.text, skeleton,
+            "/".join((source.name, *program)), origin, kernel.name, kernel.target, kernel.text, skeleton,
             kernels.asynchronous(kernel.text), count,
         )  # fmt: skip
 

@@ -20,8 +20,8 @@ ABOUT = """\
 Kernels of packages and repositories that are in no corpus, drawn by a seed that is committed before the run, linted once,
 and judged by reading the PTX; *hard* ones have mbarriers, wgmma, tcgen05 or bulk copies. A set counts for one run only.
 In a set of *kernels*, each was cut out of its module, so many are instances of one template; in a set of *files*, each is
-as its authors compile it. Sets 1 and 2 were measured before this program existed, on kernels not drawn by its rules. In
-parentheses are intervals of Wilson, for 95%."""
+as its authors compile it, and so in one of *programs*, which are ordinary CUDA. Sets 1 and 2 were measured before this
+program existed, on kernels not drawn by its rules. In parentheses are intervals of Wilson, for 95%."""
 
 _Z = 1.959964
 
@@ -98,12 +98,12 @@ def _row(
 def figure(data: Any) -> str:
     """What the judged sets of files showed, or of kernels if there is none."""
     judged = [row for row in data if not row.get("not judged") and row.get("planted")]
-    files = [row for row in judged if row.get("unit") == "file"]
+    files = [row for row in judged if row.get("unit", "kernel") != "kernel"]
     earlier = "; ".join(
         f"set {row['set']} {row['files with false findings']} of {row['files']} ({row['files with false findings'] / row['files']:.1%}),"
         f" {row['found'] / row['planted']:.1%}"
         for row in judged
-        if files and row.get("unit") != "file"
+        if files and row.get("unit", "kernel") == "kernel"
     )
     before = (
         f" Sets of kernels, with a false finding, and planted faults found: {earlier}." if earlier else ""

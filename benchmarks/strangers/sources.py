@@ -77,6 +77,8 @@ class Source:
     """Wheels of other projects, as requirements, whose headers the compile jobs include from ``{source}/.headers``. No
     kernel is taken from them."""
     compile: tuple[Compile, ...] = ()
+    programs: int = 0
+    """How many parts of a path name a program, where the repository is a collection of programs; 0: it is none."""
     made: str = ""
     """The compiler, where this program does not run it: the PTX of the source is then in ``made/NAME`` of the cache, and
     nothing is fetched."""
@@ -85,6 +87,7 @@ class Source:
     def version(self) -> str:
         """What fixes the kernels of the source: its contents, and what is compiled of them."""
         compiled = f" {zlib.crc32(repr(self.compile).encode()):08x}" if self.compile else ""
+        compiled += f" programs {self.programs}" if self.programs else ""
         origin = self.package or f"{self.repository}@{self.commit}"
         return " ".join((origin, *self.headers, *self.made.split())) + compiled
 
@@ -113,6 +116,8 @@ def _source(entry: Mapping[str, Any]) -> Source:
         raise ValueError(f"{source.name}: give a package, or a repository with a commit")
     if source.made and source.compile:
         raise ValueError(f"{source.name}: give compile jobs, or the compiler that made the PTX")
+    if source.programs and not source.compile:
+        raise ValueError(f"{source.name}: give compile jobs for the programs")
     if not all(job.files or job.instances for job in source.compile):
         raise ValueError(f"{source.name}: give files or instances for each compile job")
     return source

@@ -60,7 +60,7 @@ def first(folder: Path, operator: str, text: str, directives: str = "") -> tuple
     [
         ("equivalent", "wgmma.wait_group deleted", {"equivalent": "so"}, PRODUCT + WAIT, ""),
         ("accepted", "target without its suffix", {"code": "same"}, PRODUCT + WAIT, ""),
-        ("no rule", "memory fence deleted", {}, "membar.gl;\n", ""),
+        ("no rule", "call while a wgmma is in flight", {}, PRODUCT + WAIT, ""),
         ("low", "wgmma.wait_group deleted", {"verdict": "low"}, PRODUCT + WAIT, ""),
         ("same code", "wgmma.wait_group deleted", {"code": "same"}, PRODUCT + WAIT, ""),
         ("refused by ptxas", "wgmma.wait_group deleted", {"code": "refused"}, PRODUCT + WAIT, ""),
@@ -330,13 +330,13 @@ def test_the_tables_list_what_was_missed_and_why() -> None:
         row(wait, "found"), row(wait, "missed", "unexplained"), row(wait, "missed", "unexplained", file="b.ptx", line=9),
         row(wait, "missed", "threads"),
         row(wait, "found", equivalent="it is none", manual="9.7", new=["WG001 error/high line 3: x"]),
-        row("memory fence deleted", "missed", "no rule"),
+        row("call while a wgmma is in flight", "missed", "no rule"),
     ]  # fmt: skip
     data = json.loads(json.dumps(mutation_score.summary(records, each=3, seed=1, assembler="ptxas 1.0")))
     assert "Of the other 5, tclint finds 2: 40.0%" in mutation_score.figure(data)
     text = "\n".join(mutation_score.tables(data))
     assert f"| {wait} | 5 | 0 | 2 | 0 | 0 | 0 | 0 | 3 | 0 | 0 | 0 | 40% | 40% | 40% |" in text
-    assert "No rule yet: memory fence deleted (1)." in text
+    assert "No rule yet: call while a wgmma is in flight (1)." in text
     assert (
         f"- *only other threads can observe it: what orders them is not analysed*, 1: {wait} (1: a.ptx:7)"
         in text

@@ -190,6 +190,10 @@ def test_the_list_has_enough_sources_and_none_of_a_corpus() -> None:
             '[[source]]\nname = "a"\ngives = "x"\npackage = "p==1"\nmade = "m"\n[[source.compile]]\ntargets = []\n',
             "give compile jobs, or the compiler that made the PTX",
         ),
+        (
+            '[[source]]\nname = "a"\ngives = "x"\nrepository = "r"\ncommit = "c"\nprograms = 2\n',
+            "give compile jobs for the programs",
+        ),
     ],
 )
 def test_a_wrong_entry_of_the_list_is_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -205,7 +209,8 @@ def test_a_source_is_gathered_again_when_what_is_compiled_of_it_changes() -> Non
     assert first.version == replace(first, gives="y").version
     assert sources.Source("p", "x", package="p==1").version == "p==1"
     others = [replace(first, headers=(package,)) for package in ("q==1", "q==2")]
-    assert len({source.version for source in (first, *others)}) == 3
+    others += [replace(first, programs=parts) for parts in (1, 2)]
+    assert len({source.version for source in (first, *others)}) == 5
 
 
 def test_a_repository_is_checked_out_at_its_commit(tmp_path: Path) -> None:
@@ -345,6 +350,27 @@ def test_the_pool_keeps_one_kernel_of_each_skeleton_and_names_what_failed(
     assert pool.gather(source, tmp_path, Toolkit()) == about  # type: ignore[arg-type]
 
 
+def test_each_program_of_a_collection_counts_as_a_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Programs(Toolkit):
+        def modules(self, folder: Path, job: sources.Compile) -> Any:
+            for path in ("src/sort/main.cu", "src/sort/kernels/merge.cu", "src/reduce/main.cu"):
+                body = "add.s32 %r1, %r1, 1; " * len(path)
+                yield f"{path}.sm_80", HEAD + f".entry k()\n{{\n {body} ret;\n}}\n"
+
+    monkeypatch.setattr(pool, "fetch", lambda source, folder: None)
+    job = sources.Compile(files=("src/**/*.cu",), targets=("sm_80",))
+    source = sources.Source("many", "x", repository="r", commit="c", compile=(job,), programs=2)
+    pool.gather(source, tmp_path, Programs())  # type: ignore[arg-type]
+    held = {c.origin: c.source for c in pool.held(tmp_path, [source], "program")}
+    assert held == {
+        "src/sort/main.cu.sm_80": "many/src/sort",
+        "src/sort/kernels/merge.cu.sm_80": "many/src/sort",
+        "src/reduce/main.cu.sm_80": "many/src/reduce",
+    }
+
+
 def test_a_source_that_is_unreachable_gives_nothing_and_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -379,6 +405,7 @@ def test_a_kernel_that_is_too_large_alone_is_drawn_as_a_file() -> None:
     large = replace(candidate("a", 1), text="x" * (pool.LARGEST + 1), kernels=1)
     assert large.is_a("file")
     assert not large.is_a("kernel")
+    assert not large.is_a("program")
 
 
 # ---------------------------------------------------------------- the draw
@@ -400,6 +427,12 @@ def test_a_set_keeps_its_rules_and_follows_from_the_seed(rules: draw.Rules, hard
     assert drawn != draw.draw(members, 2, (), rules)
     assert len(drawn) == rules.size
     assert sum(c.asynchronous for c in drawn) == hard
+
+
+def test_a_set_of_programs_needs_no_hard_ones() -> None:
+    members = [candidate(f"s{s}", n) for s in range(120) for n in range(10)]
+    rules = draw.RULES["program"]
+    assert not draw.breaches(draw.draw(members, 1, (), rules), rules)
 
 
 def test_hard_files_take_the_place_of_others_that_are_missing() -> None:
@@ -520,6 +553,35 @@ def test_a_set_is_drawn_from_the_sources_that_it_names(
     )
     command.main(["draw", "one", "--cache", str(tmp_path / "cache")])
     assert offered == [names[1]]
+
+
+def test_programs_are_drawn_for_sets_of_programs_only_and_once(
+    book: ledger.Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    collections = {source.name for source in sources.listed() if source.programs}
+    units = {"one": "kernel", "two": "program"}
+    (tmp_path / "sets.toml").write_text(
+        "".join(f'[[set]]\nname = "{name}"\nunit = "{unit}"\nseed = 1\n' for name, unit in units.items())
+    )
+    offered: dict[str, set[str]] = {}
+
+    def held(cache: Path, listed: list[sources.Source], unit: str) -> Any:
+        offered[unit] = {source.name for source in listed}
+        return iter((candidate("hecbench/src/sort", 1), candidate("hecbench/src/scan", 2)))
+
+    monkeypatch.setattr(command.pool, "held", held)
+    monkeypatch.setattr(type(book), "sources", lambda self: frozenset(("hecbench/src/sort",)))
+    for name in units:
+        command.main(["draw", name, "--cache", str(tmp_path / "cache")])
+    assert offered["program"] == collections
+    assert not offered["kernel"] & collections
+    assert capsys.readouterr().out.splitlines() == [
+        "hecbench/src/scan: 1 members, 0 hard, 0 lines",
+        "hecbench/src/sort: 1 members, 0 hard, 0 lines",
+        "2 sources: 2 members, 0 hard, 0 lines",
+        "hecbench/src/scan: 1 members, 0 hard, 0 lines",
+        "1 sources: 1 members, 0 hard, 0 lines",
+    ]
 
 
 def test_the_sources_that_sets_name_are_listed_and_in_one_set_only() -> None:
