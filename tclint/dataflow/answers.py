@@ -13,6 +13,7 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from tclint._dataclass import dataclass
 from tclint.ir.cfg import Edge
+from tclint.ir.nodes import Site
 
 __all__ = [
     "Answer",
@@ -36,7 +37,7 @@ W_co = TypeVar("W_co", bound=str, covariant=True)
 class Guard(NamedTuple):
     """The outcome of a guard on a path."""
 
-    site: int
+    site: Site
     """The instruction that has the guard."""
     executes: bool
 
@@ -67,7 +68,7 @@ class GaveUp(Generic[W_co]):
 
     why: W_co
     """The budget that was spent, with its size, or what was not followed."""
-    site: int = -1
+    site: Site = -1
     """The instruction that the question is about, or at which it could not be followed; -1: the whole function."""
     witness: ClassVar[None] = None
 
@@ -92,7 +93,7 @@ class Unanswered(NamedTuple):
     """A question about a function that was left open."""
 
     question: str
-    site: int
+    site: Site
     """The instruction that it is about; -1: the whole function."""
     why: str
 
@@ -103,12 +104,12 @@ class Ledger:
     def __init__(self) -> None:
         self.unanswered = Counter[Unanswered]()
 
-    def give_up(self, question: str, site: int, why: W) -> GaveUp[W]:
+    def give_up(self, question: str, site: Site, why: W) -> GaveUp[W]:
         """Record that a *question* about the instruction at *site* is open."""
         self.unanswered[Unanswered(question, site, str(why))] += 1
         return GaveUp(why, site)
 
-    def at_most(self, limit: int, items: Iterable[T], question: str, site: int, what: str) -> Iterator[T]:
+    def at_most(self, limit: int, items: Iterable[T], question: str, site: Site, what: str) -> Iterator[T]:
         """The first *limit* of *items*; a *question* about *site* is open, and recorded, if more are wanted.
 
         A caller that has its answer stops earlier. *what* is the plural of an item.
@@ -119,6 +120,6 @@ class Ledger:
                 return
             yield item
 
-    def drop(self, question: str, site: int, why: str) -> None:
+    def drop(self, question: str, site: Site, why: str) -> None:
         """Record that an analysis drops its facts at *site*: once, however often its transfer function is applied."""
         self.unanswered[Unanswered(question, site, why)] = 1

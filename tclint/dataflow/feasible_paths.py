@@ -44,7 +44,7 @@ from tclint.dataflow.answers import Answer, Decision, Found, Guard, Infeasible, 
 from tclint.dataflow.path_search_cache import BranchEdge, EntryPrefix, PathSearchCache
 from tclint.dataflow.views import ThreadContext
 from tclint.ir.cfg import CFG, Edge
-from tclint.ir.nodes import Instruction
+from tclint.ir.nodes import Instruction, Site
 from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 
@@ -83,8 +83,8 @@ class Path:
     """A feasible path: the edges taken, and the instructions on it that changed the fact (*marks*)."""
 
     edges: tuple[Edge, ...]
-    marks: tuple[int, ...]
-    end: int
+    marks: tuple[Site, ...]
+    end: Site
     """The instruction reached, or ``EXIT``."""
     threads: T.Threads
     """The threads that can take the path."""
@@ -98,26 +98,26 @@ class Path:
         """Whether the path takes that edge, or assumes that outcome of a guard."""
         return decision in self.edges or any(guard == decision for _, guard in self.guards)
 
-    def sites(self, cfg: CFG, start: int) -> Iterator[int]:
+    def sites(self, cfg: CFG, start: Site) -> Iterator[Site]:
         """The instructions on the path between *start* and the end, both excluded."""
         return chain.from_iterable(self._spans(cfg, start))
 
-    def passed(self, cfg: CFG, start: int) -> Passed:
+    def passed(self, cfg: CFG, start: Site) -> Passed:
         """The instructions of :meth:`sites`, for membership tests."""
         return Passed(frozenset(self._spans(cfg, start)))
 
-    def _spans(self, cfg: CFG, start: int) -> Iterator[range]:
+    def _spans(self, cfg: CFG, start: Site) -> Iterator[range]:
         begin = start + 1
         for edge in self.edges:
             yield range(begin, cfg.blocks[edge.source].end)
             begin = cfg.blocks[edge.target].start
         yield range(begin, self.last(cfg, start) + 1 if self.end == EXIT else self.end)
 
-    def block(self, cfg: CFG, start: int) -> int:
+    def block(self, cfg: CFG, start: Site) -> int:
         """The block in which a path from *start* ends."""
         return self.edges[-1].target if self.edges else cfg.block_of[max(start, 0)]
 
-    def last(self, cfg: CFG, start: int) -> int:
+    def last(self, cfg: CFG, start: Site) -> Site:
         """The last instruction of that block, by which a path leaves the function."""
         return cfg.blocks[self.block(cfg, start)].end - 1
 
@@ -135,7 +135,7 @@ class Passed:
 class PathQuery(NamedTuple):
     """A question: along which feasible paths does a fact survive from a start to a goal?"""
 
-    start: int
+    start: Site
     """The paths begin just after this instruction; -1: at the entry of the function."""
     context: ThreadContext
     """The threads that may take the paths, and the path condition that holds for them at the start."""
@@ -143,9 +143,9 @@ class PathQuery(NamedTuple):
     """The analysis's state of the fact at the start."""
     relevant: Sequence[Sequence[int]]
     """Block -> the instructions that may change the fact or meet the goal, ascending."""
-    step: Callable[[Any, int, Instruction], Hashable]
+    step: Callable[[Any, Site, Instruction], Hashable]
     """The state of the fact after a relevant instruction whose guard is true; None if the fact ends there."""
-    goal: Callable[[Any, int], bool]
+    goal: Callable[[Any, Site], bool]
     """Whether a path ends with this state before this relevant instruction, or (``EXIT``) where the function is left.
 
     A caller that wants more than one path rejects here what was met before: the search continues from there.
@@ -206,7 +206,7 @@ class _State(NamedTuple):
     """The state from which this one was reached; None at the start."""
     branch: BranchEdge | None
     """The branch taken from there; None if this state continues in the same block."""
-    marks: tuple[int, ...]
+    marks: tuple[Site, ...]
     """The instructions from there that changed the fact."""
     guards: tuple[Guard, ...]
     """The outcomes of guards that were assumed from there."""
@@ -407,7 +407,9 @@ class _PathSearch:
             found = self.events[key] = at, after
         return found
 
-    def _guarded(self, i: int, threads: T.Threads, condition: PathCondition) -> tuple[bool | None, T.Threads]:
+    def _guarded(
+        self, i: Site, threads: T.Threads, condition: PathCondition
+    ) -> tuple[bool | None, T.Threads]:
         """Whether an instruction executes (None: unknown), and the threads that may execute it."""
         instruction = self.instructions[i]
         if instruction.guard < 0:
@@ -425,7 +427,7 @@ class _PathSearch:
         fact: Hashable,
         condition: PathCondition,
         threads: T.Threads,
-        marks: tuple[int, ...],
+        marks: tuple[Site, ...],
         guards: tuple[Guard, ...],
     ) -> None:
         """Queue the states after the branches that can be taken at the end of the state's block."""
@@ -450,10 +452,10 @@ class _PathSearch:
     def _path(
         self,
         state: _State,
-        end: int,
+        end: Site,
         threads: T.Threads,
         fact: Any,
-        marks: Sequence[int],
+        marks: Sequence[Site],
         guards: Sequence[Guard],
     ) -> Path:
         """The path to *state*, and on to the instruction *end* by way of *marks*."""

@@ -15,7 +15,7 @@ from tclint.dataflow.path_search_cache import PathSearchCache
 from tclint.dataflow.reachability import Reachability
 from tclint.dataflow.views import Views
 from tclint.ir.cfg import CFG, Edge
-from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, Variable
+from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, Site, Variable
 from tclint.isa.effects import Barrier, Effects, Engine, Exchange, Fence, Query, Resource
 from tclint.values import PathCondition, PathSubstitution, Values
 from tclint.values import thread_masks as T
@@ -85,7 +85,7 @@ class Kernel:
         return PathSearchCache(self.cfg, self.values, self.views, self.ledger, strict=self.strict)
 
     @cached_property
-    def readers(self) -> dict[int, list[int]]:
+    def readers(self) -> dict[int, list[Site]]:
         """Register -> the instructions that read it or have it as their guard."""
         found: dict[int, list[int]] = {}
         for i, instruction in enumerate(self.function.instructions):
@@ -95,7 +95,7 @@ class Kernel:
                 found.setdefault(instruction.guard, []).append(i)
         return found
 
-    def transitive_users(self, site: int) -> Iterator[tuple[int, bool]]:
+    def transitive_users(self, site: Site) -> Iterator[tuple[Site, bool]]:
         """The branches, memory accesses, events and operations of a whole warp that use the results of *site*, or values
         computed from them.
 
@@ -121,7 +121,7 @@ class Kernel:
                     derived.update(instruction.writes)
 
     @cached_property
-    def events(self) -> list[int]:
+    def events(self) -> list[Site]:
         """The reachable instructions that do more than their accesses, in program order."""
         found = [i for use in self.function.uses if use.match and use.match.form.event for i in use.sites]
         if found:
@@ -129,54 +129,54 @@ class Kernel:
             found = sorted(i for i in found if block_of[i] in reachable)
         return found
 
-    def sites(self, effect: Fence | Resource | Exchange | Query) -> list[int]:
+    def sites(self, effect: Fence | Resource | Exchange | Query) -> list[Site]:
         """The reachable instructions with this effect, in program order."""
         return list(self._sites.get((effect, None), ()))
 
-    def begins(self, engine: Engine | None = None) -> list[int]:
+    def begins(self, engine: Engine | None = None) -> list[Site]:
         """The reachable instructions that begin an operation (of *engine*), in program order."""
         return list(self._sites.get(("begins", engine), ()))
 
-    def commits(self, engine: Engine | None = None) -> list[int]:
+    def commits(self, engine: Engine | None = None) -> list[Site]:
         """The reachable instructions that commit operations (of *engine*), in program order."""
         return list(self._sites.get(("commits", engine), ()))
 
-    def waits(self, engine: Engine | None = None) -> list[int]:
+    def waits(self, engine: Engine | None = None) -> list[Site]:
         """The reachable instructions that wait for operations (of *engine*), in program order."""
         return list(self._sites.get(("waits", engine), ()))
 
-    def tracks(self, engine: Engine) -> list[int]:
+    def tracks(self, engine: Engine) -> list[Site]:
         """The reachable arrivals that take place when operations of *engine* are complete, in program order."""
         return list(self._sites.get(("tracks", engine), ()))
 
-    def arrives(self, barrier: Barrier) -> list[int]:
+    def arrives(self, barrier: Barrier) -> list[Site]:
         """The reachable instructions whose thread arrives at a *barrier* of this kind, in program order."""
         return list(self._sites.get(("arrives", barrier), ()))
 
-    def awaits(self, barrier: Barrier) -> list[int]:
+    def awaits(self, barrier: Barrier) -> list[Site]:
         """The reachable instructions that wait for a *barrier* of this kind or test it, in program order."""
         return list(self._sites.get(("awaits", barrier), ()))
 
-    def where(self, holds: Callable[[Effects], bool]) -> list[int]:
+    def where(self, holds: Callable[[Effects], bool]) -> list[Site]:
         """The reachable instructions with effects for which *holds* is true, in program order."""
         return [i for i in self.events if holds(self.instruction(i).effects)]
 
     @cached_property
-    def _sites(self) -> dict[tuple[object, object], list[int]]:
+    def _sites(self) -> dict[tuple[object, object], list[Site]]:
         found: dict[tuple[object, object], list[int]] = {}
         for site in self.events:
             for key in _keys(self.instruction(site).effects):
                 found.setdefault(key, []).append(site)
         return found
 
-    def instruction(self, site: int) -> Instruction:
+    def instruction(self, site: Site) -> Instruction:
         return self.function.instructions[site]
 
-    def name(self, site: int) -> str:
+    def name(self, site: Site) -> str:
         """The first two words of an opcode: ``tcgen05.mma``."""
         return self.instruction(site).name
 
-    def present(self, site: int) -> T.Threads:
+    def present(self, site: Site) -> T.Threads:
         """The threads that may execute *site*, without the lanes that a partial last warp lacks (11.4.2, 11.4.4)."""
         most = self.function.most_threads
         threads = self.views.context_of(site).threads
@@ -205,23 +205,23 @@ class Kernel:
         """The variable called *name*, of the function or else of the module; None if there is none."""
         return self.function.variables.get(name) or self.module.variables.get(name)
 
-    def value(self, site: int, role: str) -> Value | None:
+    def value(self, site: Site, role: str) -> Value | None:
         """The value of the operand that plays *role* at *site*; None if the instruction has no such operand."""
         operand: Operand | None = self.instruction(site).role(role)
         return None if operand is None else self.values.operand(operand, site)
 
-    def mbarrier(self, site: int) -> Value | None:
+    def mbarrier(self, site: Site) -> Value | None:
         """The value that is the address of the mbarrier at *site*; None if the instruction names none."""
         return self.value(site, "mbarrier")
 
-    def constant_of(self, site: int, role: str) -> int | None:
+    def constant_of(self, site: Site, role: str) -> int | None:
         """The integer constant that the operand that plays *role* at *site* is; None if unknown."""
         operand = self.instruction(site).role(role)
         if isinstance(operand, Immediate):  # does not need the values of the function
             return operand.value if isinstance(operand.value, int) else None
         return None if operand is None else self.values.constant_operand(operand, site)
 
-    def guarded_block(self, site: int) -> tuple[int, Value, bool]:
+    def guarded_block(self, site: Site) -> tuple[int, Value, bool]:
         """The block of an instruction, the value of its guard, -1 if it has none, and whether the guard is negated."""
         instruction = self.instruction(site)
         guard = self.values.before(instruction.guard, site) if instruction.guard >= 0 else -1
@@ -262,11 +262,11 @@ class Kernel:
                 found.append((k, p, edge.value, edge))
         return sorted(found, key=lambda decision: decision[0])
 
-    def along(self, path: Path, start: int) -> PathSubstitution:
+    def along(self, path: Path, start: Site) -> PathSubstitution:
         """The substitution of expressions at the end of *path*, in terms of the values at *start*, where it begins."""
         return self.values.along(path.edges, path.passed(self.cfg, start))
 
-    def changes(self, value: Value, path: Path, start: int) -> bool:
+    def changes(self, value: Value, path: Path, start: Site) -> bool:
         """Whether *value* may change on *path*, which begins at *start*."""
         changes = self.values.varying_at(value)
         if not changes:
@@ -275,14 +275,14 @@ class Kernel:
         passed = set(path.sites(self.cfg, start))
         return any(at in (entered if kind == "block" else passed) for kind, at in changes)
 
-    def reaches(self, start: int, end: int, avoiding: Collection[int] = ()) -> bool:
+    def reaches(self, start: Site, end: Site, avoiding: Collection[Site] = ()) -> bool:
         """Whether a path of the CFG leads from *start*, or the entry (-1), to *end* and passes none of *avoiding*.
 
         Predicates and guards are ignored, so the path need not be feasible.
         """
         return self.cut(start, end, avoiding) is None
 
-    def cut(self, start: int, end: int, avoiding: Collection[int] = ()) -> frozenset[int] | None:
+    def cut(self, start: Site, end: Site, avoiding: Collection[Site] = ()) -> frozenset[Site] | None:
         """Those of *avoiding* of which every such path passes one; None if a path passes none.
 
         These are few, so that a question about other instructions is answered where they are among them.
@@ -316,7 +316,7 @@ class Kernel:
                     found.append(avoided[target][0])
         return frozenset(found)
 
-    def reaching(self, starts: Iterable[int], ends: Iterable[int]) -> frozenset[int]:
+    def reaching(self, starts: Iterable[Site], ends: Iterable[Site]) -> frozenset[Site]:
         """Those of *starts* from which a path of the CFG leads to one of *ends*; see :meth:`reaches`."""
         cfg, last = self.cfg, dict[int, int]()
         for end in ends:
@@ -330,8 +330,8 @@ class Kernel:
         )
 
     def reached_from(
-        self, starts: Iterable[int], ends: Iterable[int], avoiding: Iterable[int]
-    ) -> frozenset[int]:
+        self, starts: Iterable[Site], ends: Iterable[Site], avoiding: Iterable[Site]
+    ) -> frozenset[Site]:
         """Those of *ends* that a path reaches from one of *starts* and passes none of *avoiding*; see :meth:`reaches`."""
         cfg = self.cfg
         avoided, ending = dict[int, list[int]](), dict[int, list[int]]()
@@ -340,13 +340,13 @@ class Kernel:
                 by_block.setdefault(cfg.block_of[i], []).append(i)
         found, work, seen = set[int](), list[int](), set[int]()
 
-        def barrier(block: int, start: int) -> int | None:
+        def barrier(block: int, start: Site) -> Site | None:
             """The first instruction to avoid in *block* from *start* on."""
             sites = avoided.get(block, ())
             at = bisect_left(sites, start)
             return sites[at] if at < len(sites) else None
 
-        def enter(block: int, start: int) -> None:
+        def enter(block: int, start: Site) -> None:
             """Takes the *ends* in *block* from *start* on, up to the first instruction to avoid."""
             barred, sites = barrier(block, start), ending.get(block, ())
             until = len(sites) if barred is None else bisect_right(sites, barred)
@@ -374,7 +374,7 @@ class Kernel:
         self.search_cache.count(len(seen))
         return frozenset(found)
 
-    def may_follow(self, first: int, second: int) -> bool:
+    def may_follow(self, first: Site, second: Site) -> bool:
         """Whether one thread may execute *second* after *first*: a path leads there, and the two do not exclude each other.
 
         Roles that share a loop and test the same predicate again have such a path, but no thread takes it.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from tclint.dataflow.solver import Analysis
-from tclint.ir.nodes import Instruction
+from tclint.ir.nodes import Instruction, Site
 
 __all__ = ["May"]
 
@@ -18,7 +18,7 @@ class May(Analysis[frozenset[F]]):
 
     def __init__(
         self,
-        affecting: Iterable[int],
+        affecting: Iterable[Site],
         executed: Callable[[frozenset[F], int, Instruction], frozenset[F]],
         entry: frozenset[F] = frozenset(),
     ) -> None:
@@ -33,8 +33,8 @@ class May(Analysis[frozenset[F]]):
     def join(self, a: frozenset[F], b: frozenset[F]) -> frozenset[F]:
         return a if b <= a else a | b
 
-    def affecting_sites(self) -> Iterable[int]:
+    def affecting_sites(self) -> Iterable[Site]:
         return self.sites
 
-    def transfer(self, state: frozenset[F], at: int, instruction: Instruction) -> frozenset[F]:
+    def transfer(self, state: frozenset[F], at: Site, instruction: Instruction) -> frozenset[F]:
         return self.executed(state, at, instruction)

@@ -15,6 +15,7 @@ from tclint.dataflow.answers import Ledger
 from tclint.dataflow.reachability import Reachability
 from tclint.dataflow.views import ThreadContext, Views
 from tclint.ir.cfg import CFG, Edge
+from tclint.ir.nodes import Site
 from tclint.values import PathCondition, PathSubstitution, Values
 from tclint.values import thread_masks as T
 from tclint.values.nodes import Compare, Logic, Negation, Phi, Value
@@ -84,7 +85,7 @@ class Leaves:
             found = self._branches[block] = () if p is None else tuple(set(_leaves(self.values, p)))
         return found
 
-    def of_guard(self, site: int) -> tuple[Value, ...]:
+    def of_guard(self, site: Site) -> tuple[Value, ...]:
         """Those of the guard of an instruction."""
         found = self._guards.get(site)
         if found is None:

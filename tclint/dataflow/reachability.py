@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from tclint.ir.cfg import CFG, Edge
+from tclint.ir.nodes import Site
 from tclint.values import PathCondition, Values
 from tclint.values import thread_masks as T
 from tclint.values.nodes import Arithmetic, Compare, Loaded, Masked, Opaque, Packed, PartOf, Sum, Value
@@ -119,7 +120,7 @@ class Reachability:
                     found.add(b)
         return frozenset(found)
 
-    def _from_shared(self, load: int) -> bool:
+    def _from_shared(self, load: Site) -> bool:
         """Whether the instruction *load* may read shared memory."""
         match = self.cfg.function.instructions[load].match
         return match is None or match.space == "" or match.space.startswith(".shared")

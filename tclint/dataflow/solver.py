@@ -16,7 +16,7 @@ from operator import neg
 from typing import Generic, Literal, TypeVar
 
 from tclint.ir.cfg import CFG, Edge
-from tclint.ir.nodes import Instruction
+from tclint.ir.nodes import Instruction, Site
 
 __all__ = ["Analysis", "LimitExceeded", "Results", "solve"]
 
@@ -60,7 +60,7 @@ class Analysis(Generic[D]):
         """The least upper bound of two states."""
         raise NotImplementedError
 
-    def affecting_sites(self) -> Iterable[int] | None:
+    def affecting_sites(self) -> Iterable[Site] | None:
         """The instructions that can change a state, if they are known without testing each one; else None."""
         return None
 
@@ -68,11 +68,11 @@ class Analysis(Generic[D]):
         """Whether :meth:`transfer` can change a state at *instruction*; the solver skips all others."""
         return True
 
-    def transfer(self, state: D, at: int, instruction: Instruction) -> D:
+    def transfer(self, state: D, at: Site, instruction: Instruction) -> D:
         """The state after *instruction* (before it if backward), on the assumption that its guard is true."""
         raise NotImplementedError
 
-    def guarded(self, state: D, after: D, at: int) -> D:
+    def guarded(self, state: D, after: D, at: Site) -> D:
         """The state after a guarded instruction, given *state* before it and *after* it if it executes.
 
         The default joins both. An analysis whose facts know their threads ends those whose threads certainly execute
@@ -84,7 +84,7 @@ class Analysis(Generic[D]):
         """The state after *edge* is taken."""
         return state
 
-    def originating_sites(self, state: D) -> Iterable[int] | None:
+    def originating_sites(self, state: D) -> Iterable[Site] | None:
         """The sites that generated the facts in *state*; None if unknown."""
         return None
 
@@ -103,7 +103,7 @@ class Results(Generic[D]):
         self._last: tuple[int, int, D] = -1, 0, analysis.bottom()
         """``(block, affecting instructions passed, state)`` of the last question, from which the next one continues."""
 
-    def blocks_reached_by(self, site: int) -> AbstractSet[int] | None:
+    def blocks_reached_by(self, site: Site) -> AbstractSet[int] | None:
         """The blocks whose entry state may contain a fact generated at *site*; None: any block may."""
         about = self._origins
         if about is None:
@@ -135,7 +135,7 @@ class Results(Generic[D]):
             known[state] = int.from_bytes(bits, "little")
         return [known[state] for state in self.entry]
 
-    def walk(self, block: int) -> Iterator[tuple[int, D]]:
+    def walk(self, block: int) -> Iterator[tuple[Site, D]]:
         """``(instruction, state before it)`` for the affecting instructions of *block*, in the analysis's direction."""
         analysis, instructions = self.analysis, self.cfg.function.instructions
         state = self.entry[block]
@@ -143,7 +143,7 @@ class Results(Generic[D]):
             yield at, state
             state = _step(analysis, state, at, instructions[at])
 
-    def walk_to_end(self, block: int) -> Iterator[tuple[int, D]]:
+    def walk_to_end(self, block: int) -> Iterator[tuple[Site, D]]:
         """:meth:`walk`, and then the end of *block* with the state there; the analysis is a forward one.
 
         One after the other: together, the states of a block with many copies in flight would fill the memory.
@@ -155,7 +155,7 @@ class Results(Generic[D]):
             state = _step(analysis, state, at, instructions[at])
         yield self.cfg.blocks[block].end, state
 
-    def before(self, at: int) -> D:
+    def before(self, at: Site) -> D:
         """The state before instruction *at* in the direction of the analysis."""
         block = self.cfg.block_of[at]
         analysis, sites = self.analysis, self.affecting[block]
@@ -169,7 +169,7 @@ class Results(Generic[D]):
         self._last = block, passed, state
         return state
 
-    def after(self, at: int) -> D:
+    def after(self, at: Site) -> D:
         """The state after instruction *at* in the direction of the analysis."""
         instruction = self.cfg.function.instructions[at]
         state = self.before(at)
@@ -183,7 +183,7 @@ class Results(Generic[D]):
         return state
 
 
-def _step(analysis: Analysis[D], state: D, at: int, instruction: Instruction) -> D:
+def _step(analysis: Analysis[D], state: D, at: Site, instruction: Instruction) -> D:
     after = analysis.transfer(state, at, instruction)
     return analysis.guarded(state, after, at) if instruction.guard >= 0 and after != state else after
 

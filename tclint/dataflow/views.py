@@ -17,6 +17,7 @@ from tclint._dataclass import dataclass
 from tclint.dataflow.loop_invariants import refuted_comparisons
 from tclint.dataflow.reachability import Reachability
 from tclint.ir.cfg import Edge
+from tclint.ir.nodes import Site
 from tclint.values import PathCondition, UniformityScope, Values
 from tclint.values import thread_masks as T
 from tclint.values.nodes import Value
@@ -68,7 +69,7 @@ class Views:
         self._never: dict[int, list[int]] = {}
         self._never_above: dict[int, tuple[int, ...]] = {}
 
-    def unreachable_after(self, edge: Edge, sites: AbstractSet[int]) -> AbstractSet[int]:
+    def unreachable_after(self, edge: Edge, sites: AbstractSet[Site]) -> AbstractSet[Site]:
         """Those of *sites* such that a thread that has executed them can never take *edge*."""
         tested, barred = self._unreachable.setdefault(edge, (set(), set()))
         new = sites - tested
@@ -80,7 +81,7 @@ class Views:
                 barred |= {site for site in new if self._holds(site, p, edge.value) is False}
         return barred & sites
 
-    def executes(self, site: int, at: int) -> bool | None:
+    def executes(self, site: Site, at: Site) -> bool | None:
         """Whether a thread that has executed *site* also executes the guarded instruction *at* when it reaches it."""
         key = (site, at)
         if key not in self._executes:
@@ -89,7 +90,7 @@ class Views:
             self._executes[key] = self._holds(site, p, not instruction.negated)
         return self._executes[key]
 
-    def guarded(self, before: frozenset[Fact], after: frozenset[Fact], at: int) -> frozenset[Fact]:
+    def guarded(self, before: frozenset[Fact], after: frozenset[Fact], at: Site) -> frozenset[Fact]:
         """The facts after the guarded instruction *at*, given those *before* it and those *after* it if it executes.
 
         A fact that the instruction ends survives in threads that may skip it; one that it generates exists in threads
@@ -100,7 +101,7 @@ class Views:
         made = {f for f in after if f in before or f[0] == at or executes(f[0], at) is not False}
         return frozenset(kept | made)
 
-    def _holds(self, site: int, p: Value, truth: bool) -> bool | None:
+    def _holds(self, site: Site, p: Value, truth: bool) -> bool | None:
         """Whether *p* is *truth* for all threads that executed *site*, by what holds for their whole life.
 
         False if for none of them; None if unknown.
@@ -119,7 +120,7 @@ class Views:
         limit = MIN_TESTS + MAX_TESTS_PER_INSTRUCTION * len(self.cfg.function.instructions)
         return self._tests >= limit
 
-    def kind(self, site: int) -> int:
+    def kind(self, site: Site) -> int:
         """The number of the context of *site*, equal for contexts with the same threads and lifetime facts."""
         kind = self._kinds.get(site)
         if kind is None:
@@ -137,7 +138,7 @@ class Views:
             return False
         return None if context.threads & values.feasible_threads(p, not truth) else True
 
-    def mutually_exclusive(self, a: int, b: int) -> bool:
+    def mutually_exclusive(self, a: Site, b: Site) -> bool:
         """Whether no thread can execute both *a* and *b*."""
         key = self.kind(a), self.kind(b)
         if key not in self._disjoint_kinds:
@@ -150,7 +151,7 @@ class Views:
         facts = here.invariant(self.values)
         return any(self.values.entails(p, facts) is (not v) for p, v in there.invariant(self.values).items())
 
-    def exclusive(self, a: int, b: int) -> bool:
+    def exclusive(self, a: Site, b: Site) -> bool:
         """Whether a CTA-uniform condition makes *a* and *b* mutually exclusive."""
         key = self.kind(a), self.kind(b)
         if key not in self._exclusive:
@@ -162,7 +163,7 @@ class Views:
             )
         return self._exclusive[key]
 
-    def context_of(self, site: int) -> ThreadContext:
+    def context_of(self, site: Site) -> ThreadContext:
         """The context of the threads that execute instruction *site*, its guard assumed to be true."""
         if site not in self._contexts:
             self._contexts[site] = self._at(site)
@@ -172,7 +173,7 @@ class Views:
         """The context of the threads that reach *block*, with what is known for the current iteration of its loops."""
         return ThreadContext(self.reachability.threads_at.get(block, 0), self._facts_in_iteration(block))
 
-    def context_in_iteration(self, site: int) -> ThreadContext:
+    def context_in_iteration(self, site: Site) -> ThreadContext:
         """The context of *site*, with what the dominating branches imply for the current iteration of its loops."""
         context = self.context_of(site)
         if site < 0:
@@ -221,7 +222,7 @@ class Views:
                 nests |= dict.fromkeys(loops.keys() & loops[root], root)
         return nests
 
-    def _at(self, site: int) -> ThreadContext:
+    def _at(self, site: Site) -> ThreadContext:
         cfg, values = self.cfg, self.values
         if site < 0:
             return ThreadContext(T.full(values.threads))

@@ -14,7 +14,7 @@ from math import copysign, inf, prod
 from operator import itemgetter
 from struct import pack
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from tclint._dataclass import dataclass
 from tclint.isa.accesses import Access
@@ -45,6 +45,7 @@ __all__ = [
     "OperandPair",
     "Register",
     "Single",
+    "Site",
     "Special",
     "Symbol",
     "Variable",
@@ -140,6 +141,8 @@ class _Sink:
 
 SINK = _Sink()
 
+Site: TypeAlias = int
+"""An instruction: its index in :attr:`Function.instructions`. An alias, as one counts with it; -1 is none, or the entry."""
 Operand = int | Immediate | Symbol | Special | Not | Negated | Memory | Vector | OperandPair | _Sink
 
 

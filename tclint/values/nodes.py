@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from tclint._dataclass import dataclass
+from tclint.ir.nodes import Site
 from tclint.values.integers import SHORT
 
 __all__ = [
@@ -131,7 +132,7 @@ class Undefined(Leaf):
 class Unmodelled(Leaf):
     """What an instruction writes to a register, of which nothing else is known; register -1: what an operand of it is."""
 
-    site: int
+    site: Site
     register: int
 
 
@@ -161,7 +162,7 @@ class Later(Leaf):
 class Loaded(Node):
     """What a load reads: the element with this index of the vector at an address."""
 
-    site: int
+    site: Site
     space: str
     """As the instruction states it; empty for a generic address."""
     address: Value
@@ -231,7 +232,7 @@ class Broadcast(Node):
 class CollectiveResult(Leaf):
     """What the lanes of a warp compute together, the same in all of them as far as *by* is."""
 
-    site: int
+    site: Site
     register: int
     by: tuple[Value, ...]
     """The value that chooses the lane of a shuffle; empty for any other instruction. It is not among the operands."""

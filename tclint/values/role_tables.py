@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.ir.nodes import Immediate, Instruction, Memory, Operand, Vector
+from tclint.ir.nodes import Immediate, Instruction, Memory, Operand, Site, Vector
 from tclint.isa.widths import width_of
 from tclint.values import thread_masks as T
 from tclint.values.nodes import AddressOf, Loaded, Masked, Value
@@ -97,7 +97,7 @@ class RoleTables:
                     break
         return self._table
 
-    def _record_store(self, at: int, instruction: Instruction, table: Table) -> bool:
+    def _record_store(self, at: Site, instruction: Instruction, table: Table) -> bool:
         """Record what an instruction stores; False if it may change a table at an unknown offset."""
         match = instruction.match
         if match is None or not match.space.startswith(".shared"):

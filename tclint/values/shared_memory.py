@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from tclint.ir.nodes import Function, Memory
+from tclint.ir.nodes import Function, Memory, Site
 from tclint.isa import accesses as isa
 from tclint.isa.accesses import Proxy, Via
 from tclint.isa.forms import Match
@@ -37,7 +37,7 @@ _START_MASK = 0x3FFF
 class SharedAccess(NamedTuple):
     """Bytes of shared memory that an instruction reads or writes: address, minimum size, and accessing lanes."""
 
-    site: int
+    site: Site
     writes: bool
     address: Value
     size: int
@@ -64,7 +64,7 @@ class SharedMemory:
         self._known_remainders: dict[tuple[int, int], tuple[int, int]] = {}
 
     @cached_property
-    def sites(self) -> dict[int, Match]:
+    def sites(self) -> dict[Site, Match]:
         """The instructions that may access this memory."""
         return {
             i: use.match
@@ -74,7 +74,7 @@ class SharedMemory:
         }
 
     @cached_property
-    def writers(self) -> list[int]:
+    def writers(self) -> list[Site]:
         """Those of :attr:`sites` that may write it."""
         writing = {
             id(match): any(access.writes and self.within(access) for access in match.accesses)
@@ -82,7 +82,7 @@ class SharedMemory:
         }
         return [i for i, match in self.sites.items() if writing[id(match)]]
 
-    def accesses(self, site: int) -> tuple[SharedAccess, ...]:
+    def accesses(self, site: Site) -> tuple[SharedAccess, ...]:
         """The accesses of the instruction at *site* to shared memory."""
         found = self._accesses.get(site)
         if found is None:
@@ -90,7 +90,7 @@ class SharedMemory:
             found = self._accesses[site] = () if match is None else tuple(self._find(site, match))
         return found
 
-    def _find(self, site: int, match: Match) -> Iterator[SharedAccess]:
+    def _find(self, site: Site, match: Match) -> Iterator[SharedAccess]:
         instruction, values = self.function.instructions[site], self.values
         for access in filter(self.within, match.accesses):
             operand = instruction.named(access.operand)
@@ -115,7 +115,7 @@ class SharedMemory:
         """Whether an access is one of data that may be in this memory."""
         return access.shared and not access.object
 
-    def _least(self, site: int, match: Match, access: isa.Access) -> int:
+    def _least(self, site: Site, match: Match, access: isa.Access) -> int:
         """A lower bound of the bytes of an access."""
         size = self.extent(site, access.extent)
         if size:
@@ -124,7 +124,7 @@ class SharedMemory:
             return self._matrix_size(site, match) or _MIN_BYTES
         return int(match.element[2:]) // 8
 
-    def extent(self, site: int, extent: int | str) -> int | None:
+    def extent(self, site: Site, extent: int | str) -> int | None:
         """The bytes of an access (:attr:`tclint.isa.accesses.Access.extent`); None if they are not known to be a constant."""
         if isinstance(extent, int):
             return extent
@@ -132,7 +132,7 @@ class SharedMemory:
         size = None if operand is None else self.values.constant_operand(operand, site)
         return None if size is None or size < 0 else size
 
-    def _matrix_size(self, site: int, match: Match) -> int:
+    def _matrix_size(self, site: Site, match: Match) -> int:
         """The contiguous bytes that a ``wmma.store`` writes: all rows if nothing separates them, else the first one."""
         if match.form.name != "wmma.store":
             return 0

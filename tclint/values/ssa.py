@@ -24,6 +24,7 @@ from tclint.ir.nodes import (
     Not,
     Operand,
     OperandPair,
+    Site,
     Special,
     Symbol,
     Vector,
@@ -111,11 +112,11 @@ class Registers:
 
     # ------------------------------------------------------------ definitions
 
-    def constant_operand(self, operand: Operand, site: int) -> int | None:
+    def constant_operand(self, operand: Operand, site: Site) -> int | None:
         """The number that an operand is where an instruction reads it; None if it is not a constant."""
         return self.table.constant_of(self.operand(operand, site))
 
-    def operand(self, operand: Operand | None, at: int) -> Value:
+    def operand(self, operand: Operand | None, at: Site) -> Value:
         """The value of an operand as the instruction at *at* reads it."""
         if isinstance(operand, int):
             return self.before(operand, at)
@@ -142,7 +143,7 @@ class Registers:
             return self.table.intern(VectorOf, tuple([self.operand(item, at) for item in operand.items]))
         return self.table.intern(Unmodelled, at, -1)
 
-    def before(self, register: int, at: int) -> Value:
+    def before(self, register: int, at: Site) -> Value:
         """The value of *register* just before the instruction at *at*."""
         only = self._only.get(register)
         if only is not None and only not in self.table.alias and only not in self._in_progress:
@@ -152,7 +153,7 @@ class Registers:
             return self.table.intern(Undefined, register)
         return self._read(register, self.cfg.block_of[at], at)
 
-    def after(self, register: int, at: int) -> Value:
+    def after(self, register: int, at: Site) -> Value:
         """The value of *register* just after the instruction at *at*."""
         block = self.cfg.block_of[at]
         last = at + 1 == self.cfg.blocks[block].end
@@ -164,13 +165,13 @@ class Registers:
             return self.table.intern(Undefined, register)
         return self._read(register, block, self.cfg.blocks[block].end)
 
-    def _read(self, register: int, block: int, at: int) -> Value:
+    def _read(self, register: int, block: int, at: Site) -> Value:
         value = self.table.representative(self._reaching(register, block, at))
         if value in self._in_progress:
             self._read_in_progress.add(value)
         return value
 
-    def _reaching(self, register: int, block: int, at: int) -> Value:
+    def _reaching(self, register: int, block: int, at: Site) -> Value:
         """The value of *register* that reaches instruction *at* of *block* (or its end)."""
         defs = self.defs[register]
         blocks, entered, dominators = self.cfg.blocks, self.cfg.sources, self.cfg.idom
@@ -249,7 +250,7 @@ class Registers:
                     if type(nodes[argument]) is Phi or argument in self._in_progress:
                         self._waiting.setdefault(argument, []).append(phi)
 
-    def _defined(self, register: int, at: int) -> Value:
+    def _defined(self, register: int, at: Site) -> Value:
         """The value of *register* just after the instruction at *at*, which writes it."""
         key = (register, at)
         found = self._after.get(key)
@@ -303,7 +304,7 @@ class Registers:
             self._simplify_phis(waiting)
         return self.table.representative(value)
 
-    def _may_be_recurrent(self, instruction: Instruction, at: int) -> bool:
+    def _may_be_recurrent(self, instruction: Instruction, at: Site) -> bool:
         """Whether an instruction in a loop computes something from its operands, possibly from its own previous result.
 
         A matrix product is not considered: it has many registers, and its results are opaque.
@@ -317,7 +318,7 @@ class Registers:
 
     # ------------------------------------------------------------ what instructions compute
 
-    def _computed(self, instruction: Instruction, at: int, register: int) -> Value:
+    def _computed(self, instruction: Instruction, at: Site, register: int) -> Value:
         match = instruction.match
         if match is None or match.problem:
             return self.table.intern(Unmodelled, at, register)
@@ -377,7 +378,7 @@ class Registers:
                 return self.table.constant(int(variable.space.partition("::")[0] == space))
         return self.table.intern(Opaque, "isspacep", match.modifiers, (address,))
 
-    def _collective(self, instruction: Instruction, match: Match, at: int, register: int) -> Value | None:
+    def _collective(self, instruction: Instruction, match: Match, at: Site, register: int) -> Value | None:
         """The result of an instruction that threads execute together; None for any other instruction."""
         form, operands = match.form, instruction.operands
         if form.effects.exchange is Exchange.ELECT:
@@ -411,7 +412,7 @@ class Registers:
             return self.table.intern(CollectiveResult, at, register, ())
         return None
 
-    def _loaded(self, instruction: Instruction, at: int, register: int) -> Value:
+    def _loaded(self, instruction: Instruction, at: Site, register: int) -> Value:
         match = instruction.match
         assert match is not None
         address = next((o for o in instruction.operands if isinstance(o, Memory)), None)
@@ -448,7 +449,7 @@ class Registers:
             isinstance(base, Symbol) and any(p.name == base.name for p in self.function.parameters)
         )
 
-    def _is_allocation(self, word: Value, at: int) -> bool:
+    def _is_allocation(self, word: Value, at: Site) -> bool:
         """Whether a load at *at* finds in a shared word the address of the tensor memory that is allocated through it.
 
         Not if its thread may allocate through the word afterwards, or writes it again between the allocation and the
@@ -461,7 +462,7 @@ class Registers:
         last = [j for j in writes if self._may_follow(j, at)]
         return not any(i != j and self._may_follow(i, j) for i in allocations for j in last)
 
-    def _may_follow(self, first: int, then: int) -> bool:
+    def _may_follow(self, first: Site, then: Site) -> bool:
         """Whether a thread may execute the instruction *then* after *first*."""
         a, b = self.cfg.block_of[first], self.cfg.block_of[then]
         follows = (a == b and first < then) or self.cfg.reachable_from[a] >> b & 1
@@ -484,7 +485,7 @@ class Registers:
             self._threads[block] = threads
         return self._threads[block]
 
-    def _allocating(self, word: Value) -> list[int]:
+    def _allocating(self, word: Value) -> list[Site]:
         """The instructions ``tcgen05.alloc`` that write the address of tensor memory to a shared word."""
         if self._allocations is not None:
             return self._allocations.get(word, [])
@@ -496,7 +497,7 @@ class Registers:
                     found.setdefault(self.table.representative(address), []).append(i)
         return found.get(word, [])
 
-    def _stores_to(self, word: Value) -> list[int]:
+    def _stores_to(self, word: Value) -> list[Site]:
         """The instructions that store to the shared *word*, as far as their addresses are known."""
         if word not in self._stores:
             self._stores[word] = []  # the answer to a question about the address of a store
@@ -526,7 +527,7 @@ class Registers:
         planes = self.thread_sets.exact_slices(value)
         return planes is not None and self.thread_sets.plane_level(planes) <= UniformityScope.WARP
 
-    def _packed(self, instruction: Instruction, at: int, register: int) -> Value:
+    def _packed(self, instruction: Instruction, at: Site, register: int) -> Value:
         """The result of a ``mov`` between a register and its parts."""
         operands, match = instruction.operands, instruction.match
         width = type_width(match.modifiers[-1]) if match is not None and match.modifiers else 32
