@@ -16,25 +16,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 
 from tclint.analyses.access_classes import AccessClasses
 from tclint.analyses.ages import Numbering
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.fact_set import FactSet
 from tclint.analyses.happens_before import HappensBefore, OrderScope, Unsynchronised
+from tclint.analyses.lane_memory import GlobalByLanes, SharedByLanes
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OverlapSearch, Route
 from tclint.analyses.plausibility import Doubt, DoubtAbout, skips, skips_for_launch
 from tclint.analyses.warp_memory import SharedByBound
 from tclint.dataflow import Path, Results
 from tclint.ir.nodes import Instruction
-from tclint.isa.effects import Barrier, Effects
+from tclint.isa.effects import Barrier, Effects, Fence, Order
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import SharedAccess
 
 __all__ = [
     "THREADS_MAY_HAVE_DIVERGED",
+    "GlobalReadsSince",
+    "GlobalWritesSince",
+    "LaneReadsSince",
     "LaneWritesSince",
     "ReadsSince",
     "SinceBarrier",
@@ -80,8 +85,29 @@ def synchronising_sites(model: KernelModel) -> frozenset[int]:
 
 
 def lane_synchronising_sites(model: KernelModel) -> frozenset[int]:
-    """:func:`synchronising_sites`, and the events that the lanes of a warp execute together."""
-    return model.fact(synchronising_sites) | model.fact(HappensBefore).points.collectives
+    """Where a lane may become ordered with others of its warp, or give them a signal.
+
+    Besides what synchronises warps, these are the barriers of a warp, and fences, which order strong accesses. Votes,
+    shuffles and elections order no memory. A relaxed or volatile store is a signal only where some thread polls.
+    """
+    points = model.fact(HappensBefore).points
+    polls = frozenset(filter(partial(_decides_exit, model), points.spin_loads))
+    sites = (points.acquire_points(OrderScope.LANES) - points.spin_loads).union(
+        polls, points.release_points, model.sites(Fence.MEMORY)
+    )
+    if polls:
+        return sites
+    return frozenset(i for i in sites if model.instruction(i).order not in (Order.RELAXED, Order.VOLATILE))
+
+
+def _decides_exit(model: KernelModel, load: int) -> bool:
+    """Whether the result of *load* decides how often a loop around it iterates."""
+    cfg = model.cfg
+    leaving = {edge.source for head in cfg.enclosing_loops(cfg.block_of[load]) for edge in cfg.leaving[head]}
+    return any(
+        model.instruction(user).flow and cfg.block_of[user] in leaving
+        for user, _ in model.transitive_users(load)
+    )
 
 
 def _by_warps(model: KernelModel, site: int) -> bool:
@@ -281,8 +307,34 @@ class WritesSince(SinceBarrier):
     writes = True
 
 
-class LaneWritesSince(WritesSince):
-    """The writes since which the lanes of a warp have not synchronised either."""
+class _OfLanes:
+    """What differs for accesses since which the lanes of a warp have not synchronised: all of them reach the same barriers."""
+
+    kind: type[SharedByBound] = SharedByLanes
+    model: KernelModel
 
     def _ends(self) -> frozenset[int]:
         return self.model.fact(lane_synchronising_sites)
+
+    def _unsynchronised(self, site: int, since: Since, at: int) -> Unsynchronised:
+        return ()
+
+
+class LaneReadsSince(_OfLanes, ReadsSince):
+    """The reads since which the lanes of a warp have not synchronised."""
+
+
+class LaneWritesSince(_OfLanes, WritesSince):
+    """The writes since which the lanes of a warp have not synchronised."""
+
+
+class GlobalReadsSince(LaneReadsSince):
+    """:class:`LaneReadsSince`, of global memory."""
+
+    kind = GlobalByLanes
+
+
+class GlobalWritesSince(LaneWritesSince):
+    """:class:`LaneWritesSince`, of global memory."""
+
+    kind = GlobalByLanes

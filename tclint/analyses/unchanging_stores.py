@@ -8,7 +8,6 @@ from __future__ import annotations
 from tclint.analyses.overlaps import Route
 from tclint.analyses.warp_memory import SharedByWarps
 from tclint.ir.nodes import Memory, Operand, Vector
-from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.nodes import Later, Loaded
 from tclint.values.shared_memory import SharedAccess
@@ -43,7 +42,7 @@ def written_back(memory: SharedByWarps, read: SharedAccess, write: SharedAccess,
 def same_value(memory: SharedByWarps, first: SharedAccess, second: SharedAccess, route: Route) -> int:
     """All threads if both stores write the same values, so their order does not matter; otherwise 0.
 
-    The values are CTA-uniform, or both stores copy from where the address that they write says.
+    The values are the same in all threads that are compared, or both stores copy from where the address that they write says.
     """
     values = memory.values
     source = _source_of_copy(memory, first)
@@ -52,9 +51,7 @@ def same_value(memory: SharedByWarps, first: SharedAccess, second: SharedAccess,
     one, two = ([values.operand(item, a.site) for item in _stored(memory, a.site)] for a in (first, second))
     before, after = map(route.before, one), map(route.after, two)
     same = (
-        bool(one)
-        and list(before) == list(after)
-        and all(values.uniformity(v) is UniformityScope.CTA for v in one)
+        bool(one) and list(before) == list(after) and all(values.uniformity(v) <= memory.scope for v in one)
     )
     return T.full(values.threads) if same else 0
 
@@ -79,7 +76,7 @@ def _source_of_copy(memory: SharedByWarps, store: SharedAccess) -> int | None:
     distance = next(iter(distances)) if len(distances) == 1 else None
     if distance is None or values.varying_at(distance):
         return None
-    return distance if values.uniformity(distance) is UniformityScope.CTA else None
+    return distance if values.uniformity(distance) <= memory.scope else None
 
 
 def _stored(memory: SharedByWarps, site: int) -> tuple[Operand, ...]:

@@ -15,7 +15,6 @@ from tclint.analyses.mbarrier_addresses import may_leave
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Variable
 from tclint.isa.effects import Order
-from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint
 from tclint.values.cta_shape import AXES
@@ -28,10 +27,13 @@ __all__ = ["SharedByBound", "SharedByWarps", "atomic", "plain"]
 class SharedByWarps(SharedMemory):
     """Shared memory in CTAs of two warps at least, if the kernel does not determine their number."""
 
+    guarantee: type[ExecutionGuarantee] = ExecutionGuarantee
+    """What knows the threads that execute an access."""
+
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model.function, model.values)
         self.model = model
-        self.executed = model.fact(ExecutionGuarantee)
+        self.executed = model.fact(self.guarantee)
         self._counts: dict[SharedAccess, bool] = {}
         self._member_footprints: dict[tuple[int, int, int, int], list[tuple[int, Footprint]]] = {}
 
@@ -185,8 +187,7 @@ class SharedByWarps(SharedMemory):
         values, loops = self.values, self.model.cfg.loops
         nodes = ((values.node(t), t) for t, _ in values.linear(base)[0])
         return any(
-            type(n) is Phi and n.block not in loops and values.uniformity(t) > UniformityScope.CTA
-            for n, t in nodes
+            type(n) is Phi and n.block not in loops and values.uniformity(t) > self.scope for n, t in nodes
         )
 
     def counts(self, access: SharedAccess) -> bool:

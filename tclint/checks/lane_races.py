@@ -1,56 +1,77 @@
-"""The check of shared memory that lanes of one warp exchange without synchronising (PTX ISA 8.9.4, 9.7.13.2).
+"""The check of memory that lanes of one warp exchange without synchronising (PTX ISA 8.9.4, 9.7.13.2).
 
-The lanes of a warp need not run in step, so a lane that reads what another lane has stored must be ordered after it.
-Where that happens without ``bar.warp.sync``, the code usually works, because the warp has not diverged. What a lane has
-copied with ``cp.async`` and waited for is a note: no GPU has been seen to wait for less than the copies of the warp.
+The lanes of a warp need not run in step, so accesses of two lanes to the same bytes must be ordered. Where lanes run
+together, hardware performs their accesses in order: that is a note. On two sides of a branch, either may run first. What
+a lane has copied with ``cp.async`` and waited for is a note too: no GPU has been seen to wait for less than the copies
+of the warp.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 from tclint.analyses.cp_async import LaneWaitedCopies
+from tclint.analyses.lane_memory import GlobalByLanes, SharedByLanes
+from tclint.analyses.lane_races import Diverged, conflict_on, converged, diverged, exchanges_on
 from tclint.analyses.model import KernelModel
-from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
+from tclint.analyses.overlaps import Conflict
 from tclint.analyses.plausibility import skips
-from tclint.analyses.since_barrier import LaneWritesSince
-from tclint.analyses.warp_memory import SharedByBound
+from tclint.analyses.since_barrier import (
+    GlobalReadsSince,
+    GlobalWritesSince,
+    LaneReadsSince,
+    LaneWritesSince,
+    SinceBarrier,
+)
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.findings.scales import Severity
+from tclint.findings.scales import Confidence, Severity
 from tclint.isa.effects import CP_ASYNC
-from tclint.values import thread_masks as T
-from tclint.values.shared_memory import SharedAccess
 
 SM002 = RuleId("SM002")
 
 _INDEPENDENT = 70
 """The first target on which the lanes of a warp are scheduled independently."""
 _SYNCHRONISED = "on other paths between the two, the lanes synchronise"
+_VERBS = {True: "overwrites", False: "reads"}
+_FIRST = {True: "writes", False: "reads"}
+_HELP = "add bar.warp.sync (__syncwarp()) between the two"
+_MEMORIES: tuple[tuple[str, type[SharedByLanes], type[SinceBarrier], type[SinceBarrier]], ...] = (
+    ("shared", SharedByLanes, LaneWritesSince, LaneReadsSince),
+    ("global", GlobalByLanes, GlobalWritesSince, GlobalReadsSince),
+)
 
 
-@check(SM002, analyses=(LaneWaitedCopies, LaneWritesSince, SharedByBound))
+@check(
+    SM002,
+    analyses=(
+        GlobalByLanes,
+        GlobalReadsSince,
+        GlobalWritesSince,
+        LaneReadsSince,
+        LaneWaitedCopies,
+        LaneWritesSince,
+        SharedByLanes,
+    ),
+)
 def exchanged_without_warp_barrier(model: KernelModel) -> Iterator[Hit]:
-    """Report shared memory that a lane reads after another lane of its warp has written it, with no synchronisation."""
+    """Report memory that a lane accesses unordered with an access of another lane of its warp, one of them a write."""
     target = model.function.target
-    if not model.function.entry or not model.shared.writers or target is None or target.number < _INDEPENDENT:
+    if not model.function.entry or target is None or target.number < _INDEPENDENT:
         return
     block_of = model.cfg.block_of
-    for search, hit in ((_exchanges(model), _hit), (_copied(model), _copy_hit)):
-        for equivalent in grouped((block_of[each.use.site], each) for each in search).values():
-            yield hit(equivalent[0], len({each.use.site for each in equivalent}))
-
-
-def _exchanges(model: KernelModel) -> OverlapSearch:
-    """The search for reads of what other lanes of the warp have written since the warp last synchronised."""
-    since, _ = model.solution(LaneWritesSince)
-    return since.conflicts(
-        since.firsts,
-        lambda access: not access.writes and not access.later,
-        partial(_meet, model, since.memory),
-        begins=lambda access: not model.instruction(access.site).event,
-        doubt=lambda start, path: skips(model, path, since.ends, _SYNCHRONISED),
-    )
+    for name, kind, *since in _MEMORIES:
+        memory = model.fact(kind)
+        if not (memory.writers and memory.exchanges):
+            continue
+        apart = list(diverged(memory))
+        for alike in grouped((block_of[each.second.site], each) for each in apart).values():
+            yield _diverged_hit(memory, name, alike)
+        known = {frozenset((each.first.site, each.second.site)) for each in apart}
+        found = [c for each in since for c in converged(memory, each) if frozenset(c.sites) not in known]
+        for together in grouped((block_of[each.use.site], each) for each in found).values():
+            yield _converged_hit(memory, name, together)
+    for copied in grouped((block_of[each.use.site], each) for each in _copied(model)).values():
+        yield _copy_hit(copied[0], len({each.use.site for each in copied}))
 
 
 def _copied(model: KernelModel) -> Iterable[Conflict]:
@@ -58,51 +79,16 @@ def _copied(model: KernelModel) -> Iterable[Conflict]:
     if not model.begins(CP_ASYNC):
         return ()
     groups, _ = model.solution(LaneWaitedCopies)
-    memory = model.fact(SharedByBound)
+    memory = model.fact(SharedByLanes)
     return groups.conflicts(
         lambda access: not access.writes and not access.later,
         lambda copy, read, route: (
             all(memory.executed.certainly(access.site) for access in (copy, read))
-            and _meet(model, memory, copy, read, route)
+            and conflict_on(memory, copy, read, route)
         ),
         memory,
         lambda start, path: skips(model, path, groups.synchronising, _SYNCHRONISED),
     )
-
-
-def _meet(
-    model: KernelModel, memory: SharedByBound, write: SharedAccess, read: SharedAccess, route: Route
-) -> bool:
-    """Whether a lane reads what another lane of its warp writes, and one of the two takes the path."""
-    writing, reading = (model.views.context_of(access.site).threads for access in (write, read))
-    taking = route.path.threads
-    pairs = (writing & taking, reading), (writing, reading & taking)
-    return any(_between_lanes(model, memory, write, read, *pair) for pair in pairs)
-
-
-def _between_lanes(
-    model: KernelModel,
-    memory: SharedByBound,
-    write: SharedAccess,
-    read: SharedAccess,
-    writing: int,
-    reading: int,
-) -> bool:
-    """Whether, in the first warp that does both, a lane reads bytes that another lane provably writes."""
-    writing, reading = next(
-        (
-            (mine, reading & T.whole(mine, 32))
-            for _, mine in T.by_warp(writing)
-            if reading & T.whole(mine, 32)
-        ),
-        (0, 0),
-    )
-    if not memory.overlap(write, read, writing, reading):
-        return False
-    if any(model.shared.sites[access.site].scope == "warp" for access in (write, read)):
-        return True  # a lane supplies or receives elements of the rows of other lanes
-    lanes = (1 << k for k in range(writing.bit_length()) if writing & 1 << k)
-    return any(memory.overlap(write, read, lane, reading & ~lane) for lane in lanes)
 
 
 def _copy_hit(exchange: Conflict, count: int) -> Hit:
@@ -117,18 +103,53 @@ def _copy_hit(exchange: Conflict, count: int) -> Hit:
         ),
         count=count,
         help="add bar.warp.sync (__syncwarp()) after the wait",
+        confidence=Confidence.LOW,
     ).unshown(Severity.WARNING)
 
 
-def _hit(exchange: Conflict, count: int) -> Hit:
-    write, read = exchange.operation.site, exchange.use.site
-    return SM002.hit(
-        site=read,
-        message="reads shared memory that another lane of the warp has written: no bar.warp.sync orders the two",
-        steps=(
-            Mark(write, "one lane writes it"),
-            Mark(read, "another lane of the warp reads the same bytes"),
-        ),
-        count=count,
-        help="add bar.warp.sync (__syncwarp()) between the two",
+def _converged_hit(memory: SharedByLanes, name: str, alike: list[Conflict]) -> Hit:
+    """The note about conflicts of lanes that run together, at the uses of one block."""
+    conflict = next((each for each in alike if not each.doubt), alike[0])
+    first, second = conflict.operation, conflict.use
+    exchanges = {memory.model.instruction(i).name for i in exchanges_on(memory, conflict)}
+    unordering = f"; {' and '.join(sorted(exchanges))} order no memory" if exchanges else ""
+    return (
+        SM002.hit(
+            site=second.site,
+            message=f"{_VERBS[second.writes]} {name} memory that another lane of the warp "
+            f"{'has written' if first.writes else 'may still be reading'}: no bar.warp.sync orders the two{unordering}",
+            steps=(
+                Mark(first.site, f"one lane {_FIRST[first.writes]} it"),
+                Mark(second.site, f"another lane of the warp {_VERBS[second.writes]} the same bytes"),
+            ),
+            count=len({each.use.site for each in alike}),
+            pairs=tuple(each.sites for each in alike),
+            help=_HELP,
+        )
+        .unshown(Severity.WARNING)
+        .doubted(conflict.doubt.why)
     )
+
+
+def _diverged_hit(memory: SharedByLanes, name: str, alike: list[Diverged]) -> Hit:
+    """The finding about conflicts of lanes on two sides of a branch."""
+    first, second, branch = next(
+        (each for each in alike if not all(map(memory.strong, (each.first.site, each.second.site)))), alike[0]
+    )
+    if second.writes and not first.writes:
+        first, second = second, first
+    hit = SM002.hit(
+        site=second.site,
+        message=f"{_FIRST[second.writes]} {name} memory that another lane of the warp "
+        "writes on the other side of a branch: nothing orders the two, and either side may run first",
+        steps=(
+            Mark(branch, "sends the two lanes different ways"),
+            Mark(first.site, "one lane writes it"),
+            Mark(second.site, f"another lane of the warp {_FIRST[second.writes]} the same bytes"),
+        ),
+        count=len({each.second.site for each in alike}),
+        pairs=tuple((each.first.site, each.second.site) for each in alike),
+        help="let the lanes rejoin, and add bar.warp.sync (__syncwarp()) between the two",
+    )
+    strong = memory.strong(first.site) and memory.strong(second.site)
+    return hit.unshown(Severity.WARNING) if strong else hit

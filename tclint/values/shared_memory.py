@@ -17,7 +17,7 @@ from tclint.isa import accesses as isa
 from tclint.isa.accesses import Proxy, Via
 from tclint.isa.forms import Match
 from tclint.isa.special_registers import WARP
-from tclint.values import Values
+from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint, numbers
 from tclint.values.nodes import Applied, Constant, Masked, Packed, Sum, Value
@@ -53,6 +53,9 @@ class SharedMemory:
 
     A CTA has as many threads as ``Values.cta_size`` states; with *smaller*, a launch may have fewer than a bound.
     """
+
+    scope = UniformityScope.CTA
+    """Within which the threads are that are compared."""
 
     def __init__(self, function: Function, values: Values, *, smaller: bool = False) -> None:
         self.function = function
@@ -315,7 +318,7 @@ class SharedMemory:
         return addresses.disjoint((a.address, a.size), (b.address, b.size), pairs=(here, there)) is False
 
     def footprint(self, access: SharedAccess, threads: T.Threads, beside: T.Threads = 0) -> Footprint | None:
-        """The bytes that *threads* access, relative to their base; None unless all of them share the base.
+        """The bytes that *threads* access, relative to their base; None unless they share it within :attr:`scope`.
 
         At least one of the threads *beside* exists (:meth:`certain_threads`).
         """
@@ -324,7 +327,7 @@ class SharedMemory:
     def _footprint_of(self, access: SharedAccess, threads: T.Threads) -> Footprint | None:
         """:meth:`footprint` for threads that are known to exist."""
         form = self.addresses.form(access.address)
-        if not self.addresses.is_shared(form.base):
+        if self.values.uniformity(form.base) > self.scope:
             return None
         found = self.addresses.footprint(form.index, access.size, self.addressing(access, threads))
         return None if found is None else found.moved(form.offset)

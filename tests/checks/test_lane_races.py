@@ -31,14 +31,18 @@ MATRIX = (
 STRIDE = "mov.u32 %r9, {};\n"
 
 
-def exchanged(body: str, target: str = "sm_80") -> bool:
+def reported(body: str, target: str = "sm_80", strict: bool = False) -> list[Severity]:
     text = module(
         kernel(f"{START}\n{body}\nst.global.u32 [%rd0], %r7;\nret;"),
         header=f".version 7.1\n.target {target}\n.address_size 64\n",
     )
-    findings = by_rule(lint(text), "SM002")
-    assert all(f.confidence.label == "low" for f in findings)
-    return bool(findings)
+    findings = by_rule(lint(text, selected=Selected(strict=strict)), "SM002")
+    return [finding.severity for finding in findings if finding.confidence.label == "medium"]
+
+
+def exchanged(body: str, target: str = "sm_80") -> bool:
+    assert len(reported(body, target)) == len(reported(body, target, strict=True))
+    return bool(reported(body, target))
 
 
 @pytest.mark.parametrize(
@@ -50,12 +54,30 @@ def exchanged(body: str, target: str = "sm_80") -> bool:
         ("red.shared.add.u32 [%r3], 1;\nld.shared.u32 %r7, [%r3];", True),
         (f"{WRITE}\nbar.warp.sync -1;\n{READ}", False),
         (f"{WRITE}\nbar.sync 0;\n{READ}", False),
-        (f"{WRITE}\nshfl.sync.idx.b32 %r8, %r0, 0, 31, -1;\n{READ}", False),
+        (f"{WRITE}\nshfl.sync.idx.b32 %r8, %r0, 0, 31, -1;\n{READ}", True),
+        (f"{WRITE}\nvote.sync.any.pred %p1, %p0, -1;\n{READ}", True),
+        (f"{WRITE}\nmembar.cta;\n{READ}", False),
         (f"{WRITE}\nld.shared.u32 %r7, [%r5];", False),
         (f"@%p0 {WRITE}\n@%p0 ld.shared.u32 %r7, [%r3];", False),
         (f"{WRITE}\nld.shared.u32 %r7, [%r5+4096];", False),
-        (f"{WRITE}\nld.volatile.shared.u32 %r7, [%r6];", False),
-        (f"{READ}\n{WRITE}", False),
+        (f"{WRITE}\nld.volatile.shared.u32 %r7, [%r6];", True),
+        ("st.volatile.shared.u32 [%r5], %r0;\nld.volatile.shared.u32 %r7, [%r6];", True),
+        (f"{READ}\n{WRITE}", True),
+        (f"{READ}\nst.shared.u32 [%r6], %r7;", False),
+        (f"{READ}\nbar.warp.sync -1;\n{WRITE}", False),
+        (f"{WRITE}\n@%p0 st.shared.u32 [%r3+4], %r4;", True),
+        ("st.shared.u32 [%r3], 1;\nst.shared.u32 [%r3], 1;", False),
+        ("st.shared.u32 [%r3], %r2;\nst.shared.u32 [%r3], %r2;", False),
+        ("red.shared.add.u32 [%r3], 1;\natom.shared.add.u32 %r7, [%r3], 1;", False),
+        ("@%p0 st.shared.u32 [%r3], 0;\nred.shared.add.u32 [%r3], 1;", True),
+        (
+            "ld.global.u32 %r8, [%rd0];\nsetp.eq.u32 %p1, %r8, 0;\n@%p1 red.shared.add.u32 [%r3], 1;\nld.shared.u32 %r7, [%r3];",
+            True,
+        ),
+        (f"{WRITE}\nbar.sync 1, 64;\n{READ}", False),
+        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r7}, [%r5];\nst.shared.u32 [%r6], %r7;", False),
+        ("ld.shared.u32 %r7, [%r3];\nadd.u32 %r7, %r7, 1;\nst.shared.u32 [%r3], %r7;", False),
+        ("ld.shared.u32 %r7, [%r3];\n@%p0 st.shared.u32 [%r3], 0;", True),
     ],
 )
 def test_a_lane_reads_what_another_lane_wrote(body: str, wrong: bool) -> None:
@@ -101,3 +123,77 @@ def test_a_lane_reads_what_another_lane_copied_and_waited_for(body: str, wrong: 
     severity = Severity.WARNING if strict else Severity.INFO
     findings = by_rule(lint(text, selected=Selected(strict=strict)), "SM002")
     assert [f.severity for f in findings] == ([severity] if wrong else [])
+
+
+def apart(first: str, second: str, after: str = "") -> str:
+    """Lane 0 executes *first* and the others *second*, on two sides of a branch; *after* follows where they join."""
+    return f"@%p0 bra leader;\n{second}\nbra.uni joined;\nleader:\n{first}\njoined:\n{after}"
+
+
+STORE, LOAD = "st.shared.u32 [%r3], 7;", "ld.shared.u32 %r7, [%r3];"
+
+
+@pytest.mark.parametrize(
+    ("body", "severities"),
+    [
+        (apart(STORE, LOAD), [Severity.WARNING]),
+        (apart(LOAD, STORE), [Severity.WARNING]),
+        (apart(STORE, "st.shared.u32 [%r3], 8;"), [Severity.WARNING]),
+        (apart(STORE, STORE), []),
+        (apart(STORE, "ld.shared.u32 %r7, [%r3+4];"), []),
+        (apart(f"{STORE}\nbar.warp.sync -1;", f"bar.warp.sync -1;\n{LOAD}"), []),
+        (apart(STORE, f"shfl.sync.idx.b32 %r8, %r0, 0, 31, -2;\n{LOAD}"), [Severity.WARNING]),
+        (apart(STORE, "", LOAD), [Severity.INFO]),
+        (apart(STORE, "", f"bar.warp.sync -1;\n{LOAD}"), []),
+        (apart("st.volatile.shared.u32 [%r3], 7;", "ld.volatile.shared.u32 %r7, [%r3];"), [Severity.INFO]),
+        (apart("red.shared.add.u32 [%r3], 1;", "red.shared.add.u32 [%r3], 1;"), []),
+        (
+            apart(
+                "st.volatile.shared.u32 [%r3], 7;",
+                "poll:\nld.volatile.shared.u32 %r7, [%r3];\nsetp.ne.u32 %p1, %r7, 7;\n@%p1 bra poll;",
+            ),
+            [],
+        ),
+    ],
+)
+def test_lanes_on_two_sides_of_a_branch_are_a_warning(body: str, severities: list[Severity]) -> None:
+    assert reported(body) == severities
+
+
+def test_a_branch_that_whole_warps_take_sends_no_two_lanes_different_ways() -> None:
+    whole = "setp.lt.u32 %p0, %r0, 32;\n"
+    assert not exchanged(whole + apart(STORE, LOAD))
+
+
+def test_conditions_of_a_warp_may_select_one_of_two_sides() -> None:
+    """Under one value of a parameter the leader stores, under the other the rest of the warp loads."""
+    some = "ld.param.u32 %r8, [number];\nsetp.eq.u32 %p1, %r8, 0;\n"
+    body = apart(f"@%p1 {STORE}", f"@!%p1 {LOAD}")
+    assert not exchanged(some + body)
+
+
+GLOBAL = "mad.wide.u32 %rd1, %r1, 4, %rd0;\nst.global.u32 [%rd1], %r0;\n{}ld.global.u32 %r7, [%rd1+4];"
+
+
+@pytest.mark.parametrize(("between", "wrong"), [("", True), ("bar.warp.sync -1;\n", False)])
+def test_global_memory_is_exchanged_like_shared_memory(between: str, wrong: bool) -> None:
+    assert exchanged(GLOBAL.format(between)) is wrong
+
+
+def test_an_atomic_operation_in_a_loop_is_not_a_poll_unless_it_ends_the_loop() -> None:
+    """An atomic operation in a loop whose result decides a branch inside it waits for nothing."""
+    body = """
+    mov.u32 %r8, 0;
+again:
+    atom.global.add.u32 %r9, [%rd0], 1;
+    setp.eq.u32 %p1, %r9, 3;
+    @%p1 bra next;
+    st.global.u32 [%rd0+4], %r9;
+next:
+    add.u32 %r8, %r8, 1;
+    setp.lt.u32 %p2, %r8, 4;
+    @%p2 bra again;
+    red.shared.add.u32 [%r3], 1;
+    ld.shared.u32 %r7, [%r3];
+"""
+    assert exchanged(body)

@@ -39,6 +39,9 @@ from tclint.analyses.repeated import Repeated
 from tclint.analyses.setmaxnreg import RegisterCounts
 from tclint.analyses.since_barrier import (
     THREADS_MAY_HAVE_DIVERGED,
+    GlobalReadsSince,
+    GlobalWritesSince,
+    LaneReadsSince,
     LaneWritesSince,
     ReadsSince,
     SinceBarrier,
@@ -218,7 +221,10 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     SinceBarrier: _since,
     ReadsSince: _since,
     WritesSince: _since,
+    LaneReadsSince: _since,
     LaneWritesSince: _since,
+    GlobalReadsSince: _since,
+    GlobalWritesSince: _since,
     DataReadsSince: _since,
     DataWritesSince: _since,
     TmemReadsSince: _since,

@@ -1,0 +1,147 @@
+"""Memory as the lanes of one warp have it: the bytes that two lanes are certain to have in common, shared or global.
+
+What :mod:`.warp_memory` asks of warps is asked of lanes here. A condition that all lanes of a warp satisfy together, or
+none, leaves it open which warps are there, but not which lanes; and an address need be the same in one warp only.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+
+from tclint.analyses.execution import ExecutionGuarantee
+from tclint.analyses.mbarrier_addresses import may_leave
+from tclint.analyses.warp_memory import SharedByBound
+from tclint.isa import accesses as isa
+from tclint.isa.accesses import Proxy, Via
+from tclint.isa.effects import Order
+from tclint.values import UniformityScope
+from tclint.values import thread_masks as T
+from tclint.values.addresses import Footprint
+from tclint.values.shared_memory import SharedAccess
+
+__all__ = ["GlobalByLanes", "SharedByLanes", "WholeWarps"]
+
+MAX_WARPS = 2
+"""Warps in which two accesses are compared lane by lane: the first ones that make both."""
+_EXCHANGING = (Order.WEAK, Order.RELAXED, Order.VOLATILE)
+"""The orders of accesses that order no other access."""
+
+
+class WholeWarps(ExecutionGuarantee):
+    """Whether the lanes that execute an instruction are known, or are the whole warp or none of it."""
+
+    def _uniform(self, value: int) -> bool:
+        return self.model.values.uniformity(value) <= UniformityScope.WARP
+
+
+class SharedByLanes(SharedByBound):
+    """Shared memory in which lanes of one warp meet."""
+
+    guarantee = WholeWarps
+    scope = UniformityScope.WARP
+    spaces: tuple[str, ...] = (".shared", ".shared::cta")
+    """The state spaces that an access states."""
+
+    def counts(self, access: SharedAccess) -> bool:
+        """Whether *access* can be part of a proven conflict: its bytes and lanes are known, and it orders nothing."""
+        if access not in self._counts:
+            model, site = self.model, access.site
+            self._counts[access] = (
+                self._within_cta(access)
+                and (self.executed.certainly(site) or (self.atomic(site) and self.executed.by_data(site)))
+                and self.placed(access, model.views.context_of(site).threads)
+            )
+        return self._counts[access]
+
+    def _within_cta(self, access: SharedAccess) -> bool:
+        """Whether *access* orders nothing, and is to memory that this class is about."""
+        match = self.sites[access.site]
+        if match.order not in _EXCHANGING or match.multicast or match.space not in self.spaces:
+            return False
+        return match.own_shared or not may_leave(self.values, access.address)
+
+    @cached_property
+    def exchanges(self) -> bool:
+        """Whether two lanes may meet at all: some accesses share a base, one writes, and they are not all of own bytes."""
+        places: dict[int, set[tuple[int, int]]] = {}
+        written = set[int]()
+        for site in self.sites:
+            if self.model.cfg.block_of[site] not in self.model.cfg.rank:
+                continue
+            for access in filter(self.counts, self.accesses(site)):
+                base = self.addresses.form(access.address).base
+                places.setdefault(base, set()).add((access.address, access.size))
+                if access.writes:
+                    written.add(base)
+        return any(
+            len(places[base]) > 1 or self.values.varying_at(base) or self._collide(*next(iter(places[base])))
+            for base in written
+        )
+
+    def _collide(self, address: int, size: int) -> bool:
+        """Whether lanes of a warp overlap that access *size* bytes at one address, each at its own value of it."""
+        access = SharedAccess(-1, True, address, size)
+        at = sorted(start for start, _ in self._places(access, T.full(32)))
+        return len(at) < 32 or any(b - a < size for a, b in pairwise(at))
+
+    def atomic(self, site: int) -> bool:
+        """Whether a site reads and writes in one operation."""
+        return {verb for verb, _ in self.sites[site].form.memory} == {"read", "write"}
+
+    def by_warp(self, site: int) -> bool:
+        """Whether all lanes of a warp execute the access at *site* together, and wait for each other."""
+        return self.sites[site].scope == "warp"
+
+    def strong(self, site: int) -> bool:
+        """Whether the access at *site* is one by which threads may communicate."""
+        return self.sites[site].strong
+
+    def overlap_between_lanes(self, a: SharedAccess, b: SharedAccess, here: int, there: int) -> bool:
+        """Whether bytes of *a* in one of *here* are provably bytes of *b* in another lane of its warp, one of *there*."""
+        base = self.addresses.form(a.address).base
+        if base != self.addresses.form(b.address).base or self.values.uniformity(base) > self.scope:
+            return False
+        here, there = self.certain_threads(here, there), self.certain_threads(there, here)
+        warps = ((mine, there & T.whole(mine, 32)) for _, mine in T.by_warp(here))
+        both = [pair for pair in warps if all(pair)][:MAX_WARPS]
+        return any(self._in_warp(a, b, *pair) for pair in both)
+
+    def _in_warp(self, a: SharedAccess, b: SharedAccess, here: int, there: int) -> bool:
+        if any(self.by_warp(access.site) for access in (a, b)):
+            # A lane supplies or receives elements of the rows of other lanes.
+            one, two = (self._touched(access, lanes) for access, lanes in ((a, here), (b, there)))
+            return one is not None and two is not None and one.overlaps(two)
+        first, second = (self._places(access, lanes) for access, lanes in ((a, here), (b, there)))
+        return any(
+            start < begin + b.size and begin < start + a.size and (mine | theirs).bit_count() > 1
+            for start, mine in first
+            for begin, theirs in second
+        )
+
+    def _touched(self, access: SharedAccess, lanes: int) -> Footprint | None:
+        form = self.addresses.form(access.address)
+        found = self.addresses.footprint(form.index, access.size, self.addressing(access, lanes))
+        return None if found is None else found.moved(form.offset)
+
+    def _places(self, access: SharedAccess, lanes: int) -> list[tuple[int, int]]:
+        """Where each group of *lanes* accesses, relative to the base."""
+        form, lanes = self.addresses.form(access.address), self.addressing(access, lanes)
+        number, planes = self.values.constant_of(form.index), self.values.bit_slices(form.index)
+        if number is not None:
+            return [(number + form.offset, lanes)] if lanes else []
+        return [] if planes is None else [(at + form.offset, those) for at, those in T.numbers(planes, lanes)]
+
+
+class GlobalByLanes(SharedByLanes):
+    """Global memory in which lanes of one warp meet."""
+
+    spaces = (".global",)
+
+    @staticmethod
+    def within(access: isa.Access) -> bool:
+        return access.outside and access.via is Via.ADDRESS and access.proxy is not Proxy.MAP
+
+    @cached_property
+    def room(self) -> int:
+        return self.model.cta

@@ -1,0 +1,244 @@
+"""Accesses of two lanes of one warp to the same bytes, at least one of them a write, that nothing orders (8.7.1).
+
+From ``sm_70`` on, the lanes of a warp are scheduled independently, and no access of one is ordered with one of another
+by being next to it in the text. Hardware makes a difference that the manual does not make:
+
+- *Converged*: one lane executes both accesses, the other one the second on the same way. Where lanes run together,
+  accesses are performed in order.
+- *Diverged*: a branch sends the two lanes different ways, and each access is on one of these, before they join again.
+  Which way is executed first is up to the hardware.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import product
+from typing import NamedTuple
+
+from tclint.analyses.lane_memory import SharedByLanes
+from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
+from tclint.analyses.plausibility import NO_DOUBT, Doubt, has_unused_result, skips
+from tclint.analyses.since_barrier import SinceBarrier, lane_synchronising_sites
+from tclint.analyses.unchanging_stores import same_value, written_back
+from tclint.dataflow import Path
+from tclint.ir.cfg import Edge
+from tclint.isa.effects import Exchange
+from tclint.values import UniformityScope
+from tclint.values import thread_masks as T
+from tclint.values.shared_memory import SharedAccess
+
+__all__ = ["Diverged", "conflict_on", "converged", "diverged", "exchanges_on"]
+
+_SYNCHRONISED = "on other paths between the two, the lanes synchronise"
+_PAIRS = "lanes on two sides of a branch"
+"""What the ledger calls the question whether accesses of these conflict."""
+MAX_PAIRS = 4096
+"""Pairs of accesses on two sides of one branch that are compared."""
+
+
+def converged(memory: SharedByLanes, kind: type[SinceBarrier]) -> OverlapSearch:
+    """The conflicts in *memory* of what lanes have accessed since they synchronised, as *kind* has it, on one path."""
+    model = memory.model
+    since, _ = model.solution(kind)
+
+    def doubt(start: int, path: Path) -> Doubt:
+        stored = since.writes or any(user == path.end for user, _ in model.transitive_users(start))
+        return skips(model, path, since.ends, _SYNCHRONISED) or (
+            NO_DOUBT if stored else has_unused_result(model, path, start, path.end)
+        )
+
+    return since.conflicts(
+        since.firsts,
+        lambda access: not access.later and (access.writes or since.writes) and access.site not in since.ends,
+        partial(_conflict, memory),
+        begins=lambda access: not model.instruction(access.site).event,
+        doubt=doubt,
+    )
+
+
+def exchanges_on(memory: SharedByLanes, conflict: Conflict) -> list[int]:
+    """The votes, shuffles and elections on the path of a *conflict*."""
+    path = conflict.path.sites(memory.model.cfg, conflict.operation.site)
+    return [i for i in path if isinstance(memory.model.instruction(i).effects.exchange, Exchange)]
+
+
+def _conflict(memory: SharedByLanes, first: SharedAccess, second: SharedAccess, route: Route) -> bool:
+    """Whether a lane accesses what another lane of its warp has accessed, and one of the two takes the path."""
+    if memory.atomic(first.site) and memory.atomic(second.site):
+        return False
+    if _of_copies(memory, first, second) or (not first.writes and memory.by_warp(first.site)):
+        return False
+    here, there = (_needing(memory, access) for access in (first, second))
+    if second.writes and not memory.atomic(second.site):
+        there &= ~(same_value if first.writes else written_back)(memory, first, second, route)
+    return conflict_on(memory, first, second, route, (here, there))
+
+
+def _of_copies(memory: SharedByLanes, first: SharedAccess, second: SharedAccess) -> bool:
+    """Whether the same lanes make both accesses at their own address, which some of them have in common.
+
+    They do the same work several times, as a compiler has lanes do which it has no other work for.
+    """
+    same = first.address == second.address and first.size == second.size
+    context_of = memory.model.views.context_of
+    return (
+        same
+        and context_of(first.site).threads == context_of(second.site).threads
+        and not (memory.atomic(first.site) or memory.atomic(second.site))
+    )
+
+
+def conflict_on(
+    memory: SharedByLanes,
+    first: SharedAccess,
+    second: SharedAccess,
+    route: Route,
+    lanes: tuple[int, int] | None = None,
+) -> bool:
+    """Whether two accesses of two lanes of a warp provably overlap, and one of the two takes the route.
+
+    *lanes* are the threads that make each of them, if not all that may.
+    """
+    context_of = memory.model.views.context_of
+    here, there = lanes or (context_of(first.site).threads, context_of(second.site).threads)
+    taking = route.path.threads
+    pairs = {(here & taking, there), (here, there & taking)}
+    return any(memory.overlap_between_lanes(first, second, *pair) for pair in pairs if all(pair))
+
+
+def _needing(memory: SharedByLanes, access: SharedAccess) -> int:
+    """The threads for which it matters when *access* is performed."""
+    threads = memory.model.views.context_of(access.site).threads
+    return threads if access.writes else threads & memory.executed.takers(access.site)
+
+
+class Diverged(NamedTuple):
+    """Two conflicting accesses of lanes that a branch has sent different ways."""
+
+    first: SharedAccess
+    second: SharedAccess
+    branch: int
+
+
+def diverged(memory: SharedByLanes) -> Iterator[Diverged]:
+    """The conflicts of lanes that a branch, which the thread index decides, sends different ways."""
+    cfg = memory.model.cfg
+    accessing = frozenset(cfg.block_of[i] for i in memory.sites if cfg.block_of[i] in cfg.rank)
+    several = sum(1 << block for block in accessing)
+    for block in cfg.order:
+        ways = cfg.successors[block]
+        if (
+            len(ways) != 2
+            or ways[0].predicate < 0
+            or not all((cfg.reachable_from[way.target] | 1 << way.target) & several for way in ways)
+        ):
+            continue
+        lanes = _lanes(memory, ways[0])
+        if lanes is not None:
+            yield from _across(memory, ways, lanes)
+
+
+def _lanes(memory: SharedByLanes, way: Edge) -> tuple[int, int] | None:
+    """The threads that take *way* and those that do not; None unless the thread index splits a warp."""
+    model = memory.model
+    p = model.reachability.edge_predicate(way)
+    mask = None if p is None else model.values.mask(p)
+    if mask is None:
+        return None
+    threads = model.reachability.threads_at.get(way.source, 0)
+    taking = threads & (mask if way.value else ~mask)
+    return (taking, threads & ~taking) if T.partial_groups(taking, threads, 32) else None
+
+
+def _across(memory: SharedByLanes, ways: Iterable[Edge], lanes: tuple[int, int]) -> Iterator[Diverged]:
+    """The conflicts of an access on one of two *ways* with one on the other, by the *lanes* that go each way."""
+    first, second = ways
+    own, its = (_until_joined(memory, way) for way in (first, second))
+    here, there = (
+        [
+            a
+            for i in _unsynchronised(memory, way, blocks - others)
+            for a in memory.accesses(i)
+            if _plain_now(memory, a)
+        ]
+        for way, blocks, others in ((first, own, its), (second, its, own))
+    )
+    branch = memory.model.cfg.blocks[first.source].end - 1
+    if len(here) * len(there) > MAX_PAIRS:
+        memory.model.ledger.give_up(_PAIRS, branch, f"more than {MAX_PAIRS} pairs")
+        return
+    blocks = own | its
+    for a, b in product(here, there):
+        if (
+            _differ(memory, a, b, lanes)
+            and not _changes(memory, a, blocks)
+            and not _excluded(memory, a.site, b.site)
+        ):
+            yield Diverged(a, b, branch)
+
+
+def _plain_now(memory: SharedByLanes, access: SharedAccess) -> bool:
+    return not access.later and memory.counts(access)
+
+
+def _differ(memory: SharedByLanes, a: SharedAccess, b: SharedAccess, lanes: tuple[int, int]) -> bool:
+    """Whether *a* and *b* conflict, and their order makes a difference."""
+    if not (a.writes or b.writes) or (memory.atomic(a.site) and memory.atomic(b.site)):
+        return False
+    model = memory.model
+    here, there = (_needing(memory, access) & threads for access, threads in zip((a, b), lanes, strict=True))
+    if not (here and there and memory.overlap_between_lanes(a, b, here, there)):
+        return False
+    if a.writes and b.writes:
+        as_is = model.values.representative
+        return not same_value(memory, a, b, Route(Path((), (), b.site, here | there), as_is, as_is))
+    return True
+
+
+def _until_joined(memory: SharedByLanes, way: Edge) -> frozenset[int]:
+    """The blocks that lanes may be in which take *way*, before they join those that do not."""
+    cfg = memory.model.cfg
+    join = cfg.ipdom.get(way.source, -1)
+    found, work = set[int](), [way.target]
+    while work:
+        block = work.pop()
+        if block != join and block not in found:
+            found.add(block)
+            work += (edge.target for edge in cfg.successors[block])
+    return frozenset(found)
+
+
+def _unsynchronised(memory: SharedByLanes, way: Edge, blocks: frozenset[int]) -> list[int]:
+    """The instructions in *blocks* that lanes may reach from *way* without synchronising with others."""
+    cfg, ends = memory.model.cfg, memory.model.fact(lane_synchronising_sites)
+    found, seen, work = list[int](), set[int](), [way.target]
+    while work:
+        block = work.pop()
+        if block in seen or block not in blocks:
+            continue
+        seen.add(block)
+        inside = range(cfg.blocks[block].start, cfg.blocks[block].end)
+        end = next((i for i in inside if i in ends), None)
+        found += inside if end is None else range(inside.start, end)
+        if end is None:
+            work += (edge.target for edge in cfg.successors[block])
+    return sorted(found)
+
+
+def _changes(memory: SharedByLanes, access: SharedAccess, blocks: frozenset[int]) -> bool:
+    """Whether the address of *access* may change in *blocks*."""
+    values, block_of = memory.model.values, memory.model.cfg.block_of
+    return any(
+        (at if kind == "block" else block_of[at]) in blocks for kind, at in values.varying_at(access.address)
+    )
+
+
+def _excluded(memory: SharedByLanes, a: int, b: int) -> bool:
+    """Whether a condition that is the same in all lanes of a warp excludes one of two instructions."""
+    values, views = memory.model.values, memory.model.views
+    facts = views.context_in_iteration(b).facts
+    return any(
+        values.uniformity(p) <= UniformityScope.WARP and values.entails(p, facts) is (not truth)
+        for p, truth in views.context_in_iteration(a).facts.items()
+    )
