@@ -22,6 +22,7 @@ from tclint.analyses.cp_async import TRACKED, CopyGroups, LaneWaitedCopies, Wait
 from tclint.analyses.cp_async import WAITED as DONE
 from tclint.analyses.data_indices import DataReadsSince, DataWritesSince
 from tclint.analyses.fabric_submission import FabricSubmission
+from tclint.analyses.global_races import GlobalReadsSince, GlobalWritesSince
 from tclint.analyses.groups import BulkGroups, Depth, Groups, Waited, WgmmaGroups
 from tclint.analyses.in_flight import InFlight, Pending, SourcesInFlight
 from tclint.analyses.model import KernelModel
@@ -221,6 +222,8 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     LaneWritesSince: _since,
     DataReadsSince: _since,
     DataWritesSince: _since,
+    GlobalReadsSince: _since,
+    GlobalWritesSince: _since,
     TmemReadsSince: _since,
     TmemWritesSince: _since,
     InFlight: _in_flight,
