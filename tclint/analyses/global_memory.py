@@ -3,19 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum
 from math import gcd
 
 from tclint.dataflow.kernel import Kernel
 from tclint.isa.accesses import Access, Proxy, Via
 from tclint.isa.forms import Match
+from tclint.isa.special_registers import SPECIAL_REGISTERS, Scope
 from tclint.values import Values
-from tclint.values.nodes import AddressOf, Loaded, Packed, ParameterRead, Phi, Select
+from tclint.values.nodes import (
+    COMPUTED,
+    AddressOf,
+    Constant,
+    Loaded,
+    Packed,
+    ParameterRead,
+    Phi,
+    Select,
+    SpecialRead,
+)
 from tclint.values.shared_memory import SharedMemory
 
-__all__ = ["GlobalMemory", "apart", "global_operands", "origins"]
+__all__ = ["GlobalMemory", "Source", "apart", "depends_on", "global_operands", "origins"]
 
 _POINTER = 8
 """The size in bytes of a pointer."""
+
+
+_COMPUTED = COMPUTED | {AddressOf, Constant, ParameterRead, Phi}
+
+
+class Source(Enum):
+    """What an address depends on, beside what all threads of the grid have in common."""
+
+    CTA = "CTA"
+    """The index of the CTA, or of its cluster."""
+    THREAD = "thread"
+    """The index of the thread in its CTA, or of its warp."""
+    DATA = "data"
+    """What is loaded from global memory."""
+    UNKNOWN = "unknown"
 
 
 class GlobalMemory(SharedMemory):
@@ -123,3 +150,27 @@ def _apart(values: Values, a: tuple[int, int], b: tuple[int, int]) -> bool:
 def _is_pointer(values: Values, term: int) -> bool:
     node = values.node(term)
     return type(node) is AddressOf or (type(node) is ParameterRead and node.size == _POINTER)
+
+
+def depends_on(values: Values, address: int) -> set[Source]:
+    """What *address* depends on, in all iterations of a loop. What the address of a load depends on does not count."""
+    found, seen, work = set[Source](), set[int](), [address]
+    while work:
+        value = values.representative(work.pop())
+        if value in seen:
+            continue
+        seen.add(value)
+        node = values.node(value)
+        if type(node) is Loaded:
+            found.add(Source.DATA if node.space.startswith(".global") else Source.UNKNOWN)
+        elif type(node) is SpecialRead:
+            register = SPECIAL_REGISTERS[node.name]
+            if register.distinguishes_threads:
+                found.add(Source.THREAD)
+            elif register.scope < Scope.GRID:
+                found.add(Source.CTA)
+        elif type(node) not in _COMPUTED:
+            found.add(Source.UNKNOWN)
+        else:
+            work += values.arguments(value) if type(node) is Phi else node.operands
+    return found

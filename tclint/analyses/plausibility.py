@@ -429,7 +429,7 @@ def leaves_iteration(model: KernelModel, path: Path, start: int) -> Doubt:
 
 
 def has_unused_result(model: KernelModel, path: Path, read: int, end: int) -> Doubt:
-    """The doubt about a *path* on which, and after whose *end*, the result of the instruction *read* is dead.
+    """The doubt about a *path* on which, at whose *end*, and after it, the result of the instruction *read* is dead.
 
     Uses that only compute other dead values do not count. No doubt if *read* writes no register that any instruction
     reads.
@@ -444,7 +444,7 @@ def has_unused_result(model: KernelModel, path: Path, read: int, end: int) -> Do
             readers = [i for i in model.readers.get(register, ()) if i not in computing]
             later = model.reached_from((end,), readers, ends)
             for i in readers:
-                if i in computing or not (i in passed or i in later):
+                if i in computing or not (i in passed or i in later or i == end):
                     continue
                 instruction = model.instruction(i)
                 form = None if instruction.match is None else instruction.match.form

@@ -37,8 +37,8 @@ from tclint.values.shared_memory import SharedAccess
 
 __all__ = [
     "THREADS_MAY_HAVE_DIVERGED",
-    "GlobalReadsSince",
-    "GlobalWritesSince",
+    "GlobalLaneReadsSince",
+    "GlobalLaneWritesSince",
     "LaneReadsSince",
     "LaneWritesSince",
     "ReadsSince",
@@ -328,13 +328,13 @@ class LaneWritesSince(_OfLanes, WritesSince):
     """The writes since which the lanes of a warp have not synchronised."""
 
 
-class GlobalReadsSince(LaneReadsSince):
+class GlobalLaneReadsSince(LaneReadsSince):
     """:class:`LaneReadsSince`, of global memory."""
 
     kind = GlobalByLanes
 
 
-class GlobalWritesSince(LaneWritesSince):
+class GlobalLaneWritesSince(LaneWritesSince):
     """:class:`LaneWritesSince`, of global memory."""
 
     kind = GlobalByLanes

@@ -31,10 +31,12 @@ from tclint.isa.effects import (
 from tclint.isa.forms import Form
 from tclint.values.shared_memory import SharedMemory
 
-__all__ = ["CONTENTS", "OBSERVES", "SHARED", "contents", "deciding", "idle", "needed", "needs"]
+__all__ = ["CONTENTS", "OBSERVES", "SHARED", "STORES", "contents", "deciding", "idle", "needed", "needs"]
 
 SHARED = "shared memory"
 """Contained in a function with an instruction that may access shared memory."""
+STORES = "store to global memory"
+"""Contained in a function with a plain store that may be to global memory."""
 OBSERVES = "strong read"
 """Contained in a function with a strong read of memory outside the CTA, by which it may observe what others have done."""
 
@@ -84,7 +86,7 @@ CONTENTS: Mapping[str, Callable[[Form], bool]] = {
     "tensormap": lambda form: "tensormap" in form.roles or form.proxy == "tensormap",
     **{engine: partial(_of_engine, engine) for engine in GROUPED if engine not in _BULK},
 }
-"""What ``needs`` may name, besides :data:`SHARED` and :data:`OBSERVES`, and which instructions are meant. ``bulk copy``
+"""What ``needs`` may name, besides :data:`SHARED`, :data:`OBSERVES` and :data:`STORES`, and which instructions are meant. ``bulk copy``
 stands for all asynchronous operations that complete in a bulk group or on an mbarrier, as opposed to ``cp.async``."""
 
 
@@ -100,6 +102,8 @@ def contents(uses: Iterable[FormUse]) -> frozenset[str]:
         for match in matches
     ):
         found.add(OBSERVES)
+    if any(not match.strong and any(a.outside and a.writes for a in match.accesses) for match in matches):
+        found.add(STORES)
     return frozenset(found)
 
 

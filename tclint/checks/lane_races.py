@@ -17,8 +17,8 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict
 from tclint.analyses.plausibility import skips
 from tclint.analyses.since_barrier import (
-    GlobalReadsSince,
-    GlobalWritesSince,
+    GlobalLaneReadsSince,
+    GlobalLaneWritesSince,
     LaneReadsSince,
     LaneWritesSince,
     SinceBarrier,
@@ -37,22 +37,11 @@ _FIRST = {True: "writes", False: "reads"}
 _HELP = "add bar.warp.sync (__syncwarp()) between the two"
 _MEMORIES: tuple[tuple[str, type[SharedByLanes], type[SinceBarrier], type[SinceBarrier]], ...] = (
     ("shared", SharedByLanes, LaneWritesSince, LaneReadsSince),
-    ("global", GlobalByLanes, GlobalWritesSince, GlobalReadsSince),
+    ("global", GlobalByLanes, GlobalLaneWritesSince, GlobalLaneReadsSince),
 )
 
 
-@check(
-    SM002,
-    analyses=(
-        GlobalByLanes,
-        GlobalReadsSince,
-        GlobalWritesSince,
-        LaneReadsSince,
-        LaneWaitedCopies,
-        LaneWritesSince,
-        SharedByLanes,
-    ),
-)
+@check(SM002, analyses=(GlobalByLanes, LaneWaitedCopies, SharedByLanes))
 def exchanged_without_warp_barrier(model: KernelModel) -> Iterator[Hit]:
     """Report memory that a lane accesses unordered with an access of another lane of its warp, one of them a write."""
     target = model.function.target

@@ -22,6 +22,7 @@ from tclint.analyses.cp_async import TRACKED, CopyGroups, LaneWaitedCopies, Wait
 from tclint.analyses.cp_async import WAITED as DONE
 from tclint.analyses.data_indices import DataReadsSince, DataWritesSince
 from tclint.analyses.fabric_submission import FabricSubmission
+from tclint.analyses.global_races import GlobalReadsSince, GlobalWritesSince
 from tclint.analyses.groups import BulkGroups, Depth, Groups, Waited, WgmmaGroups
 from tclint.analyses.in_flight import InFlight, Pending, SourcesInFlight
 from tclint.analyses.model import KernelModel
@@ -39,8 +40,8 @@ from tclint.analyses.repeated import Repeated
 from tclint.analyses.setmaxnreg import RegisterCounts
 from tclint.analyses.since_barrier import (
     THREADS_MAY_HAVE_DIVERGED,
-    GlobalReadsSince,
-    GlobalWritesSince,
+    GlobalLaneReadsSince,
+    GlobalLaneWritesSince,
     LaneReadsSince,
     LaneWritesSince,
     ReadsSince,
@@ -223,10 +224,12 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     WritesSince: _since,
     LaneReadsSince: _since,
     LaneWritesSince: _since,
-    GlobalReadsSince: _since,
-    GlobalWritesSince: _since,
+    GlobalLaneReadsSince: _since,
+    GlobalLaneWritesSince: _since,
     DataReadsSince: _since,
     DataWritesSince: _since,
+    GlobalReadsSince: _since,
+    GlobalWritesSince: _since,
     TmemReadsSince: _since,
     TmemWritesSince: _since,
     InFlight: _in_flight,

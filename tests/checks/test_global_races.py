@@ -93,3 +93,57 @@ def test_a_kernel_that_knows_no_cta_needs_a_cta_barrier(body: list[str], found: 
 def test_the_message_states_the_condition() -> None:
     (hit,) = by_rule(lint(text(OWN, SYNC, CHOSEN)), "MO008")
     assert "if the grid has more than one CTA" in hit.message
+
+
+TILE = """
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, %ctaid.x;
+    ld.param.u64 %rd0, [pointer];
+    cvta.to.global.u64 %rd0, %rd0;
+    mul.wide.u32 %rd1, %r1, 1024;
+    add.u64 %rd0, %rd0, %rd1;
+    mul.wide.u32 %rd2, %r0, 4;
+    add.u64 %rd2, %rd0, %rd2;
+    sub.u32 %r2, 127, %r0;
+    mul.wide.u32 %rd3, %r2, 4;
+    add.u64 %rd3, %rd0, %rd3;
+    xor.b32 %r3, %r0, 1;
+    mul.wide.u32 %rd4, %r3, 4;
+    add.u64 %rd4, %rd0, %rd4;
+    setp.eq.u32 %p0, %r0, 0;
+"""
+STORE = "st.global.u32 [%rd2], %r0;"
+LOAD = "ld.global.u32 %r4, [%rd3];"
+KEEP = "st.global.u32 [%rd2+8192], %r4;"
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ([STORE, LOAD, KEEP], 1),
+        ([STORE, SYNC, LOAD, KEEP], 0),
+        ([LOAD, "st.global.u32 [%rd2], %r4;"], 1),
+        ([LOAD, SYNC, "st.global.u32 [%rd2], %r4;"], 0),
+        (["ld.global.u32 %r4, [%rd0];", KEEP, "@%p0 st.global.u32 [%rd0], %r1;"], 1),
+        # A fence orders the accesses of its own thread.
+        ([STORE, "membar.gl;", LOAD, KEEP], 1),
+        # The own element, that of another lane of the warp, and other bytes.
+        ([STORE, LOAD.replace("rd3", "rd2"), KEEP], 0),
+        ([STORE, LOAD.replace("rd3", "rd4"), KEEP], 0),
+        ([STORE, LOAD.replace("[%rd3]", "[%rd3+512]"), KEEP], 0),
+        # What no thread writes, what is strong, and two writes.
+        ([STORE, LOAD.replace("global", "global.nc"), KEEP], 0),
+        ([STORE, LOAD.replace("ld.", "ld.volatile."), KEEP], 0),
+        ([STORE, "st.global.u32 [%rd3], %r1;"], 0),
+        # Data select the element.
+        (
+            [
+                "ld.global.u32 %r5, [%rd0+4096];\nmul.wide.u32 %rd5, %r5, 4;\nadd.u64 %rd2, %rd2, %rd5;\nadd.u64 %rd3, %rd3, %rd5;",
+                *(STORE, LOAD, KEEP),
+            ],
+            0,
+        ),
+    ],
+)  # fmt: skip
+def test_a_tile_that_warps_exchange_through_needs_a_barrier(body: list[str], found: int) -> None:
+    assert len(by_rule(lint(module(kernel("\n".join((TILE, *body, "ret;"))))), "MO009")) == found

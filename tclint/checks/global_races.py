@@ -1,4 +1,6 @@
-"""The check of counters in global memory that some threads clear while others may already add to them (PTX ISA 8.7.1).
+"""The checks of races in global memory (PTX ISA 8.7.1): of warps of a CTA, and of CTAs that add to what one has cleared.
+
+A tile of global memory that a CTA reads and overwrites needs the barriers that shared memory needs (MO009).
 
 The threads of a grid start in any order. What one of them clears before it adds is cleared at any time for a thread of
 another CTA, and what that one has added is lost. Only a barrier of the grid, or the end of an earlier one, orders the two.
@@ -10,32 +12,28 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from tclint.analyses import role_paths
-from tclint.analyses.global_memory import apart, global_operands, origins
+from tclint.analyses.global_memory import Source, apart, depends_on, global_operands, origins
+from tclint.analyses.global_races import GlobalByWarps, GlobalReadsSince, GlobalWritesSince, global_races
 from tclint.analyses.global_signals import GlobalSignals
 from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.model import KernelModel
+from tclint.analyses.overlaps import Conflict
+from tclint.analyses.warp_races import race_doubt
 from tclint.checks import Hit, Mark, RuleId, check, grouped
+from tclint.checks._repairs import barrier_between
 from tclint.dataflow import Path
+from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Instruction, specials
 from tclint.isa.effects import Barrier
-from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Scope
+from tclint.isa.special_registers import WARP
 from tclint.values import thread_masks as T
 from tclint.values.nodes import (
-    COMPUTED,
-    AddressOf,
     Compare,
-    Constant,
-    Loaded,
-    ParameterRead,
-    Phi,
-    SpecialRead,
 )
 
 MO008 = RuleId("MO008")
+MO009 = RuleId("MO009")
 
-_COMPUTED = COMPUTED | {Constant, ParameterRead, AddressOf, Phi}
-_CTA, _THREAD, _DATA, _UNKNOWN = "CTA", "thread", "data", "unknown"
-"""What an address may depend on, beside what the whole grid has in common."""
 _SWAPS = (".exch", ".cas")
 _GRID = "the grid has more than one CTA"
 
@@ -67,6 +65,46 @@ def _hit(model: KernelModel, clear: int, found: list[tuple[int, bool]]) -> Hit:
         help="clear it in an earlier kernel or with cudaMemsetAsync(), or wait for the whole grid (grid.sync()) in between",
         about=frozenset((clear,)),
         condition=condition,
+    )
+
+
+@check(MO009, analyses=(GlobalByWarps, GlobalReadsSince, GlobalWritesSince))
+def exchanged_without_barrier(model: KernelModel) -> Iterator[Hit]:
+    """Report global memory that one warp writes and another one reads, with no intervening barrier."""
+    if model.values.threads <= WARP or not model.function.entry or not model.fact(GlobalByWarps).contended:
+        return
+    found = list[Conflict]()
+    for kind in (GlobalWritesSince, GlobalReadsSince):
+        since, results = model.solution(kind)
+        found += global_races(since, since.together(results))
+    for alike in grouped((model.cfg.block_of[each.use.site], each) for each in found).values():
+        doubts = [(each, race_doubt(model, each)) for each in alike]
+        meeting, doubt = next((pair for pair in doubts if not pair[1]), doubts[0])
+        yield _exchange_hit(model, meeting, len({each.use.site for each in alike})).doubted(doubt.why)
+
+
+def _exchange_hit(model: KernelModel, meeting: Conflict, count: int) -> Hit:
+    first, second = meeting.operation, meeting.use
+    verbs = ("reads", "may still be writing") if first.writes else ("overwrites", "may still be reading")
+    several = (model.function.threads or 0) > WARP
+    condition = "" if several else "the CTA has more than 32 threads"
+    steps = (
+        Mark(access.site, text, role=model.describe_threads(model.views.context_of(access.site).threads))
+        for access, text in (
+            (first, f"one warp {'writes' if first.writes else 'reads'} it"),
+            (second, f"another warp {verbs[0]} the same bytes"),
+        )
+    )
+    return MO009.hit(
+        site=second.site,
+        message=f"{verbs[0]} global memory that another warp of the CTA {verbs[1]}{', if ' * bool(condition)}{condition}: "
+        "no barrier orders the two",
+        steps=tuple(steps),
+        count=count,
+        help="add a barrier of both warps (bar.sync, __syncthreads()) between the two",
+        fixes=barrier_between(model, first.site, second.site),
+        condition=condition,
+        confidence=None if several else Confidence.MEDIUM,
     )
 
 
@@ -128,38 +166,14 @@ class _Counters:
         cleared, added = self._address(clear), self._address(add)
         if cleared is None or added is None:
             return False
-        own, other = self._depends(cleared), self._depends(added)
-        if own <= {_THREAD}:
-            return other <= {_DATA, _THREAD} and (_DATA in other or not (own or other))
-        return own == {_CTA, _THREAD} and other == {_DATA}
+        own, other = depends_on(self.model.values, cleared), depends_on(self.model.values, added)
+        if own <= {Source.THREAD}:
+            return other <= {Source.DATA, Source.THREAD} and (Source.DATA in other or not (own or other))
+        return own == {Source.CTA, Source.THREAD} and other == {Source.DATA}
 
     def _address(self, site: int) -> int | None:
         operand = self.model.instruction(site).named("a")
         return None if operand is None else self.model.values.operand(operand, site)
-
-    def _depends(self, address: int) -> set[str]:
-        """What an address depends on."""
-        values, found = self.model.values, set[str]()
-        work, seen = [address], set[int]()
-        while work:
-            value = values.representative(work.pop())
-            if value in seen:
-                continue
-            seen.add(value)
-            node = values.node(value)
-            if type(node) is Loaded:
-                found.add(_DATA if node.space.startswith(".global") else _UNKNOWN)
-            elif type(node) is SpecialRead:
-                register = SPECIAL_REGISTERS[node.name]
-                if register.distinguishes_threads:
-                    found.add(_THREAD)
-                elif register.scope < Scope.GRID:
-                    found.add(_CTA)
-            elif type(node) not in _COMPUTED:
-                found.add(_UNKNOWN)
-            else:
-                work += values.arguments(value) if type(node) is Phi else node.operands
-        return found
 
     def _race(self, clear: int, add: int) -> bool | None:
         """Whether no CTA barrier orders an addition after *clear* (True) or none of the grid (False); None if one
@@ -214,6 +228,6 @@ class _Counters:
             type(node := values.node(p)) is Compare
             and node.relation == "eq"
             and truth
-            and any(_CTA in self._depends(operand) for operand in node.operands)
+            and any(Source.CTA in depends_on(self.model.values, operand) for operand in node.operands)
             for p, truth in self.model.views.context_of(site).facts.items()
         )

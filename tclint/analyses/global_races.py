@@ -1,0 +1,127 @@
+"""Accesses of two warps of a CTA to the same bytes of global memory, a write and a read, that nothing orders (PTX ISA 8.7.1).
+
+A tile of global memory that a CTA reads and overwrites, or exchanges through, is like one of shared memory: which bytes
+two warps have in common is decided by the thread index, if they reach them through one pointer. Accesses of different
+CTAs are not compared, nor two writes: all threads of a CTA often store one result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from tclint.analyses.global_memory import Source, depends_on
+from tclint.analyses.overlaps import Conflict, Route
+from tclint.analyses.since_barrier import ReadsSince, SinceBarrier, WritesSince, unordered_threads
+from tclint.analyses.unchanging_stores import written_back
+from tclint.analyses.warp_memory import SharedByBound
+from tclint.isa import accesses as isa
+from tclint.isa.accesses import Proxy, Via
+from tclint.values import thread_masks as T
+from tclint.values.nodes import ParameterRead
+from tclint.values.shared_memory import SharedAccess
+
+__all__ = ["GlobalReadsSince", "GlobalWritesSince", "global_races"]
+
+_POINTER = 8
+"""The size in bytes of a pointer."""
+_MAX_PAIRS = 1000
+"""Pairs of a write and a read that are compared to find out whether a kernel may have a race; with more, it may."""
+
+
+class GlobalByWarps(SharedByBound):
+    """Global memory as the warps of a CTA have it: plain accesses through pointers that are parameters."""
+
+    @staticmethod
+    def within(access: isa.Access) -> bool:
+        """Whether an access is one of data that may be in this memory, at the address of an operand."""
+        own = access.outside and access.via is Via.ADDRESS and access.proxy is Proxy.GENERIC
+        return own and not access.object and not access.later
+
+    @cached_property
+    def room(self) -> int:
+        """All threads: how large a buffer is, is not in the code."""
+        return self.model.cta
+
+    def counts(self, access: SharedAccess) -> bool:
+        """Whether *access* can be part of a proven race: its bytes and threads are known, and it is plain."""
+        if access not in self._counts:
+            match = self.sites[access.site]
+            self._counts[access] = (
+                not match.strong
+                and match.form.name != "ld.nc"
+                and self._through_parameter(access)
+                and self.executed.certainly(access.site)
+                and self.placed(access, self.model.views.context_of(access.site).threads)
+            )
+        return self._counts[access]
+
+    def _through_parameter(self, access: SharedAccess) -> bool:
+        """Whether a parameter is the pointer of *access*, or that from which a loop begins, and no data select the place.
+
+        Where data lead a thread from place to place, as in a union-find, programs are made to bear the race.
+        """
+        base = self.addresses.form(access.address).base
+        if not depends_on(self.values, base) <= {Source.CTA}:
+            return False
+        nodes = map(self.values.node, self.origins(base))
+        return any(type(node) is ParameterRead and node.size == _POINTER for node in nodes)
+
+    @cached_property
+    def contended(self) -> bool:
+        """Whether warps may have bytes in common of which one writes some and another reads them, in whatever order."""
+        found: tuple[set[SharedAccess], set[SharedAccess]] = set(), set()
+        for site in self.sites:
+            if self.model.cfg.block_of[site] in self.model.cfg.rank:
+                for access in self.accesses(site):
+                    found[access.writes].add(access)
+        reads, writes = found
+        bases = [{self._origin(each) for each in group} for group in (reads, writes)]
+        common = bases[0] & bases[1]
+        reads, writes = (
+            {a for a in group if self._origin(a) in common and self.counts(a)} for group in found
+        )
+        if len(reads) * len(writes) > _MAX_PAIRS:
+            return True
+        return any(self._may_meet(write, read) for write in writes for read in reads)
+
+    def _origin(self, access: SharedAccess) -> frozenset[int]:
+        return frozenset(self.origins(self.addresses.form(access.address).base))
+
+    def _may_meet(self, write: SharedAccess, read: SharedAccess) -> bool:
+        varying = any(self.values.varying_at(self.addresses.form(a.address).base) for a in (write, read))
+        every = T.full(self.values.threads)
+        return varying or self.across(write, read, every, every)
+
+
+class GlobalReadsSince(ReadsSince):
+    """The reads of global memory with no acquire point since."""
+
+    kind = GlobalByWarps
+
+
+class GlobalWritesSince(WritesSince):
+    """The writes of global memory with no acquire point since."""
+
+    kind = GlobalByWarps
+
+
+def global_races(since: SinceBarrier, starts: frozenset[int]) -> Iterator[Conflict]:
+    """The conflicts of plain accesses to global memory that begin at one of *starts*."""
+    model, memory = since.model, since.memory
+
+    def races(first: SharedAccess, second: SharedAccess, route: Route) -> bool:
+        views = model.views
+        here, there = (
+            views.context_of(access.site).threads
+            & (T.full(model.values.threads) if access.writes else memory.executed.takers(access.site))
+            for access in (first, second)
+        )
+        if not (here and there):
+            return False
+        if second.writes:
+            there &= ~written_back(memory, first, second, route)
+        path = since.by_warps(first.site, second.site, route.path)
+        return any(memory.across(first, second, *pair) for pair in unordered_threads(here, there, path))
+
+    yield from since.conflicts(starts, lambda access: access.writes is not since.writes, races)
