@@ -142,7 +142,7 @@ def _settings(config: Config) -> str:
         for field in fields(config)
         if field.name not in NEUTRAL | _EXECUTING | _JUDGED
     }
-    return _written((tuple(values.items()), config.assuming))
+    return _written((tuple(values.items()), config.assuming, config.dependent))
 
 
 def _written(value: Any) -> str:

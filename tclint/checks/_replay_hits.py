@@ -13,7 +13,7 @@ from tclint.checks._deadlocks import MAX_PARTIES, called, incomplete, parties, t
 from tclint.checks._race_rules import READERS_ARRIVE, race_rule
 from tclint.checks._wording import copy_name, times
 from tclint.findings.scales import Confidence, Method, Severity
-from tclint.isa.effects import BULK, TENSOR_MEMORY, TRANSACTIONS
+from tclint.isa.effects import BULK, TENSOR_MEMORY, TRANSACTIONS, Engine
 from tclint.replay.accesses import ReplayAccess
 from tclint.replay.interface import EqualWords
 from tclint.replay.launches import ReplayRun
@@ -98,7 +98,9 @@ def _raced(model: KernelModel, rule: RuleId, race: Race, count: int) -> Hit:
     Its severity and confidence are those of a replay, whatever those of the rule are for what follows from the code.
     """
     described = _unordered
-    if race.first.mbarrier is not None and not race.early:
+    if race.first.released_early(race.second.clock):
+        described = _released_too_early
+    elif race.first.mbarrier is not None and not race.early:
         described = _read_too_soon
     elif race.second.mbarrier is not None and not race.first.writes:
         described = _refilled
@@ -185,6 +187,51 @@ def _unordered(model: KernelModel, rule: RuleId, race: Race) -> Hit:
         + f", and wait for that phase before {model.name(second.site)}"
         + _relaxed_note(model),
     )
+
+
+def _released_too_early(model: KernelModel, rule: RuleId, race: Race) -> Hit:
+    """The finding about threads that arrive while a copy of theirs may be in flight, which other warps then access.
+
+    It is about the access if they did not arrive at an mbarrier.
+    """
+    copy, use = race
+    last = [*use.waited.values()][-1] if use.waited else None
+    arrival = next(_released(model, copy, last), None)
+    if arrival is None:
+        return _unordered(model, rule, race)
+    verb, group = "overwrite" if use.writes else "read", model.instruction(copy.site).group
+    words, wait = group.words, _wait_before(model, group, arrival.site)
+    left = None if wait is None else model.instruction(wait).groups_left
+    why = f"no {words.wait} before it covers the copy"
+    if left:
+        why = f"{words.wait} {left} leaves the newest {'group' if left == 1 else f'{left} groups'} in flight"
+    return rule.hit(
+        site=arrival.site,
+        message=f"arrives at an mbarrier although a {words.operation} of this thread may not have written yet what other "
+        f"warps then {verb}: {why}",
+        steps=(
+            _mark(model, copy, "starts to write it"),
+            *(() if wait is None else (Mark(wait, "waits for earlier copies only", role=arrival.role),)),
+            Mark(arrival.site, "arrives while the copy may be in flight", role=arrival.role),
+            *_waited(model, use, last, "waits for the mbarrier"),
+            _mark(model, use, f"{verb}s it"),
+        ),
+        pairs=((copy.site, use.site),),
+        help=f"wait for the copy before the arrival ({words.wait}), or let the mbarrier track it "
+        "(cp.async.mbarrier.arrive)",
+        about=frozenset((arrival.site, use.site)),
+    )
+
+
+def _wait_before(model: KernelModel, group: Engine, site: int) -> int | None:
+    """The last wait for operations of *group* that every path to *site* passes; None if there is none."""
+    cfg, waits = model.cfg, model.waits(group)
+    block, first = cfg.block_of[site], -1
+    while block != first:
+        if before := [i for i in waits if cfg.block_of[i] == block and i < site]:
+            return before[-1]
+        block, first = cfg.idom[block], block
+    return None
 
 
 def _begun(access: ReplayAccess) -> str:

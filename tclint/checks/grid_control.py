@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from enum import Enum
+from functools import reduce
+from math import gcd
+from operator import or_
 
 from tclint.analyses.global_memory import global_operands
-from tclint.analyses.happens_before import HappensBefore, OrderScope
+from tclint.analyses.happens_before import HappensBefore
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import known_functions, path_avoiding
-from tclint.checks import Hit, Mark, RuleId, check, module_check
+from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._repairs import fence_before, first_of_blocks
+from tclint.dataflow import Path
 from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Severity
-from tclint.ir.nodes import Function, Module
+from tclint.ir.nodes import Function
 from tclint.isa.accesses import StateSpace
 from tclint.isa.effects import Barrier, Effects
-from tclint.isa.target import Version
+from tclint.isa.special_registers import SPECIAL_REGISTERS, Scope
 from tclint.values import Values
 from tclint.values import thread_masks as T
-from tclint.values.nodes import Arithmetic, ParameterRead, Phi, Select
+from tclint.values.nodes import Arithmetic, Node, ParameterRead, Phi, Select, SpecialRead
 
 GD001 = RuleId("GD001")
 GD002 = RuleId("GD002")
+GD003 = RuleId("GD003")
 
 MAX_PHI_DEPTH = 4
 """Nested phis and selects through which a pointer is traced to a parameter."""
@@ -31,39 +37,54 @@ Given = tuple[int, int]
 """A buffer passed to the kernel: the value of a parameter and 0, or the address of a parameter and an offset."""
 
 
-@check(GD001, analyses=(HappensBefore,))
-def read_before_wait(model: KernelModel) -> Iterator[Hit]:
-    """Report reads of global memory by threads that are not ordered after the completion of earlier grids."""
+_WEIGHTS = "the role may load only weights, which no grid writes"
+_ASSUMED = " (the kernel is taken to be launched as a programmatic dependent)"
+
+
+class _Evidence(Enum):
+    """Why a read before the wait may be of what an earlier grid writes; that of weights has none of these."""
+
+    WRITTEN = "from a buffer that the kernel also writes"
+    INDEXED = "at the index at which it also accesses its other buffers"
+    DECIDES = "and its result decides a branch"
+
+
+@check(GD001, GD003, analyses=(HappensBefore,))
+def access_before_wait(model: KernelModel) -> Iterator[Hit]:
+    """Report accesses to global memory by threads that are not ordered after the completion of earlier grids."""
     waits = model.awaits(Barrier.GRIDS)
     if not waits or not model.function.entry:
         return
-    for hit in (_role_without_wait(model, waits), _before_the_wait(model, waits)):
+    observers = frozenset(
+        w for w in model.fact(HappensBefore).transitive_observers(waits) if not _passes_at_once(model, w)
+    )
+    for hit in (
+        _role_without_wait(model, waits, observers),
+        _read_before(model, waits, observers),
+        _write_before(model, waits, observers),
+    ):
         if hit is not None:
             yield hit
 
 
-_WEIGHTS = "the role may load only weights, which no grid writes"
-
-
-def _role_without_wait(model: KernelModel, waits: list[int]) -> Hit | None:
+def _role_without_wait(model: KernelModel, waits: list[int], observers: frozenset[int]) -> Hit | None:
     """The finding about a read by a role that never waits and is not ordered after one that does; None without one."""
     views = model.views
     others = _accesses(model, "read", lambda site: all(views.mutually_exclusive(site, w) for w in waits))
-    if not others:
-        return None
-    observers = {
-        w for w in model.fact(HappensBefore).transitive_observers(waits) if not _passes_at_once(model, w)
-    }
     late = _accesses(model, "read", lambda site: any(model.may_follow(w, site) for w in waits))
     shared = frozenset().union(*late.values(), *_accesses(model, "write").values())
     alike = {site for site, bases in others.items() if bases & shared}
-    every = T.full(model.values.threads)
-    path = path_avoiding(model, -1, every, alike, observers).witness if alike else None
+    # A read that some threads execute after their wait, and others without one: a branch on the index decides which.
+    waiting = reduce(or_, (views.context_of(w).threads for w in waits))
+    path = _unordered(model, alike, observers) or _unordered(model, late, observers, ~waiting)
     sure = path is not None
-    path = path or path_avoiding(model, -1, every, others, observers).witness
+    path = path or _unordered(model, others, observers)
     if path is None:
         return None
     site, role = path.end, model.describe_threads(path.threads)
+    severity = _severity(model) if sure else Severity.WARNING
+    if severity is None and model.instruction(site).effects.begins is not None:
+        severity = Severity.WARNING
     return GD001.hit(
         site=site,
         message="reads global memory that an earlier grid may still be writing: this role never executes "
@@ -80,42 +101,143 @@ def _role_without_wait(model: KernelModel, waits: list[int]) -> Hit | None:
         help="execute griddepcontrol.wait in this role too, or let it wait at a barrier for a role that has done so",
         fixes=fence_before((site,), "griddepcontrol.wait;"),
         # A value that several roles load may have been written before the earlier grid.
-        severity=Severity.WARNING if not sure or model.instruction(site).effects.begins is not None else None,
+        severity=severity,
         about=frozenset((site,)),
     ).doubted("" if sure else _WEIGHTS)
 
 
-def _before_the_wait(model: KernelModel, waits: list[int]) -> Hit | None:
-    """The finding about a read before the wait from a buffer that the kernel also writes, so not weights; or None."""
+def _read_before(model: KernelModel, waits: list[int], observers: frozenset[int]) -> Hit | None:
+    """The finding about reads before the wait with evidence that they are not of weights; None without one."""
     early = _accesses(model, "read", lambda site: any(model.may_follow(site, w) for w in waits))
-    if not early:
-        return None
-    written = frozenset().union(*_accesses(model, "write").values())
-    sites = {site for site, bases in early.items() if bases & written}
-    path = (
-        path_avoiding(
-            model,
-            -1,
-            T.full(model.values.threads),
-            sites,
-            model.fact(HappensBefore).points.acquire_points(OrderScope.WARPS).union(waits),
-        ).witness
-        if sites
-        else None
+    evidence = _evidence(model, waits, early) if early else {}
+    for kind in _Evidence:
+        sites = {site for site, known in evidence.items() if known is kind}
+        path = _unordered(model, sites, observers)
+        if path is None:
+            continue
+        wait = next(w for w in waits if model.may_follow(path.end, w))
+        return GD001.hit(
+            site=path.end,
+            message=f"reads global memory before griddepcontrol.wait, {kind.value}: "
+            + (
+                f"an earlier grid may still be writing it{_ASSUMED}"
+                if model.dependent
+                else "does an earlier grid write it?"
+            ),
+            steps=(Mark(path.end, "reads the buffer"), Mark(wait, "waits for the earlier grids only here")),
+            count=len(sites),
+            help="move the read after griddepcontrol.wait, unless no earlier grid writes what it reads",
+            fixes=fence_before(first_of_blocks(model, sites), "griddepcontrol.wait;"),
+            severity=Severity.WARNING if kind is _Evidence.DECIDES and model.dependent else _severity(model),
+            about=frozenset(sites),
+        )
+    return None
+
+
+def _write_before(model: KernelModel, waits: list[int], observers: frozenset[int]) -> Hit | None:
+    """The finding about writes to global memory before the wait, or on a path without one; None if there are none."""
+    early = _accesses(
+        model,
+        "write",
+        lambda site: (
+            any(model.may_follow(site, w) for w in waits) or not any(model.may_follow(w, site) for w in waits)
+        ),
     )
+    path = _unordered(model, early, observers)
     if path is None:
         return None
-    wait = next(w for w in waits if model.may_follow(path.end, w))
-    return GD001.hit(
+    wait = next((w for w in waits if model.may_follow(path.end, w)), waits[0])
+    before_it = model.may_follow(path.end, wait)
+    return GD003.hit(
         site=path.end,
-        message="reads global memory before griddepcontrol.wait, from a buffer that the kernel also writes: "
-        "an earlier grid may still be writing it",
-        steps=(Mark(path.end, "reads the buffer"), Mark(wait, "waits for the earlier grids only here")),
-        count=len(sites),
-        help="move the read after griddepcontrol.wait, unless no earlier grid writes what it reads",
-        fixes=fence_before(first_of_blocks(model, sites), "griddepcontrol.wait;"),
-        about=frozenset(sites),
+        message=f"writes global memory {'before' if before_it else 'on a path without'} griddepcontrol.wait: "
+        + (
+            f"an earlier grid may still read or write it{_ASSUMED}"
+            if model.dependent
+            else "does an earlier grid read or write it?"
+        ),
+        steps=(
+            Mark(path.end, "writes the buffer"),
+            Mark(wait, "waits for the earlier grids only here" if before_it else "other threads wait here"),
+        ),
+        count=len(early),
+        help="move the write after griddepcontrol.wait, unless no earlier grid uses what it writes",
+        fixes=fence_before(first_of_blocks(model, early), "griddepcontrol.wait;"),
+        severity=_severity(model),
+        about=frozenset(early),
     )
+
+
+def _severity(model: KernelModel) -> Severity | None:
+    """That of what is wrong in a dependent grid; None for the severity of the rule, where the launch is unknown."""
+    return Severity.ERROR if model.dependent else None
+
+
+def _unordered(
+    model: KernelModel, sites: Collection[int], observers: frozenset[int], threads: int = -1
+) -> Path | None:
+    """A path of *threads* from the entry to one of *sites* on which none may have observed the end of earlier grids."""
+    some = T.full(model.values.threads) & threads
+    return path_avoiding(model, -1, some, sites, observers).witness if sites and some else None
+
+
+def _evidence(
+    model: KernelModel, waits: list[int], early: Mapping[int, frozenset[Given]]
+) -> dict[int, _Evidence]:
+    """Why the *early* reads may be of what an earlier grid writes, for those for which there is a reason.
+
+    Weights are read by column or by tile. What each thread reads at the index of its result, which is in its CTA's part of
+    an activation, is likely to be an activation as well, and so is a length that decides what a thread does.
+    """
+    writes = _accesses(model, "write")
+    written = frozenset().union(*writes.values())
+    late = _accesses(model, "read", lambda site: any(model.may_follow(w, site) for w in waits))
+    indices = {
+        i
+        for verb, sites in (("write", writes), ("read", late))
+        for s in sites
+        for i in _indices(model, s, verb)
+    }
+    deciding = _deciding(model) if model.dependent else frozenset()
+    found = {}
+    for site, bases in early.items():
+        if bases & written:
+            found[site] = _Evidence.WRITTEN
+        elif not indices.isdisjoint(_indices(model, site, "read")):
+            found[site] = _Evidence.INDEXED
+        elif not deciding.isdisjoint(model.instruction(site).writes):
+            found[site] = _Evidence.DECIDES
+    return found
+
+
+def _indices(model: KernelModel, site: int, verb: str) -> Iterator[tuple[tuple[int, int], ...]]:
+    """The indices at which *site* reads or writes (*verb*) global memory, if CTA and thread decide them: terms with factors.
+
+    They are those of an address without its pointer, divided by what the factors have in common: the size of an element.
+    """
+    instruction, values = model.instruction(site), model.values
+    names = () if instruction.match is None else global_operands(instruction.match, verb)
+    for operand in map(instruction.named, names):
+        terms = [
+            (t, f)
+            for t, f in (() if operand is None else values.linear(values.operand(operand, site))[0])
+            if not _is_pointer(values.node(t)) and not model.space(t).startswith(".param")
+        ]
+        parts = map(values.node, values.subexpressions(*(t for t, _ in terms)))
+        scopes = {SPECIAL_REGISTERS[n.name].scope for n in parts if type(n) is SpecialRead}
+        if any(Scope.CTA <= scope < Scope.GRID for scope in scopes) and min(scopes) < Scope.CTA:
+            common = gcd(*(f for _, f in terms))
+            yield tuple((t, f // common) for t, f in terms)
+
+
+def _deciding(model: KernelModel) -> frozenset[int]:
+    """The registers on which a branch depends directly, or by a comparison."""
+    instructions, found = model.function.instructions, set[int]()
+    for edges in model.cfg.successors:
+        for edge in edges:
+            for site in model.values.defs.get(edge.predicate, ()) if edge.predicate >= 0 else ():
+                found.update(instructions[site].reads)
+    return frozenset(found)
 
 
 def _passes_at_once(model: KernelModel, wait: int) -> bool:
@@ -166,7 +288,7 @@ def _given(model: KernelModel, site: int, name: str) -> frozenset[Given]:
         terms, constant = values.linear(value)
         for term, _ in terms:
             node = values.node(term)
-            if type(node) is ParameterRead and node.size == _POINTER:
+            if _is_pointer(node):
                 found.add((term, 0))
             elif model.space(term).startswith(".param"):
                 found.add((term, constant))
@@ -179,40 +301,54 @@ def _given(model: KernelModel, site: int, name: str) -> frozenset[Given]:
     return frozenset(found)
 
 
-@module_check(GD002)
-def launch_without_wait(module: Module, toolkit: Version | None) -> Iterator[Hit]:
-    """Report kernels that let dependents start, in a module in which no kernel waits for earlier grids."""
-    launching = [(f, site) for f in module.functions if (site := _first(f, _launches)) is not None]
-    if not launching or any(_first(f, _awaits) is not None for f in module.functions):
-        return  # a kernel that only lets dependents start may be the first of its chain
-    known = known_functions(module)
-    if any(i.flow == "call" and i.callee not in known for f, _ in launching for i in f.instructions):
+def _is_pointer(node: Node) -> bool:
+    """Whether a value is a parameter that may be a pointer."""
+    return type(node) is ParameterRead and node.size == _POINTER
+
+
+@check(GD002)
+def launch_without_wait(model: KernelModel) -> Iterator[Hit]:
+    """Report kernels that let dependents start, in a module in which no kernel waits for earlier grids.
+
+    One that only lets dependents start may be the first of its chain, unless it is launched as a dependent itself.
+    """
+    function, module = model.function, model.module
+    site = _first(function, _launches)
+    if site is None or not function.entry or model.awaits(Barrier.GRIDS):
         return
-    readers = [
-        (f, site) for f in module.functions if f.entry and (site := _first_read(f, module)) is not None
-    ]
-    for function, site in launching:
-        if any(f is function for f, _ in readers):
-            instruction = function.instructions[site]
-            yield GD002.hit(
-                span=(function.start + instruction.start, function.start + instruction.end),
-                message=f"{function.name} lets dependent grids start, but no kernel of the module executes "
-                "griddepcontrol.wait: a dependent may read what this grid, or an earlier one, has not written yet",
-                steps=tuple(
-                    Mark(read, f"{f.name} reads global memory and may be a dependent", f)
-                    for f, read in readers
-                    if f is not function
-                ),
-                fixes=(
-                    Repair(
-                        "add griddepcontrol.wait before the first read of each kernel",
-                        tuple(before(read, "griddepcontrol.wait;", function=f) for f, read in readers),
-                        True,
-                    ),
-                ),
-                help="execute griddepcontrol.wait in this kernel, unless it is the first of its chain, and in "
-                "its dependents",
-            )
+    if not model.dependent and any(_first(f, _awaits) is not None for f in module.functions):
+        return
+    known, own = known_functions(module), _first_read(model)
+    launching = [f for f in (function, *module.functions) if _first(f, _launches) is not None]
+    if own is None or any(
+        i.flow == "call" and i.callee not in known for f in launching for i in f.instructions
+    ):
+        return
+    message = (
+        f"{function.name} lets dependent grids start, but no kernel of the module executes griddepcontrol.wait: "
+        "a dependent may read what this grid, or an earlier one, has not written yet"
+    )
+    steps: tuple[Mark, ...] = ()
+    edits = [before(own, "griddepcontrol.wait;")]
+    if model.dependent:
+        message = (
+            f"{function.name} lets dependent grids start and never executes griddepcontrol.wait: it may read what an "
+            f"earlier grid has not written yet{_ASSUMED}"
+        )
+        steps = (Mark(own, "reads global memory without waiting for the earlier grids"),)
+    else:
+        for f in (f for f in module.functions if f.entry and f.name != function.name):
+            if (read := _first_read(KernelModel(f, module))) is not None:
+                steps += (Mark(read, f"{f.name} reads global memory and may be a dependent", f),)
+                edits.append(before(read, "griddepcontrol.wait;", function=f))
+    yield GD002.hit(
+        site=site,
+        message=message,
+        steps=steps,
+        fixes=(Repair("add griddepcontrol.wait before the first read of each kernel", tuple(edits), True),),
+        help="execute griddepcontrol.wait in this kernel, unless it is the first of its chain, and in its dependents",
+        severity=_severity(model),
+    )
 
 
 def _launches(effects: Effects) -> bool:
@@ -229,13 +365,13 @@ def _first(function: Function, holds: Callable[[Effects], bool]) -> int | None:
     return min(sites, default=None)
 
 
-def _first_read(function: Function, module: Module) -> int | None:
+def _first_read(model: KernelModel) -> int | None:
     """The first instruction that reads global memory, by name or through a parameter; None without one."""
     named = (
         i
-        for u in function.uses
+        for u in model.function.uses
         if u.match is not None
         and any(a.space is StateSpace.GLOBAL and not a.writes for a in u.match.accesses)
         for i in u.sites
     )
-    return min((*named, *_accesses(KernelModel(function, module), "read")), default=None)
+    return min((*named, *_accesses(model, "read")), default=None)

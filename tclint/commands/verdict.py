@@ -47,11 +47,11 @@ def command(
 
     Exit code: 0 shown, 2 usage error, or an input that could not be analysed.
     """
-    from tclint.findings.requirements import ALL_ASSUMPTIONS, assumptions
+    from tclint.findings.requirements import assumptions, of_proofs
     from tclint.inspect.verdicts import MAX_OBLIGATIONS, render_json, render_text, show
 
     try:
-        assumed = assumptions(assume) if assume else ALL_ASSUMPTIONS
+        assumed = of_proofs(assumptions(assume) if assume else None)
     except ValueError as error:
         raise usage(f"--assume: {error}") from None
     hazards = frozenset(map(HazardClass, classes))

@@ -206,6 +206,7 @@ ASSUMPTIONS = Kind(
                 "full-cta",
                 "read-only",
                 "allocated",
+                "dependent",
                 "none",
             ]
         },
@@ -384,7 +385,10 @@ class Config:
 
     assume: frozenset[Assumption] | None = field(
         default=None,
-        metadata=_about(ASSUMPTIONS, "What proofs may take for granted; none refuses every assumption."),
+        metadata=_about(
+            ASSUMPTIONS,
+            "What proofs may take for granted, none refusing all; and dependent: kernels with griddepcontrol are launched as dependents.",
+        ),
     )
     """None: everything."""
 
@@ -409,9 +413,16 @@ class Config:
         """What the proofs of the verdicts may take for granted; None: no verdicts are wanted."""
         if not (self.verdict or self.require):
             return None
-        from tclint.findings.requirements import ALL_ASSUMPTIONS
+        from tclint.findings.requirements import of_proofs
 
-        return ALL_ASSUMPTIONS if self.assume is None else self.assume
+        return of_proofs(self.assume)
+
+    @property
+    def dependent(self) -> bool:
+        """Whether kernels with ``griddepcontrol`` are taken to be launched as programmatic dependents."""
+        from tclint.findings.verdicts import Assumption
+
+        return self.assume is not None and Assumption.DEPENDENT in self.assume
 
     @property
     def failing(self) -> Severity | None:

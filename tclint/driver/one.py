@@ -40,7 +40,9 @@ def lint(
         from tclint.findings.selection import Request
         from tclint.linting.check import check_source
 
-        request = Request(config.selected, config.toolkit, config.assuming, _recorded(config.launch))
+        request = Request(
+            config.selected, config.toolkit, config.assuming, _recorded(config.launch), config.dependent
+        )
         return check_source(source, request, clock=clock, past=past, observer=observer)
     from time import perf_counter
 

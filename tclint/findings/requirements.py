@@ -7,10 +7,12 @@ from typing import NamedTuple, TypeVar
 
 from tclint.findings.verdicts import Assumption, HazardClass, Status, Verdict
 
-__all__ = ["ALL_ASSUMPTIONS", "NO_ASSUMPTION", "Requirement", "assumptions", "requirements"]
+__all__ = ["ALL_ASSUMPTIONS", "NO_ASSUMPTION", "Requirement", "assumptions", "of_proofs", "requirements"]
 
 NO_ASSUMPTION = "none"
-ALL_ASSUMPTIONS = frozenset(Assumption)
+_OF_CHECKS = frozenset((Assumption.DEPENDENT,))
+ALL_ASSUMPTIONS = frozenset(Assumption) - _OF_CHECKS
+"""What proofs take for granted if nothing is said."""
 _REQUIRED = (Status.PROVED, Status.BOUNDED)
 V = TypeVar("V")
 
@@ -57,6 +59,11 @@ def assumptions(words: Iterable[str]) -> frozenset[Assumption]:
     if None in found:
         raise ValueError(f"{NO_ASSUMPTION!r} excludes every other assumption")
     return frozenset(one for one in found if one is not None)
+
+
+def of_proofs(named: frozenset[Assumption] | None) -> frozenset[Assumption]:
+    """What proofs may take for granted if these assumptions are *named*: all, if none is or only such as are of checks."""
+    return ALL_ASSUMPTIONS if named is None or named == _OF_CHECKS else named - _OF_CHECKS
 
 
 def _named(name: str, known: dict[str, V], what: str) -> V:

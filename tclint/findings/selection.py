@@ -137,6 +137,8 @@ class Request:
     """What the proofs of the verdicts may take for granted; None: the report has no verdicts."""
     recorded: Recording | None = None
     """The launch that the kernel of its name is replayed with."""
+    dependent: bool = False
+    """Whether kernels with ``griddepcontrol`` are launched as programmatic dependents (:attr:`Assumption.DEPENDENT`)."""
 
 
 def path_matches(path: str, glob: str) -> bool:

@@ -81,7 +81,7 @@ class Status(Enum):
 
 
 class Assumption(Enum):
-    """What a proof may take for granted; the value is its name in ``--assume``."""
+    """What a proof may take for granted, or a check; the value is its name in ``--assume``."""
 
     NO_OVERFLOW = "no-overflow"
     """Signed arithmetic of counters and addresses does not wrap, and what is truncated to 32 bits fits in them."""
@@ -113,6 +113,9 @@ class Assumption(Enum):
     ALLOCATED = "allocated"
     """Nothing but ``tcgen05.alloc``, and stores whose address is the same expression, writes the word of shared memory to
     which it writes an address, and threads that do not allocate load it only after the allocation."""
+    DEPENDENT = "dependent"
+    """A kernel that executes ``griddepcontrol`` is launched as a programmatic dependent of a grid whose results it uses
+    (9.7.13.13). Checks take that for granted only where it is named, and no proof does."""
 
 
 class Discharge(Enum):

@@ -176,7 +176,7 @@ class _Run:
         if launch is not None and launch.kernel != function.name:
             launch = None
         model = KernelModel(function, self.module, request.toolkit, self.past.pause, recorded=launch)
-        model.on = self.on
+        model.on, model.dependent = self.on, request.dependent
         return _result(model, self.on, self.tick, self.judge)
 
     def _remaining(self, whole: Function, all_hits: Sequence[Hit]) -> Sequence[Hit]:

@@ -117,7 +117,9 @@ class Document:
         if self.host:
             return asm.check(source, config.selected, config.toolkit, config.arch), True
         report = check_source(
-            source, Request(config.selected, config.toolkit, assume=config.assuming), past=self.past
+            source,
+            Request(config.selected, config.toolkit, assume=config.assuming, dependent=config.dependent),
+            past=self.past,
         )
         return report, not self.past.owing
 

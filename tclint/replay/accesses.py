@@ -60,6 +60,8 @@ class ReplayAccess(NamedTuple):
     """Copies with an equal box have equal sizes: they use one tensor map."""
     lane_addresses: LaneAddresses | None = None
     """The addresses of a plain access by thread."""
+    issued: tuple[Agent, int] | None = None
+    """Of a non-bulk copy, the event of the threads during which they issued it."""
 
     @property
     def tensor(self) -> bool:
@@ -80,6 +82,10 @@ class ReplayAccess(NamedTuple):
     def stores(self) -> bool:
         """Whether it is a plain store."""
         return self.writes and self.plain
+
+    def released_early(self, clock: Clock) -> bool:
+        """Whether *clock* contains what the threads have done since they issued this copy, which may not be complete."""
+        return self.issued is not None and happens_before(clock, *self.issued)
 
     def unordered_agents(self, clock: Clock, low: int, high: int) -> Sequence[Agent]:
         """The agents that make this access between *low* and *high* and whose part is not in *clock*."""

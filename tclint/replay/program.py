@@ -60,6 +60,8 @@ _OPERATIONS = (Sync.BEGIN, Sync.COMMIT, Sync.WAIT)
 _ENGINES = frozenset((TRANSACTIONS, TCGEN05, *GROUPED))
 """The engines whose operations are in the slice; those of ``cp.async`` are accesses to memory there."""
 _TENSOR = TENSOR_MEMORY
+_UNKNOWN = ("unknown", "read")
+"""What leaves the destinations of a step unknown."""
 
 
 class ReplaySlice:
@@ -129,7 +131,8 @@ class ReplaySlice:
         """
         self._work: list[int] = []
         for step in roots:
-            if step.site not in self._steps:
+            known = self._steps.get(step.site)
+            if known is None or (step.what == "read" and known.what == "unknown"):
                 self._steps[step.site] = step
                 self._work += registers_needed(step)
                 self._reach(self.model.cfg.block_of[step.site])
@@ -141,7 +144,9 @@ class ReplaySlice:
             for site in self.model.values.defs.get(register, ()):
                 known = self._steps.get(site)
                 if known is None or known.what == "read":
-                    self._steps[site] = known = self._defining_step(site)
+                    made = self._defining_step(site)
+                    if known is None or made.what != "unknown":  # an access leaves its result unknown, too
+                        self._steps[site] = known = made
                     self._reach(self.model.cfg.block_of[site])
                 self._work += registers_needed(known)
 
@@ -305,7 +310,7 @@ class ReplaySlice:
             if step.what == "compute":
                 for register in step.instruction.reads:
                     users.setdefault(register, []).append(site)
-        work = [step for step in self._steps.values() if step.what == "unknown"]
+        work = [step for step in self._steps.values() if step.what in _UNKNOWN]
         while work:
             for register in work.pop().instruction.writes:
                 if register not in found and all(
@@ -319,7 +324,7 @@ class ReplaySlice:
     def _gives_unknown(self, step: ReplayStep, unknown: AbstractSet[int]) -> bool:
         """Whether the result of a step is unknown if so many registers are *unknown*."""
         if step.what != "compute":
-            return step.what == "unknown"
+            return step.what in _UNKNOWN
         match = step.instruction.match
         either = match is not None and match.modes.of_predicates  # one of the two predicates may decide alone
         return not either and not unknown.isdisjoint(step.instruction.reads)

@@ -7,6 +7,9 @@ tests around the loop suggest is kept if it is inductive: every argument stays w
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
 from tclint.ir.cfg import Edge
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values.induction import Induction
@@ -49,8 +52,31 @@ MAX_PHIS_PER_INTERVAL = 24
 """Phis that may carry a value whose interval is searched for."""
 MAX_PRECISE_BIT_PASSES = 4
 """Passes towards the fixpoint after which the bits of a phi that still changes are widened: its lowest zeros remain."""
+MAX_NARROWING_PASSES = 2
+"""Passes over the phis that share an interval after which that of each is not narrowed further."""
+MAX_TESTS_PER_ARGUMENT = 4
+"""Branches before a join, one after the other, whose conditions bound the argument of a phi."""
 _CLUSTER_INVARIANT_BITS = 0x3FF
 """The low bits of a shared address that ``mapa`` preserves: even the widest swizzle is aligned alike in all CTAs."""
+
+
+class _Tested(NamedTuple):
+    """What a condition says of a number: that it is factor * value + offset, and how value is related to a limit."""
+
+    value: int
+    relation: str
+    """``eq``: the value differs from the limit; ``lt``: it is less."""
+    limit: int
+    factor: int
+    offset: int
+
+
+class _Choice(NamedTuple):
+    """One of the values that a select or a phi may be."""
+
+    arm: int
+    tested: _Tested | None
+    """What its condition says of it; None if nothing."""
 
 
 class Bounds:
@@ -104,11 +130,18 @@ class Bounds:
         if type(node) is Broadcast:
             return self.interval(node.source, depth + 1)
         if type(node) is Select:
-            chosen = [self._arm(node, truth, depth) for truth in (True, False)]
-            if None in chosen:
-                return None
-            return min(b[0] for b in chosen if b), max(b[1] for b in chosen if b)
+            return self._hull(value, depth)
         return None
+
+    def _hull(self, value: int, depth: int = 0) -> Interval | None:
+        """The interval of the select or phi *value* that follows from those of what it may be; None if unknown."""
+        choices = self._choices(value)
+        chosen = [
+            self._arm(choice, depth) for choice in choices if choice.arm != value
+        ]  # itself: no other one
+        if None in chosen or not chosen:
+            return None
+        return min(b[0] for b in chosen if b), max(b[1] for b in chosen if b)
 
     def _sum_interval(self, node: Sum, depth: int) -> Interval | None:
         rest = self.counters.remainder(node.terms) if len(node.terms) > 1 else None
@@ -175,29 +208,55 @@ class Bounds:
             return 0 if positive else 1 - by, by - 1
         return (0, by - 1) if node.type in (".u32", ".u64") else None
 
-    def _arm(self, node: Select, truth: bool, depth: int) -> Interval | None:
-        """The interval of a select where its condition is *truth*; None if unknown."""
-        arm = node.yes if truth else node.no
-        tested = self._bounded(node, truth)
-        bounds = self.interval(tested[0], depth + 1) if tested is not None else None
+    def _arm(self, choice: _Choice, depth: int) -> Interval | None:
+        """The interval of a value where it is what is chosen; None if unknown."""
+        arm, tested = choice
+        bounds = self.interval(tested.value, depth + 1) if tested is not None else None
         if tested is None or bounds is None:
             return self.interval(arm, depth + 1)
-        _, relation, limit, factor, offset = tested
         low, high = bounds
-        if relation == "eq":
-            low, high = low + (low == limit), high - (high == limit)
+        if tested.relation == "eq":
+            low, high = low + (low == tested.limit), high - (high == tested.limit)
         else:
-            high = min(high, limit - 1) if low >= 0 else high
-        ends = [x * factor + offset for x in ((low, high) if low <= high else bounds)]
+            high = min(high, tested.limit - 1) if low >= 0 else high
+        ends = [x * tested.factor + tested.offset for x in ((low, high) if low <= high else bounds)]
         return min(ends), max(ends)
 
-    def _bounded(self, node: Select, truth: bool) -> tuple[int, str, int, int, int] | None:
-        """``(x, relation, limit, factor, offset)`` if an arm of a select is x * factor + offset and the select tests x.
+    def _choices(self, value: int) -> list[_Choice]:
+        """What the select or phi *value* may be, each with what is known of it there."""
+        node, cfg = self.table.nodes[value], self.cfg
+        if type(node) is Select:
+            arms = (node.yes, True), (node.no, False)
+            return [_Choice(arm, self._tested(node.condition, truth, arm)) for arm, truth in arms]
+        assert type(node) is Phi
+        arguments, sources = self.table.arguments(value), cfg.sources[node.block]
+        if len(arguments) != len(sources):
+            return [_Choice(arm, None) for arm in arguments]
+        incoming = zip(arguments, sources, strict=True)
+        return [_Choice(arm, self._tested_on_path(arm, source, node.block)) for arm, source in incoming]
 
-        In that arm, the relation to the limit holds: ``eq``, x differs from it; ``lt``, x is less. None for any other
-        select.
+    def _tested_on_path(self, arm: int, source: int, block: int) -> _Tested | None:
+        """What the branches on the only path to *block* by way of *source* say of *arm*; None if nothing.
+
+        ``if (++i == n) { ...; i = n - 1; }`` leaves i below n on either path, whether or not a select computes it.
         """
-        test, arm = self.table.node(node.condition), node.yes if truth else node.no
+        for _ in range(MAX_TESTS_PER_ARGUMENT if self.table.linear(arm)[0] else 0):
+            edges = [edge for edge in self.cfg.successors[source] if edge.target == block]
+            if len(edges) == 1 and edges[0].predicate >= 0:
+                p = self.registers.before(edges[0].predicate, self.cfg.blocks[source].end - 1)
+                if (tested := self._tested(p, edges[0].value, arm)) is not None:
+                    return tested
+            before = self.cfg.sources[source]
+            if len(edges) != 1 or len(before) != 1 or not source:
+                break
+            source, block = before[0], source
+        return None
+
+    def _tested(self, p: int, truth: bool, arm: int) -> _Tested | None:
+        """What the predicate *p* being *truth* says of *arm*, a multiple of what it compares with a constant; None if nothing."""
+        test = self.table.node(p)
+        while type(test) is Negation:
+            test, truth = self.table.node(test.operand), not truth
         number = self.table.constant_of(test.right) if type(test) is Compare else None
         if type(test) is not Compare or number is None or (test.relation == "eq") is truth:
             return None
@@ -207,7 +266,7 @@ class Bounds:
         factor = terms[0][1] if terms else 0
         if terms != tuple((t, f * factor) for t, f in tested):
             return None
-        return self.table.total(tested, 0), test.relation, number - shift, factor, offset
+        return _Tested(self.table.total(tested, 0), test.relation, number - shift, factor, offset)
 
     def _phi_interval(self, value: Value) -> Interval | None:
         """The interval of a phi: that of a counter, or an inductive one that constants and tests suggest."""
@@ -217,14 +276,33 @@ class Bounds:
             self._intervals[value] = counted = self._counter_interval(value)
             phis, numbers = self._interval_candidates(value) if counted is None else (set(), set())
             if numbers:
-                guess = min(numbers), max(numbers)
-                self._guess = dict.fromkeys(phis, guess)
-                known, self._seen_bounds = self._seen_bounds, {}
-                incoming = [self.interval(a, 1) for phi in phis for a in self.table.arguments(phi)]
-                self._guess, self._seen_bounds = {}, known
-                if all(b is not None and guess[0] <= b[0] and b[1] <= guess[1] for b in incoming):
-                    self._intervals.update(dict.fromkeys(phis, guess))
+                self._intervals.update(self._inductive(phis, (min(numbers), max(numbers))))
         return self._intervals[value]
+
+    def _inductive(self, phis: AbstractSet[int], guess: Interval) -> dict[int, Interval]:
+        """The intervals of *phis*, if all arguments of each stay within *guess* where they all are; else none.
+
+        Then those of the arguments narrow them further: a count is 2 or 3 after two increments of which each is undone
+        where it leads to 4.
+        """
+        rank = self.cfg.rank
+        ordered = sorted(phis, key=lambda phi: (rank.get(self.table.phi(phi).block, 0), phi))
+        before, self._seen_bounds = self._seen_bounds, {}
+        self._guess = found = dict.fromkeys(ordered, guess)
+        hulls = [self._hull(phi) for phi in ordered]
+        if all(b is not None and guess[0] <= b[0] and b[1] <= guess[1] for b in hulls):
+            for phi in ordered * MAX_NARROWING_PASSES:
+                (low, high), (least, most) = found[phi], self._hull(phi) or guess
+                if (
+                    found[phi] != (narrowed := (max(low, least), min(high, most)))
+                    and least <= high
+                    and low <= most
+                ):
+                    found[phi], self._seen_bounds = narrowed, {}
+        else:
+            found = {}
+        self._guess, self._seen_bounds = {}, before
+        return found
 
     def trip_count(self, head: int) -> int | None:
         """An upper bound of the trip count of the loop with header *head*; None if unknown.
@@ -300,21 +378,18 @@ class Bounds:
             inner: tuple[int, ...] = ()
             if type(node) is Constant:
                 numbers.add(node.number)
-            elif type(node) is Phi:
-                phis.add(v)
-                inner = self.table.arguments(v)
-                if not inner or len(phis) > MAX_PHIS_PER_INTERVAL:
-                    return set(), set()
-            elif type(node) is Select:
-                for truth, arm in ((True, node.yes), (False, node.no)):
-                    tested = self._bounded(node, truth)
-                    if tested is None or len(self.table.linear(tested[0])[0]) == 1:
+            elif type(node) is Phi or type(node) is Select:
+                if type(node) is Phi:
+                    phis.add(v)
+                    if not self.table.arguments(v) or len(phis) > MAX_PHIS_PER_INTERVAL:
+                        return set(), set()
+                for arm, tested in self._choices(v):
+                    if tested is None or len(self.table.linear(tested.value)[0]) == 1:
                         inner += (arm,)
-                    if tested is not None and tested[3] == 1:
-                        _, relation, limit, _, offset = tested
+                    if tested is not None and tested.factor == 1:
                         # The last number before the limit, on the side from which it is reached.
-                        side = -1 if relation == "lt" else (offset < 0) - (offset > 0)
-                        numbers.add(limit + offset + side)
+                        side = -1 if tested.relation == "lt" else (tested.offset < 0) - (tested.offset > 0)
+                        numbers.add(tested.limit + tested.offset + side)
             elif type(node) is Sum:
                 inner = node.operands if len(node.terms) == 1 else ()
                 rest = self.counters.remainder(node.terms) if len(node.terms) > 1 else None

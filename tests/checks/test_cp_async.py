@@ -69,6 +69,31 @@ same:
     """
 
 
+def outstanding(most: int) -> str:
+    """A ring of four stages whose iterations nvcc unrolls: it waits for a stage once *most* copies are outstanding."""
+    stages = "".join(
+        f"""
+    cp.async.cg.shared.global [%r3+{2048 * k}], [%rd2+{2048 * k}], 16;{{}}
+    {COMMIT}
+    add.s32 %r5, %r5, 1;
+    setp.ne.s32 %p1, %r5, {most};
+    @%p1 bra after{k};
+    {wait(3)}
+    mov.u32 %r5, {most - 1};
+after{k}:"""
+        for k in range(4)
+    )
+    return f"""
+    mov.u32 %r5, 0;
+    mov.u32 %r6, 0;
+ring:{stages}
+    add.s64 %rd2, %rd2, 65536;
+    add.s32 %r6, %r6, 1;
+    setp.lt.s32 %p2, %r6, %r9;
+    @%p2 bra ring;
+    cp.async.wait_all;"""
+
+
 def near(distance: int) -> str:
     """A copy of a tile seven further on, which is not waited for where there is none so far on."""
     return f"""
@@ -363,6 +388,8 @@ done:"""
 
 
 CASES = {
+    "a ring with a count of copies that are outstanding": outstanding(4).format("", "", "", ""),
+    "a ring with a count that is reached too late": outstanding(5).format(" // want CA003", "", "", ""),
     "a ring that is filled ahead": ahead(2).format("", "", ""),
     "a ring that is filled too far ahead": ahead(3).format("", " // want CA003", ""),
     "a ring that is filled ahead, and not waited for": ahead(2, "").format("", "", " // want CA001"),

@@ -23,7 +23,7 @@ from tclint.config.settings import (
     schema,
     show,
 )
-from tclint.findings.requirements import requirements
+from tclint.findings.requirements import ALL_ASSUMPTIONS, requirements
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.verdicts import Assumption, HazardClass
 from tests.tools.project import ROOT
@@ -114,10 +114,19 @@ def test_every_setting_can_be_in_a_file() -> None:
 def test_a_requirement_asks_for_verdicts_which_may_assume_everything_unless_a_setting_refuses_it() -> None:
     assert Config().assuming is None
     assert resolve([said('assume = ["none"]')]).config.assuming is None
-    assert resolve([said("verdict = true")]).config.assuming == frozenset(Assumption)
+    assert resolve([said("verdict = true")]).config.assuming == ALL_ASSUMPTIONS
     required = said('require = ["proved:wgmma"]')
-    assert resolve([required]).config.assuming == frozenset(Assumption)
+    assert resolve([required]).config.assuming == ALL_ASSUMPTIONS
     assert resolve([required, said('assume = ["none"]')]).config.assuming == frozenset()
+
+
+def test_an_assumption_of_checks_leaves_proofs_theirs() -> None:
+    config = resolve([said('verdict = true\nassume = ["dependent"]')]).config
+    assert config.dependent
+    assert config.assuming == ALL_ASSUMPTIONS
+    both = resolve([said('verdict = true\nassume = ["dependent", "threads"]')]).config
+    assert both.assuming == {Assumption.THREADS}
+    assert not Config().dependent
 
 
 def test_a_missing_setting_has_its_default() -> None:

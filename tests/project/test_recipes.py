@@ -51,6 +51,16 @@ def library(folder: Path) -> None:
     shutil.copy(BAD, folder / "out" / "gemm.ptx")
 
 
+def dependents(folder: Path) -> None:
+    page = (ROOT / "rules" / "GD001.md").read_text(encoding="utf-8")
+    examples = {
+        text.split("(")[0].split()[-1]: text for text in re.findall(r"```ptx\n(.*?)```", page, re.DOTALL)
+    }
+    (folder / "pdl").mkdir()
+    for name in ("residual_early", "weights_early"):
+        (folder / "pdl" / f"{name}.ptx").write_text(examples[name])
+
+
 def review(folder: Path) -> None:
     shutil.copy(GOOD, folder / "good.ptx")
     text = GOOD.read_text().replace("wgmma.wait_group.sync.aligned 0;", "", 1)
@@ -79,6 +89,11 @@ CASES: dict[str, tuple[Callable[[Path], None], int, list[str]]] = {
         library,
         0,
         ["1 finding (1 new, 0 gone)", "1 finding hidden by the baseline"],
+    ),
+    "Kernels that are launched as programmatic dependents": (
+        dependents,
+        1,
+        ["error[GD001]", "residual_early.ptx", "1 error in 1 of 2 files"],
     ),
     "The review of a generated or changed kernel": (review, 1, ["lost wait", "1 new finding", "WG001"]),
     "A program that writes kernels": (program, 0, ["1. WG00", "2. WG00", "3. clean"]),

@@ -243,6 +243,33 @@ def test_copies_of_threads_that_another_role_reads(done: str, seen: str) -> None
     assert what(run) == {seen} if seen else run is None
 
 
+@pytest.mark.parametrize(
+    ("done", "why"),
+    [
+        (f"{COMMIT}cp.async.wait_group 1;", "cp.async.wait_group 1 leaves the newest group in flight"),
+        (TRACK.replace("%r9", "%r7"), "no cp.async.wait_group before it covers the copy"),
+    ],
+)
+def test_an_arrival_before_a_copy_is_complete_is_what_is_wrong(done: str, why: str) -> None:
+    (finding,) = [f for f in reports(changed("DONE", done, FILLED)) if f.rule.id == "CA001"]
+    assert finding.message.startswith(
+        "arrives at an mbarrier although a cp.async of this thread may not have"
+    )
+    assert finding.message.endswith(why)
+    assert finding.steps[-1].message == "reads it"
+
+
+def test_what_is_loaded_into_a_register_that_held_a_parity() -> None:
+    """nvcc takes a register that is 0 for the first stage, and then adds up there what the threads load."""
+    reused = changed(
+        "mov.u32 %r1, 0;\n    mov.u32 %r2, 0;",
+        "mov.u32 %r11, 0;\n    mov.u32 %r1, %r11;\n    mov.u32 %r2, 0;",
+        FILLED,
+    )
+    assert what(replay(changed("DONE", f"{COMMIT}cp.async.wait_group 1;", reused)).run) == {"race"}
+    assert replay(changed("DONE", f"{COMMIT}cp.async.wait_group 0;", reused)).run is None
+
+
 def test_copies_that_arrive_are_arrivals() -> None:
     only = changed("DONE\n    mbarrier.arrive.shared::cta.b64 _, [%r9];", "DONE", FILLED)
     assert replay(changed("DONE", TRACK.replace("arrive.", "arrive.noinc."), only)).run is None

@@ -1076,6 +1076,28 @@ def test_a_ring_that_starts_again_before_a_limit() -> None:
     assert m.values.interval(value(m, "%r1", "loop")) == (0, 2)
 
 
+def test_a_count_that_a_branch_keeps_below_a_limit() -> None:
+    """``if (++i == 4) { ...; i = 3; }`` twice in one iteration, as nvcc unrolls it."""
+    m = of("""
+        mov.u32 %r1, 0;
+    loop:
+        add.s32 %r2, %r1, 1;
+        setp.ne.s32 %p1, %r2, 4;
+        @%p1 bra second;
+        mov.u32 %r2, 3;
+    second:
+        add.s32 %r1, %r2, 1;
+        setp.ne.s32 %p1, %r1, 4;
+        @%p1 bra next;
+        mov.u32 %r1, 3;
+    next:
+        @%p9 bra loop;
+    """)
+    assert m.values.interval(value(m, "%r1", "loop")) == (0, 3)
+    assert m.values.interval(value(m, "%r2", "second")) == (1, 3)
+    assert m.values.interval(value(m, "%r1", "next")) == (2, 3)
+
+
 def counted(first: int, step: int, test: str) -> tuple[int, ...]:
     """The values of a counter, one in each iteration: what *test* is before and after, as a function of both."""
     numbers, now = [first], first

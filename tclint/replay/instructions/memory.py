@@ -79,7 +79,16 @@ def _store(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, where: 
             machine.memory.store(a + i * size, number, size)
 
 
-@executes_data("read", "write")
+@executes_data("read")
+def _read(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
+    """A load of what the replay does not compute: of a register that something else depends on, the value is unknown."""
+    _plain_access(machine, group, step, where)
+    for register in step.instruction.writes:
+        if register in machine.program.sliced_registers:
+            machine.assign(group, register, None)
+
+
+@executes_data("write")
 def _plain_access(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
     """Records a plain access to shared memory.
 
@@ -198,12 +207,13 @@ def _fill(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, where: L
     known = size if isinstance(size, int) else None
     for _, positions, own in _accesses_by_clock(machine, group, step, address, where):
         agent, number, clock = machine.operations.begin(step.instruction.group, group, positions)
+        issued = machine.epochs.agent_of_warps(group, group.warps_at(positions)), machine.epochs.time
         for a in outermost(own, 1):
             cta, offset = divmod(a, CTA_STRIDE)
             machine.record(
                 ReplayAccess(
                     step.site, True, (cta, SHARED), offset, known, agent, number, clock, group, group.waited,
-                    box=step.site,
+                    box=step.site, issued=issued,
                 )
             )  # fmt: skip
 
