@@ -341,7 +341,7 @@ def test_rules_that_no_test_holds_are_printed(
         "asked",
         lambda chosen, *_: {each: "" if "_waited" in each.rule else "a test" for each in chosen},
     )
-    names = ("completion.Completion._waited", "apart.columns_disjoint")
+    names = ("completion.Completion._waited", "disjoint.columns_disjoint")
     chosen = [each for each in prover_rules.questions() if each.rule in names]
     monkeypatch.setattr(prover_rules, "questions", lambda: chosen)
     monkeypatch.setattr(sys, "argv", ["prover_rules", "--record"])
