@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
+from tclint.analyses.execution import Condition
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
 from tclint.ir.nodes import Instruction
@@ -48,6 +51,12 @@ def together(instruction: Instruction) -> str:
     """A short name for what threads execute together: ``bar.sync``, ``mma.sync``, but ``tcgen05.ld``."""
     name = instruction.opcode.partition(".sync")[0]
     return name if "." in name else f"{name}.sync"
+
+
+def split_at(model: KernelModel, condition: Condition) -> Hashable:
+    """What is the same for all conditions that are one in the source: a compiler copies loops that it unrolls."""
+    location = model.function.location(condition.at)
+    return condition if location is None else (location, condition.edge is None)
 
 
 def in_words(ranges: tuple[range, ...]) -> str:

@@ -15,23 +15,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from tclint._dataclass import dataclass
+from tclint.analyses.divergent_branches import DivergentBranches
 from tclint.analyses.execution import Condition, branches, guards, others_exit
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._wording import agreeing, together
+from tclint.checks._wording import agreeing, split_at, together
 from tclint.dataflow import EXIT, Found, Path, PathQuery, Search, find_paths, next_answer
 from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.dataflow.views import ThreadContext
-from tclint.findings.scales import Confidence
+from tclint.findings.scales import Confidence, Severity
 from tclint.ir.cfg import Edge
 from tclint.isa.effects import Resource
 from tclint.isa.forms import Match
 from tclint.values import PathCondition, UniformityScope
 from tclint.values import thread_masks as T
-from tclint.values.divergence import decided_by_own_data, trip_counts_differ
-from tclint.values.nodes import Compare, Logic, Negation, Opaque
 
 CV001 = RuleId("CV001")
 CV002 = RuleId("CV002")
@@ -40,8 +40,6 @@ CV004 = RuleId("CV004")
 
 MAX_PATHS_PER_BRANCH = 8
 """Paths past an instruction that are tried for one branch, before the search gives up."""
-_LARGEST_MULTIPLE = 1 << 16
-"""The largest power of two of which the index of the first lane of a warp is looked for as a multiple."""
 _SIZES = {"warp": 32, "warpgroup": 128, "cta": 32}
 
 
@@ -53,11 +51,6 @@ def _group_size(match: Match | None) -> int | None:
     if match.form.effects.resource is Resource.REGISTERS:
         return 32
     return _SIZES.get(match.scope)
-
-
-_EXIT_TOGETHER = "the data may be the same in all threads of a warp"
-_WHOLE_WARPS = "the bound is unknown, and may be a multiple of 32"
-"""Doubts about an exit of some threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +71,24 @@ class _Verdict:
     """The threads that have exited, if the other edge leaves the kernel (CV003)."""
     reason: str = ""
     """Why it diverges, or why threads exit, if the threads are unknown."""
-    doubt: str = ""
-    """Why the group may not be split after all."""
+    severity: Severity | None = None
+    """That of the rule if None."""
+    condition: str = ""
+    """When the group is split, in words that follow *if*; empty if it is in any launch."""
+    own: bool = False
+    """Whether data of each thread decide it, as *reason* says."""
 
 
-@check(CV001, CV002, CV003, CV004)
+@check(CV001, CV002, CV003, CV004, analyses=(DivergentBranches,))
 def divergent_aligned(model: KernelModel) -> Iterator[Hit]:
     """Collective instructions under a condition that provably splits the threads they require."""
-    for condition, found in grouped(_splitting(model)).items():
-        verdict = found[0][0]
-        yield _hit(model, condition, verdict, [i for _, i in found])
+    found = (
+        ((split_at(model, condition), verdict), (condition, verdict, i))
+        for condition, (verdict, i) in _splitting(model)
+    )
+    for alike in grouped(found).values():
+        condition, verdict, _ = alike[0]
+        yield _hit(model, condition, verdict, [i for _, _, i in alike])
 
 
 def _splitting(model: KernelModel) -> Iterator[tuple[Condition, tuple[_Verdict, int]]]:
@@ -103,7 +104,9 @@ def _splitting(model: KernelModel) -> Iterator[tuple[Condition, tuple[_Verdict, 
         if b not in model.cfg.rank:
             continue
         before = branches(model, b)
-        splitting = {size: [c for c in before if judge.splits(c, size)] for size in {m[1] for m in members}}
+        splitting = {
+            size: [c for c in before if judge.may_split(c, size)] for size in {m[1] for m in members}
+        }
         for i, size in sorted(members):
             # A CTA barrier is also split by conditions that admit whole warps.
             for condition in [*guards(model, i), *(before if judge.barrier(i) else splitting[size])]:
@@ -130,22 +133,24 @@ def _hit(model: KernelModel, condition: Condition, verdict: _Verdict, sites: lis
         count=len(sites),
         help=remedy,
         confidence=verdict.confidence,
-    ).doubted(verdict.doubt)
+        severity=verdict.severity,
+        condition=verdict.condition,
+    )
 
 
 def _cause(verdict: _Verdict, condition: Condition) -> str:
     """Why some threads do not execute the instruction, for the headline."""
-    if verdict.left:
-        detail = f", {verdict.reason}" if verdict.reason else ""
-        return f"{agreeing(verdict.left, 'has', 'have')} left the kernel before it{detail}"
-    if condition.edge is None:
-        if verdict.reason:
-            return f"its guard {verdict.reason}"
-        return f"its guard admits {verdict.limit} {verdict.reaching}"
+    detail = f", {verdict.reason}" if verdict.reason else ""
     branch = "it is control-dependent on a divergent branch"
-    if verdict.reason:
-        return f"{branch}, whose condition {verdict.reason}"
-    return f"{branch}, from which {verdict.limit} {agreeing(verdict.reaching, 'reaches', 'reach')} it"
+    if verdict.left:
+        what = f"{agreeing(verdict.left, 'has', 'have')} left the kernel before it{detail}"
+    elif condition.edge is None:
+        what = f"its guard {verdict.reason or f'admits {verdict.limit} {verdict.reaching}'}"
+    elif verdict.reason:
+        what = f"{branch}, whose condition {verdict.reason}"
+    else:
+        what = f"{branch}, from which {verdict.limit} {agreeing(verdict.reaching, 'reaches', 'reach')} it"
+    return f"{what} if {verdict.condition}" if verdict.condition and not verdict.own else what
 
 
 def _split(model: KernelModel, verdict: _Verdict, condition: Condition) -> str:
@@ -189,33 +194,35 @@ class _Judge:
 
     def verdict(self, condition: Condition, block: int, site: int, size: int) -> _Verdict | None:
         """How *condition* splits a group that the instruction at *site* in *block* requires; None if it does not."""
-        instruction = self.model.instruction(site)
-        barrier = self.barrier(site)
-        found: _Verdict | None = None
+        # Groups of which no thread reaches the instruction do not matter.
+        arriving = T.whole(self.model.reachability.threads_at.get(block, 0), size)
         if self.splits(condition, size):
-            # Groups of which no thread reaches the instruction do not matter.
-            arriving = T.whole(self.model.reachability.threads_at.get(block, 0), size)
             key = (condition, arriving, size)
             if key not in self._verdicts:
-                self._verdicts[key] = self._judge(condition, arriving, size)
+                self._verdicts[key] = self._by_index(condition, arriving, size)
             found = self._verdicts[key]
-        if (
-            found is not None
-            and barrier
-            and condition.edge is not None
-            and others_exit(self.model.cfg, condition.edge)
-        ):
-            return None  # a barrier does not wait for threads that have exited
-        if found is not None and not self._separates(condition, site):
-            found = None
-        if (
-            found is None
-            and barrier
+            if found is not None and self.barrier(site) and self._others_exit(condition):
+                # A barrier does not wait for threads that have exited, unless it counts them.
+                counts = self.model.instruction(site).role("count") is not None
+                found = replace(found, severity=Severity.WARNING) if counts else None
+            if found is not None and self._separates(condition, site):
+                return found
+        if self._waits_for_all(site) and (found := self._whole_cta(condition, site)) is not None:
+            return found
+        return self._by_numbers(condition, site, arriving, size)
+
+    def _waits_for_all(self, site: int) -> bool:
+        """Whether the instruction at *site* is a barrier for the whole CTA."""
+        instruction = self.model.instruction(site)
+        return (
+            self.barrier(site)
             and instruction.role("count") is None
             and instruction.effects.synchronises is not None
-        ):
-            return self._whole_cta(condition, site)
-        return found
+        )
+
+    def _others_exit(self, condition: Condition) -> bool:
+        """Whether the threads for which *condition* does not hold leave the function at once."""
+        return condition.edge is not None and others_exit(self.model.cfg, condition.edge)
 
     def _separates(self, condition: Condition, site: int) -> bool:
         """Whether some threads can reach *site* by *condition* while others bypass it, given the facts that all share.
@@ -260,7 +267,7 @@ class _Judge:
                 break  # the next iteration evaluates the conditions again
             if p is None or edge.source == branch.source or values.mask(p) is not None:
                 continue
-            if not self._diverges(p):
+            if values.uniformity(p) is not UniformityScope.DIVERGENT:
                 facts = values.refine(p, edge.value, facts)
         return facts
 
@@ -289,163 +296,102 @@ class _Judge:
         match = self.model.instruction(site).match
         return match is not None and match.form.scope == "cta"
 
+    def may_split(self, condition: Condition, size: int) -> bool:
+        """Whether *condition* may split any group of *size* threads: a cheap test that most conditions fail."""
+        p = self.model.values.before(condition.register, condition.at)
+        return self.splits(condition, size) or self.model.fact(DivergentBranches).may_split(p)
+
     def splits(self, condition: Condition, size: int) -> bool:
-        """Whether *condition* can split any group of *size* threads: a cheap test that most conditions fail."""
+        """Whether the thread index alone decides that *condition* splits a group of *size* threads: a cheap test."""
         key = (condition.at, size)
         if key not in self._may_split:
             values = self.model.values
             p = values.before(condition.register, condition.at)
             mask = values.mask(p)
-            if mask is not None:
-                split = T.partial_groups(mask, self._existing, size)
-            else:
-                split = (
-                    bool(self._single_lane_part(p))
-                    or self._diverges(p)
-                    or self._iterates_unequally(condition, T.full(values.threads))
-                    or self._bounds_index(p)
+            self._may_split[key] = (
+                T.partial_groups(mask, self._existing, size)
+                if mask is not None
+                else any(
+                    T.partial_groups(values.feasible_threads(p, truth), self._existing, size)
+                    for truth in (True, False)
                 )
-            self._may_split[key] = split
+            )
         return self._may_split[key]
 
-    def _judge(self, condition: Condition, arriving: int, size: int) -> _Verdict | None:
-        """How *condition* splits a group of *size* threads, of those *arriving*; None if that is not proven."""
+    def _by_index(self, condition: Condition, arriving: int, size: int) -> _Verdict | None:
+        """How the index of each thread of those *arriving* splits groups of *size* threads; None if it does not."""
         values, views = self.model.values, self.model.views
         group = "warpgroup" if size == 128 else "warp"
-        leaves = (
-            condition.edge is not None
-            and self.model.function.entry
-            and others_exit(self.model.cfg, condition.edge)
-        )
         p = values.before(condition.register, condition.at)
         mask = values.mask(p)
-        if mask is not None:
-            active = views.reachability.threads_at.get(self.model.cfg.block_of[condition.at], 0) & arriving
-            taken = (mask if condition.value else ~mask) & active
-            if not T.partial_groups(taken, active, size):
-                return None
-            whole_warps = not T.partial_groups(taken, active, 32)
-            if leaves and not whole_warps:
-                left = T.describe(active & ~taken, values.threads)
-                return _Verdict(CV003, group, Confidence.HIGH, left=left)
-            rule = CV004 if whole_warps else CV002 if T.at_most_one_lane(taken) else CV001
-            return self._divided(rule, group, taken, active)
-        part = self._single_lane_part(p) if condition.value else ""
-        if part:
-            return _Verdict(
-                CV002, group, Confidence.HIGH, reaching=part, others="all other threads", limit="at most"
-            )
-        if size > 32:
+        if mask is None:
+            return self._at_most(values.feasible_threads(p, condition.value) & arriving, arriving, group)
+        active = views.reachability.threads_at.get(self.model.cfg.block_of[condition.at], 0) & arriving
+        taken = (mask if condition.value else ~mask) & active
+        if not T.partial_groups(taken, active, size):
             return None
-        if self._diverges(p):
-            if leaves:
-                why = "depending on data that differs from thread to thread"
-                return _Verdict(
-                    CV003, group, Confidence.HIGH, left="some threads", reason=why, doubt=_EXIT_TOGETHER
-                )
-            why = "depends on data that differs from thread to thread"
-            return _Verdict(CV001, group, Confidence.MEDIUM, reason=why)
-        if self._iterates_unequally(condition, arriving):
-            why = "ends its loop after another number of iterations in some lanes"
-            return _Verdict(CV001, group, Confidence.HIGH, reason=why)
-        if self._bounds_index(p):
-            inside = self._bound_inside_warp(p, arriving)
-            if leaves:
-                left = "threads whose index is past a bound"
-                confidence, doubt = (Confidence.MEDIUM, "") if inside else (Confidence.HIGH, _WHOLE_WARPS)
-                return _Verdict(CV003, group, confidence, left=left, doubt=doubt)
-            if inside:
-                why = "compares an index with a bound that lies within a warp"
-                return _Verdict(CV001, group, Confidence.MEDIUM, reason=why)
-        return None
+        whole_warps = not T.partial_groups(taken, active, 32)
+        if self.model.function.entry and self._others_exit(condition) and not whole_warps:
+            left = T.describe(active & ~taken, values.threads)
+            return _Verdict(CV003, group, Confidence.HIGH, left=left)
+        rule = CV004 if whole_warps else CV002 if T.at_most_one_lane(taken) else CV001
+        return self._divided(rule, group, taken, active)
 
-    def _diverges(self, p: int) -> bool:
-        """Whether data that differs from thread to thread decides *p*."""
-        values = self.model.values
-        return values.uniformity(p) is UniformityScope.DIVERGENT or decided_by_own_data(values, p)
+    def _at_most(self, taken: int, arriving: int, group: str) -> _Verdict | None:
+        """The verdict where no other threads than those *taken* satisfy a condition, whatever else decides it.
 
-    def _iterates_unequally(self, condition: Condition, threads: int) -> bool:
-        """Whether *condition* alone ends a loop, whose trip count differs between the lanes of a warp in *threads*."""
-        cfg, values, edge = self.model.cfg, self.model.values, condition.edge
-        p = values.before(condition.register, condition.at)
-        if edge is None or not trip_counts_differ(values, p, threads):
-            return False
-        innermost = next(cfg.nest.around(edge.source), -1)
-        return [e.source for e in cfg.leaving.get(innermost, ())] == [edge.source]
+        None if that may be all threads of some warp.
+        """
+        if not taken or any(mine == arriving & T.one_warp(mine) for _, mine in T.by_warp(taken)):
+            return None
+        rule = CV002 if T.at_most_one_lane(taken) else CV001
+        reaching = T.describe(taken, self.model.values.threads)
+        return _Verdict(
+            rule, group, Confidence.HIGH, reaching=reaching, others="all other threads", limit="at most"
+        )
+
+    def _by_numbers(self, condition: Condition, site: int, arriving: int, size: int) -> _Verdict | None:
+        """How *condition* splits a warp for numbers that a launch, or what threads load, may have; None if unknown."""
+        branches = self.model.fact(DivergentBranches)
+        exits = self._others_exit(condition)
+        split = branches.parting(condition, site, arriving)
+        if split is None or (exits and not split.own and self.barrier(site)):
+            return None
+        leave = exits and self.model.function.entry and not (self.barrier(site) or split.leaving)
+        when = branches.condition(split, condition)
+        left, reason = "", ""
+        if split.own:
+            reason = f"{'depending' if leave else 'depends'} on data that differs from thread to thread"
+        elif split.leaving:
+            reason = "ends its loop after another number of iterations in some lanes"
+        elif not when and not leave:
+            reason = "compares an index with a bound that lies within a warp"
+        if leave:
+            left = "some threads" if split.own else "threads whose index is past a bound"
+        return _Verdict(
+            CV003 if leave else CV001,
+            "warpgroup" if size == 128 else "warp",
+            Confidence.MEDIUM,
+            reaching="" if reason else branches.threads(split.reaching),
+            others="" if reason else branches.threads(split.others),
+            left=left,
+            reason=reason,
+            severity=Severity.WARNING if when else None,
+            condition=when,
+            own=split.own,
+        )
 
     def _divided(self, rule: RuleId, group: str, reaching: int, active: int) -> _Verdict:
         """The verdict where exactly the threads *reaching*, out of those *active*, satisfy the condition."""
         threads = self.model.values.threads
-        names = (T.describe(each, threads) for each in (reaching, active & ~reaching))
         sure = self.model.function.threads is not None or group != "CTA"
-        return _Verdict(rule, group, Confidence.HIGH if sure else Confidence.MEDIUM, *names)
-
-    def _bounds_index(self, p: int) -> bool:
-        """Whether *p* compares an index that differs in each lane with a warp-uniform value."""
-        values, node = self.model.values, self._comparison(p)
-        if node is None:
-            return False
-        index, limit = sorted(node.operands, key=self._varies, reverse=True)
-        return self._varies(index) and values.uniformity(limit) <= UniformityScope.WARP
-
-    def _comparison(self, p: int) -> Compare | None:
-        """The comparison that decides *p*; None if it is not one."""
-        values = self.model.values
-        node = values.node(p)
-        if type(node) is Negation:
-            node = values.node(node.operand)
-        return node if type(node) is Compare else None
-
-    def _bound_inside_warp(self, p: int, threads: int) -> bool:
-        """Whether *p* asks if an index is below a constant, which only some lanes of a warp, in *threads*, may reach.
-
-        What the lanes have in common, such as a multiple of the CTA index, may have any value that its known bits
-        allow: a launch that never reaches the bound would not need the comparison.
-        """
-        values, shared, node = self.model.values, self.model.shared, self._comparison(p)
-        if node is None or node.relation != "lt":
-            return False
-        left, right = node.operands
-        limit = values.constant_of(right)
-        index, bound = (left, limit) if limit is not None else (right, values.constant_of(left))
-        if bound is None:
-            return False
-        least = bound if limit is not None else bound + 1
-        form = values.addresses.form(index)
-        rest, _, modulus = shared.remainder(form.base, _LARGEST_MULTIPLE, lambda: threads)
-        return modulus >= 32 and any(
-            len({(rest + form.offset + offset - least) // modulus for offset in offsets}) > 1
-            for _, warp in T.by_warp(threads)
-            if (offsets := values.addresses.offsets(form.index, warp))
+        return _Verdict(
+            rule,
+            group,
+            Confidence.HIGH if sure else Confidence.MEDIUM,
+            reaching=T.describe(reaching, threads),
+            others=T.describe(active & ~reaching, threads),
         )
-
-    def _varies(self, value: int) -> bool:
-        """Whether *value* is divergent: the thread index, also with warp-uniform values added or multiplied."""
-        values = self.model.values
-        if values.uniformity(value) is UniformityScope.DIVERGENT:
-            return True
-        node = values.node(value)
-        if type(node) is not Opaque or node.name != "mad":
-            return False
-        *factors, term = map(values.uniformity, node.operands)
-        return term is UniformityScope.DIVERGENT and max(factors) <= UniformityScope.WARP
-
-    def _single_lane_part(self, p: int) -> str:
-        """The threads to which a conjunct of *p* restricts it, if that is at most one lane per warp; "" otherwise.
-
-        The other conjuncts are unknown, so *p* may hold for fewer threads.
-        """
-        values = self.model.values
-        node = values.node(p)
-        if type(node) is Logic and node.name == "and":
-            for part in node.operands:
-                mask = values.mask(part)
-                if mask is not None and T.at_most_one_lane(mask):
-                    return T.describe(mask, values.threads)
-                inner = self._single_lane_part(part)
-                if inner:
-                    return inner
-        return ""
 
     def _whole_cta(self, condition: Condition, site: int) -> _Verdict | None:
         """How *condition* splits the CTA at a barrier without a thread count, which waits for all threads (9.7.13.1).

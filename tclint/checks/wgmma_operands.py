@@ -13,7 +13,7 @@ from tclint.ir.nodes import Instruction, Vector, registers
 from tclint.isa.accesses import Via
 from tclint.isa.effects import WGMMA
 from tclint.values import UniformityScope, Values
-from tclint.values.divergence import divergent_bits
+from tclint.values.divergent_bits import divergent_bits
 from tclint.values.nodes import Loaded
 
 WG006 = RuleId("WG006")

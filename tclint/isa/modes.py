@@ -74,6 +74,8 @@ class Modes:
     """It writes the carry flag (9.7.2)."""
     of_predicates = _Flag(".pred")
     """Operands are Booleans, not the bits of integers (9.7.8)."""
+    asserted_uniform = _Flag(".uni")
+    """Of a branch: the program asserts that the active threads of a warp all take it, or none does (9.7.12.3)."""
     unanimous = _Flag(".all")
     """Whether every lane agrees."""
     existential = _Flag(".any")

@@ -23,7 +23,8 @@ Four assumptions are unsound in general and hold for what compilers emit: signed
 not wrap (``value_table``, ``entailment``); ``elect.sync`` elects the lowest member (``thread_predicates``); a load from
 a uniform address is uniform (``uniformity``); tables of warp roles are laid out as Triton does it (``role_tables``).
 
-``shared_memory``, ``divergence`` and ``descriptors`` combine several of these. Imports ``ir``, ``isa`` and ``syntax``.
+``shared_memory``, ``divergence`` and ``descriptors`` combine several of these; ``trials`` computes values for numbers that
+are made up, and ``steering`` chooses these for ``divergence``. Imports ``ir``, ``isa`` and ``syntax``.
 
 Change this package when tclint does not see that two addresses differ, that a branch is infeasible, or that a value is
 uniform.
@@ -170,6 +171,8 @@ class Values:
         """What threads may load from a table of roles; empty: not from such a table."""
         self.uniformity = uniformity.uniformity
         """The scope in which a value is the same for all threads."""
+        self.is_private = uniformity.is_private
+        """Whether a load is from memory of the thread itself."""
         self.depends_on_unmodelled_position = uniformity.depends_on_unmodelled_position
         """Whether some launch decides a predicate about the position of a thread that is not modelled."""
         self.holds_in_large_ctas = uniformity.holds_in_large_ctas

@@ -1,228 +1,283 @@
-"""How a partly known value differs between threads.
+"""Whether the lanes of a warp can go separate ways: what a predicate is in each lane, for numbers that can occur.
 
-An address is an unknown base plus a multiple of the thread index, and a descriptor is made of it by masks and shifts.
-This module follows the part that the thread index determines, as long as every operation preserves a difference in it:
-then the whole value differs where that part does. No result means that nothing was proven.
+A predicate is uniform if its expression is (:attr:`~tclint.values.Values.uniformity`), and differs in every launch if the
+index of the thread alone decides it (:attr:`~tclint.values.Values.mask`). For any other, :class:`Divergence` looks for an
+execution in which two lanes differ (:mod:`~tclint.values.trials`): it makes up a launch that leads to the branch, moves
+what the predicate compares to the number of a lane in the middle of the warp (:mod:`~tclint.values.steering`), and lets
+words that each thread loads for itself differ. What it finds is a :class:`Split`, which states the numbers: without words
+of their own, the lanes differ by their index alone, against a bound that the launch chooses. No split proves nothing.
+
+The proofs of :mod:`tclint.verdicts.uniform` answer the opposite question, whether lanes never differ, by rules that trust no
+expression. Neither answer follows from the other: what is neither proved nor found is unknown.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cached_property
+
 from tclint._dataclass import dataclass
+from tclint.ir.cfg import CFG, Edge
+from tclint.isa.special_registers import WARP, Triple
 from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
-from tclint.values.nodes import (
-    Applied,
-    Compare,
-    Loaded,
-    Masked,
-    Negation,
-    Node,
-    Opaque,
-    Select,
-    Sum,
-)
+from tclint.values.nodes import Compare, FloatConstant, Loaded, ParameterRead, SpecialRead
+from tclint.values.steering import equated, forced
+from tclint.values.trials import FRACTION, TYPICAL, Made, Trial
 
-__all__ = ["DivergentBits", "decided_by_own_data", "divergent_bits", "trip_counts_differ"]
+__all__ = ["Divergence", "Split"]
+
+_ONE_DIMENSION = 256
+"""The threads of a CTA of one dimension, of which a launch decides the number."""
+_SHAPES: tuple[Triple, ...] = ((32, 8, 1), (16, 16, 1))
+"""CTAs of more dimensions, of which a launch decides the shape: one whose rows are warps, and one with two rows in each warp."""
+MAX_EXPRESSION = 400
+"""Subexpressions of a predicate, before it is taken as unknown."""
+MAX_COMPARISONS = 6
+"""Comparisons of a predicate that are moved to a number in the middle of a warp."""
+MAX_WARPS = 8
+"""Warps that are tried where the index of the CTA decides in which one a bound lies."""
+MAX_QUESTIONS = 256
+"""Pairs of a branch and a block that are tried in one function."""
+_SEEDS = 3
+"""Choices of the words that each thread loads for itself."""
+_STEERED = 12
+"""Branches that are steered towards a block."""
 
 
 @dataclass(frozen=True, slots=True)
-class DivergentBits:
-    """A value that differs between two threads of a warpgroup if the low ``width`` bits of ``planes`` do."""
+class Split:
+    """An execution in which some lanes of a warp reach an instruction and others do not."""
 
-    planes: T.BitSlices
-    width: int = 32
+    trial: Trial
+    reaching: int
+    """The threads that execute the instruction, or execute it once more."""
+    others: int
+    """The other threads of their warp, as far as they reach the branch."""
+    predicate: int
+    """What decides it."""
+    leaving: bool
+    """Whether all lanes execute it, and the *others* then leave the loop around it."""
 
     @property
-    def zeros(self) -> int:
-        """The number of low bits in which no two threads differ, because they are zero in all of them."""
-        return next((bit for bit, plane in enumerate(self.planes) if plane), 32)
+    def own(self) -> bool:
+        """Whether words that each thread loads for itself decide it."""
+        return self.trial.made.own
 
-    def level(self, active: T.Threads) -> UniformityScope | None:
-        """The scope in which the value differs among the *active* threads: WARP between warps, DIVERGENT between lanes.
+    @property
+    def bounds(self) -> tuple[tuple[int, int], ...]:
+        """Parameters that decide it, each with a number for which lanes part: those that had to be chosen, or else all."""
+        values, chosen = self.trial.values, dict(self.trial.made.given)
+        read = [
+            v
+            for v in values.subexpressions(self.predicate)
+            if type(node := values.node(v)) is ParameterRead and node.size <= 4
+        ]
+        deciding = [v for v in read if v in chosen] or read
+        numbers = [(v, self.trial.lanes(v)[0]) for v in deciding]
+        return tuple((v, number) for v, number in numbers if number is not None)
 
-        None if it does not, or not provably.
-        """
-        planes = T.bits(self.planes, self.width)
-        if any(T.partial_groups(plane, active, 32) for plane in planes):
-            return UniformityScope.DIVERGENT
-        return UniformityScope.WARP if any(T.partial_groups(plane, active, 128) for plane in planes) else None
+    @property
+    def of_any_launch(self) -> bool:
+        """Whether lanes part in any launch that is large enough, whatever its parameters and words in memory are."""
+        values = self.trial.values
+        nodes = map(values.node, values.subexpressions(self.predicate))
+        return not self.own and not any(type(node) is ParameterRead or type(node) is Loaded for node in nodes)
 
-
-def divergent_bits(values: Values, value: int) -> DivergentBits | None:
-    """The part of *value* that the thread index determines; None if unknown, or if other parts may differ, too."""
-    planes = values.bit_slices(value)
-    if planes is not None:
-        return DivergentBits(planes)
-    node = values.node(value)
-    if type(node) is Sum:
-        return _of_sum(values, node)
-    if type(node) is Masked:
-        return _masked(divergent_bits(values, node.value), node.mask)
-    return _of_operation(values, node) if isinstance(node, Applied) else None
-
-
-def decided_by_own_data(values: Values, p: int) -> bool:
-    """Whether what each thread loads from its own address decides the predicate *p*, which compares with a uniform value.
-
-    That value may be the counter of a loop, whose trip count then differs. The loaded words may also select what is
-    compared with a constant, in a loop too: the last element that satisfies a condition. They may be equal in all
-    threads although their addresses differ.
-    """
-    return _compares_own_data(values, p, set())
-
-
-def _compares_own_data(values: Values, p: int, seen: set[int]) -> bool:
-    node = _without_not(values, p)
-    if type(node) is not Compare:
-        return False
-    for value, limit in (node.operands, node.operands[::-1]):
-        if values.constant_of(limit) is not None:
-            return _is_own_data(values, value, seen)
-        if values.uniformity(limit) <= UniformityScope.WARP and _is_own_load(values, value):
-            return True
-    return False
-
-
-def _is_own_data(values: Values, value: int, seen: set[int]) -> bool:
-    """Whether each thread loads *value* from its own address, or such a word selects it."""
-    work = [value]
-    while work:
-        value = values.representative(work.pop())
-        if value in seen:
-            continue
-        seen.add(value)
-        node = values.node(value)
-        if _is_own_load(values, value):
-            return True
-        if type(node) is Select:
-            if _compares_own_data(values, node.condition, seen):
-                return True
-            work += node.arms
-        work += values.arguments(value) if values.is_phi(value) else ()
-    return False
-
-
-def _is_own_load(values: Values, value: int) -> bool:
-    """Whether each thread loads *value* from its own address."""
-    node = values.node(value)
-    return (
-        type(node) is Loaded
-        and not node.space.startswith(".local")
-        and _differs_in_warp(values, node.address)
-    )
-
-
-def _without_not(values: Values, p: int) -> Node:
-    """The predicate that *p* is, or negates."""
-    node = values.node(p)
-    while type(node) is Negation:
-        node = values.node(node.operand)
-    return node
-
-
-def trip_counts_differ(values: Values, p: int, threads: T.Threads) -> bool:
-    """Whether a loop that *p* alone ends has another number of iterations in some lanes of a warp, among *threads*.
-
-    The start and the bound of its counter must depend on the thread index alone.
-    """
-    node = _without_not(values, p)
-    if type(node) is not Compare or node.relation != "lt":
-        return False
-    left, right = node.operands
-    below = _counter(values, left)
-    counter, limit = (below, right) if below is not None else (_counter(values, right), left)
-    bounds = values.bit_slices(limit)
-    if counter is None or bounds is None or counter[1] <= 0:
-        return False
-    starts, stride = counter
-    # A counter that must exceed its bound takes one step more.
-    reached = 0 if below is not None else 1
-    lanes: dict[int, int] = {}
-    for first, some in T.numbers(starts, threads):
-        for last, those in T.numbers(bounds, some):
-            count = max(-((first - last - reached) // stride), 0)
-            lanes[count] = lanes.get(count, 0) | those
-    return any(T.partial_groups(those, threads, 32) for those in lanes.values())
-
-
-def _counter(values: Values, value: int) -> tuple[T.BitSlices, int] | None:
-    """The first value of a loop counter plus a constant in every thread, and its stride; None if it is not one."""
-    terms, constant = values.linear(value)
-    found = values.induction(terms[0][0]) if len(terms) == 1 and terms[0][1] == 1 else None
-    if found is None or found[2] is not None:
-        return None
-    start, stride, _ = found
-    planes = values.bit_slices(values.add(start, values.constant(constant)))
-    return None if planes is None else (planes, stride)
-
-
-def _differs_in_warp(values: Values, value: int) -> bool:
-    """Whether *value* is an index that differs between the lanes of a warp, with warp-uniform values added or multiplied.
-
-    So is a counter that starts at such a value.
-    """
-    start, stride, modulus = values.induction(value) or (value, 0, None)
-    if stride and modulus is None:
-        value = start
-    if values.uniformity(value) is UniformityScope.DIVERGENT:
+    def unless_multiple(self, edge: Edge) -> bool:
+        """Whether lanes part exactly where the only bound is not a multiple of the warp size."""
+        if self.own or len(self.bounds) != 1:
+            return False
+        value, trial = self.bounds[0][0], self.trial
+        for number in (0, 1, 7, WARP - 1, WARP, 4 * WARP):
+            other = Trial(trial.values, trial.cfg, trial.made.with_value(value, number))
+            if (len(set(other.taken(edge))) > 1) is not bool(0 < number < WARP):
+                return False
         return True
-    node = values.node(value)
-    parts = node.operands if type(node) is Sum else ()
-    if type(node) is Opaque and node.name == "mad":
-        *factors, term = node.operands
-        parts = (term,) if all(values.uniformity(f) <= UniformityScope.WARP for f in factors) else ()
-    varying = [part for part in parts if values.uniformity(part) > UniformityScope.WARP]
-    return len(varying) == 1 and _differs_in_warp(values, varying[0])
 
 
-def _of_sum(values: Values, node: Sum) -> DivergentBits | None:
-    varying = [
-        (term, factor) for term, factor in node.terms if values.uniformity(term) > UniformityScope.WARPGROUP
-    ]
-    if len(varying) != 1:
-        return None
-    ((term, factor),) = varying
-    inner = divergent_bits(values, term)
-    if inner is None or (inner.width < 32 and factor.bit_count() != 1) or factor < 0:
-        return None
-    planes = T.scale(inner.planes, factor, values.threads)
-    return DivergentBits(planes, min(inner.width + factor.bit_length() - 1, 32))
+class Divergence:
+    """The branches of one function at which lanes of a warp can part."""
 
+    def __init__(self, values: Values, cfg: CFG) -> None:
+        self.values, self.cfg = values, cfg
+        self._splits: dict[tuple[Edge | None, int, int], Split | None] = {}
+        self._steered: dict[tuple[Made, int], Trial] = {}
 
-def _of_operation(values: Values, node: Applied) -> DivergentBits | None:
-    name, operands = node.name.partition(".")[0], node.operands
-    if name == "shr" and node.type[1] != "s":
-        return _shifted(divergent_bits(values, operands[0]), values.constant_of(operands[1]))
-    if name == "bfe":
-        by, length = (values.constant_of(operand) for operand in operands[1:3])
-        cut = _shifted(divergent_bits(values, operands[0]), by)
-        return None if length is None or not 0 < length <= 32 else _masked(cut, (1 << length) - 1)
-    if name in ("or", "xor"):
-        varying = [operand for operand in operands if values.uniformity(operand) > UniformityScope.WARPGROUP]
-        if len(varying) != 1 or len(operands) != 2:
+    @cached_property
+    def shapes(self) -> tuple[Triple, ...]:
+        """Shapes of the CTA, in each of which lanes must part for a finding."""
+        values = self.values
+        if values.shape is not None and values.cta_size is not None:
+            return (values.shape,)
+        if values.one_dimensional:
+            return ((min(values.threads, _ONE_DIMENSION), 1, 1),)
+        return tuple(s for s in _SHAPES if s[0] * s[1] <= values.threads) or ((WARP, 1, 1),)
+
+    def may_split(self, p: int) -> bool:
+        """Whether *p* may differ between lanes and is small enough to be tried: a test that costs little."""
+        if self.values.uniformity(p) <= UniformityScope.WARP:
+            return False
+        parts = self.values.subexpressions(p)
+        return all(at < MAX_EXPRESSION for at, _ in enumerate(parts))
+
+    def at_branch(self, edge: Edge, site: int, threads: int) -> Split | None:
+        """How lanes of a warp in *threads* part at the branch of *edge*, so that only some execute *site*."""
+        last = self.cfg.blocks[edge.source].end - 1
+        match = self.values.function.instructions[last].match
+        if match is None or match.modes.asserted_uniform:
             return None
-        inner = divergent_bits(values, varying[0])
-        (other,) = (operand for operand in operands if operand != varying[0])
-        if inner is None or name == "xor":
-            return inner
-        deciding = (1 << inner.width) - (1 << min(inner.zeros, inner.width))
-        return inner if deciding & ~values.known_bits(other)[0] == 0 else None
-    return None
+        return self._found(edge, self.values.before(edge.predicate, last), site, threads)
 
+    def at_guard(self, site: int, threads: int) -> Split | None:
+        """How the guard of *site* lets only some lanes of a warp in *threads* execute it."""
+        p = self.values.before(self.values.function.instructions[site].guard, site)
+        return self._found(None, p, site, threads)
 
-def _masked(inner: DivergentBits | None, mask: int) -> DivergentBits | None:
-    """*inner* after a mask. A contiguous run of ones preserves a difference in bits that begin inside it."""
-    if inner is None or mask <= 0:
+    def _found(self, edge: Edge | None, p: int, site: int, threads: int) -> Split | None:
+        guarded = self.values.function.instructions[site].guard >= 0
+        key = edge, site if edge is None or guarded else -1 - self.cfg.block_of[site], threads
+        if key not in self._splits:
+            tried = len(self._splits) < MAX_QUESTIONS and self.may_split(p)
+            self._splits[key] = self._searched(edge, p, site, threads) if tried else None
+        return self._splits[key]
+
+    def _searched(self, edge: Edge | None, p: int, site: int, threads: int) -> Split | None:
+        for own in (False, True):
+            found = list[Split]()
+            for shape in self.shapes:
+                trials = self.trials(p, self.cfg.block_of[site], threads, shape, own)
+                split = next(
+                    filter(None, (self.parts(trial, p, edge, site, threads) for trial in trials)), None
+                )
+                if split is None:
+                    break
+                found.append(split)
+            if len(found) == len(self.shapes):
+                return found[0]
         return None
-    low = (mask & -mask).bit_length() - 1
-    run = mask >> low
-    if run & (run + 1) or inner.zeros < low:
-        return None
-    return DivergentBits(inner.planes, min(inner.width, mask.bit_length()))
 
+    # ------------------------------------------------------------ executions
 
-def _shifted(inner: DivergentBits | None, by: int | None) -> DivergentBits | None:
-    """*inner* after a right shift, which preserves a difference in the bits that it does not shift out."""
-    if inner is None or by is None or not 0 <= by <= inner.zeros or by >= inner.width:
-        return None
-    return DivergentBits(T.shift_right(inner.planes, by), inner.width - by)
+    def trials(self, p: int, block: int, threads: int, shape: Triple, own: bool) -> Iterator[Trial]:
+        """Executions that lead to *block*, in which lanes may differ in *p*."""
+        by_cta = any(
+            type(node) is SpecialRead and node.name.startswith("%ctaid")
+            for node in map(self.values.node, self.values.subexpressions(p))
+        )
+        comparisons, typical = self._comparisons(p), self._typical(p)
+        seen = set[Made]()
+        for at, (first, mine) in enumerate(T.by_warp(threads & T.full(shape[0] * shape[1] * shape[2]))):
+            if at >= (MAX_WARPS if by_cta and not own else 2):
+                return
+            lanes = [lane for lane in range(WARP) if mine >> first + lane & 1]
+            for seed in range(_SEEDS if own and not at else 1):
+                made = Made(shape, first // WARP, own, seed, typical)
+                base = self.steered(Trial(self.values, self.cfg, made), block, lanes)
+                yield base
+                if own and not base.by_own_words:
+                    return
+                for each in self._moved(base, comparisons, lanes):
+                    if each not in seen:
+                        seen.add(each)
+                        trial = self.steered(Trial(self.values, self.cfg, each), block, lanes)
+                        yield trial
+
+    def launches(self, site: int, threads: int) -> Iterator[Trial]:
+        """Executions that lead to *site* in CTAs of different shapes, among them such as have several rows in a warp."""
+        shapes = (
+            self.shapes if self.values.shape is not None and self.values.cta_size is not None else _SHAPES
+        )
+        for shape in shapes:
+            made = Made(shape, 0)
+            trial = Trial(self.values, self.cfg, made)
+            yield self.steered(trial, self.cfg.block_of[site], [t for t in range(WARP) if threads >> t & 1])
+
+    def _comparisons(self, p: int) -> list[Compare]:
+        """The comparisons that *p* is made of and that may differ between lanes."""
+        values = self.values
+        found = [
+            node
+            for v in values.subexpressions(p)
+            if type(node := values.node(v)) is Compare and values.uniformity(v) > UniformityScope.WARP
+        ]
+        return found[:MAX_COMPARISONS]
+
+    def _typical(self, p: int) -> tuple[int, ...]:
+        """Numbers that words in memory may be: those with which *p* compares, and those beside them."""
+        values = self.values
+        found = dict.fromkeys(TYPICAL)
+        for v in values.subexpressions(p):
+            node = values.node(v)
+            if type(node) is FloatConstant and abs(node.number) < FRACTION:
+                number = int(node.number * FRACTION)
+                found |= dict.fromkeys((number - FRACTION, number, number + FRACTION))
+            for side in node.operands if type(node) is Compare else ():
+                constant = values.constant_of(side)
+                if constant is not None:
+                    found |= dict.fromkeys((constant - 1, constant, constant + 1))
+        return tuple(found)
+
+    def _moved(self, trial: Trial, comparisons: list[Compare], lanes: list[int]) -> Iterator[Made]:
+        """What makes the sides of a comparison equal in a lane in the middle, or in the first one.
+
+        What all lanes share often comes in steps larger than a warp, and is below what the first lane needs.
+        """
+        for node in comparisons:
+            for lane in (lanes[len(lanes) // 2], lanes[0]):
+                for side, other in (node.operands, node.operands[::-1]):
+                    number = trial.lanes(other)[lane]
+                    made = None if number is None else equated(trial, side, number, lane)
+                    if made is not None:
+                        yield made
+
+    def steered(self, trial: Trial, block: int, lanes: list[int]) -> Trial:
+        """The trial, or one like it in which some of *lanes* may reach *block*."""
+        cfg, rank = self.cfg, self.cfg.rank
+        edges = sorted(
+            (e for e in cfg.control_dependences(block) if rank[e.source] < rank[block]),
+            key=lambda e: rank[e.source],
+        )
+        for edge in edges[:_STEERED]:
+            if edge.predicate < 0 or any(trial.reaching(block)[lane] != 0 for lane in lanes):
+                continue
+            there = [lane for lane in lanes if trial.reaching(edge.source)[lane] != 0]
+            if not there or any(trial.taken(edge)[lane] != 0 for lane in there):
+                continue
+            p = self.values.before(edge.predicate, cfg.blocks[edge.source].end - 1)
+            made = forced(trial, p, edge.value, there[len(there) // 2])
+            if made is not None:
+                trial = Trial(self.values, cfg, made)
+        return trial
+
+    # ------------------------------------------------------------ what lanes do in one
+
+    def parts(self, trial: Trial, p: int, edge: Edge | None, site: int, threads: int) -> Split | None:
+        """Which lanes execute *site* in *trial* and which do not, as *p* decides at the branch of *edge*, or at the guard."""
+        there = self.cfg.block_of[site] if edge is None else edge.source
+        lanes = [
+            lane
+            for lane, here in enumerate(trial.reaching(there))
+            if here != 0 and threads >> trial.first + lane & 1
+        ]
+        executing = trial.executing(site)
+        taken, leaving = executing, False
+        if edge is not None:
+            taken = trial.taken(edge)
+            leaving = self._leaves_loop(edge, site) and all(executing[lane] != 0 for lane in lanes)
+        yes = [lane for lane in lanes if taken[lane] == 1 and executing[lane] != 0]
+        no = [lane for lane in lanes if taken[lane] == 0 and (leaving or executing[lane] == 0)]
+        if not yes or not no:
+            return None
+        reaching, others = (sum(1 << trial.first + lane for lane in some) for some in (yes, no))
+        return Split(trial, reaching, others, p, leaving)
+
+    def _leaves_loop(self, edge: Edge, site: int) -> bool:
+        """Whether the lanes that do not take *edge* leave the loop in which others execute *site* once more."""
+        cfg, block = self.cfg, self.cfg.block_of[site]
+        loop = next((cfg.loops[h] for h in cfg.enclosing_loops(edge.source, block)), None)
+        return (
+            loop is not None
+            and edge.target in loop
+            and all(e.target not in loop for e in cfg.successors[edge.source] if e != edge)
+        )

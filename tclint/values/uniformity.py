@@ -263,7 +263,7 @@ class Uniformity:
             return scopes.WARP if by <= scopes.WARP else scopes.UNKNOWN
         if type(node) is Loaded:
             inner = level(node.address, memo, assumed, depth)
-            return max(inner, scopes.UNKNOWN) if self._is_private(node) else inner
+            return max(inner, scopes.UNKNOWN) if self.is_private(node) else inner
         if type(node) is Phi:
             return self._level_of_phi(value, node.block, memo, assumed, depth)
         if (
@@ -329,7 +329,7 @@ class Uniformity:
                 return UniformityScope.UNKNOWN
         return worst
 
-    def _is_private(self, load: Loaded) -> bool:
+    def is_private(self, load: Loaded) -> bool:
         """Whether each thread loads from its own memory; nvcc -G takes generic addresses of its stack."""
         if load.space:
             return load.space.startswith(".local")

@@ -4,6 +4,10 @@ The levels of registers are the least solution of the equations that :mod:`tclin
 and for those that a barrier counts (:mod:`tclint.verdicts.parties`). A proof trusts, besides the checkers, the ISA table (families, scopes, special registers), the control-flow graph, and for predicates of the
 thread index :mod:`tclint.values`.
 
+Findings ask the opposite question, with which numbers lanes part (:mod:`tclint.values.divergence`), and trust expressions
+that no checker knows. Both take from :mod:`tclint.values` which threads a predicate of the index holds for; nothing else
+is common to them, and where neither has an answer, the verdict is unknown.
+
 The ISA does not guarantee that the threads of a warp which have diverged execute an instruction together after the paths
 have joined (3.2). Where they may have diverged before an instruction with ``.aligned``, a proof assumes it; instructions
 with a membermask, and barriers without ``.aligned``, wait for the others and do not need it.

@@ -6,7 +6,8 @@ import pytest
 
 from tclint.dataflow import GaveUp
 from tclint.isa.forms import Match
-from tclint.replay.lane_exchange import barrier_result, match_result, reduced
+from tclint.isa.lane_exchange import match_result, reduced
+from tclint.replay.lane_exchange import barrier_result
 from tclint.replay.verdict import Replay
 from tests.tools.replay import ALL_ARRIVE, GIVE, changed
 from tests.tools.support import analysed, model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tclint.replay.lane_exchange import shuffled
+from tclint.isa.lane_exchange import shuffled
 from tests.tools.replay import GIVE, changed, replay, what, why
 from tests.tools.support import model
 

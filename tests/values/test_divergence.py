@@ -1,4 +1,4 @@
-"""What is said to differ between threads does, whatever the unknown base is."""
+"""Lanes that part do so with the numbers that are made up, and lanes that agree are never said to part."""
 
 from __future__ import annotations
 
@@ -6,85 +6,78 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tclint.values import UniformityScope
-from tclint.values import thread_masks as T
-from tclint.values.divergence import decided_by_own_data, divergent_bits
-from tests.tools.support import model, value
+from tclint.ir.cfg import Edge
+from tclint.values.divergence import Divergence, Split
+from tests.tools.support import model
 
 EVERY = (1 << 32) - 1
 OPERATIONS = {
     "add.u32": lambda v, n: v + n,
+    "sub.u32": lambda v, n: v - n,
     "mul.lo.u32": lambda v, n: v * n,
     "and.b32": lambda v, n: v & n,
     "or.b32": lambda v, n: v | n,
     "xor.b32": lambda v, n: v ^ n,
     "shr.u32": lambda v, n: v >> n,
     "shl.b32": lambda v, n: v << n,
+    "min.u32": min,
+    "max.u32": max,
+    "div.u32": lambda v, n: v // n,
+    "rem.u32": lambda v, n: v % n,
 }
-SIZES = st.integers(0, 20).map(lambda n: 1 << n)
-MASKS = st.tuples(st.integers(0, 12), st.integers(1, 20)).map(lambda t: ((1 << t[1]) - 1) << t[0])
 STEP = st.one_of(
-    st.tuples(st.sampled_from(("add.u32", "or.b32", "xor.b32")), st.integers(0, 1 << 20)),
-    st.tuples(st.just("mul.lo.u32"), st.one_of(SIZES, st.integers(1, 99))),
-    st.tuples(st.just("and.b32"), MASKS),
-    st.tuples(st.sampled_from(("shr.u32", "shl.b32")), st.integers(0, 12)),
+    st.tuples(st.sampled_from(("add.u32", "sub.u32", "or.b32", "xor.b32", "min.u32")), st.integers(0, 400)),
+    st.tuples(st.sampled_from(("and.b32", "max.u32")), st.integers(0, 400)),
+    st.tuples(st.sampled_from(("mul.lo.u32", "div.u32", "rem.u32")), st.integers(1, 40)),
+    st.tuples(st.sampled_from(("shr.u32", "shl.b32")), st.integers(0, 8)),
 )
 
 
-@settings(max_examples=150, deadline=None)
+def split(code: str, threads: str = ".reqntid 128") -> Split | None:
+    """How lanes part at the last branch of *code*, of which some skip the vote before ``out``."""
+    kernel = model(f"{code}\n@%p0 bra out;\nvote.sync.any.pred %p9, %p8, -1;\nout:\nret;", directives=threads)
+    cfg = kernel.cfg
+    site = max(i for i, each in enumerate(kernel.function.instructions) if each.opcode.startswith("vote"))
+    edge: Edge = next(e for e in cfg.predecessors[cfg.block_of[site]] if e.predicate >= 0)
+    return Divergence(kernel.values, cfg).at_branch(edge, site, kernel.cta)
+
+
+@settings(max_examples=60, deadline=None)
 @given(
-    st.integers(0, 7),
-    st.one_of(SIZES, st.integers(1, 999)),
-    st.lists(STEP, max_size=6),
-    st.lists(st.integers(0, EVERY), min_size=4, max_size=4),
+    st.lists(STEP, max_size=4),
+    st.lists(STEP, max_size=3),
+    st.sampled_from(("lt.u32", "ge.u32", "eq.s32", "gt.s32", "ne.u32")),
 )
-def test_values_differ_exactly_where_expected(
-    by: int, factor: int, steps: list[tuple[str, int]], bases: list[int]
+def test_lanes_part_with_the_parameter_that_is_stated(
+    index: list[tuple[str, int]], bound: list[tuple[str, int]], relation: str
 ) -> None:
-    code = "\n".join(f"{opcode} %r3, %r3, {n};" for opcode, n in steps)
-    kernel = model(
-        f"""
-    ld.param.u32 %r1, [number];
-    mov.u32 %r2, %tid.x;
-    shr.u32 %r2, %r2, {by};
-    mad.lo.u32 %r3, %r2, {factor}, %r1;
-{code}
-end:
-    ret;
-"""
+    steps = [f"{opcode} %r2, %r2, {n};" for opcode, n in index]
+    steps += [f"{opcode} %r3, %r3, {n};" for opcode, n in bound]
+    found = split(
+        "ld.param.u32 %r3, [number]; mov.u32 %r2, %tid.x;\n"
+        + "\n".join(steps)
+        + f"\nsetp.{relation} %p0, %r2, %r3;"
     )
-    found = divergent_bits(kernel.values, value(kernel, "%r3"))
-    level = found and found.level(T.full(128))
-    for base in bases:
-        values = []
-        for thread in range(128):
-            v = base + (thread >> by) * factor & EVERY
-            for opcode, n in steps:
-                v = OPERATIONS[opcode](v, n) & EVERY
-            values.append(v)
-        if level is not None:
-            assert len(set(values)) > 1
-        if level is UniformityScope.DIVERGENT:
-            assert any(len(set(values[w : w + 32])) > 1 for w in range(0, 128, 32))
+    if found is None or not found.bounds:
+        return
+    ((_, number),) = found.bounds
 
+    def follow(v: int, steps: list[tuple[str, int]]) -> int:
+        for opcode, n in steps:
+            v = OPERATIONS[opcode](v, n) & EVERY
+        return v - ((v >> 31) << 32) if relation.endswith("s32") else v
 
-def test_a_descriptor_made_from_an_address_is_followed() -> None:
-    kernel = model(
-        """
-    ld.param.u32 %r1, [number];
-    mov.u32 %r2, %tid.x;
-    shr.u32 %r2, %r2, 5;
-    mad.lo.u32 %r3, %r2, 2048, %r1;
-    bfe.u32 %r3, %r3, 4, 14;
-    or.b32 %r3, %r3, 0x10000;
-end:
-    ret;
-"""
-    )
-    found = divergent_bits(kernel.values, value(kernel, "%r3"))
-    assert found is not None
-    assert found.level(T.full(128)) is UniformityScope.WARP
-    assert found.level(T.full(32)) is None
+    limit = follow(number & EVERY, bound)
+    holds = {
+        "lt": lambda v: v < limit, "ge": lambda v: v >= limit, "eq": lambda v: v == limit,
+        "gt": lambda v: v > limit, "ne": lambda v: v != limit,
+    }[relation[:2]]  # fmt: skip
+    skipping = {thread for thread in range(128) if holds(follow(thread, index))}
+    for thread in range(128):
+        if found.reaching >> thread & 1:
+            assert thread not in skipping
+        if found.others >> thread & 1:
+            assert thread in skipping
 
 
 LOADS = """
@@ -103,10 +96,6 @@ next:
     setp.lt.u32 %p1, %r4, %r9;
     @%p1 bra next;
     setp.{compare};
-end:
-    @%p0 bra out;
-out:
-    ret;
 """
 SELECT = "setp.gt.s32 %p2, %r5, 0; selp.b32 %r3, %r4, %r3, %p2;"
 
@@ -122,14 +111,54 @@ SELECT = "setp.gt.s32 %p2, %r5, 0; selp.b32 %r3, %r4, %r3, %p2;"
         ("%r9", SELECT, "gt.s32 %p0, %r3, -1", False),
         ("%r0", "", "gt.s32 %p0, %r5, %r9", True),
         ("%r0", "", "gt.s32 %p0, %r5, %r4", True),
-        ("%r0", SELECT, "gt.s32 %p0, %r3, %r9", False),
-        ("%r0", "max.s32 %r3, %r3, %r5;", "gt.s32 %p0, %r3, -1", False),
+        ("%r0", SELECT, "gt.s32 %p0, %r3, %r9", True),
+        ("%r0", "max.s32 %r3, %r3, %r5;", "gt.s32 %p0, %r3, -1", True),
         ("%r0", SELECT + "shfl.sync.idx.b32 %r3, %r3, 0, 31, -1;", "gt.s32 %p0, %r3, -1", False),
     ],
 )
-def test_data_of_each_thread_decides_what_it_is_compared_for_or_selects(
+def test_data_of_each_thread_decide_what_they_are_compared_for_or_select(
     index: str, use: str, compare: str, own: bool
 ) -> None:
-    kernel = model(LOADS.format(index=index, use=use, compare=compare))
-    last = next(i for i, each in enumerate(kernel.function.instructions) if each.flow and each.guard == 0)
-    assert decided_by_own_data(kernel.values, kernel.values.before(0, last)) == own
+    found = split(LOADS.format(index=index, use=use, compare=compare))
+    assert (found is not None and found.own) == own
+
+
+OWN = "ld.param.u64 %rd0, [pointer]; mov.u32 %r0, %tid.x; mul.wide.u32 %rd1, %r0, 4; add.s64 %rd1, %rd0, %rd1; ld.global.f32 %f1, [%rd1]; ld.global.u32 %r1, [%rd1];\n"
+REDUCED = "".join(
+    f"mov.b32 %r2, %f1; shfl.sync.bfly.b32 %r3, %r2, {by}, 31, -1; mov.b32 %f2, %r3; add.f32 %f1, %f1, %f2;\n"
+    for by in (16, 8, 4, 2, 1)
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "parts"),
+    [
+        (f"{OWN} setp.leu.f32 %p0, %f1, 0f00000000;", True),
+        (f"{OWN} {REDUCED} setp.leu.f32 %p0, %f1, 0f00000000;", False),
+        (f"{OWN} setp.eq.s32 %p1, %r1, 0; vote.sync.all.pred %p0, %p1, -1;", False),
+        (f"{OWN} redux.sync.max.s32 %r2, %r1, -1; setp.gt.s32 %p0, %r2, 0;", False),
+        (f"{OWN} match.any.sync.b32 %r2, %r1, -1; setp.eq.s32 %p0, %r2, -1;", False),
+        (f"{OWN} match.any.sync.b32 %r2, %r1, -1; and.b32 %r2, %r2, 1; setp.eq.s32 %p0, %r2, 1;", True),
+        ("ld.param.u64 %rd0, [pointer]; atom.global.add.u32 %r1, [%rd0], 1; setp.lt.u32 %p0, %r1, 9;", True),
+        (f"{OWN} shfl.sync.idx.b32 %r2, %r1, 0, 31, -1; setp.lt.u32 %p0, %r2, 9;", False),
+        (f"{OWN} shfl.sync.up.b32 %r2, %r1, 1, 0, -1; setp.lt.u32 %p0, %r2, 9;", True),
+        ("mov.u32 %r0, %tid.x; shr.u32 %r0, %r0, 5; ld.param.u32 %r1, [number]; setp.lt.u32 %p0, %r0, %r1;", False),
+        ("mov.u32 %r0, %tid.x; add.u32 %r0, %r0, 31; and.b32 %r0, %r0, -32; setp.lt.u32 %p0, %r0, 64;", True),
+        ("mov.u32 %r0, %tid.x; cvt.rn.f32.u32 %f1, %r0; setp.lt.f32 %p0, %f1, 0f41000000;", False),
+    ],
+)  # fmt: skip
+def test_exchanges_make_values_the_same_or_not(code: str, parts: bool) -> None:
+    assert (split(code) is not None) == parts
+
+
+@pytest.mark.parametrize(
+    ("guard", "bound"),
+    [
+        ("", "number is not a multiple of 32"),
+        ("and.b32 %r2, %r1, 31; setp.ne.u32 %p1, %r2, 0; @%p1 bra out;", ""),
+        ("setp.gt.u32 %p1, %r1, 500; @%p1 bra out;", "number is not a multiple of 32"),
+    ],
+)
+def test_the_way_to_a_branch_holds_with_the_same_numbers(guard: str, bound: str) -> None:
+    found = split(f"ld.param.u32 %r1, [number]; mov.u32 %r0, %tid.x;\n{guard}\nsetp.ge.u32 %p0, %r0, %r1;")
+    assert (found is not None) == bool(bound)

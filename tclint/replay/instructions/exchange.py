@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from tclint.ir.nodes import OperandPair
 from tclint.isa.effects import Exchange
+from tclint.isa.lane_exchange import match_result, reduced, vote_result
 from tclint.replay.abstract_lanes import Lanes, broadcast, collapse
-from tclint.replay.lane_exchange import elected_lanes, match_result, reduced, shuffle_sources, vote_result
+from tclint.replay.lane_exchange import elected_lanes, shuffle_sources
 from tclint.replay.machine import ReplayMachine, executes
 from tclint.replay.reasons import NotReplayed
 from tclint.replay.scheduler import Unresolved

@@ -1,0 +1,166 @@
+"""What to make up so that a value becomes a number in one lane, or a predicate a truth (:mod:`tclint.values.trials`).
+
+An expression is inverted from its result to something that is made up: a parameter, the index of the CTA, a word of
+memory, the iterations of a loop. An answer is a proposal: another part of the expression may change with it, so that
+a trial decides whether the number is reached.
+"""
+
+from __future__ import annotations
+
+from tclint.values.integers import as_signed
+from tclint.values.nodes import (
+    Applied,
+    Broadcast,
+    Compare,
+    Loaded,
+    Logic,
+    Masked,
+    Negation,
+    Node,
+    ParameterRead,
+    Phi,
+    Select,
+    SpecialRead,
+    Sum,
+)
+from tclint.values.trials import Made, Trial
+
+__all__ = ["equated", "forced"]
+
+MAX_STEPS = 24
+"""Operands of operands that are inverted."""
+
+
+def forced(trial: Trial, p: int, truth: bool, lane: int, steps: int = MAX_STEPS) -> Made | None:
+    """What to make up for *p* to be *truth* in a *lane*; None if that is not known."""
+    node = trial.values.node(p)
+    if steps == 0:
+        return None
+    if type(node) is Negation:
+        return forced(trial, node.operand, not truth, lane, steps - 1)
+    if type(node) is Logic and node.name != "xor":
+        wrong = [q for q in node.operands if trial.lanes(q)[lane] != int(truth)]
+        if (node.name == "and") is not truth:
+            wrong = list(node.operands)  # one of them suffices
+        found = (forced(trial, q, truth, lane, steps - 1) for q in wrong)
+        return next((made for made in found if made is not None), None)
+    if type(node) is Phi:
+        argument = _chosen(trial, node, p, lane)
+        return None if argument is None else forced(trial, argument, truth, lane, steps - 1)
+    if type(node) is not Compare:
+        return None
+    left, right = (trial.lanes(side)[lane] for side in node.operands)
+    before = int(node.relation == "lt") if truth else 0
+    beside = int(node.relation == "eq" and not truth)
+    for side, number in ((node.left, right), (node.right, left)):
+        if number is not None:
+            number += beside - before if side == node.left else beside + before
+            made = equated(trial, side, number, lane, steps - 1)
+            if made is not None:
+                return made
+    return None
+
+
+def equated(trial: Trial, value: int, number: int, lane: int, steps: int = MAX_STEPS) -> Made | None:
+    """What to make up for *value* to be *number* in a *lane*, or not much more; None if that is not known."""
+    values, node = trial.values, trial.values.node(value)
+    value = values.representative(value)
+    if steps == 0:
+        return None
+    if (type(node) is ParameterRead and node.size <= 4) or type(node) is SpecialRead:
+        return _given(trial, value, node, number)
+    if type(node) is Loaded:
+        return _stored(trial, node, number, lane)
+    if type(node) is Sum:
+        return _of_sum(trial, node, number, lane, steps)
+    if type(node) is Masked:
+        return equated(trial, node.value, number & node.mask, lane, steps - 1)
+    if type(node) is Broadcast:
+        return equated(trial, node.source, number, node.lane, steps - 1)
+    if type(node) is Select:
+        truth = trial.lanes(node.condition)[lane]
+        return None if truth is None else equated(trial, node.arms[not truth], number, lane, steps - 1)
+    if type(node) is Phi:
+        if (made := _counted(trial, value, node, number, lane)) is not None:
+            return made
+        argument = _chosen(trial, node, value, lane)
+        return None if argument is None else equated(trial, argument, number, lane, steps - 1)
+    return _of_operation(trial, node, number, lane, steps) if isinstance(node, Applied) else None
+
+
+def _given(trial: Trial, value: int, node: Node, number: int) -> Made | None:
+    """*number* for a value that the launch chooses."""
+    if type(node) is SpecialRead:
+        index = node.name.startswith("%ctaid") and 0 <= number < 1 << 16
+        return trial.made.with_value(value, number) if index else None
+    return trial.made.with_value(value, as_signed(number, 32)) if abs(number) < 1 << 31 else None
+
+
+def _stored(trial: Trial, node: Loaded, number: int, lane: int) -> Made | None:
+    addresses = trial.lanes(node.address)
+    address = addresses[lane]
+    own = len(set(addresses)) > 1 and not trial.made.own
+    if address is None or own or trial.values.is_private(node):
+        return None
+    return trial.made.with_word(address + node.index * trial.size(node), number)
+
+
+def _of_sum(trial: Trial, node: Sum, number: int, lane: int, steps: int) -> Made | None:
+    held = [trial.lanes(term)[lane] for term, _ in node.terms]
+    products = [None if n is None else n * f for n, (_, f) in zip(held, node.terms, strict=True)]
+    for at, (term, factor) in enumerate(node.terms):
+        others = [n for i, n in enumerate(products) if i != at]
+        known = [n for n in others if n is not None]
+        if len(known) == len(others):
+            rest = number - node.constant - sum(known)
+            made = equated(trial, term, rest // factor, lane, steps - 1)
+            if made is not None:
+                return made
+    return None
+
+
+def _of_operation(trial: Trial, node: Applied, number: int, lane: int, steps: int) -> Made | None:
+    """:func:`equated` for the operations that have an inverse as far as positive numbers go."""
+    name = node.name.partition(".")[0]
+    held = [trial.lanes(operand)[lane] for operand in node.operands]
+    wanted: list[tuple[int, int]] = []
+    first, *rest = node.operands
+    second = held[1] if rest else None
+    if name in ("min", "max", "cvt", "mov"):
+        wanted = [(operand, number) for operand in node.operands]
+    elif name == "shr" and second is not None:
+        wanted = [(first, number << (second & 63))]
+    elif name == "div" and second:
+        wanted = [(first, number * second)]
+    elif name in ("mul", "mad"):
+        third = held[2] if len(held) > 2 else 0
+        if third is not None:
+            for operand, other in ((first, held[1]), (node.operands[1], held[0])):
+                wanted += [(operand, (number - third) // other)] if other else []
+        if len(held) > 2 and None not in held[:2]:
+            wanted.append((node.operands[2], number - (held[0] or 0) * (held[1] or 0)))
+    elif name == "rem" and second and 0 <= number < abs(second):
+        wanted = [(first, number)]
+    found = (equated(trial, operand, goal, lane, steps - 1) for operand, goal in wanted)
+    return next((made for made in found if made is not None), None)
+
+
+def _counted(trial: Trial, value: int, node: Phi, number: int, lane: int) -> Made | None:
+    """The iteration in which a counter is *number*; None if it is not one, or starts there."""
+    counter = trial.values.induction(value)
+    leaving = {edge.source for edge in trial.cfg.leaving.get(node.block, ())}
+    if counter is None or counter[2] is not None or trial.made.header >= 0 or len(leaving) != 1:
+        return None
+    start, stride, _ = counter
+    first = trial.lanes(start)[lane]
+    iterations = 0 if first is None or not stride else (number - first) // stride
+    return trial.made.in_iteration(node.block, iterations) if iterations > 0 else None
+
+
+def _chosen(trial: Trial, node: Phi, phi: int, lane: int) -> int | None:
+    """The argument of a phi in a *lane*; that which enters a loop, for a header."""
+    arguments = trial.values.arguments(phi)
+    body = trial.cfg.loops.get(node.block, ())
+    pairs = zip(trial.cfg.sources[node.block], arguments, strict=False)
+    able = [a for source, a in pairs if source not in body and trial.arriving(source, node.block)[lane] != 0]
+    return able[0] if len(able) == 1 else None
