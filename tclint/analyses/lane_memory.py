@@ -6,6 +6,7 @@ none, leaves it open which warps are there, but not which lanes; and an address 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
 
@@ -15,15 +16,19 @@ from tclint.analyses.warp_memory import SharedByBound
 from tclint.isa import accesses as isa
 from tclint.isa.accesses import Proxy, Via
 from tclint.isa.effects import Order
+from tclint.isa.forms import Match
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint
+from tclint.values.nodes import Arithmetic, Opaque
 from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["GlobalByLanes", "SharedByLanes", "WholeWarps"]
 
 MAX_WARPS = 2
 """Warps in which two accesses are compared lane by lane: the first ones that make both."""
+MAX_SUMS = 4
+"""Operations within each other of which an address is taken to be a sum."""
 _EXCHANGING = (Order.WEAK, Order.RELAXED, Order.VOLATILE)
 """The orders of accesses that order no other access."""
 
@@ -42,6 +47,41 @@ class SharedByLanes(SharedByBound):
     scope = UniformityScope.WARP
     spaces: tuple[str, ...] = (".shared", ".shared::cta")
     """The state spaces that an access states."""
+
+    def _find(self, site: int, match: Match) -> Iterator[SharedAccess]:
+        for access in super()._find(site, match):
+            yield access._replace(address=self._as_sum(access.address))
+
+    def _as_sum(self, value: int, depth: int = MAX_SUMS) -> int:
+        """*value* with what a warp shares apart from what its lanes add, where that is within another operation.
+
+        Such are the addend of a product of two unknown numbers, as in ``%ctaid.x * %ntid.x + %tid.x``, and an ``or`` of
+        numbers that have no bit in common.
+        """
+        values = self.values
+        terms, constant = values.linear(value)
+        total, changed = values.constant(constant), False
+        for term, factor in terms:
+            node = values.node(term)
+            parts: tuple[int, ...] = ()
+            if type(node) is Opaque and node.name == "mad" and depth:
+                product = self.addresses.table.intern(Opaque, "mul", node.modifiers, node.operands[:2])
+                parts = (product, node.operands[2]) if values.uniformity(product) <= self.scope else ()
+            elif type(node) is Arithmetic and node.name in ("or", "xor") and depth:
+                one, two = map(self._clear_bits, node.operands)
+                parts = node.operands if not ~(one | two) & T.full(int(node.type[2:])) else ()
+            changed = changed or bool(parts)
+            for part in parts or (term,):
+                own = self._as_sum(part, depth - 1) if parts else part
+                total = values.add(total, values.times(own, factor))
+        return total if changed else value
+
+    def _clear_bits(self, value: int) -> int:
+        """The bits of *value* that are 0 in all threads."""
+        planes = self.values.bit_slices(value)
+        if planes is None:
+            return self.values.known_bits(value)[0]
+        return ~sum(1 << bit for bit, plane in enumerate(planes) if plane) if not planes[-1] else 0
 
     def counts(self, access: SharedAccess) -> bool:
         """Whether *access* can be part of a proven conflict: its bytes and lanes are known, and it orders nothing."""

@@ -28,7 +28,7 @@ from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import SharedAccess
 
-__all__ = ["Diverged", "conflict_on", "converged", "diverged", "exchanges_on"]
+__all__ = ["Diverged", "conflict_on", "converged", "diverged", "exchanges_on", "on_two_sides"]
 
 _SYNCHRONISED = "on other paths between the two, the lanes synchronise"
 _PAIRS = "lanes on two sides of a branch"
@@ -179,7 +179,29 @@ def _across(memory: SharedByLanes, ways: Iterable[Edge], lanes: tuple[int, int])
 
 
 def _plain_now(memory: SharedByLanes, access: SharedAccess) -> bool:
-    return not access.later and memory.counts(access)
+    ends = memory.model.fact(lane_synchronising_sites)
+    return not access.later and memory.counts(access) and access.site not in ends
+
+
+def on_two_sides(memory: SharedByLanes, first: int, second: int) -> bool:
+    """Whether a branch sends lanes of a warp to *first* and to *second*, and they do not synchronise before that."""
+    cfg = memory.model.cfg
+    block = cfg.idom.get(cfg.block_of[first], -1)
+    while block >= 0:
+        ways = cfg.successors[block]
+        if len(ways) == 2 and ways[0].predicate >= 0 and _lanes(memory, ways[0]) is not None:
+            sides = [_until_joined(memory, way) for way in ways]
+            for here, there in ((0, 1), (1, 0)):
+                if (
+                    cfg.block_of[first] in sides[here] - sides[there]
+                    and cfg.block_of[second] in sides[there] - sides[here]
+                    and first in _unsynchronised(memory, ways[here], sides[here] - sides[there])
+                    and second in _unsynchronised(memory, ways[there], sides[there] - sides[here])
+                ):
+                    return True
+        above = cfg.idom.get(block, -1)
+        block = above if above != block else -1
+    return False
 
 
 def _differ(memory: SharedByLanes, a: SharedAccess, b: SharedAccess, lanes: tuple[int, int]) -> bool:
@@ -220,7 +242,7 @@ def _unsynchronised(memory: SharedByLanes, way: Edge, blocks: frozenset[int]) ->
         seen.add(block)
         inside = range(cfg.blocks[block].start, cfg.blocks[block].end)
         end = next((i for i in inside if i in ends), None)
-        found += inside if end is None else range(inside.start, end)
+        found += inside if end is None else range(inside.start, end + 1)
         if end is None:
             work += (edge.target for edge in cfg.successors[block])
     return sorted(found)

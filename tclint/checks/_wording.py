@@ -10,7 +10,17 @@ from tclint.dataflow import Path
 from tclint.ir.nodes import Instruction
 from tclint.isa.effects import BULK, TRANSACTIONS
 
-__all__ = ["TWICE", "agreeing", "called", "copy_name", "if_repeated", "in_words", "repeats", "times"]
+__all__ = [
+    "TWICE",
+    "agreeing",
+    "called",
+    "copied_from",
+    "copy_name",
+    "if_repeated",
+    "in_words",
+    "repeats",
+    "times",
+]
 
 TWICE = "the loop runs twice"
 """The condition of a fault that needs a second iteration, in words that follow *if*."""
@@ -27,6 +37,17 @@ def if_repeated(model: KernelModel, path: Path) -> str:
     """The condition of a fault on a path around a loop that need not have a second iteration, in words; else ""."""
     heads = {edge.target for edge in path.edges if edge.source in model.cfg.loops.get(edge.target, ())}
     return "" if all(repeats(model, head) for head in heads) else TWICE
+
+
+def copied_from(model: KernelModel, site: int) -> tuple[int, int] | None:
+    """The file and line of the source of *site*, of which a compiler may have made several copies; None if unknown.
+
+    It is the line that the user has written, into which others were inlined.
+    """
+    location = model.function.location(site)
+    while location is not None and location.inlined_at is not None:
+        location = location.inlined_at
+    return None if location is None else (location.file, location.line)
 
 
 def copy_name(model: KernelModel, site: int) -> str:

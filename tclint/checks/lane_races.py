@@ -8,7 +8,7 @@ of the warp.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 
 from tclint.analyses.cp_async import LaneWaitedCopies
 from tclint.analyses.lane_memory import GlobalByLanes, SharedByLanes
@@ -24,6 +24,7 @@ from tclint.analyses.since_barrier import (
     SinceBarrier,
 )
 from tclint.checks import Hit, Mark, RuleId, check, grouped
+from tclint.checks._wording import copied_from
 from tclint.findings.scales import Confidence, Severity
 from tclint.isa.effects import CP_ASYNC
 
@@ -47,19 +48,22 @@ def exchanged_without_warp_barrier(model: KernelModel) -> Iterator[Hit]:
     target = model.function.target
     if not model.function.entry or target is None or target.number < _INDEPENDENT:
         return
-    block_of = model.cfg.block_of
+
+    def place(site: int) -> Hashable:
+        return copied_from(model, site) or model.cfg.block_of[site]
+
     for name, kind, *since in _MEMORIES:
         memory = model.fact(kind)
         if not (memory.writers and memory.exchanges):
             continue
         apart = list(diverged(memory))
-        for alike in grouped((block_of[each.second.site], each) for each in apart).values():
+        for alike in grouped((place(each.second.site), each) for each in apart).values():
             yield _diverged_hit(memory, name, alike)
         known = {frozenset((each.first.site, each.second.site)) for each in apart}
         found = [c for each in since for c in converged(memory, each) if frozenset(c.sites) not in known]
-        for together in grouped((block_of[each.use.site], each) for each in found).values():
+        for together in grouped((place(each.use.site), each) for each in found).values():
             yield _converged_hit(memory, name, together)
-    for copied in grouped((block_of[each.use.site], each) for each in _copied(model)).values():
+    for copied in grouped((place(each.use.site), each) for each in _copied(model)).values():
         yield _copy_hit(copied[0], len({each.use.site for each in copied}))
 
 
@@ -101,7 +105,8 @@ def _converged_hit(memory: SharedByLanes, name: str, alike: list[Conflict]) -> H
     conflict = next((each for each in alike if not each.doubt), alike[0])
     first, second = conflict.operation, conflict.use
     exchanges = {memory.model.instruction(i).name for i in exchanges_on(memory, conflict)}
-    unordering = f"; {' and '.join(sorted(exchanges))} order no memory" if exchanges else ""
+    orders = "order" if len(exchanges) > 1 else "orders"
+    unordering = f"; {' and '.join(sorted(exchanges))} {orders} no memory" if exchanges else ""
     return (
         SM002.hit(
             site=second.site,

@@ -10,18 +10,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import reduce
 from itertools import groupby
 from operator import itemgetter, or_
 from typing import NamedTuple, TypeVar
 
 from tclint.analyses.happens_before import HappensBefore, OrderScope
+from tclint.analyses.lane_memory import SharedByLanes
+from tclint.analyses.lane_races import on_two_sides
 from tclint.analyses.mbarrier_addresses import array_of
 from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import calls, follow, last, path_avoiding
 from tclint.analyses.warp_memory import SharedByWarps, plain
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between, insertion_site
+from tclint.checks._wording import copied_from
 from tclint.dataflow.views import ThreadContext
 from tclint.findings.edits import Repair, before
 from tclint.findings.scales import Confidence, Severity
@@ -38,11 +42,13 @@ Item = TypeVar("Item")
 _QUESTION = "release of other threads' accesses"
 """What :attr:`KernelModel.ledger` calls the question whether an arrival releases accesses of other threads."""
 _ALL_LANES = 0xFFFFFFFF
+_WHOLE_WARPS = ("warp", "warpgroup")
+"""What executes an instruction together for which all lanes of a warp wait for each other."""
 MAX_OPERATIONS_PER_MBARRIER = 16
 """Arrivals, waits and accesses that are compared for one mbarrier. More are copies made by unrolling a loop."""
 
 
-@check(MB014, MB015, analyses=(HappensBefore, SharedByWarps))
+@check(MB014, MB015, analyses=(HappensBefore, SharedByLanes, SharedByWarps))
 def arrives_for_others(model: KernelModel) -> Iterator[Hit]:
     """Report arrivals by one lane for threads whose accesses nothing orders before the arrival."""
     arrivals = [i for i in model.arrives(Barrier.MBARRIER) if _by_one_lane(model, i)]
@@ -61,11 +67,23 @@ def arrives_for_others(model: KernelModel) -> Iterator[Hit]:
             model.ledger.give_up(_QUESTION, arrival, f"more than {MAX_OPERATIONS_PER_MBARRIER} arrivals")
         elif key[0]:
             compared.append(arrival)
-    written = release.writes(compared)
-    for arrival in compared:
-        hit = written[arrival] if arrival in written else release.reads(arrival)
-        if hit is not None:
-            yield hit
+    written = release.by_lanes(compared, True)
+    rest = [arrival for arrival in compared if arrival not in written]
+    read = {arrival: release.reads(arrival) for arrival in rest}
+    read |= release.by_lanes([arrival for arrival, hit in read.items() if hit is None], False)
+    hits = (hit for arrival in compared if (hit := written.get(arrival) or read.get(arrival)) is not None)
+    copies = grouped(((*_place(model, hit), hit.message, hit.severity), hit) for hit in hits)
+    for first, *others in copies.values():
+        sites = frozenset(hit.site for hit in (first, *others))
+        yield replace(first, count=len(sites), about=sites)
+
+
+def _place(model: KernelModel, hit: Hit) -> tuple[int, ...]:
+    """What hits with one cause have in common: a line of the source or, without line information, the arrival.
+
+    The notes about a kernel without line information are one: in an unrolled loop, each stage has an arrival.
+    """
+    return copied_from(model, hit.site) or ((hit.site,) if hit.severity is None else ())
 
 
 def _by_one_lane(model: KernelModel, arrival: int) -> bool:
@@ -106,6 +124,7 @@ class _Release:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self.memory = model.fact(SharedByWarps)
+        self.lane_memory = model.fact(SharedByLanes)
         every = [(i, a) for i in sorted(model.shared.sites) for a in model.shared.accesses(i)]
         reached = [(i, a) for i, a in every if model.cfg.block_of[i] in model.cfg.rank]
         # tcgen05.alloc is collective: the arriving lane takes part in its write.
@@ -128,6 +147,11 @@ class _Release:
             i
             for i in order.points.collectives
             if (mask := model.constant_of(i, "mask")) is not None and mask & _ALL_LANES == _ALL_LANES
+        ).union(
+            i
+            for use in model.function.uses
+            if use.match is not None and use.match.scope in _WHOLE_WARPS
+            for i in use.sites
         )
         """Where all lanes of a warp wait for each other, which need not order their accesses."""
         self.warps = order.points.acquire_points(OrderScope.WARPS)
@@ -142,67 +166,74 @@ class _Release:
         self._arrivals = grouped((waits, arrival) for arrival, waits in self._waits.items())
         """The arrivals that are awaited by the same waits."""
 
-    def writes(self, arrivals: list[int]) -> dict[int, Hit | None]:
-        """The *arrivals* after which a waiting thread reads what other lanes of the arriving warp have written.
+    def by_lanes(self, arrivals: list[int], writes: bool) -> dict[int, Hit | None]:
+        """The *arrivals* after which a waiting thread accesses what other lanes of the arriving warp access before.
 
-        A finding is about the arrival that publishes a write first: what orders the write before that one also orders
-        it before the arrivals that follow, which have None.
+        It reads what these write, or overwrites what they read. A finding is about the arrival that publishes an access
+        first: what orders it before that one also orders it before the arrivals that follow, which have None.
         """
-        every = self._publishing(arrivals, self.lanes)
-        held = self._first_publishing(list(every), self.lanes | self._meetings)
-        # Past a collective, all lanes have issued their writes, and the arrival was never performed before these.
-        met = self._first_publishing([i for i in every if i not in held], self.lanes.union(held))
+        every = self._publishing(arrivals, writes, self.lanes)
+        held = self._first_publishing(list(every), writes, self.lanes | self._meetings)
+        # Past a collective, all lanes have issued their accesses, and the arrival was never performed before these.
+        met = self._first_publishing([i for i in every if i not in held], writes, self.lanes.union(held))
         return {
-            i: self._unsynced(i, *held[i])
+            i: self._unsynced(i, *held[i], writes)
             if i in held
-            else self._unsynced(i, *met[i]).unshown(Severity.WARNING)
+            else self._unsynced(i, *met[i], writes).unshown(Severity.WARNING)
             if i in met
             else None
             for i in every
         }
 
-    def _publishing(self, arrivals: list[int], ends: frozenset[int]) -> dict[int, tuple[int, int, int]]:
-        """Those of *arrivals* that publish a write of other lanes without passing *ends*.
+    def _publishing(
+        self, arrivals: list[int], writes: bool, ends: frozenset[int]
+    ) -> dict[int, tuple[int, int, int]]:
+        """Those of *arrivals* that publish a write, or a read, of other lanes without passing *ends*.
 
         Each comes with the result of :meth:`_unordered_before`.
         """
-        found = ((i, self._unordered_before([i], True, ends)) for i in arrivals)
+        found = ((i, self._unordered_before([i], writes, ends, lanes=True)) for i in arrivals)
         return {i: unordered for i, unordered in found if unordered is not None}
 
-    def _first_publishing(self, arrivals: list[int], ends: frozenset[int]) -> dict[int, tuple[int, int, int]]:
-        """:meth:`_publishing`, without the arrivals that follow another one on every path from the writes."""
-        found = self._publishing(arrivals, ends)
+    def _first_publishing(
+        self, arrivals: list[int], writes: bool, ends: frozenset[int]
+    ) -> dict[int, tuple[int, int, int]]:
+        """:meth:`_publishing`, without the arrivals that follow another one on every path from the accesses."""
+        found = self._publishing(arrivals, writes, ends)
         if len(found) < 2:
             return found
         first = {
             i: unordered
             for i in found
-            if (unordered := self._unordered_before([i], True, ends | (found.keys() - {i}))) is not None
+            if (unordered := self._unordered_before([i], writes, ends | (found.keys() - {i}), lanes=True))
+            is not None
         }
         for i in sorted(found.keys() - first.keys()):
-            first |= self._publishing([i], ends.union(first))
+            first |= self._publishing([i], writes, ends.union(first))
         return first
 
-    def _unsynced(self, arrival: int, write: int, wait: int, use: int) -> Hit:
-        """The finding that nothing orders the *write* of other lanes before the *arrival*."""
+    def _unsynced(self, arrival: int, access: int, wait: int, use: int, writes: bool) -> Hit:
+        """The finding that nothing orders the *access* of other lanes before the *arrival*."""
         views = self.model.views
-        among = views.context_of(write).threads & views.context_of(arrival).threads
+        among = views.context_of(access).threads & views.context_of(arrival).threads
+        plural, verb = ("writes", "write") if writes else ("reads", "read")
         return MB014.hit(
             site=arrival,
-            message="one lane arrives for its warp, but nothing orders the writes of the other lanes before the "
+            message=f"one lane arrives for its warp, but nothing orders the {plural} of the other lanes before the "
             "arrival: its release covers its own accesses only",
             steps=(
-                Mark(write, "several lanes write shared memory", role=self._threads_in_words(write)),
+                Mark(access, f"several lanes {verb} shared memory", role=self._threads_in_words(access)),
                 Mark(
                     arrival,
                     "one of them arrives" if among else "another lane of the warp arrives",
                     role=self._threads_in_words(arrival),
                 ),
                 Mark(wait, "another thread waits for this arrival", role=self._threads_in_words(wait)),
-                Mark(use, "reads what the lanes have written"),
+                Mark(use, "reads what the lanes have written" if writes else "overwrites the same bytes"),
             ),
             help="add bar.warp.sync (__syncwarp()) for these lanes before the arrival, or let every lane arrive",
-            fixes=_warp_barrier_before(self.model, write, arrival),
+            fixes=_warp_barrier_before(self.model, access, arrival),
+            confidence=None if writes else Confidence.MEDIUM,
             about=frozenset((arrival,)),
         )
 
@@ -257,29 +288,40 @@ class _Release:
         return [arrival, *found] if seen else []
 
     def _unordered_before(
-        self, arrivals: list[int], writes: bool, ends: frozenset[int]
+        self, arrivals: list[int], writes: bool, ends: frozenset[int], *, lanes: bool = False
     ) -> tuple[int, int, int] | None:
         """An access that nothing orders before the *arrivals*, a wait for these, and a conflicting use after the wait.
 
-        The access is a write by other lanes of the arriving warps, or a read by other warps. None without one. A path
-        through one of *ends* does not count.
+        The access is a write or a read by other warps or, with *lanes*, by other lanes of the arriving warps. None without
+        one. A path through one of *ends* does not count.
         """
         arrival, views = arrivals[0], self.model.views
         arriving = reduce(or_, (views.context_of(i).threads for i in arrivals))
         warps = T.whole(arriving, 32)
-        rest = warps & ~arriving if writes else ~warps
+        rest = self._other_lanes(arrivals[0], writes) if lanes else ~warps
         if len(arrivals) > 1 or self._count(arrival) != 1:
             rest &= self._existing(arrivals)
         uses = self._uses(arrival, not writes)
         for access in self._at_most(arrival, self._before(arrival, ends, writes), "accesses") if uses else ():
             others = views.context_of(access.site).threads & rest
+            if lanes and not writes and self.model.shared.sites[access.site].scope == "warp":
+                continue  # the lanes wait for each other until all have read
             found = self._conflict(arrival, access, others, uses) if others else None
             if found is not None and self._all_reach(access, arrivals, ends):
                 wait, use = found
                 return access.site, wait, use.site
         return None
 
-    def _existing(self, arrivals: list[int]) -> T.Threads:
+    def _other_lanes(self, arrival: int, writes: bool) -> int:
+        """The threads of the arriving warps that do not arrive, for reads at no other arrival on the mbarrier either."""
+        context_of = self.model.views.context_of
+        arriving = context_of(arrival).threads
+        others = [] if writes else self._together(arrival)
+        if not (writes or others):
+            return 0
+        return T.whole(arriving, 32) & ~reduce(or_, (context_of(i).threads for i in others), arriving)
+
+    def _existing(self, arrivals: list[int]) -> int:
         """The threads that a CTA is assumed to have: up to its bound, or to the last warp that arrives or waits."""
         every, views = T.full(self.model.values.threads), self.model.views
         if self.model.function.most_threads is not None:
@@ -299,13 +341,15 @@ class _Release:
     def _leads(self, access: SharedAccess, arriving: int, arrival: int, ends: frozenset[int]) -> bool:
         """Whether *arriving* can reach *arrival* after the *access* without passing one of *ends*.
 
-        Lanes that skip a write continue where they rejoin the lanes that execute it. They may then be ordered after
-        these by way of another warp, so their path passes no wait either.
+        Lanes that skip an access continue where they rejoin the lanes that execute it, or arrive on the other side of a
+        branch. They may then be ordered after these by way of another warp, so their path passes no wait either.
         """
         model, site = self.model, access.site
         here = model.views.context_of(site).threads
-        if not access.writes or here & arriving or not here & T.whole(arriving, 32):
+        if here & arriving or not here & T.whole(arriving, 32):
             return path_avoiding(model, site, arriving, (arrival,), ends).witness is not None
+        if on_two_sides(self.lane_memory, site, arrival):
+            return True
         cfg, reached = model.cfg, model.reachability.threads_at
         block = cfg.block_of[site]
         while block >= 0 and not reached.get(block, 0) & arriving:
@@ -341,7 +385,8 @@ class _Release:
         block_of = model.cfg.block_of
         arriving = model.views.context_of(arrival).threads
         by_site = self._plain_at[writes]
-        for site in last(model, by_site, ends, (arrival,)):
+        beside = [i for i in by_site if on_two_sides(self.lane_memory, i, arrival)]
+        for site in (*last(model, by_site, ends, (arrival,)), *beside):
             if self._leads(by_site[site][0], arriving, arrival, ends):
                 # Earlier accesses of its block follow the same barrier.
                 block = block_of[site]

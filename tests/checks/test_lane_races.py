@@ -6,7 +6,7 @@ import pytest
 
 from tclint.findings.scales import Severity
 from tclint.findings.selection import Selected
-from tests.tools.support import by_rule, kernel, lint, module
+from tests.tools.support import HEADER, by_rule, kernel, lint, module
 
 START = """
     .shared .align 128 .b8 tile[8192];
@@ -178,6 +178,32 @@ GLOBAL = "mad.wide.u32 %rd1, %r1, 4, %rd0;\nst.global.u32 [%rd1], %r0;\n{}ld.glo
 @pytest.mark.parametrize(("between", "wrong"), [("", True), ("bar.warp.sync -1;\n", False)])
 def test_global_memory_is_exchanged_like_shared_memory(between: str, wrong: bool) -> None:
     assert exchanged(GLOBAL.format(between)) is wrong
+
+
+@pytest.mark.parametrize(
+    ("index", "wrong"),
+    [
+        ("mad.lo.s32 %r8, %ctaid.x, %ntid.x, %r0;", True),
+        ("shl.b32 %r8, %ctaid.x, 7;\nor.b32 %r8, %r8, %r0;", True),
+        ("mul.lo.s32 %r8, %ctaid.x, %r0;", False),
+    ],
+)
+def test_what_lanes_add_to_an_address_is_known_although_the_rest_is_not(index: str, wrong: bool) -> None:
+    address = f"{index}\nmul.wide.s32 %rd1, %r8, 4;\nadd.u64 %rd1, %rd1, %rd0;"
+    body = f"{address}\nst.global.u32 [%rd1], %r0;\nld.global.u32 %r7, [%rd1+4];"
+    assert exchanged(body) is wrong
+
+
+def test_copies_that_a_compiler_makes_of_one_line_are_one_finding() -> None:
+    line = ".loc 1 7 3\n{}"
+    body = "\n".join(f"{line.format(READ)}\n@%p1 bra next{k};\n{WRITE}\nnext{k}:" for k in range(3))
+    some = "ld.param.u32 %r8, [number];\nsetp.eq.u32 %p1, %r8, 0;"
+    text = module(
+        kernel(f"{START}\n{some}\n{WRITE}\n{body}\nst.global.u32 [%rd0], %r7;\nret;"),
+        header=HEADER + '.file 1 "k.cu"\n',
+    )
+    (finding,) = by_rule(lint(text), "SM002")
+    assert finding.count == 6
 
 
 def test_an_atomic_operation_in_a_loop_is_not_a_poll_unless_it_ends_the_loop() -> None:

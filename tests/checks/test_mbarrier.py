@@ -1136,6 +1136,43 @@ def test_an_arrival_for_lanes_that_store_where_the_arriving_lane_does_not(
     assert [f.severity for f in by_rule(lint(code), "MB014")] == severities
 
 
+LOAD = "ld.shared.u32 %r4, [%r3];"
+
+
+@pytest.mark.parametrize(
+    ("load", "release", "severities"),
+    [
+        (LOAD, ARRIVE_LANE_0, [Severity.WARNING]),
+        (LOAD, f"vote.sync.any.pred %p3, %p2, -1;\n{ARRIVE_LANE_0}", [Severity.INFO]),
+        (LOAD, f"bar.warp.sync -1;\n{ARRIVE_LANE_0}", []),
+        (f"@%p0 {LOAD}", ARRIVE_LANE_0, [Severity.WARNING]),
+        (f"@!%p0 {LOAD}", ARRIVE_LANE_0, []),
+        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r3];", ARRIVE_LANE_0, []),
+        (f"@%p0 bra others;\n{ARRIVE_LANE_0}\nret;\nothers:\n{LOAD}", "", [Severity.WARNING]),
+        (
+            f"@%p0 bra others;\nbar.warp.sync -1;\n{ARRIVE_LANE_0}\nret;\nothers:\n{LOAD}\nbar.warp.sync -1;",
+            "",
+            [],
+        ),
+        (f"{LOAD}\n@%p0 mbarrier.arrive.shared::cta.b64 _, [full];", ARRIVE_LANE_0, []),
+    ],
+)
+def test_an_arrival_for_lanes_that_may_still_read_what_is_overwritten(
+    load: str, release: str, severities: list[Severity]
+) -> None:
+    code = block("MB014", "one_lane_arrives")
+    arrive = "@%leader mbarrier.arrive.shared::cta.b64 _, [full];"
+    code = code.replace(f"ld.global.u32 %r4, [%in];\n    {STORE}", load)
+    code = code.replace(f"{ELECT}\n    {arrive}", f"{release}\nst.global.u32 [%out], %r4;")
+    code = code.replace(
+        "ld.shared.u32 %r8, [%r7];\n    st.global.u32 [%out], %r8;", "st.shared.u32 [%r7], %r6;"
+    )
+    assert "%leader mbarrier" not in code
+    hits = by_rule(lint(code), "MB014")
+    assert [f.severity for f in hits] == severities
+    assert all("reads of the other lanes" in f.message for f in hits)
+
+
 @pytest.mark.parametrize(
     ("between", "names"),
     [
