@@ -7,6 +7,7 @@ from enum import Enum
 from math import gcd
 
 from tclint.dataflow.kernel import Kernel
+from tclint.ir.nodes import Site
 from tclint.isa.accesses import Access, Proxy, Via
 from tclint.isa.forms import Match
 from tclint.isa.special_registers import SPECIAL_REGISTERS, Scope
@@ -64,7 +65,7 @@ def global_operands(match: Match, verb: str) -> tuple[str, ...]:
     )
 
 
-def origins(model: Kernel, site: int, verb: str) -> frozenset[int]:
+def origins(model: Kernel, site: Site, verb: str) -> frozenset[int]:
     """The values from which *site* derives the addresses that it reads or writes (*verb*) in global memory.
 
     They are the addresses of parameters and of variables. A pointer that was loaded from global memory derives from
@@ -107,7 +108,7 @@ def _derived_from(values: Values, term: int, size: int) -> Iterator[tuple[int, i
         yield node.address, _POINTER
 
 
-def _addressed(model: Kernel, site: int, verb: str) -> Iterator[tuple[int, int]]:
+def _addressed(model: Kernel, site: Site, verb: str) -> Iterator[tuple[int, int]]:
     """The addresses in global memory that *site* reads or writes, with the bytes from each on; 0 if unknown."""
     instruction = model.instruction(site)
     names = () if instruction.match is None else global_operands(instruction.match, verb)
@@ -119,7 +120,7 @@ def _addressed(model: Kernel, site: int, verb: str) -> Iterator[tuple[int, int]]
             yield model.values.operand(operand, site), extent if isinstance(extent, int) else 0
 
 
-def apart(model: Kernel, a: int, verb_a: str, b: int, verb_b: str) -> bool:
+def apart(model: Kernel, a: Site, verb_a: str, b: Site, verb_b: str) -> bool:
     """Whether what *a* accesses in global memory (*verb_a*) is certainly not what *b* does (*verb_b*), in any two threads.
 
     Two words of a structure are apart whichever element of an array of such structures each thread accesses.

@@ -85,6 +85,15 @@ class GlobalByWarps(SharedByBound):
             return True
         return any(self._may_meet(write, read) for write in writes for read in reads)
 
+    @cached_property
+    def by_position(self) -> bool:
+        """Whether any access goes by the index of the thread: else several threads would all do the same."""
+        return any(
+            Source.THREAD in depends_on(self.values, access.address)
+            for site in self.sites
+            for access in self.accesses(site)
+        )
+
     def _origin(self, access: SharedAccess) -> frozenset[int]:
         return frozenset(self.origins(self.addresses.form(access.address).base))
 

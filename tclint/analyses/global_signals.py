@@ -28,7 +28,7 @@ from tclint.analyses.happens_before import HappensBefore, OrderScope, Unordered
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
 from tclint.ir.cfg import Edge
-from tclint.ir.nodes import specials
+from tclint.ir.nodes import Site, specials
 from tclint.isa.accesses import Proxy, StateSpace
 from tclint.isa.effects import Barrier, Fence, Order, spelled_order
 from tclint.isa.forms import Match
@@ -48,7 +48,7 @@ _CTA_INDEX = ("%ctaid.x", "%ctaid.y", "%ctaid.z")
 class Observation(NamedTuple):
     """A strong read whose value decides where its thread goes."""
 
-    site: int
+    site: Site
     waits: bool
     """Whether it is the poll of a loop, which all that follows waits for."""
     passes: tuple[Edge, ...]
@@ -73,7 +73,7 @@ class GlobalSignals:
         found = (self._observation(i) for i in sorted(self._matching(_may_observe)))
         return [each for each in found if each is not None]
 
-    def _observation(self, site: int) -> Observation | None:
+    def _observation(self, site: Site) -> Observation | None:
         match, cfg = self.model.instruction(site).match, self.model.cfg
         assert match is not None
         waiting = cfg.block_of[site] in cfg.in_cycle and self._polls(site, match)
@@ -90,7 +90,7 @@ class GlobalSignals:
             passes = tuple(e for e in decided[0] if self._bounds_region(e))
         return Observation(site, waiting, passes, _stated(match))
 
-    def _polls(self, site: int, match: Match) -> bool:
+    def _polls(self, site: Site, match: Match) -> bool:
         """Whether the innermost loop of *site* waits for what it reads from one address.
 
         What some iterations load is not what the loop waits for: a word that ends the wait early announces no data. A
@@ -128,7 +128,7 @@ class GlobalSignals:
             return False
         return _stated(match) or not any(i != site and cfg.block_of[i] in loop for i in self._accesses)
 
-    def _changes_nothing(self, site: int) -> bool:
+    def _changes_nothing(self, site: Site) -> bool:
         """Whether an atomic operation leaves the word as it is: it adds 0, or swaps a number for itself."""
         instruction, values = self.model.instruction(site), self.model.values
         match, operands = instruction.match, [instruction.named(name) for name in ("b", "c")]
@@ -142,7 +142,7 @@ class GlobalSignals:
             match.combination in (".add", ".or", ".xor") and values.constant_operand(operands[0], site) == 0
         )
 
-    def _decided(self, site: int) -> tuple[list[Edge], dict[int, int]] | None:
+    def _decided(self, site: Site) -> tuple[list[Edge], dict[int, int]] | None:
         """The edges that the value of *site* decides, and the values by which other threads of the CTA learn it.
 
         These are loads from the word of shared memory to which it, or what is computed from it, is stored: the value of
@@ -153,7 +153,7 @@ class GlobalSignals:
             self._closures[site] = self._follow(site)
         return self._closures[site]
 
-    def _follow(self, site: int) -> tuple[list[Edge], dict[int, int]] | None:
+    def _follow(self, site: Site) -> tuple[list[Edge], dict[int, int]] | None:
         model, values, cfg = self.model, self.model.values, self.model.cfg
         edges, learned = list[Edge](), dict[int, int]()
         work, seen = [site], {site}
@@ -180,16 +180,16 @@ class GlobalSignals:
                         work.append(load)
         return [edge for edge in dict.fromkeys(edges) if edge.predicate >= 0], learned
 
-    def _slot(self, site: int, verb: str) -> int | None:
+    def _slot(self, site: Site, verb: str) -> int | None:
         """The address of the word of shared memory that *site* reads or writes (*verb*); None if it is of another kind."""
         accesses = self.model.shared.accesses(site)
         own = [a.address for a in accesses if a.writes is (verb == "write")]
         return self.model.values.representative(own[0]) if len(own) == len(accesses) == 1 else None
 
     @cached_property
-    def _loads_of(self) -> dict[int, list[int]]:
+    def _loads_of(self) -> dict[int, list[Site]]:
         """Address of a word of shared memory -> the loads of it that write one register."""
-        found: dict[int, list[int]] = {}
+        found: dict[int, list[Site]] = {}
         for i in self.model.shared.sites:
             match = self.model.instruction(i).match
             if match is None or {verb for verb, _ in match.form.memory} != {"read"}:
@@ -204,14 +204,14 @@ class GlobalSignals:
         return all(e == edge or cfg.dominates(edge.target, e.source) for e in cfg.predecessors[edge.target])
 
     @cached_property
-    def acquiring_polls(self) -> list[int]:
+    def acquiring_polls(self) -> list[Site]:
         """The loads in loops that acquire, and whose result decides a branch."""
         polls = self.model.fact(HappensBefore).points.spin_loads
         return [i for i in self._matching(lambda match: ordering(match).acquires) if i in polls]
 
     # ------------------------------------------------------------ signals
 
-    def signals(self, seen: Observation) -> list[int]:
+    def signals(self, seen: Observation) -> list[Site]:
         """The writes that may let an observation pass, as far as this kernel writes the word.
 
         CTAs that wait for each other write the word, then poll it, and may write it again after their work. What only
@@ -225,7 +225,7 @@ class GlobalSignals:
         before = {i for i in sets if reaches(i, site)}
         return [i for i in sets if i in before or not reaches(site, i)] if before else sets
 
-    def _lets_pass(self, signal: int, seen: Observation) -> bool:
+    def _lets_pass(self, signal: Site, seen: Observation) -> bool:
         """Whether *signal* writes the word of an observation, and a value with which a thread passes it."""
         model, site = self.model, seen.site
         if signal in self._polling:  # it waits itself, and takes what it waits for
@@ -239,12 +239,12 @@ class GlobalSignals:
             return False
         return not seen.passes or bool(self._let_pass(signal, seen))
 
-    def _let_pass(self, signal: int, seen: Observation) -> list[Edge]:
+    def _let_pass(self, signal: Site, seen: Observation) -> list[Edge]:
         """The edges that threads may take after *signal*."""
         written = self._written(signal, seen.site)
         return [edge for edge in seen.passes if self._passes(edge, written, seen)]
 
-    def _written(self, signal: int, site: int) -> tuple[int, bool] | None:
+    def _written(self, signal: Site, site: Site) -> tuple[int, bool] | None:
         """A fact about the value that is read at *site* after *signal*, as a predicate and its truth; None: unknown."""
         instruction, values = self.model.instruction(signal), self.model.values
         match = instruction.match
@@ -279,7 +279,7 @@ class GlobalSignals:
         truth = values.entails(p, facts)
         return truth is None or truth is edge.value
 
-    def _passes_if_less(self, p: int, truth: bool, site: int) -> bool:
+    def _passes_if_less(self, p: int, truth: bool, site: Site) -> bool:
         """Whether *p* is *truth* where the count that is read at *site* is less than a limit: the first few pass."""
         values = self.model.values
         node, read = values.node(p), values.after(self.model.instruction(site).writes[0], site)
@@ -291,7 +291,7 @@ class GlobalSignals:
         return left is truth and right is not truth
 
     def _learned(
-        self, loaded: int, stored: int, facts: PathCondition, written: tuple[int, bool], site: int
+        self, loaded: int, stored: int, facts: PathCondition, written: tuple[int, bool], site: Site
     ) -> tuple[int, bool] | None:
         """What a thread that loads a word of shared memory knows, if *stored* was computed under *facts*; None: nothing."""
         values = self.model.values
@@ -308,22 +308,22 @@ class GlobalSignals:
         return None
 
     @cached_property
-    def _polling(self) -> frozenset[int]:
+    def _polling(self) -> frozenset[Site]:
         return frozenset(seen.site for seen in self.observations if seen.waits)
 
     @cached_property
-    def _strong_writes(self) -> list[int]:
+    def _strong_writes(self) -> list[Site]:
         return sorted(self._matching(_may_set))
 
-    def within_cta(self, signal: int, seen: Observation) -> bool:
+    def within_cta(self, signal: Site, seen: Observation) -> bool:
         """Whether only threads of one CTA share the word: its address has the index of the CTA, in all dimensions used.
 
-        So it is taken for a word of the CTA, too, if neither side states a wider scope than that.
+        It is taken for a word of the CTA, too, if neither side has a wider scope than that, unless the code shows another
+        CTA to take part.
         """
         model, values = self.model, self.model.values
-        wide = [model.instruction(i).wide for i in (signal, seen.site)]
-        if not any(wide):
-            return True
+        if not any(model.instruction(i).wide for i in (signal, seen.site)):
+            return not self._across_ctas(signal, seen)
         here, there = (
             None if (a := model.instruction(i).named("a")) is None else values.operand(a, i)
             for i in (signal, seen.site)
@@ -334,6 +334,17 @@ class GlobalSignals:
         own = {node.name for node in nodes if type(node) is SpecialRead and node.name in _CTA_INDEX}
         return bool(own) and own.issuperset(self._cta_indices)
 
+    def _across_ctas(self, signal: Site, seen: Observation) -> bool:
+        """Whether a condition on the CTA separates the two sides, or a test is against the number of CTAs."""
+        model, values = self.model, self.model.values
+        if model.views.exclusive(signal, seen.site):
+            return True
+        decided = self._decided(seen.site)
+        tested = [p for edge in seen.passes if (p := model.reachability.edge_predicate(edge)) is not None]
+        tested += decided[1].values() if decided is not None else ()
+        nodes = map(values.node, values.subexpressions(*tested))
+        return any(type(n) is SpecialRead and n.name.startswith("%nctaid") for n in nodes)
+
     @cached_property
     def _cta_indices(self) -> set[str]:
         """The indices of the CTA that the kernel reads."""
@@ -343,32 +354,32 @@ class GlobalSignals:
     # ------------------------------------------------------------ announced data
 
     @cached_property
-    def reads(self) -> frozenset[int]:
+    def reads(self) -> frozenset[Site]:
         """The weak reads of global memory that the kernel does not declare to be read-only."""
         return frozenset(self._matching(_is_weak_read))
 
     @cached_property
-    def _strong_reads(self) -> frozenset[int]:
+    def _strong_reads(self) -> frozenset[Site]:
         """The strong loads, which may read data as well: in old programs, all shared data are volatile."""
         return frozenset(
             self._matching(lambda match: match.strong and not match.combination and _reads(match))
         )
 
     @cached_property
-    def writes(self) -> frozenset[int]:
+    def writes(self) -> frozenset[Site]:
         """What may write data to global memory: writes, asynchronous ones as well, and calls."""
         written = self._matching(lambda match: bool(global_operands(match, "write")))
         return frozenset((*written, *role_paths.calls(self.model)))
 
     @cached_property
-    def _accesses(self) -> frozenset[int]:
+    def _accesses(self) -> frozenset[Site]:
         """What may access global memory or call a function."""
         accessed = self._matching(
             lambda match: bool(global_operands(match, "write") or global_operands(match, "read"))
         )
         return frozenset((*accessed, *role_paths.calls(self.model)))
 
-    def announced(self, signal: int, seen: Observation) -> list[tuple[int, int]]:
+    def announced(self, signal: Site, seen: Observation) -> list[tuple[Site, Site]]:
         """The writes before *signal* with the reads after an observation of it, through one pointer: ``(write, read)``.
 
         Of words by which threads synchronise, neither is data, nor is the signal.
@@ -395,14 +406,14 @@ class GlobalSignals:
             and not apart(model, write, "write", read, "read")
         ]
 
-    def _same_word(self, write: int, signal: int) -> bool:
+    def _same_word(self, write: Site, signal: Site) -> bool:
         """Whether *write* may be of the word of a *signal*."""
         own = self.origins(signal, "write")
         return not own.isdisjoint(self.origins(write, "write")) and not apart(
             self.model, write, "write", signal, "write"
         )
 
-    def _follows(self, seen: Observation, signal: int) -> Iterator[int]:
+    def _follows(self, seen: Observation, signal: Site) -> Iterator[Site]:
         """The reads that a thread executes after it observes *signal*: all that a poll reaches, or those that a test decides."""
         cfg, edges = self.model.cfg, self._let_pass(signal, seen)
         for i in self.reads | self._strong_reads:
@@ -417,8 +428,8 @@ class GlobalSignals:
     # ------------------------------------------------------------ what is missing
 
     def early_read(
-        self, seen: Observation, reads: Collection[int], others: Iterable[int] = ()
-    ) -> tuple[tuple[int, ...], Path] | None:
+        self, seen: Observation, reads: Collection[Site], others: Iterable[Site] = ()
+    ) -> tuple[tuple[Site, ...], Path] | None:
         """A path with no acquire from an observation, or from a CTA barrier after it, to one of *reads*.
 
         With it, the CTA barrier after the observation, if there is one. *others* are further observations, which end
@@ -427,7 +438,8 @@ class GlobalSignals:
         model, site = self.model, seen.site
         if not reads:
             return None
-        ends, closed = self.acquires | {site, *others}, self._without_passing(site)
+        ends = {*(self.acquires if model.instruction(site).wide else self._unknown), site, *others}
+        closed = self._without_passing(site)
         context = model.views.context_of(site)
         own = role_paths.follow_first(model, site, context, reads, ends, closed).witness
         if own is not None:
@@ -444,7 +456,7 @@ class GlobalSignals:
                 return (barrier,), joined
         return None
 
-    def _without_passing(self, site: int) -> list[Edge]:
+    def _without_passing(self, site: Site) -> list[Edge]:
         """The edges of threads that do not pass the observation at *site*, where those that do pass an acquire.
 
         One thread of the last CTA fences, and the others learn from it that they belong to that CTA.
@@ -459,17 +471,18 @@ class GlobalSignals:
             if other != edge
         ]
 
-    def unreleased(self, signal: int, writes: Iterable[int]) -> tuple[int, tuple[int, ...], Path] | None:
+    def unreleased(self, signal: Site, writes: Iterable[Site]) -> tuple[Site, tuple[Site, ...], Path] | None:
         """A path with no release from one of *writes* to *signal*, or to a CTA barrier before it.
 
         With it, the write, and the CTA barrier if another thread than the one that has written passes it.
         """
         model = self.model
+        releases = self.releases if model.instruction(signal).wide else self._unknown
         for write in sorted(set(writes)):
             # Without regard to the conditions of branches first, which costs far less than a search for a path.
-            if not model.reaches(write, signal, self.releases):
+            if not model.reaches(write, signal, releases):
                 continue
-            ends, context = self.releases | {write}, model.views.context_of(write)
+            ends, context = releases | {write}, model.views.context_of(write)
             own = role_paths.follow_first(model, write, context, (signal,), ends).witness
             if own is not None:
                 return write, (), own
@@ -478,14 +491,11 @@ class GlobalSignals:
                 if to is None:
                     continue
                 joined = model.views.context_of(barrier)
-                if (
-                    role_paths.follow_first(model, barrier, joined, (signal,), self.releases).witness
-                    is not None
-                ):
+                if role_paths.follow_first(model, barrier, joined, (signal,), releases).witness is not None:
                     return write, (barrier,), to
         return None
 
-    def beside(self, leader: int, accesses: Iterable[int]) -> tuple[int, int, Path] | None:
+    def beside(self, leader: Site, accesses: Iterable[Site]) -> tuple[Site, int, Path] | None:
         """One of *accesses* that other warps than that of *leader* execute, too, and that nothing orders with it there.
 
         With it, those other threads, and a path between the two, in their order, on which the warps do not synchronise.
@@ -510,7 +520,7 @@ class GlobalSignals:
                 return access, others, path
         return None
 
-    def _by_several(self, site: int) -> bool:
+    def _by_several(self, site: Site) -> bool:
         """Whether the conditions under which *site* is executed may hold in several warps at once."""
         values = self.model.values
         return all(
@@ -541,25 +551,30 @@ class GlobalSignals:
     # ------------------------------------------------------------ what orders
 
     @cached_property
-    def acquires(self) -> frozenset[int]:
+    def acquires(self) -> frozenset[Site]:
         """What may order later reads after an observation, or ends what is known: fences, acquires, calls."""
         model = self.model
         ordered = self._matching(lambda match: match.wide and ordering(match).acquires)
         return frozenset((*ordered, *model.awaits(Barrier.GRIDS), *role_paths.calls(model)))
 
     @cached_property
-    def releases(self) -> frozenset[int]:
+    def _unknown(self) -> frozenset[Site]:
+        """Calls, which may do anything. Around an access whose scope lacks the other thread, no fence makes a pattern (8.8)."""
+        return frozenset(role_paths.calls(self.model))
+
+    @cached_property
+    def releases(self) -> frozenset[Site]:
         """What may order earlier writes before a signal, or ends what is known: fences, releases, calls."""
         released = self._matching(lambda match: match.wide and ordering(match).releases)
         return frozenset((*released, *role_paths.calls(self.model)))
 
     @cached_property
-    def barriers(self) -> frozenset[int]:
+    def barriers(self) -> frozenset[Site]:
         """The CTA barriers that all their threads leave together."""
         points = self.model.fact(HappensBefore).points
         return frozenset(i for i in points.barrier_sites(OrderScope.WARPS) if points.releases_together(i))
 
-    def _matching(self, wanted: Callable[[Match], bool]) -> Iterator[int]:
+    def _matching(self, wanted: Callable[[Match], bool]) -> Iterator[Site]:
         """The reachable instructions whose match is *wanted*."""
         cfg = self.model.cfg
         for use in self.model.function.uses:

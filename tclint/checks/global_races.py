@@ -18,12 +18,13 @@ from tclint.analyses.global_signals import GlobalSignals
 from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict
+from tclint.analyses.plausibility import NO_DOUBT, Doubt
 from tclint.analyses.warp_races import race_doubt
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
 from tclint.dataflow import Path
 from tclint.findings.scales import Confidence
-from tclint.ir.nodes import Instruction, specials
+from tclint.ir.nodes import Instruction, Site, specials
 from tclint.isa.effects import Barrier
 from tclint.isa.special_registers import WARP
 from tclint.values import thread_masks as T
@@ -46,7 +47,7 @@ def cleared_while_others_add(model: KernelModel) -> Iterator[Hit]:
         yield from (_hit(model, clear, found) for clear, found in grouped(counters.unordered()).items())
 
 
-def _hit(model: KernelModel, clear: int, found: list[tuple[int, bool]]) -> Hit:
+def _hit(model: KernelModel, clear: Site, found: list[tuple[Site, bool]]) -> Hit:
     add, in_cta = found[0]
     who = "other warps" if in_cta else "other CTAs"
     condition = "the CTA has more than 32 threads" if in_cta else _GRID
@@ -73,12 +74,15 @@ def exchanged_without_barrier(model: KernelModel) -> Iterator[Hit]:
     """Report global memory that one warp writes and another one reads, with no intervening barrier."""
     if model.values.threads <= WARP or not model.function.entry or not model.fact(GlobalByWarps).contended:
         return
+    alone = NO_DOUBT
+    if model.function.threads is None and not model.fact(GlobalByWarps).by_position:
+        alone = Doubt("no access goes by the index of the thread, so a CTA may have one thread")
     found = list[Conflict]()
     for kind in (GlobalWritesSince, GlobalReadsSince):
         since, results = model.solution(kind)
         found += global_races(since, since.together(results))
     for alike in grouped((model.cfg.block_of[each.use.site], each) for each in found).values():
-        doubts = [(each, race_doubt(model, each)) for each in alike]
+        doubts = [(each, alone or race_doubt(model, each)) for each in alike]
         meeting, doubt = next((pair for pair in doubts if not pair[1]), doubts[0])
         yield _exchange_hit(model, meeting, len({each.use.site for each in alike})).doubted(doubt.why)
 
@@ -114,7 +118,7 @@ class _Counters:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
 
-    def unordered(self) -> Iterator[tuple[int, tuple[int, bool]]]:
+    def unordered(self) -> Iterator[tuple[Site, tuple[Site, bool]]]:
         """The stores of constants, each with an addition that nothing orders after it, and whether no CTA barrier
         does."""
         adds = [i for i in self._global_writes if self._adds(self.model.instruction(i))]
@@ -126,7 +130,7 @@ class _Counters:
                     yield clear, (add, in_cta)
 
     @cached_property
-    def _global_writes(self) -> list[int]:
+    def _global_writes(self) -> list[Site]:
         model = self.model
         return sorted(
             i
@@ -142,7 +146,7 @@ class _Counters:
         match = instruction.match
         return match is not None and bool(match.combination) and match.combination not in _SWAPS
 
-    def _clears(self, site: int) -> bool:
+    def _clears(self, site: Site) -> bool:
         """Whether a store writes a constant, and none that depends on a lock or a count."""
         model, instruction = self.model, self.model.instruction(site)
         stored = instruction.named("b")
@@ -154,7 +158,7 @@ class _Counters:
         tests = model.fact(GlobalSignals).observations
         return not any(model.cfg.dominates(edge.target, block) for seen in tests for edge in seen.passes)
 
-    def _same(self, clear: int, add: int) -> bool:
+    def _same(self, clear: Site, add: Site) -> bool:
         """Whether threads may clear what other threads add to, and whichever CTA they belong to.
 
         An index that comes from the CTA may give each one counters of its own. One that is loaded selects any element.
@@ -171,11 +175,11 @@ class _Counters:
             return other <= {Source.DATA, Source.THREAD} and (Source.DATA in other or not (own or other))
         return own == {Source.CTA, Source.THREAD} and other == {Source.DATA}
 
-    def _address(self, site: int) -> int | None:
+    def _address(self, site: Site) -> int | None:
         operand = self.model.instruction(site).named("a")
         return None if operand is None else self.model.values.operand(operand, site)
 
-    def _race(self, clear: int, add: int) -> bool | None:
+    def _race(self, clear: Site, add: Site) -> bool | None:
         """Whether no CTA barrier orders an addition after *clear* (True) or none of the grid (False); None if one
         does, or may."""
         model = self.model
@@ -189,21 +193,21 @@ class _Counters:
         here, there = (T.whole(model.views.context_of(i).threads, 32) for i in (clear, add))
         return True if there & ~here else None
 
-    def _path(self, start: int, end: int, ends: frozenset[int]) -> Path | None:
+    def _path(self, start: Site, end: Site, ends: frozenset[Site]) -> Path | None:
         model = self.model
         if start >= 0 and not model.reaches(start, end, ends):
             return None
         return role_paths.follow_first(model, start, model.views.context_of(start), (end,), ends).witness
 
     @cached_property
-    def _grid_waits(self) -> frozenset[int]:
+    def _grid_waits(self) -> frozenset[Site]:
         """Where threads may wait for other CTAs, for themselves or for their CTA, which a barrier joins."""
         model, points = self.model, self.model.fact(HappensBefore).points
         barriers = points.barrier_sites(OrderScope.WARPS)
         joined = (
             model.reached_from(points.spin_loads, barriers, barriers)
             if points.spin_loads
-            else frozenset[int]()
+            else frozenset[Site]()
         )
         return frozenset((
             *points.spin_loads, *joined, *points.barrier_sites(OrderScope.CTAS), *model.awaits(Barrier.GRIDS),
@@ -211,7 +215,7 @@ class _Counters:
         ))  # fmt: skip
 
     @cached_property
-    def _cta_waits(self) -> frozenset[int]:
+    def _cta_waits(self) -> frozenset[Site]:
         return self.model.fact(HappensBefore).points.acquire_points(OrderScope.WARPS)
 
     @cached_property
@@ -221,7 +225,7 @@ class _Counters:
             "ctaid" in s.name for each in self.model.function.instructions for s in specials(each.operands)
         )
 
-    def _singles_out(self, site: int) -> bool:
+    def _singles_out(self, site: Site) -> bool:
         """Whether *site* is executed by one CTA alone: its index is tested."""
         values = self.model.values
         return any(

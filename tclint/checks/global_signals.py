@@ -17,6 +17,7 @@ from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._repairs import with_opcode
 from tclint.dataflow import Path
 from tclint.findings.scales import Severity
+from tclint.ir.nodes import Site
 from tclint.isa.effects import Barrier, Order, spelled_order
 from tclint.isa.special_registers import WARP
 
@@ -50,20 +51,18 @@ def observed_without_acquire(model: KernelModel) -> Iterator[Hit]:
         yield _unacquired(model, seen, barriers, path).doubted(doubt)
 
 
-def _data(signals: GlobalSignals, seen: Observation) -> tuple[frozenset[int], frozenset[int]]:
+def _data(signals: GlobalSignals, seen: Observation) -> tuple[frozenset[Site], frozenset[Site]]:
     """The reads of what an observation may announce, and those of what the kernel writes through no pointer of theirs.
 
     If the kernel does not write the word of a relaxed load, all reads are of the first kind. If it does, the word announces what
     this kernel writes to global memory before that, and nothing if it writes nothing before. Other loads and atomic
     operations, which many programs use for a word that announces nothing, count for what is known to be announced.
     """
-    model, none = signals.model, frozenset[int]()
+    model, none = signals.model, frozenset[Site]()
     sets = [i for i in signals.signals(seen) if not signals.within_cta(i, seen)]
-    if not seen.stated:
+    if not (seen.stated and model.instruction(seen.site).wide):
         told = {read for i in sets for _, read in signals.announced(i, seen)}
         return signals.reads.intersection(told), none
-    if not model.instruction(seen.site).wide:
-        return none, none
     if not sets:
         return signals.reads, none
     published = {i for i in signals.writes.difference(sets) if any(model.reaches(i, flag) for flag in sets)}
@@ -79,25 +78,23 @@ def _data(signals: GlobalSignals, seen: Observation) -> tuple[frozenset[int], fr
     return signals.reads - others, others
 
 
-def _unacquired(model: KernelModel, seen: Observation, barriers: tuple[int, ...], path: Path) -> Hit:
+def _unacquired(model: KernelModel, seen: Observation, barriers: tuple[Site, ...], path: Path) -> Hit:
     site, instruction = seen.site, model.instruction(seen.site)
-    scope = instruction.order.acquires
+    narrow = not instruction.wide
     what = "polls a flag" if seen.waits else "tests a word"
     how = "a relaxed load" if not _combines(model, site) else "a relaxed atomic operation"
     if instruction.order is Order.VOLATILE:
         how = "a volatile load"
     message = f"{what} with {how}, and data in global memory is then read without an acquire"
-    if scope:
-        message = (
-            f"{what} with an acquire of scope .cta, and then reads data that another CTA may have written"
-        )
+    if narrow:
+        message = f"{what} with a read of scope .cta, and then reads data that another CTA may have written"
     hit = MO003.hit(
         site=site,
         message=message,
         steps=(
             Mark(
                 site,
-                "orders the threads of this CTA only" if scope else "orders no other access after the flag",
+                "orders the threads of this CTA only" if narrow else "orders no other access after the flag",
             ),
             *(Mark(i, "orders the threads of this CTA only") for i in barriers),
             Mark(path.end, "may read the data from before the flag was set"),
@@ -111,14 +108,14 @@ def _unacquired(model: KernelModel, seen: Observation, barriers: tuple[int, ...]
         else (),
         about=frozenset((site,)),
     )
-    return hit if seen.stated or scope else hit.unshown(Severity.WARNING)
+    return hit if seen.stated or narrow else hit.unshown(Severity.WARNING)
 
 
 @check(MO005, MO007, analyses=(GlobalSignals,))
 def signalled_too_early(model: KernelModel) -> Iterator[Hit]:
     """Report writes of an observed word that nothing orders after the data that they announce."""
     signals = model.fact(GlobalSignals)
-    reported = set[tuple[RuleId, int]]()
+    reported = set[tuple[RuleId, Site]]()
     for seen in signals.observations:
         for signal in signals.signals(seen):
             if signals.within_cta(signal, seen):
@@ -137,7 +134,7 @@ def signalled_too_early(model: KernelModel) -> Iterator[Hit]:
 
 
 def _unreleased(
-    signals: GlobalSignals, signal: int, seen: Observation, pairs: list[tuple[int, int]]
+    signals: GlobalSignals, signal: Site, seen: Observation, pairs: list[tuple[Site, Site]]
 ) -> Hit | None:
     """The hit for a *signal* with no release between the writes of the data and it; None if there is one."""
     model = signals.model
@@ -149,10 +146,10 @@ def _unreleased(
         return None
     write, barriers, path = found
     read = next(read for each, read in pairs if each == write)
-    narrow = instruction.order.releases
+    narrow = not instruction.wide
     message = "sets a flag with a relaxed write, and nothing releases the data that was written before it"
     if narrow:
-        message = "sets a flag with a release of scope .cta, and another CTA may read the data that was written before it"
+        message = "sets a flag with a write of scope .cta, and another CTA may read the data that was written before it"
     hit = MO005.hit(
         site=signal,
         message=message,
@@ -176,7 +173,7 @@ def _unreleased(
 
 
 def _before_others(
-    signals: GlobalSignals, signal: int, seen: Observation, pairs: list[tuple[int, int]]
+    signals: GlobalSignals, signal: Site, seen: Observation, pairs: list[tuple[Site, Site]]
 ) -> Hit | None:
     """The hit for a *signal* of one warp that nothing orders after what other warps write; None if something does."""
     model = signals.model
@@ -203,7 +200,7 @@ def _before_others(
 
 
 def _without_others(
-    signals: GlobalSignals, signal: int, seen: Observation, pairs: list[tuple[int, int]]
+    signals: GlobalSignals, signal: Site, seen: Observation, pairs: list[tuple[Site, Site]]
 ) -> Hit | None:
     """The hit for a poll of one warp that nothing orders before what other warps read; None if something does."""
     model = signals.model
@@ -235,13 +232,13 @@ def _if_several_warps(model: KernelModel) -> str:
     return "" if stated or model.awaits(Barrier.CTA) else "the CTA has more than 32 threads"
 
 
-def _combines(model: KernelModel, site: int) -> bool:
+def _combines(model: KernelModel, site: Site) -> bool:
     """Whether *site* is an atomic operation."""
     match = model.instruction(site).match
     return match is not None and bool(match.combination)
 
 
-def _iterates(model: KernelModel, path: Path, site: int, *, innermost: bool = True) -> bool:
+def _iterates(model: KernelModel, path: Path, site: Site, *, innermost: bool = True) -> bool:
     """Whether *path* takes the back edge of a loop around *site*; of the *innermost* one only if that counts."""
     around = list(model.cfg.nest.around(model.cfg.block_of[site]))
     loops = {head: model.cfg.loops[head] for head in (around if innermost else around[1:])}

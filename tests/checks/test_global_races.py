@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tclint.findings.scales import Confidence
 from tests.tools.support import by_rule, kernel, lint, module
 
 START = """
@@ -147,3 +148,18 @@ KEEP = "st.global.u32 [%rd2+8192], %r4;"
 )  # fmt: skip
 def test_a_tile_that_warps_exchange_through_needs_a_barrier(body: list[str], found: int) -> None:
     assert len(by_rule(lint(module(kernel("\n".join((TILE, *body, "ret;"))))), "MO009")) == found
+
+
+def test_a_value_that_the_conflicting_store_stores_is_used() -> None:
+    body = (TILE, LOAD, "st.global.u32 [%rd2], %r4;", "ret;")
+    (hit,) = by_rule(lint(module(kernel("\n".join(body)))), "MO009")
+    assert not hit.doubt
+    assert hit.confidence is Confidence.MEDIUM
+
+
+def test_a_kernel_without_an_access_by_position_is_doubted() -> None:
+    """Each thread would do the same, so a CTA may have one."""
+    body = TILE.replace("%tid.x", "%ntid.x") + "ld.global.u32 %r4, [%rd0];\nst.global.u32 [%rd0], %r4;\nret;"
+    used = body.replace("st.global", "add.u32 %r4, %r4, 1;\nst.global")
+    (hit,) = by_rule(lint(module(kernel(used, directives=""))), "MO009")
+    assert hit.confidence is Confidence.LOW

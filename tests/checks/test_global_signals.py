@@ -312,6 +312,12 @@ DONE = "over:"
         ([WRITE, FENCE, "st.volatile.global.u32 [%rd9+4], 1;", ATOMIC, READ], set()),
         ([WRITE, "st.release.cta.global.u32 [%rd9], 1;", ATOMIC, FENCE, READ], {"MO005"}),
         ([WRITE, FENCE, "st.volatile.global.u32 [%rd9], 1;", ATOMIC.replace("atom.", "atom.acquire.cta."), READ], {"MO003"}),
+        # A scope that lacks the other CTA: no fence makes up for it.
+        ([WRITE, FENCE, "atom.cta.global.exch.b32 %r6, [%rd9], 1;", ATOMIC, FENCE, READ], {"MO005"}),
+        ([WRITE, FENCE, "st.volatile.global.u32 [%rd9], 1;", ATOMIC.replace("atom.", "atom.cta."), FENCE, READ], {"MO003"}),
+        ([WRITE, FENCE, "mov.u32 %r20, %nctaid.x;", LAST.replace("atom.", "atom.cta."), FENCE, READ, DONE],
+         {"MO003", "MO005"}),
+        ([WRITE, FENCE, "mov.u32 %r20, %ntid.x;", LAST.replace("atom.", "atom.cta."), FENCE, READ, DONE], set()),
         # The last CTA, as one thread knows it, or as all threads learn it.
         ([WRITE, LAST, READ, DONE], {"MO003", "MO005"}),
         ([WRITE, FENCE, LAST, FENCE, READ, DONE], set()),
