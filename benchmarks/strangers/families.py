@@ -13,7 +13,21 @@ _PREFIXES = {
     "cta_group": ("TC006", "TM010", "TM011"),
     "divergent .aligned": ("CV001", "CV002", "CV003", "CV004", "CV005", "CV006", "TC010", "TM007"),
     "architecture and version": ("AV", "TL001", "PX001", "PX002", "PX008"),
-    "synchronisation between threads": ("MB", "SM", "PR", "CL", "CV", "MO003", "MO004", "MO005", "MO007", "MO008", "MO009", "GD", "FB"),
+    "synchronisation between threads": (
+        "MB",
+        "SM",
+        "PR",
+        "CL",
+        "CV",
+        "MO003",
+        "MO004",
+        "MO005",
+        "MO007",
+        "MO008",
+        "MO009",
+        "GD",
+        "FB",
+    ),
 }
 """The ids of the rules of each family, or what they begin with; the longest prefix decides."""
 _NO_HAZARDS = (

@@ -15,7 +15,7 @@ from tclint.checks._wording import copy_name, times
 from tclint.findings.scales import Confidence, Method, Severity
 from tclint.isa.effects import BULK, TENSOR_MEMORY, TRANSACTIONS, Engine
 from tclint.replay.accesses import ReplayAccess
-from tclint.replay.interface import EqualWords
+from tclint.replay.interface import EmptyItem, EqualWords
 from tclint.replay.launches import ReplayRun
 from tclint.replay.program import relaxes
 from tclint.replay.races import Race
@@ -30,7 +30,33 @@ _NEVER_EMPTY = "the kernel does not test whether the two words are equal, so the
 """The doubt about a fault for which words of memory must be equal that no branch before their loop compares."""
 
 
-def conditional(hit: Hit, equal: EqualWords) -> Hit:
+def conditional(hit: Hit, needs: EqualWords | EmptyItem) -> Hit:
+    """The hit with the condition that two words of memory are equal, or that one is 0 for some items."""
+    if isinstance(needs, EmptyItem):
+        return _if_empty(hit, needs)
+    return _if_equal(hit, needs)
+
+
+def _if_empty(hit: Hit, item: EmptyItem) -> Hit:
+    """The hit as one about what threads do at an mbarrier only for an item of size 0, or only for any other."""
+    unless = "" if item.if_zero else "not "
+    return replace(
+        hit,
+        site=item.site,
+        message=f"is executed only if {item.name} is {unless}0, as of an {'' if item.if_zero else 'item that is not '}empty"
+        f"{' item' if item.if_zero else ''}, and other threads do not match that: where such items alternate with others, "
+        f"{hit.message}",
+        steps=(
+            *hit.steps,
+            Mark(item.load, f"loads {item.name}, which is 0 for every second item of this launch"),
+            Mark(item.site, f"is executed only where it is {unless}0"),
+        ),
+        severity=Severity.WARNING,
+        condition=f"{item.name} is 0 for one item and not for another",
+    )
+
+
+def _if_equal(hit: Hit, equal: EqualWords) -> Hit:
     """The hit with the condition that two words of memory are equal."""
     a, b = equal.names
     load = Mark(max(equal.loads), f"loads {a} or {b}, which are equal in this launch")

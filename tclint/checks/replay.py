@@ -58,8 +58,8 @@ def replayed(model: KernelModel) -> Iterator[Hit]:
                 message=f"{hit.message} (if launched in clusters of {shape}; no other shape succeeds)",
                 condition=f"it is launched in clusters of {shape}",
             )
-        if verdict.equal is not None:
-            hit = conditional(hit, verdict.equal)
+        if verdict.needs is not None:
+            hit = conditional(hit, verdict.needs)
         yield hit.doubted(
             _LOOP_NOT_ENTERED
             if replay.misses_loop(run)

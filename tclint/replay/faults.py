@@ -34,7 +34,7 @@ def fault(model: KernelModel) -> Faulty | None:
 def proven_fault(model: KernelModel) -> ReplayRun | None:
     """The launch that shows a fault, if the kernel is faulty in all that reach it without an assumption."""
     found = fault(model)
-    return found.run if found is not None and found.equal is None else None
+    return found.run if found is not None and found.needs is None else None
 
 
 def replayed_without_fault(model: KernelModel, sites: Iterable[int]) -> bool:

@@ -133,6 +133,12 @@ CANCELLED_CLUSTERS = HypothesisRow(
     "Clusters that one cluster takes over (9.7.13.17): the loop over tiles iterates, and ends.",
     "test_clusters_that_are_cancelled_for_a_running_one",
 )
+ALTERNATING_ITEMS = HypothesisRow(
+    tuple(LaunchHypothesis(512, 64, others=((MEMORY, size),)) for size in (5, 6)),
+    "Eight items for each CTA, of which every second one is empty: their sizes are words of memory, small so that no trip "
+    "count has to be reduced, and an odd and an even one, since a parity has the same value after two phases.",
+    "test_items_without_work_among_others",
+)
 
 ROLES = HypothesisRow(
     (1, 2, 3, 4, 7, 8, 32, 64, 96, 128, 256),

@@ -12,7 +12,7 @@ from tclint.replay.launches import ReplayRun
 from tclint.replay.reasons import NotReplayed
 from tclint.replay.scheduler import UninitialisedMbarrier
 
-__all__ = ["EqualWords", "Faulty", "NoFault", "ReplayAnswers", "Verdict"]
+__all__ = ["EmptyItem", "EqualWords", "Faulty", "NoFault", "ReplayAnswers", "Verdict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,20 @@ class EqualWords:
 
 
 @dataclass(frozen=True, slots=True)
+class EmptyItem:
+    """A word of global memory that is 0 for some iterations of a loop and not for others, such as the size of an item."""
+
+    load: int
+    """The instruction that loads it."""
+    name: str
+    """The register into which it loads it."""
+    site: int
+    """What threads synchronise by only if it is 0, or only if it is not, outside the loop that it bounds."""
+    if_zero: bool
+    """Whether they do if it is 0."""
+
+
+@dataclass(frozen=True, slots=True)
 class Faulty:
     """All launches that reach the code in question show a fault."""
 
@@ -35,8 +49,8 @@ class Faulty:
     """The launch that shows it best: one with a race, if there is one, and of those the one that gets farthest."""
     assumed_cluster: Shape | None = None
     """The kernel does not state the shape of its cluster, and every shape shows a fault: the shape of this *run*."""
-    equal: EqualWords | None = None
-    """Words of memory that must be equal for the fault; None if it shows without that."""
+    needs: EqualWords | EmptyItem | None = None
+    """What must be so in memory for the fault; None if it shows without that."""
 
 
 @dataclass(frozen=True, slots=True)

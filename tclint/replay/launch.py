@@ -146,6 +146,8 @@ class ReplayLaunch:
         """What was loaded, by the arguments of :meth:`load`."""
         self._maps: dict[tuple[Hashable, int, int, int], int] = {}
         """The same for addresses of tensor maps."""
+        self._elements: dict[tuple[int, int], int] = {}
+        """The elements of global memory that were read at their addresses, numbered in that order."""
         self._positions: dict[tuple[str, int], int | None] = {}
         """The special registers that were read and depend on the grid or the CTA, by name and rank."""
 
@@ -231,6 +233,11 @@ class ReplayLaunch:
         if asked not in known:
             known[asked] = self._read(*asked)
         return known[asked]
+
+    def element(self, address: int, size: int) -> int:
+        """The *size* bytes at an address in global memory: of the elements that are read, every second one is 0."""
+        number = self._elements.setdefault((address, size), len(self._elements))
+        return 0 if number % 2 else self._read(MEMORY, 0, size, 0)
 
     def _read(self, base: Hashable, address: int, size: int, buffer: int) -> int:
         if self.values.distinct and base is MEMORY:

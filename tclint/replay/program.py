@@ -67,8 +67,10 @@ _UNKNOWN = ("unknown", "read")
 class ReplaySlice:
     """The slice of one kernel, and what its parts depend on."""
 
-    def __init__(self, model: KernelModel) -> None:
+    def __init__(self, model: KernelModel, *, indexed: bool = False) -> None:
         self.model = model
+        self.indexed = indexed
+        """Whether the addresses of loads from global memory are in the slice, so that each element has a value of its own."""
         self.instructions = model.function.instructions
         self.shared_stores = model.fact(SharedStores)
         self.clustered = any(
@@ -167,6 +169,9 @@ class ReplaySlice:
         step = defining_step(self.model, site)
         if self._loads_stored_value(step) and not self.shared_stores.values_known(site):
             return step._replace(what="unknown")
+        match = step.instruction.match
+        if self.indexed and step.what == "load" and match is not None and match.space.startswith(".global"):
+            return step._replace(what="element")
         return step
 
     def _slice_stores(self) -> None:
@@ -330,14 +335,20 @@ class ReplaySlice:
         return not either and not unknown.isdisjoint(step.instruction.reads)
 
     @cached_property
-    def reads_memory(self) -> bool:
-        """Whether the slice loads from global memory."""
-        return any(
-            step.what == "load"
+    def memory_loads(self) -> list[int]:
+        """The loads from global memory in the slice."""
+        return [
+            site
+            for site, step in self._steps.items()
+            if step.what == "load"
             and step.instruction.match
             and step.instruction.match.space.startswith(".global")
-            for step in self._steps.values()
-        )
+        ]
+
+    @property
+    def reads_memory(self) -> bool:
+        """Whether the slice loads from global memory."""
+        return bool(self.memory_loads)
 
     @cached_property
     def atomic_counters(self) -> frozenset[int]:

@@ -70,7 +70,7 @@ class ReplayStep(NamedTuple):
     """An instruction to execute.
 
     *what* is one of :data:`FOLLOWED` or :data:`DEFINING`, ``activemask``, or what is done to data: ``compute``,
-    ``constant``, ``unknown``, ``load``, ``store``, and for accesses that are only compared with others ``read``, ``write``,
+    ``constant``, ``unknown``, ``load``, ``element`` (a load of global memory at a known address), ``store``, and for accesses that are only compared with others ``read``, ``write``,
     ``fill`` (a non-bulk copy) and ``tensor`` (tensor memory).
     """
 
@@ -110,7 +110,7 @@ def registers_needed(step: ReplayStep) -> Sequence[int]:
 
 def _operands(step: ReplayStep) -> list[Operand]:
     instruction, match = step.instruction, step.instruction.match
-    if step.what in ("read", "load", "tensor", "write"):
+    if step.what in ("read", "load", "element", "tensor", "write"):
         return [o for o in instruction.operands if isinstance(o, Memory)]
     if step.what == "fill":
         return [instruction.operands[0]]

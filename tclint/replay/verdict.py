@@ -19,6 +19,7 @@ from tclint.dataflow import GaveUp
 from tclint.ir.nodes import MAX_CTA_THREADS
 from tclint.isa.effects import Barrier, Resource
 from tclint.replay import hypotheses
+from tclint.replay.empty_items import empty_item
 from tclint.replay.hypotheses import CANCELLED, GRID, MEMORY, LaunchHypothesis, LaunchWord, Shape
 from tclint.replay.interface import EqualWords, Faulty, NoFault, ReplayAnswers, Verdict
 from tclint.replay.launch_search import LaunchSearch
@@ -112,7 +113,7 @@ class Replay(ReplayAnswers):
             self._gave_up = GaveUp(error.why, error.site)
             return None
         if hypothesis is None or run is None or search is None:
-            return None
+            return None if self._gave_up or search is None else self._empty_items(search)
         if self._depends_on_roles(search, hypothesis, run):
             return None
         if (wait := self._excused_by_trip_counts(search, hypothesis, run)) is not None:
@@ -192,6 +193,28 @@ class Replay(ReplayAnswers):
             self._gave_up, self.runs = kept
         block_of = self.model.cfg.block_of
         return entered.issuperset(block_of[i] for i in run.sites)
+
+    def _empty_items(self, search: LaunchSearch) -> Faulty | None:
+        """The fault that every launch shows in which items alternate whose size is 0 and is not, if the kernel tests for it.
+
+        Each element that the kernel loads is then a word of its own: both roles find one item empty, or neither does.
+        """
+        program = search.program
+        item = empty_item(program) if program.has_mbarriers and not program.clustered else None
+        shape, usual = next(self._cta_shapes(), ((), False))
+        if item is None or not usual or self.model.recorded is not None:
+            return None
+        indexed = ReplaySlice(self.model, indexed=True)
+        runs = list[ReplayRun]()
+        for launch in hypotheses.ALTERNATING_ITEMS.value:
+            try:
+                run = LaunchSearch(indexed, search.cluster, hypotheses.MAX_STEPS.value).replay(launch, shape)
+            except UninitialisedMbarrier:
+                return None
+            if run is None or not run.wrong or run.uneven or run.misfit:
+                return None
+            runs.append(run)
+        return Faulty(runs[0], None, item) if runs else None
 
     def _equal_words(self, run: ReplayRun) -> EqualWords | None:
         """Words that differ by a constant address and whose difference decides a branch that *run* executes; or None."""

@@ -22,6 +22,7 @@ ALTERED: dict[str, object] = {
     "ODD_SIZES": (),
     "LAST_CTAS": (),
     "MIDDLE_CTAS": (),
+    "ALTERNATING_ITEMS": (),
     "ROLES": (),
     "WORK_FOR_ALL": 512,
     "RELATED_WORDS": (),

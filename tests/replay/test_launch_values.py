@@ -7,7 +7,7 @@ import pytest
 from tclint.replay.interface import Faulty
 from tclint.replay.reasons import NotReplayed
 from tclint.replay.verdict import Replay
-from tests.tools.replay import GIVE, changed, replay, what, why
+from tests.tools.replay import GIVE, changed, replay, reports, what, why
 from tests.tools.support import by_rule, lint, model
 
 ITEMS = """
@@ -209,3 +209,127 @@ def test_what_depends_on_memory_is_not_reported() -> None:
     asked = replay(code)
     assert asked.run is None
     assert why(asked) == NotReplayed.UNKNOWN_GUARD
+
+
+SIZED = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry items(.param .u64 sizes, .param .u32 count, .param .u64 out)
+.reqntid 64
+{
+    .reg .pred %p<6>;
+    .reg .b32 %r<16>;
+    .reg .b64 %rd<8>;
+    .shared .align 16 .b8 tile[128];
+    .shared .align 8 .b64 full;
+    .shared .align 8 .b64 empty;
+    ld.param.u64 %rd1, [sizes];
+    ld.param.u32 %r1, [count];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %nctaid.x;
+    setp.ne.u32 %p0, %r0, 0;
+    @%p0 bra ready;
+    mbarrier.init.shared::cta.b64 [full], 32;
+    mbarrier.init.shared::cta.b64 [empty], 32;
+ready:
+    bar.sync 0;
+    and.b32 %r4, %r0, 31;
+    shl.b32 %r4, %r4, 2;
+    mov.u32 %r5, tile;
+    add.u32 %r5, %r5, %r4;
+    setp.lt.u32 %p1, %r0, 32;
+    mov.u32 %r6, 0;
+    @%p1 bra use;
+    mov.u32 %r6, 1;
+fill:
+    mul.wide.u32 %rd2, %r2, 4;
+    add.s64 %rd2, %rd1, %rd2;
+    ld.global.u32 %r7, [%rd2];
+    setp.eq.u32 %p2, %r7, 0;
+    @%p2 bra nothing;
+    mov.u32 %r8, 0;
+part:
+    mbarrier.try_wait.parity.shared::cta.b64 %p3, [empty], %r6;
+    @!%p3 bra part;
+    xor.b32 %r6, %r6, 1;
+    st.shared.u32 [%r5], %r8;
+    mbarrier.arrive.shared::cta.b64 _, [full];
+    add.u32 %r8, %r8, 1;
+    setp.lt.u32 %p4, %r8, %r7;
+    @%p4 bra part;
+    bra next;
+nothing:
+    NOTHING
+next:
+    add.u32 %r2, %r2, %r3;
+    setp.lt.u32 %p5, %r2, %r1;
+    @%p5 bra fill;
+    ret;
+use:
+    mul.wide.u32 %rd2, %r2, 4;
+    add.s64 %rd2, %rd1, %rd2;
+    ld.global.u32 %r7, [OTHER];
+    setp.eq.u32 %p2, %r7, 0;
+    @%p2 bra skip;
+    mov.u32 %r8, 0;
+take:
+    mbarrier.try_wait.parity.shared::cta.b64 %p3, [full], %r6;
+    @!%p3 bra take;
+    xor.b32 %r6, %r6, 1;
+    ld.shared.u32 %r9, [%r5];
+    mbarrier.arrive.shared::cta.b64 _, [empty];
+    add.u32 %r8, %r8, 1;
+    setp.lt.u32 %p4, %r8, %r7;
+    @%p4 bra take;
+    bra done;
+skip:
+    SKIP
+done:
+    add.u32 %r2, %r2, %r3;
+    setp.lt.u32 %p5, %r2, %r1;
+    @%p5 bra use;
+    ret;
+}
+"""
+GIVES, TAKES = (
+    f"""mbarrier.try_wait.parity.shared::cta.b64 %p3, [{awaited}], %r6;
+    @!%p3 bra {label};
+    xor.b32 %r6, %r6, 1;
+    mbarrier.arrive.shared::cta.b64 _, [{signalled}];"""
+    for label, awaited, signalled in (("nothing", "empty", "full"), ("skip", "full", "empty"))
+)
+ARRIVES = "mbarrier.arrive.shared::cta.b64 _, [full];"
+
+
+@pytest.mark.parametrize(
+    ("nothing", "skip", "other", "site"),
+    [
+        ("", "", "%rd2", ""),
+        (GIVES, TAKES, "%rd2", ""),
+        (ARRIVES, "", "%rd2", ARRIVES),
+        ("", TAKES, "%rd2", TAKES),
+        (GIVES, "", "%rd2", GIVES),
+        (ARRIVES, "", "%rd2+4096", ""),  # of another part of the list, nothing is known
+    ],
+)
+def test_items_without_work_among_others(nothing: str, skip: str, other: str, site: str) -> None:
+    """What one role does at an mbarrier only for an item of size 0 has to be matched by the other role."""
+    code = SIZED.replace("NOTHING", nothing).replace("SKIP", skip).replace("OTHER", other)
+    verdict = replay(code).verdict
+    found = [f for f in reports(code) if f.severity.label == "warning"]
+    assert isinstance(verdict, Faulty) is bool(site)
+    assert len(found) == bool(site)
+    for finding in found:
+        assert finding.message.startswith("is executed only if %r7 is 0, as of an empty item")
+        assert code[finding.span.start :].startswith(site.partition(";")[0])
+
+
+def test_items_of_another_list_may_not_be_empty_with_them() -> None:
+    """Where one role reads another buffer, nothing says that both find one item empty."""
+    code = SIZED.replace("NOTHING", ARRIVES).replace("SKIP", "").replace("OTHER", "%rd4")
+    code = code.replace(
+        "use:\n",
+        "use:\n    ld.param.u64 %rd3, [out];\n    mul.wide.u32 %rd4, %r2, 4;\n    add.s64 %rd4, %rd3, %rd4;\n",
+    )
+    assert not isinstance(replay(code).verdict, Faulty)

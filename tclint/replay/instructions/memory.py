@@ -57,6 +57,19 @@ def _load(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, where: L
         _plain_access(machine, group, step, where)
 
 
+@executes_data("element")
+def _element(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
+    """A load of global memory where each element has a value of its own."""
+    instruction, match = step.instruction, step.instruction.match
+    assert match is not None
+    address = machine.operand(group, next(o for o in instruction.operands if isinstance(o, Memory)))
+    size = int(match.element[2:]) // 8
+    known = address if isinstance(address, tuple) else (address,)
+    value = collapse([None if a is None else machine.launch.element(a, size) for a in known])
+    for register in instruction.writes:
+        machine.assign(group, register, value, where)
+
+
 @executes_data("store")
 def _store(machine: ReplayMachine, group: ThreadGroup, step: ReplayStep, where: Lanes) -> None:
     instruction, match = step.instruction, step.instruction.match
