@@ -207,9 +207,12 @@ class _Judge:
                 found = replace(found, severity=Severity.WARNING) if counts else None
             if found is not None and self._separates(condition, site):
                 return found
-        if self._waits_for_all(site) and (found := self._whole_cta(condition, site)) is not None:
-            return found
-        return self._by_numbers(condition, site, arriving, size)
+        p = self.model.values.before(condition.register, condition.at)
+        known = self.model.values.mask(p) is not None
+        found = None if known else self._by_numbers(condition, site, arriving, size)
+        if found is None and self._waits_for_all(site):
+            found = self._whole_cta(condition, site)
+        return found
 
     def _waits_for_all(self, site: int) -> bool:
         """Whether the instruction at *site* is a barrier for the whole CTA."""
@@ -396,20 +399,55 @@ class _Judge:
     def _whole_cta(self, condition: Condition, site: int) -> _Verdict | None:
         """How *condition* splits the CTA at a barrier without a thread count, which waits for all threads (9.7.13.1).
 
-        None if that is not proven, or if the other threads may arrive at another barrier before the paths join.
+        None if that is not known, or if the other threads may arrive at another barrier before the paths join.
         """
-        model = self.model
-        values, cfg, edge = model.values, model.cfg, condition.edge
-        mask = values.mask(values.before(condition.register, condition.at))
-        if mask is None or edge is None or values.cta_size is None:
+        model, edge = self.model, condition.edge
+        if edge is None or not self._others_pass(edge):
             return None
         active = model.reachability.threads_at.get(edge.source, 0)
+        mask = model.values.mask(model.values.before(condition.register, condition.at))
+        exits = self._others_exit(condition)  # it does not wait for them
+        if mask is None:
+            return None if exits else self._warps_by_numbers(condition, edge, site)
         taken = (mask if condition.value else ~mask) & active
-        if not taken or taken == active:
+        others = active & ~taken
+        if not taken or not others:
             return None
+        found = self._divided(CV001, "CTA", taken, active)
+        if model.values.cta_size is not None:
+            return found
+        if exits:
+            return None
+        # A launch with fewer threads has only one kind of them.
+        fewest = max((some & -some).bit_length() - 1 for some in (taken, others))
+        when = f"the CTA has more than {fewest} threads"
+        return replace(found, severity=Severity.WARNING, confidence=Confidence.MEDIUM, condition=when)
+
+    def _warps_by_numbers(self, condition: Condition, edge: Edge, site: int) -> _Verdict | None:
+        """How *condition* parts whole warps for numbers that a launch may have; None if unknown."""
+        branches = self.model.fact(DivergentBranches)
+        split = branches.between_warps(edge, site, self.model.cta)
+        when = "" if split is None else branches.condition(split, condition)
+        if split is None or not when:
+            return None
+        ends = "ends its loop after another number of iterations in some warps" if split.leaving else ""
+        return _Verdict(
+            CV001,
+            "CTA",
+            Confidence.MEDIUM,
+            reaching="" if ends else branches.threads(split.reaching),
+            others="" if ends else branches.threads(split.others),
+            reason=ends,
+            severity=Severity.WARNING,
+            condition=when,
+        )
+
+    def _others_pass(self, edge: Edge) -> bool:
+        """Whether the threads that do not take *edge* arrive at no barrier before they join those that do."""
+        model, cfg = self.model, self.model.cfg
         join = cfg.ipdom.get(edge.source, -1)
         if join == -1:
-            return None
+            return False
         seen = {join}
         work = [e.target for e in cfg.successors[edge.source] if e != edge]
         while work:
@@ -419,6 +457,6 @@ class _Judge:
             seen.add(b)
             for i in range(cfg.blocks[b].start, cfg.blocks[b].end):
                 if model.instruction(i).effects.at_barrier:
-                    return None  # the others arrive at another barrier
+                    return False
             work.extend(e.target for e in cfg.successors[b])
-        return self._divided(CV001, "CTA", taken, active)
+        return True

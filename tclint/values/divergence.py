@@ -13,8 +13,10 @@ expression. Neither answer follows from the other: what is neither proved nor fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 
 from tclint._dataclass import dataclass
 from tclint.ir.cfg import CFG, Edge
@@ -39,6 +41,8 @@ MAX_WARPS = 8
 """Warps that are tried where the index of the CTA decides in which one a bound lies."""
 MAX_QUESTIONS = 256
 """Pairs of a branch and a block that are tried in one function."""
+_WARPS = 8
+"""Warps of a CTA that are compared."""
 _SEEDS = 3
 """Choices of the words that each thread loads for itself."""
 _STEERED = 12
@@ -96,6 +100,20 @@ class Split:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Where threads may part."""
+
+    predicate: int
+    """What decides it."""
+    edge: Edge | None
+    """The branch of which it is an edge; None: the guard of the instruction."""
+    site: int
+    """The instruction that only some execute."""
+    threads: int
+    """The threads that matter."""
+
+
 class Divergence:
     """The branches of one function at which lanes of a warp can part."""
 
@@ -114,9 +132,9 @@ class Divergence:
             return ((min(values.threads, _ONE_DIMENSION), 1, 1),)
         return tuple(s for s in _SHAPES if s[0] * s[1] <= values.threads) or ((WARP, 1, 1),)
 
-    def may_split(self, p: int) -> bool:
-        """Whether *p* may differ between lanes and is small enough to be tried: a test that costs little."""
-        if self.values.uniformity(p) <= UniformityScope.WARP:
+    def may_split(self, p: int, within: UniformityScope = UniformityScope.WARP) -> bool:
+        """Whether *p* may differ *within* a group and is small enough to be tried: a test that costs little."""
+        if self.values.uniformity(p) <= within:
             return False
         parts = self.values.subexpressions(p)
         return all(at < MAX_EXPRESSION for at, _ in enumerate(parts))
@@ -129,6 +147,16 @@ class Divergence:
             return None
         return self._found(edge, self.values.before(edge.predicate, last), site, threads)
 
+    def between_warps(self, edge: Edge, site: int, threads: int) -> Split | None:
+        """How whole warps among *threads* part at the branch of *edge*, so that only some execute *site*."""
+        key = edge, -1 - self.cfg.block_of[site], ~threads
+        if key not in self._splits:
+            p = self.values.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)
+            tried = len(self._splits) < MAX_QUESTIONS and self.may_split(p, UniformityScope.CTA)
+            ask = Question(p, edge, site, threads)
+            self._splits[key] = self._searched(ask, (False,), self._apart) if tried else None
+        return self._splits[key]
+
     def at_guard(self, site: int, threads: int) -> Split | None:
         """How the guard of *site* lets only some lanes of a warp in *threads* execute it."""
         p = self.values.before(self.values.function.instructions[site].guard, site)
@@ -139,17 +167,19 @@ class Divergence:
         key = edge, site if edge is None or guarded else -1 - self.cfg.block_of[site], threads
         if key not in self._splits:
             tried = len(self._splits) < MAX_QUESTIONS and self.may_split(p)
-            self._splits[key] = self._searched(edge, p, site, threads) if tried else None
+            ask = Question(p, edge, site, threads)
+            self._splits[key] = self._searched(ask, (False, True), self.parts) if tried else None
         return self._splits[key]
 
-    def _searched(self, edge: Edge | None, p: int, site: int, threads: int) -> Split | None:
-        for own in (False, True):
+    def _searched(
+        self, ask: Question, words: Sequence[bool], parts: Callable[[Trial, Question], Split | None]
+    ) -> Split | None:
+        """An execution in which threads part, if there is one in each of the shapes; *words*: of each thread, too."""
+        for own in words:
             found = list[Split]()
             for shape in self.shapes:
-                trials = self.trials(p, self.cfg.block_of[site], threads, shape, own)
-                split = next(
-                    filter(None, (self.parts(trial, p, edge, site, threads) for trial in trials)), None
-                )
+                trials = self.trials(ask.predicate, self.cfg.block_of[ask.site], ask.threads, shape, own)
+                split = next(filter(None, (parts(trial, ask) for trial in trials)), None)
                 if split is None:
                     break
                 found.append(split)
@@ -194,12 +224,12 @@ class Divergence:
             yield self.steered(trial, self.cfg.block_of[site], [t for t in range(WARP) if threads >> t & 1])
 
     def _comparisons(self, p: int) -> list[Compare]:
-        """The comparisons that *p* is made of and that may differ between lanes."""
+        """The comparisons that *p* is made of and that may differ between threads."""
         values = self.values
         found = [
             node
             for v in values.subexpressions(p)
-            if type(node := values.node(v)) is Compare and values.uniformity(v) > UniformityScope.WARP
+            if type(node := values.node(v)) is Compare and values.uniformity(v) > UniformityScope.CTA
         ]
         return found[:MAX_COMPARISONS]
 
@@ -252,13 +282,38 @@ class Divergence:
 
     # ------------------------------------------------------------ what lanes do in one
 
-    def parts(self, trial: Trial, p: int, edge: Edge | None, site: int, threads: int) -> Split | None:
-        """Which lanes execute *site* in *trial* and which do not, as *p* decides at the branch of *edge*, or at the guard."""
+    def parts(self, trial: Trial, ask: Question) -> Split | None:
+        """Which lanes of the warp of *trial* execute the instruction, and which do not."""
+        yes, no, leaving = self._ways(trial, ask)
+        if not yes or not no:
+            return None
+        reaching, others = (sum(1 << trial.first + lane for lane in some) for some in (yes, no))
+        return Split(trial, reaching, others, ask.predicate, leaving)
+
+    def _apart(self, trial: Trial, ask: Question) -> Split | None:
+        """A warp that executes the instruction, and one that does not, with the numbers of *trial*."""
+        reaching = others = leaving = 0
+        x, y, z = trial.made.shape
+        for first, _ in islice(T.by_warp(ask.threads & T.full(x * y * z)), _WARPS):
+            other = Trial(self.values, self.cfg, replace(trial.made, warp=first // WARP))
+            yes, no, leaves = self._ways(other, ask)
+            whole = T.full(WARP) << first & ask.threads
+            if yes and not no:
+                reaching |= whole
+            elif no and not yes:
+                others, leaving = others | whole, leaving | leaves
+        if not reaching or not others:
+            return None
+        return Split(trial, reaching, others, ask.predicate, bool(leaving))
+
+    def _ways(self, trial: Trial, ask: Question) -> tuple[list[int], list[int], bool]:
+        """The lanes that execute an instruction, or once more, those that do not, and whether these leave its loop."""
+        edge, site = ask.edge, ask.site
         there = self.cfg.block_of[site] if edge is None else edge.source
         lanes = [
             lane
             for lane, here in enumerate(trial.reaching(there))
-            if here != 0 and threads >> trial.first + lane & 1
+            if here != 0 and ask.threads >> trial.first + lane & 1
         ]
         executing = trial.executing(site)
         taken, leaving = executing, False
@@ -267,10 +322,7 @@ class Divergence:
             leaving = self._leaves_loop(edge, site) and all(executing[lane] != 0 for lane in lanes)
         yes = [lane for lane in lanes if taken[lane] == 1 and executing[lane] != 0]
         no = [lane for lane in lanes if taken[lane] == 0 and (leaving or executing[lane] == 0)]
-        if not yes or not no:
-            return None
-        reaching, others = (sum(1 << trial.first + lane for lane in some) for some in (yes, no))
-        return Split(trial, reaching, others, p, leaving)
+        return yes, no, leaving
 
     def _leaves_loop(self, edge: Edge, site: int) -> bool:
         """Whether the lanes that do not take *edge* leave the loop in which others execute *site* once more."""

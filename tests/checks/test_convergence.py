@@ -320,13 +320,16 @@ WHOLE = "setp.lt.u32 %p1, %r1, 64; @%p1 bra L; bar.sync 0; L: mov.u32 %r9, 0; ba
     [
         (".reqntid 128", "", ["high"]),
         (".maxntid 128", "", ["medium"]),
-        (".maxntid 128, 1, 1", "mov.u32 %r4, %ntid.x;", []),  # a launch of 64 threads executes no bar.sync 0
-        ("", "", []),
+        (".maxntid 128, 1, 1", "mov.u32 %r4, %ntid.x;", ["medium"]),
+        ("", "", ["medium"]),  # a launch of 64 threads executes no bar.sync 0
     ],
 )
 def test_a_cta_barrier_in_a_part_of_the_warps(directives: str, size: str, confidence: list[str]) -> None:
     report = lint(module(kernel(f"{TID}{size}{WHOLE}\nret;", directives=directives), header=HOPPER))
-    assert [f.confidence.label for f in by_rule(report, "CV001")] == confidence
+    found = by_rule(report, "CV001")
+    assert [f.confidence.label for f in found] == confidence
+    stated = directives in (".reqntid 128", ".maxntid 128")
+    assert [f.message.endswith("if the CTA has more than 64 threads") for f in found] == [not stated]
 
 
 DEC = "setmaxnreg.dec.sync.aligned.u32 40;"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.findings.scales import Severity
-from tests.tools.support import agrees, kernel, lint, module
+from tests.tools.support import agrees, by_rule, kernel, lint, module
 
 START = """
     ld.param.u64 %rd0, [pointer];
@@ -75,12 +75,26 @@ PAIRS = {
     "a break by lane past a barrier": (
         LOOP.format("%r9", f"{MINE} add.s64 %rd1, %rd1, 4; setp.lt.s32 %p2, %r6, 0;\n@%p2 bra done;\n{HELD} // want CV001")
         + f"\nadd.s32 %r7, %r7, 1;\n{HELD}",
-        LOOP.format("%r9", f"{OURS} add.s64 %rd2, %rd2, 4; setp.lt.s32 %p2, %r6, 0;\n@%p2 bra done;\n{HELD}")
+        LOOP.format("%r9", f"ld.global.u32 %r6, [%rd0]; add.s64 %rd0, %rd0, 4; setp.lt.s32 %p2, %r6, 0;\n@%p2 bra done;\n{HELD}")
         + f"\nadd.s32 %r7, %r7, 1;\n{HELD}",
     ),
     "a barrier where data are positive": (
         f"ld.global.f32 %f1, [%rd1]; setp.leu.f32 %p1, %f1, 0f00000000;\n@%p1 bra over;\n{HELD} // want CV001\nover:",
         f"setp.ge.s32 %p1, %r3, %r9;\n@%p1 bra over;\n{HELD}\nover:",
+    ),
+    "warps up to a parameter": (
+        f"shr.u32 %r7, %r0, 5; setp.ge.u32 %p1, %r7, %r9;\n@%p1 bra over;\n{HELD} // want CV001\nover: {LAST}",
+        f"setp.ge.u32 %p1, %r1, %r9;\n@%p1 bra over;\n{HELD}\nover: {LAST}",
+    ),
+    "iterations by warp": (
+        (f"shr.u32 %r7, %r0, 5;\nnext: setp.ge.s32 %p1, %r7, %r9;\n@%p1 bra done;\n{HELD} // want CV001\nadd.s32 %r7, %r7, 4;\n"
+        f"bra next;\ndone: {LAST}"),
+        f"mov.b32 %r7, 0;\nnext: setp.ge.s32 %p1, %r7, %r9;\n@%p1 bra done;\n{HELD}\nadd.s32 %r7, %r7, 4;\nbra next;\ndone: {LAST}",
+    ),
+    "roles of a number of warps that is a parameter": (
+        (f"shr.u32 %r7, %r0, 5; setp.ge.u32 %p1, %r7, %r9;\n@%p1 bra else;\n{HELD} // want CV001\nbra over;\nelse: st.global.u32 [%rd1], %r7;\n"
+        f"over: {LAST}"),
+        f"shr.u32 %r7, %r0, 5; setp.ge.u32 %p1, %r7, %r9;\n@%p1 bra else;\n{HELD}\nbra over;\nelse: {HELD}\nover: {LAST}",
     ),
     "a part of the lanes that a barrier counts": (
         "setp.gt.u32 %p1, %r0, 79;\n@%p1 bra over;\nbar.sync 1, 96; // want CV003\nover:",
@@ -142,3 +156,18 @@ def test_what_a_launch_or_data_decide_is_a_warning() -> None:
     for name in ("an exit past a bound", "a word of each thread"):
         severities = {f.severity for f in lint(text(PAIRS[name][0])).findings if f.rule.id[:2] == "CV"}
         assert severities == {Severity.WARNING}
+
+
+@pytest.mark.parametrize(
+    ("test", "last", "says"),
+    [
+        ("setp.gt.u32 %p1, %r0, 31;", LAST, "if the CTA has more than 32 threads"),
+        ("setp.lt.u32 %p1, %r0, 64;", LAST, "if the CTA has more than 64 threads"),
+        ("setp.gt.u32 %p1, %r0, 31;", "", ""),
+    ],
+)
+def test_a_barrier_for_some_warps_of_a_cta_of_unknown_size(test: str, last: str, says: str) -> None:
+    body = f"{START}{test}\n@%p1 bra over;\n{HELD}\nover: {last}\nret;"
+    found = by_rule(lint(module(kernel(body, directives=""))), "CV001")
+    assert [f.severity for f in found] == [Severity.WARNING] * bool(says)
+    assert not found or found[0].message.endswith(says)
