@@ -1,24 +1,37 @@
-"""Which accesses race in CTAs of every shape that a kernel may be made for, if it does not state the shape.
+"""Which accesses race in all launches that a kernel may be made for, where it states neither their shape nor their arguments.
 
-What is known of values is known for one shape, so each shape has a model of the kernel of its own
-(:meth:`~tclint.analyses.model.KernelModel.shaped`).
+What is known of values is known for one launch, so each that is tried has a model of the kernel of its own
+(:meth:`~tclint.analyses.model.KernelModel.shaped`). ``if (tid < n)``, ``y = x + n``, ``i % n``: which threads access which
+bytes is known for one number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
+from math import prod
+from typing import NamedTuple
 
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OVERLAP, Conflict
-from tclint.analyses.warp_memory import SharedByBound
+from tclint.analyses.plausibility import synchronises_lanes
+from tclint.analyses.since_barrier import WritesSince
+from tclint.analyses.warp_memory import SharedByBound, may_be_one_warp
 from tclint.analyses.warp_races import race_doubt, warp_races
 from tclint.ir.nodes import Special
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES
+from tclint.values.nodes import AddressOf, Loaded, ParameterRead
 
-__all__ = ["decided_by_size", "races_in_every_shape"]
+__all__ = [
+    "ShapedConflict",
+    "decided_by_size",
+    "more_than",
+    "races_for_all_arguments",
+    "races_in_every_shape",
+    "races_in_larger_ctas",
+]
 
 _USUAL = ((16, 16), (32, 8), (32, 4), (32, 32), (8, 8), (64, 4), (32, 16), (128, 2), (8, 16), (32, 2))
 """Common two-dimensional CTA shapes, which are tried first."""
@@ -29,8 +42,29 @@ _ODD = (
 """Shapes with a side that is not a power of two, such as a tile of 16 by 16 with its halo."""
 _SIZES = (256, 128, 512, 1024, 64)
 """Common sizes of one-dimensional CTAs."""
+_TWO_WARPS = 64
 MAX_MODELLED_INSTRUCTIONS = 50_000
 """Instructions in the models of one kernel for all shapes together. A kernel that exceeds this is not checked."""
+
+
+_WORD = 4
+_ARGUMENTS = (4096, 100, 32, 16, 5, 2, 1)
+"""Numbers that a launch may pass, besides those that follow from the size of a CTA: a large one, one that is not a
+multiple of a warp, and widths of parts of a warp and their logarithms."""
+MAX_WORDS = 6
+"""Words of parameters that are taken to have one number together. A kernel with more is not tried."""
+Word = tuple[str, int]
+"""32 bits of a parameter: its name, and an offset in bytes."""
+
+
+class ShapedConflict(NamedTuple):
+    """A conflict in CTAs of one shape."""
+
+    model: KernelModel
+    """The model for that shape."""
+    conflict: Conflict
+    condition: str = ""
+    """What a launch must have for the conflict, in words that follow *if*; empty if all that the kernel is made for do."""
 
 
 def decided_by_size(model: KernelModel) -> bool:
@@ -50,10 +84,16 @@ def decided_by_size(model: KernelModel) -> bool:
     )
 
 
-def races_in_every_shape(model: KernelModel) -> Iterator[tuple[KernelModel, Conflict]]:
+def more_than(threads: int) -> str:
+    """The condition that a CTA has more than so many *threads*, in words that follow *if*."""
+    return f"the CTA has more than {threads} threads"
+
+
+def races_in_every_shape(model: KernelModel) -> list[ShapedConflict]:
     """The conflicts that exist in CTAs of every shape for which shared memory has room, for a kernel of unknown shape.
 
-    For a kernel whose threads are in one dimension, only the size of the CTA is unknown. If shared memory has room for
+    For a kernel whose threads are in one dimension, only the size of the CTA is unknown. Two warps may have none of the
+    conflicts of more, as in a sum by halves, whose later steps are those of one warp. If shared memory has room for
     one-dimensional shapes alone although the threads are in several dimensions, the intended shape was not understood,
     and there are no conflicts. For a correct kernel, the search ends at the first shape, or soon.
     """
@@ -61,29 +101,53 @@ def races_in_every_shape(model: KernelModel) -> Iterator[tuple[KernelModel, Conf
     if len(shapes) * len(model.function.instructions) > MAX_MODELLED_INSTRUCTIONS:
         why = f"more than {MAX_MODELLED_INSTRUCTIONS} instructions in the models for all shapes"
         model.ledger.give_up(OVERLAP, -1, why)
-        return
-    left: list[tuple[KernelModel, Conflict]] | None = None
+        return []
+    left: list[ShapedConflict] | None = None
     rows = model.values.one_dimensional
-    for shaped in map(model.shaped, shapes):
+    for shape in shapes:
+        shaped = model.shaped(shape)
         if shaped.fact(SharedByBound).fits:
-            met = set[tuple[bool, int]]()
-            found: list[tuple[KernelModel, Conflict]] = []
-            for meeting in warp_races(shaped):
-                if not race_doubt(shaped, meeting):
-                    met |= _blocks(model, meeting)
-                    found.append((shaped, meeting))
-                    if left and not any(met.isdisjoint(_blocks(model, each)) for _, each in left):
-                        break
-            left = (
-                found
-                if left is None
-                else [each for each in left if not met.isdisjoint(_blocks(model, each[1]))]
-            )
+            common = _common(model, shaped, left)
+            if not common and left and shape == (_TWO_WARPS,):
+                return [each._replace(condition=more_than(_TWO_WARPS)) for each in left]
+            left = common
             rows = rows or not shaped.values.one_dimensional
             if not left:
-                return
-    if left and rows:
-        yield from left
+                return []
+    return left if left and rows else []
+
+
+def _common(
+    model: KernelModel, shaped: KernelModel, left: list[ShapedConflict] | None
+) -> list[ShapedConflict]:
+    """The conflicts *left* of those in other shapes that *shaped* has as well; all that it has if there is no other."""
+    met = set[tuple[bool, int]]()
+    found: list[ShapedConflict] = []
+    for meeting in warp_races(shaped):
+        if not race_doubt(shaped, meeting):
+            met |= _blocks(model, meeting)
+            found.append(ShapedConflict(shaped, meeting))
+            if left and not any(met.isdisjoint(_blocks(model, each.conflict)) for each in left):
+                break
+    if left is None:
+        return found
+    return [each for each in left if not met.isdisjoint(_blocks(model, each.conflict))]
+
+
+def races_in_larger_ctas(model: KernelModel) -> list[ShapedConflict]:
+    """The conflicts of CTAs of the least usual size that the kernel may be made for, if that is more than two warps.
+
+    For a kernel of which two warps have no conflict, and in which the number of threads decides no access: larger CTAs
+    have all conflicts of smaller ones.
+    """
+    smaller = 0
+    for size in sorted(_SIZES):
+        bounded = model.bounded(size)
+        if bounded.fact(SharedByBound).fits:
+            met = [each for each in warp_races(bounded) if not race_doubt(bounded, each)] if smaller else []
+            return [ShapedConflict(bounded, each, more_than(smaller)) for each in met]
+        smaller = size
+    return []
 
 
 def _blocks(model: KernelModel, meeting: Conflict) -> set[tuple[bool, int]]:
@@ -113,3 +177,112 @@ def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
     }
     rows = [axis for axis, name in enumerate(AXES) if values.special(name) in terms]
     return [shape for shape in shapes if all(shape[axis] > 1 for axis in rows)]
+
+
+def races_for_all_arguments(model: KernelModel) -> list[ShapedConflict]:
+    """The conflicts that launches with all arguments have in which several warps access what the conflict is about.
+
+    For a kernel of which parameters decide which threads access shared memory, or where: ``if (tid < n)``, ``y = x + n``. Any of
+    the numbers that are tried may be a width for which each warp has bytes of its own, so for a correct kernel the search
+    ends soon.
+    """
+    bounds, words = _deciding_words(model)
+    if not 0 < len(words) <= MAX_WORDS or not _unsynchronised(model) or may_be_one_warp(model):
+        return []
+    shapes = _shapes_for_arguments(model)
+    if len(shapes) * len(_ARGUMENTS) * len(model.function.instructions) > MAX_MODELLED_INSTRUCTIONS:
+        why = f"more than {MAX_MODELLED_INSTRUCTIONS} instructions in the models for all arguments"
+        model.ledger.give_up(OVERLAP, -1, why)
+        return []
+    left: list[ShapedConflict] | None = None
+    idle = 0
+    for shape in shapes:
+        size = prod(shape)
+        for number in (size, size // 2, *_ARGUMENTS):
+            # No thread does the work beyond a bound on the thread index that is more than the threads.
+            arguments = {word: min(number, size) if word in bounds else number for word in words}
+            shaped = model.shaped(shape, arguments)
+            if left and not all(_several_warps(shaped, each.conflict) for each in left):
+                idle = max(idle, *arguments.values())
+                continue
+            met = _common(model, shaped, left)
+            if not met and left is None:
+                return []
+            if shaped.fact(SharedByBound).fits:
+                left = met
+                if not left:
+                    return []
+    names = list(dict.fromkeys(name for name, _ in sorted(bounds)))
+    condition = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} more than {idle}" if idle else ""
+    return [each._replace(condition=condition) for each in left or () if not _by_lanes(each)]
+
+
+def _deciding_words(model: KernelModel) -> tuple[set[Word], list[Word]]:
+    """The words of parameters that decide which threads access shared memory, and those that decide that or where."""
+    executed, bounds, places = model.fact(ExecutionGuarantee), set[int](), set[int]()
+    for site in model.shared.sites:
+        if model.cfg.block_of[site] in model.cfg.rank:
+            bounds.update(executed.deciding(site))
+            places.update(access.address for access in model.shared.accesses(site))
+    within = set(_words(model, bounds))
+    return within, sorted(within.union(_words(model, places)))
+
+
+def _words(model: KernelModel, made: Iterable[int]) -> Iterator[Word]:
+    """The words of parameters that values are computed from, not counting what is loaded."""
+    values = model.values
+    for value in values.subexpressions(*made, until=lambda v: type(values.node(v)) is Loaded):
+        node = values.node(value)
+        if type(node) is ParameterRead and node.size == _WORD:
+            terms, offset = values.linear(node.address)
+            base = values.node(terms[0][0]) if len(terms) == 1 else None
+            if type(base) is AddressOf:
+                yield base.name, offset
+
+
+def _unsynchronised(model: KernelModel) -> bool:
+    """Whether a store and another access may be unordered, of which the launch decides which threads make one, or where.
+
+    The two have different addresses: what a thread does with its own element needs no order.
+    """
+    since = model.solution(WritesSince)[0]
+    executed, rank, block_of = since.executed, model.cfg.rank, model.cfg.block_of
+    sites = [i for i in model.shared.sites if block_of[i] in rank]
+    writers = frozenset(model.shared.writers).intersection(sites)
+    places = {i: {access.address for access in model.shared.accesses(i)} for i in sites}
+    open_sites = {
+        i
+        for i in sites
+        if next(_words(model, places[i]), None) or next(_words(model, executed.deciding(i)), None)
+    }
+    for i in sorted(open_sites):
+        others = [j for j in sites if (i in writers or j in writers) and places[i] != places[j]]
+        if others and (
+            model.reached_from((i,), others, since.ends) or i in model.reached_from(others, (i,), since.ends)
+        ):
+            return True
+    return False
+
+
+def _shapes_for_arguments(model: KernelModel) -> list[tuple[int, ...]]:
+    """Some of the shapes that CTAs may have, for launches with different arguments."""
+    if model.function.threads is not None:
+        return [model.function.directives[".reqntid"]]
+    if model.values.cta_size is not None and model.values.one_dimensional:
+        return [(model.values.cta_size,)]
+    most = model.function.most_threads or T.LIMIT
+    shapes: tuple[tuple[int, ...], ...] = _USUAL[:4]
+    if model.values.one_dimensional:
+        shapes = tuple((x,) for x in _SIZES[:3])
+    return [shape for shape in shapes if prod(shape) <= most]
+
+
+def _several_warps(shaped: KernelModel, meeting: Conflict) -> bool:
+    """Whether both accesses are made by threads, and not all of these are in one warp."""
+    here, there = (shaped.views.context_of(site).threads for site in meeting.sites)
+    return bool(here and there and not T.one_warp(here | there))
+
+
+def _by_lanes(found: ShapedConflict) -> bool:
+    """Whether lanes synchronise between the two: a bound that the launch passes may leave one warp."""
+    return bool(synchronises_lanes(found.model, found.conflict.path, found.conflict.operation.site))

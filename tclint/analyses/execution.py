@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tclint._dataclass import dataclass
 from tclint.analyses.model import KernelModel
@@ -57,6 +57,7 @@ class ExecutionGuarantee:
         self._blocks: dict[int, bool] = {}
         self._predicates: dict[tuple[int, int, bool], bool] = {}
         self._by_size: dict[tuple[int, int, bool], bool] = {}
+        self._varying: dict[int, bool] = {}
         self._users: dict[int, int] = {}
         self._positions: dict[tuple[int, str], bool] = {}
         """The answers of :meth:`_of_position`."""
@@ -79,8 +80,47 @@ class ExecutionGuarantee:
 
     def deciding(self, site: int) -> Iterator[int]:
         """The predicates that decide which threads execute *site*, apart from those that :meth:`certainly` accepts."""
+        return (p for p, _ in self._undecided(site))
+
+    def _undecided(self, site: int) -> Iterator[tuple[int, bool]]:
+        """The predicates of :meth:`deciding`, each with its value if *site* is executed."""
         threads = self.model.views.context_of(site).threads
-        return (p for p, truth in self._required(site) if not self.accepts(threads, p, truth))
+        return ((p, truth) for p, truth in self._required(site) if not self.accepts(threads, p, truth))
+
+    def varies(self, site: int) -> bool:
+        """Whether the iteration of a loop decides which threads execute *site*: ``if (tid < k)`` in ``for (; k; k /= 2)``.
+
+        On a path these may be known (:meth:`along`), although :meth:`certainly` is false.
+        """
+        if site not in self._varying:
+            deciding = set(self.deciding(site))
+            self._varying[site] = bool(deciding) and all(map(self._known_by_iteration, deciding))
+        return self._varying[site]
+
+    def _known_by_iteration(self, p: int) -> bool:
+        """Whether only the iteration of a loop keeps *p* from being a function of the thread index."""
+        values = self.model.values
+        if not values.loop_varying_at(p):
+            return False
+        for value in values.subexpressions(p):
+            node = values.node(value)
+            if type(node) is SpecialRead:
+                if values.bit_slices(value) is None:
+                    return False
+            elif type(node) not in _SIZE_NODES and type(node) is not Phi:
+                return False
+        return True
+
+    def along(self, site: int, resolve: Callable[[int], int]) -> int:
+        """The threads that execute *site* where expressions are what they are on a path; 0 if that is not known.
+
+        If :meth:`certainly` is true, all that may execute it.
+        """
+        threads, values = self.model.views.context_of(site).threads, self.model.values
+        for p, truth in self._undecided(site) if self.varies(site) else ():
+            mask = values.mask(resolve(p))
+            threads &= 0 if mask is None else mask if truth else ~mask
+        return threads
 
     def by_size(self, site: int) -> bool:
         """Whether the number of threads that a launch chooses may decide alone which threads execute *site*."""
@@ -252,7 +292,7 @@ class ExecutionGuarantee:
             size = values.constant_of(divisor)
             large = self._is_stride([divisor], 0) if size is None else size >= _TWO_WARPS
         elif type(node) is Arithmetic and node.name == "shr":
-            large = 1 << (values.constant_of(node.operands[1]) or 0) >= _TWO_WARPS
+            large = (values.constant_of(node.operands[1]) or 0) >= _TWO_WARPS.bit_length() - 1
         else:
             large = (
                 type(node) is Compare

@@ -19,10 +19,9 @@ from tclint.analyses.plausibility import synchronises_lanes
 from tclint.analyses.role_paths import dominated_by, follow_first
 from tclint.analyses.same_in_warps import SameInWarps
 from tclint.analyses.since_barrier import WritesSince
-from tclint.analyses.warp_memory import plain
+from tclint.analyses.warp_memory import has_warps, plain
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Variable
-from tclint.isa.effects import Barrier
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.nodes import Broadcast, CollectiveResult
@@ -73,7 +72,7 @@ def lookups(model: KernelModel) -> Iterator[Lookup]:
 
     Of several reads of one variable, those that another one dominates are left out.
     """
-    if not _has_warps(model):
+    if not has_warps(model):
         return
     search, cfg = _Search(model), model.cfg
     found: dict[Variable, list[int]] = {}
@@ -86,11 +85,6 @@ def lookups(model: KernelModel) -> Iterator[Lookup]:
         if conflict is not None:
             before.append(block)
             yield conflict
-
-
-def _has_warps(model: KernelModel) -> bool:
-    """Whether the text shows that a CTA has several warps: it states the size of the CTA, or has a CTA barrier."""
-    return model.function.most_threads is not None or bool(model.awaits(Barrier.CTA))
 
 
 class _Search:

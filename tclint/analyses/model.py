@@ -6,7 +6,7 @@ for. A check asks it, and neither looks for instructions nor solves an analysis 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import cached_property
@@ -102,13 +102,30 @@ class KernelModel(Kernel):
         """Whether a hit of one of *rules* is shown. A check leaves out what only hits of other rules need."""
         return self.on is None or not self.on.isdisjoint(rules)
 
-    def shaped(self, shape: tuple[int, ...]) -> KernelModel:
-        """The model of the same function in CTAs of *shape*, the threads along x, y and z, as if by ``.reqntid``."""
+    def shaped(
+        self, shape: tuple[int, ...], arguments: Mapping[tuple[str, int], int] | None = None
+    ) -> KernelModel:
+        """The model of the same function in CTAs of *shape*, the threads along x, y and z, as if by ``.reqntid``.
+
+        With *arguments*, in launches with these (:attr:`Function.arguments`).
+        """
         directives = {**self.function.directives, ".reqntid": shape}
+        function = replace(self.function, directives=directives, arguments=arguments or {})
+        model = KernelModel(function, self.module, self.toolkit, self.pause)
+        model.cfg, model.ledger = self.cfg, self.ledger
+        return model
+
+    def bounded(self, threads: int) -> KernelModel:
+        """The model of the same function in CTAs of at most so many threads, as if by ``.maxntid``.
+
+        It shares what is known of values, so the number of threads must decide none of them.
+        """
+        directives = {**self.function.directives, ".maxntid": (threads, 1, 1)}
         model = KernelModel(
             replace(self.function, directives=directives), self.module, self.toolkit, self.pause
         )
-        model.cfg, model.ledger = self.cfg, self.ledger
+        model.cfg, model.ledger, model.values = self.cfg, self.ledger, self.values
+        model.reachability, model.views, model.search_cache = self.reachability, self.views, self.search_cache
         return model
 
     @cached_property

@@ -151,6 +151,8 @@ class OverlapSearch:
     """Whether a use counts in a state of an operation."""
     doubt: DoubtAbout = lambda start, path: NO_DOUBT
     """The doubt about a path from an operation; a path without its edge is preferred."""
+    varies: Callable[[int], bool] = lambda site: False
+    """Whether *overlap* depends on what the path makes of an instruction, even if no address does."""
     whole_loops: bool = False
     """Whether a path that leaves a loop too early is extended to the trip count of the loop."""
     _substitutions: dict[tuple[Edge, ...], Resolve] = field(default_factory=dict)
@@ -385,7 +387,7 @@ class OverlapSearch:
                         else None
                     )
                     found = [] if longer is None else list(self._pairs(operations, uses, longer))
-                    if found or not self.whole_loops:
+                    if found:
                         return found, infeasible
                     first = first or infeasible
         return [], first
@@ -461,16 +463,16 @@ class OverlapSearch:
 
         yield conflicts(values.representative)
         bases = (*operations.by_base, *map(along, uses.by_base))
-        if not any(map(values.varying_at, bases)):
+        if not any(map(values.varying_at, bases)) and not any(map(self.varies, (start, path.end))):
             return
         prefix = model.fact(_EntryPaths).to(start)
         if prefix is None:
             return
         first = conflicts(self._substitution(prefix), prefix)
         yield first
-        if not self.whole_loops:
-            return
         # If there were conflicts and the caller continues, a branch of this route has ruled them out.
+        if not (self.whole_loops or first[1]):
+            return
         own = self._own_prefix(start, path, contradicted=bool(first[1]))
         if own is not None and own != prefix:
             yield conflicts(self._substitution(own), own)

@@ -127,6 +127,8 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
     writes = False
     kind: type[SharedByBound] = SharedByBound
     """The memory that is accessed."""
+    on_paths = True
+    """Whether accesses count whose threads are known on a path only."""
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
@@ -141,7 +143,7 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
         """The instructions after which threads may have diverged."""
         self.memory = model.fact(self.kind)
         self.executed = self.memory.executed
-        self.counts = self.memory.counts
+        self.counts = self.memory.may_count if self.on_paths else self.memory.counts
         self.operations = frozenset(
             i
             for i in self.memory.sites
@@ -238,6 +240,7 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
             begins=lambda access: access.writes is self.writes and not access.later and begins(access),
             memory=self.memory,
             doubt=doubt or self.synchronised_elsewhere,
+            varies=self.executed.varies if self.on_paths else lambda site: False,
         )
 
     def synchronised_elsewhere(self, start: int, path: Path) -> Doubt:
@@ -283,6 +286,8 @@ class WritesSince(SinceBarrier):
 
 class LaneWritesSince(WritesSince):
     """The writes since which the lanes of a warp have not synchronised either."""
+
+    on_paths = False
 
     def _ends(self) -> frozenset[int]:
         return self.model.fact(lane_synchronising_sites)

@@ -13,8 +13,8 @@ from operator import or_
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.mbarrier_addresses import may_leave
 from tclint.analyses.model import KernelModel
-from tclint.ir.nodes import Variable
-from tclint.isa.effects import Order
+from tclint.ir.nodes import Special, Variable
+from tclint.isa.effects import Barrier, Order
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint
@@ -22,7 +22,9 @@ from tclint.values.cta_shape import AXES
 from tclint.values.nodes import Phi, SpecialRead
 from tclint.values.shared_memory import Access, SharedMemory
 
-__all__ = ["SharedByBound", "SharedByWarps", "atomic", "plain"]
+__all__ = ["SharedByBound", "SharedByWarps", "atomic", "has_warps", "may_be_one_warp", "plain"]
+
+_WARP = 32
 
 
 class SharedByWarps(SharedMemory):
@@ -81,7 +83,7 @@ class SharedByWarps(SharedMemory):
         stores: dict[Variable | None, list[tuple[int, bool]]] = {}
         reads: list[tuple[Variable | None, int]] = []
         for site in self.sites:
-            made = self.model.views.context_of(site).threads != 0
+            made = self.model.views.context_of(site).threads & self.model.cta != 0
             for access in self.accesses(site) if self.model.cfg.block_of[site] in self.model.cfg.rank else ():
                 terms = self.values.linear(access.address)[0]
                 variable = next(filter(None, (self.values.variable(term) for term, _ in terms)), None)
@@ -121,13 +123,29 @@ class SharedByWarps(SharedMemory):
                 axes.add(AXES.index(node.name))
             elif any(values.bit_slices(term) or ()):
                 return True
-        offsets = self.addresses.offsets(per_thread, self.model.cta)
-        return shape is None or offsets is None or len(offsets) == prod(shape[axis] for axis in axes)
+        cta = self.model.cta
+        offsets = self.addresses.offsets(per_thread, cta)
+        if shape is None or offsets is None:
+            return True
+        return len(offsets) == min(prod(shape[axis] for axis in axes), cta.bit_count())
 
     def _everywhere(self) -> Iterator[Access]:
         """The accesses that all threads make."""
         every = T.full(self.values.threads)
         return (access for access, threads in self._by_the_last() if threads == every)
+
+    @cached_property
+    def has_room_for_warps(self) -> bool:
+        """Whether an array has elements of a second warp, which are not those of the first one."""
+        first, second = T.full(_WARP), T.full(_WARP) << _WARP
+        for site in self.sites:
+            for access in self.accesses(site):
+                form = self.addresses.form(access.address)
+                if self.model.size(form.base) and not self._outside(access) & second:
+                    here, there = (self.addresses.offsets(form.index, warp) for warp in (first, second))
+                    if here != there:
+                        return True
+        return False
 
     def _outside(self, access: Access) -> int:
         """The threads whose *access* is out of bounds of the variable; none if that is unknown."""
@@ -189,6 +207,15 @@ class SharedByWarps(SharedMemory):
             for n, t in nodes
         )
 
+    def may_count(self, access: Access) -> bool:
+        """Whether *access* can be part of a race that is proven on a path: it counts, or its threads vary from iteration
+        to iteration, and it is plain."""
+        return self.counts(access) or (
+            plain(self.model, access.site)
+            and self.executed.varies(access.site)
+            and self.placed(access, self.model.views.context_of(access.site).threads)
+        )
+
     def counts(self, access: Access) -> bool:
         """Whether *access* can be part of a proven race: its bytes and threads are known, and it is plain or atomic.
 
@@ -210,6 +237,27 @@ class SharedByBound(SharedByWarps):
     def certain_threads(self, threads: int, beside: int = 0) -> int:
         bounded = self.function.most_threads is not None
         return threads & self.room if bounded else super().certain_threads(threads, beside)
+
+
+def has_warps(model: KernelModel) -> bool:
+    """Whether the text shows that a CTA has several warps: it states the size of the CTA, or has a CTA barrier."""
+    return model.function.most_threads is not None or bool(model.awaits(Barrier.CTA))
+
+
+def may_be_one_warp(model: KernelModel) -> bool:
+    """Whether nothing in the text shows that a CTA has several warps.
+
+    Neither does it ask for their number, nor has an array in shared memory room for what a second warp accesses.
+    """
+    if has_warps(model):
+        return False
+    if any(
+        isinstance(operand, Special) and operand.name.startswith("%ntid")
+        for instruction in model.function.instructions
+        for operand in instruction.operands
+    ):
+        return False
+    return not model.fact(SharedByBound).has_room_for_warps
 
 
 def plain(model: KernelModel, site: int) -> bool:

@@ -16,6 +16,7 @@ from tclint.analyses.extents import Extents
 from tclint.analyses.lookups import lookups
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
+from tclint.analyses.parted_threads import parted_accesses
 from tclint.analyses.plausibility import (
     NO_DOUBT,
     Doubt,
@@ -26,8 +27,10 @@ from tclint.analyses.plausibility import (
 )
 from tclint.analyses.since_barrier import ReadsSince, SinceBarrier, WritesSince, unordered_threads
 from tclint.analyses.unchanging_stores import same_value, written_back
-from tclint.analyses.warp_memory import atomic
+from tclint.analyses.warp_memory import atomic, may_be_one_warp
+from tclint.dataflow import Path
 from tclint.isa.accesses import Proxy
+from tclint.isa.effects import Barrier
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import Access
 
@@ -53,7 +56,21 @@ def warp_races(model: KernelModel) -> Iterator[Conflict]:
             met = [each for each in met if atomic(model, each.operation.site)]
             passed |= {component[block_of[each.use.site]] for each in met}
             starts &= {each.operation.site for each in met}
+    yield from _of_parted_threads(model)
     yield from lookups(model)
+
+
+def _of_parted_threads(model: KernelModel) -> Iterator[Conflict]:
+    """The conflicts of accesses that no thread makes both of: of a write with what other threads access."""
+    since = model.solution(WritesSince)[0]
+    for first, second in parted_accesses(since):
+        path = Path((), (), second.site, model.views.context_of(second.site).threads, False)
+        if _races(model, since, first, second, Route(path, _as_it_is, _as_it_is)):
+            yield Conflict(first, second, path)
+
+
+def _as_it_is(value: int) -> int:
+    return value
 
 
 def _races_of(
@@ -79,13 +96,12 @@ def _races_of(
 def _races(model: KernelModel, since: SinceBarrier, first: Access, second: Access, route: Route) -> bool:
     """True if two warps provably access the same bytes, and one of them takes the path."""
     memory = since.memory
-    views, full = model.views, T.full(model.values.threads)
+    executed, full = memory.executed, T.full(model.values.threads)
     if isinstance(memory, SharedByData) and (first.site in memory.indexed) is (second.site in memory.indexed):
         return False
     here, there = (
-        views.context_of(access.site).threads
-        & (full if access.writes else memory.executed.takers(access.site))
-        for access in (first, second)
+        executed.along(access.site, resolve) & (full if access.writes else executed.takers(access.site))
+        for access, resolve in ((first, route.before), (second, route.after))
     )
     if not (here and there) or (atomic(model, first.site) and atomic(model, second.site)):
         return False
@@ -121,6 +137,8 @@ def race_doubt(model: KernelModel, meeting: Conflict) -> Doubt:
         return Doubt("the launch determines whether the CTA has this many threads")
     if _strides_by_cta(model, meeting):
         return Doubt("the two are the stores of one loop whose stride is the size of a smaller CTA")
+    if may_be_one_warp(model) and model.where(lambda effects: effects.arrives is Barrier.WARP):
+        return Doubt("nothing shows that a CTA has more than one warp")
     return (
         (NO_DOUBT if meeting.operation.writes else has_unused_result(model, meeting.path, first, second))
         or (

@@ -7,7 +7,8 @@ Each part has one question:
 - :mod:`~tclint.analyses.data_indices`, :mod:`~tclint.analyses.lookups`: the same, where the data select the element;
 - :mod:`~tclint.analyses.unchanging_stores`: does a store change what another thread reads?
 - :mod:`~tclint.analyses.warp_races`: which two accesses race, by these, and why may they not?
-- :mod:`~tclint.analyses.cta_shapes`: do they in every shape that the CTA may have?
+- :mod:`~tclint.analyses.parted_threads`: which two accesses does no thread make both of?
+- :mod:`~tclint.analyses.cta_shapes`: do they race in every shape that the CTA may have, whatever a launch passes?
 
 Here, the races of a basic block become one finding. What the lanes of a warp do to each other is left to
 :mod:`.lane_races`.
@@ -19,13 +20,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-from tclint.analyses.cta_shapes import decided_by_size, races_in_every_shape
+from tclint.analyses.cta_shapes import (
+    ShapedConflict,
+    decided_by_size,
+    more_than,
+    races_for_all_arguments,
+    races_in_every_shape,
+    races_in_larger_ctas,
+)
 from tclint.analyses.data_indices import SharedByData
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.lookups import Lookup
 from tclint.analyses.model import KernelModel
-from tclint.analyses.overlaps import Conflict
-from tclint.analyses.warp_memory import atomic
+from tclint.analyses.warp_memory import atomic, has_warps
 from tclint.analyses.warp_races import race_doubt, warp_races
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
@@ -33,6 +40,7 @@ from tclint.checks._wording import if_repeated
 from tclint.findings.scales import Confidence, Severity
 
 SM001 = RuleId("SM001")
+_WARP = 32
 
 
 @check(SM001, analyses=(ExecutionGuarantee, SharedByData))
@@ -40,20 +48,33 @@ def reused_without_barrier(model: KernelModel) -> Iterator[Hit]:
     """Report shared memory that two warps access, at least one of them writing, with no intervening barrier."""
     if model.values.threads <= 32 or not model.function.entry or not model.shared.writers:
         return
-    found = [(model, meeting) for meeting in warp_races(model)] if model.values.shape is not None else []
+    block_of = model.cfg.block_of
+    for alike in grouped((block_of[each.conflict.use.site], each) for each in _conflicts(model)).values():
+        doubts = ((each, race_doubt(each.model, each.conflict)) for each in alike)
+        first = next(doubts)
+        shown, doubt = next((each for each in chain((first,), doubts) if not each[1]), first)
+        hit = _hit(model, shown, len({each.conflict.use.site for each in alike})).doubted(doubt.why)
+        yield replace(hit, pairs=tuple(each.conflict.sites for each in alike))
+
+
+def _conflicts(model: KernelModel) -> list[ShapedConflict]:
+    """The conflicts of a kernel in all launches that it may be made for, with what these have in common otherwise."""
+    found: list[ShapedConflict] = []
+    if model.values.shape is not None:
+        found = [ShapedConflict(model, each) for each in warp_races(model)]
     if model.values.shape is None or decided_by_size(model):
         found += races_in_every_shape(model)
-    block_of = model.cfg.block_of
-    for alike in grouped((block_of[each[1].use.site], each) for each in found).values():
-        doubts = ((*each, race_doubt(*each)) for each in alike)
-        first = next(doubts)
-        shaped, meeting, doubt = next((each for each in chain((first,), doubts) if not each[2]), first)
-        hit = _hit(model, shaped, meeting, len({m.use.site for _, m in alike})).doubted(doubt.why)
-        yield replace(hit, pairs=tuple(each.sites for _, each in alike))
+    elif not found and model.function.most_threads is None:
+        found += races_in_larger_ctas(model)
+    found = found or races_for_all_arguments(model)
+    if has_warps(model):
+        return found
+    return [each if each.condition else each._replace(condition=more_than(_WARP)) for each in found]
 
 
-def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int) -> Hit:
-    """The finding about a conflict in *model*. *shaped* is the model for the CTA shape in which it was found."""
+def _hit(model: KernelModel, found: ShapedConflict, count: int) -> Hit:
+    """The finding about a conflict in *model*."""
+    shaped, meeting = found.model, found.conflict
     first, second = meeting.operation, meeting.use
     before = "writes" if first.writes else "reads"
     verb = "overwrites" if second.writes else "reads"
@@ -68,15 +89,17 @@ def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int)
     indexed = not shaped.fact(SharedByData).indexed.isdisjoint(sites)
     data = ", if the data select the same element" if indexed else ""
     repeated = if_repeated(model, meeting.path) if second.later else ""
+    condition = " and ".join(filter(None, (repeated, found.condition)))
     assumed = (
         contended
+        or bool(shaped.function.arguments)
         or indexed
         or isinstance(meeting, Lookup)
         or any(map(model.fact(ExecutionGuarantee).by_stride, sites))
     )
     return SM001.hit(
         site=second.site,
-        message=f"{verb} shared memory that another warp {why}{data}{', if ' * bool(repeated)}{repeated}: no barrier orders the two{only_some}",
+        message=f"{verb} shared memory that another warp {why}{data}{', if ' * bool(condition)}{condition}: no barrier orders the two{only_some}",
         steps=(
             Mark(
                 first.site,
@@ -93,6 +116,6 @@ def _hit(model: KernelModel, shaped: KernelModel, meeting: Conflict, count: int)
         help="add a barrier of both warps (bar.sync, __syncthreads()) between the two",
         fixes=barrier_between(model, first.site, second.site),
         severity=Severity.ERROR if second.later else None,
-        condition=repeated,
+        condition=condition,
         confidence=Confidence.MEDIUM if assumed or not model.function.threads else None,
     )

@@ -522,6 +522,9 @@ class Function:
     damaged: bool = False
     """It contains a syntax error, so no finding about it can be trusted."""
     noreturn: bool = False
+    arguments: Mapping[tuple[str, int], int] = field(default_factory=lambda: NOTHING)
+    """Parameter and offset in bytes -> the number of 32 bits there, in the launches that a model is made for. The text of a
+    module states none."""
     answers: dict[str, tuple[Any, Any]] | None = field(default=None, repr=False, compare=False)
     """What :class:`~tclint.ir.kept_answers.KeptAnswers` keeps for the next state of an edited text; None if none is expected."""
 

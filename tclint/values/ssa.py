@@ -63,6 +63,8 @@ __all__ = ["MAX_DEFINITION_DEPTH", "Registers"]
 
 MAX_DEFINITION_DEPTH = 120
 """Definition chains longer than this stay opaque; real addresses are far shorter."""
+_WORD = 4
+"""The bytes of an argument that a model may be made for."""
 _SHARED = frozenset((Constant, AddressOf, ParameterRead, Allocated))
 """Nodes that are the same in all threads of a CTA."""
 _TRANSPARENT = frozenset(("cvta", "mov"))
@@ -422,12 +424,11 @@ class Registers:
         size = int(kind[2:]) // 8
         if space.startswith(".const") or (space.startswith(".param") and self._is_kernel_parameter(address)):
             # The same bytes are the same value whatever the load's type, unless the load extends them.
-            return self.table.intern(
-                ParameterRead,
-                self.table.add(value, self.table.constant(which * size)),
-                size,
-                kind if size < 4 else "",
-            )
+            word = self.table.add(value, self.table.constant(which * size))
+            number = self._argument(word) if self.function.arguments and size == _WORD else None
+            if number is not None:
+                return self.table.constant(number)
+            return self.table.intern(ParameterRead, word, size, kind if size < _WORD else "")
         if space.startswith(".param"):  # from the caller, or returned by a call
             return self.table.intern(Unmodelled, at, register)
         if space.startswith(".shared"):
@@ -437,6 +438,12 @@ class Registers:
         if "read" in match.form.memory[0][0] and "write" in " ".join(m for m, _ in match.form.memory):
             return self.table.intern(Unmodelled, at, register)
         return self.table.intern(Loaded, at, space, value, which)
+
+    def _argument(self, address: int) -> int | None:
+        """What the launch passes in the word of a parameter at *address*; None if the model is not made for one."""
+        terms, offset = self.table.linear(address)
+        node = self.table.node(terms[0][0]) if len(terms) == 1 and terms[0][1] == 1 else None
+        return self.function.arguments.get((node.name, offset)) if type(node) is AddressOf else None
 
     def _is_kernel_parameter(self, address: Operand | None) -> bool:
         """Whether *address* is that of a kernel parameter, whose value is constant and the same in all threads."""

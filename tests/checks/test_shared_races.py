@@ -206,7 +206,6 @@ def test_a_size_of_the_cta_without_the_race_leaves_it_unreported() -> None:
         f"{WRITE}\nbarrier.sync 3, 128;\n{READ}",
         f"{WRITE}\nbarrier.cluster.arrive;\nbarrier.cluster.wait;\n{READ}",
         f"{WRITE}\nbar.red.popc.u32 %r7, 0, %p0;\n{READ}",
-        f"@%p2 {WRITE}\n{READ}",  # perhaps one warp alone
         f"@%p0 {WRITE}\nld.shared.u32 %r6, [%r3];",  # its own word
         f"{WRITE}\nld.shared.u32 %r6, [%r3+512];",
         f"{WRITE}\nld.volatile.shared.u32 %r6, [%r5];",
@@ -673,10 +672,14 @@ on: st.shared.u32 [%r5], %r0;
     assert not found(body.format(other="other"))
 
 
-@pytest.mark.parametrize(("directives", "wrong"), [(".maxntid 256", True), ("", False)])
-def test_the_bytes_of_a_third_warp(directives: str, wrong: bool) -> None:
-    """A bound says that there is one."""
-    assert bool(found(f"{WRITE}\nld.shared.u32 %r6, [tile+256];", directives=directives)) == wrong
+@pytest.mark.parametrize(
+    ("directives", "condition"), [(".maxntid 256", ""), ("", "if the CTA has more than 64 threads")]
+)
+def test_the_bytes_of_a_third_warp(directives: str, condition: str) -> None:
+    """A bound says that there is one; without a bound, only a CTA that has one stores what is read."""
+    ((_, _, message),) = found(f"{WRITE}\nld.shared.u32 %r6, [tile+256];", directives=directives)
+    assert condition in message
+    assert ("if" in message) == bool(condition)
 
 
 @pytest.mark.parametrize(
@@ -951,7 +954,7 @@ PLACE = "mov.u32 %r10, %ctaid.x;\nmad.lo.u32 %r11, %r10, 128, %r0;\n"
         (f"setp.gt.s32 %p4, %r11, %r9;\nsetp.ge.s32 %p5, %r10, 9;\nor.pred %p4, %p4, %p5;\n@!%p4 {WRITE}", 1),
         (f"setp.ge.s32 %p4, %r11, %r9;\n@%p4 {WRITE}", 0),
         (f"setp.lt.s32 %p4, %r11, 7;\n@%p4 {WRITE}", 0),
-        (f"setp.lt.s32 %p4, %r0, %r9;\n@%p4 {WRITE}", 0),
+        (f"setp.lt.s32 %p4, %r0, %r9;\n@%p4 {WRITE}", 1),
         (
             f"mad.wide.u32 %rd2, %r0, 4, %rd1;\nld.global.u32 %r11, [%rd2];\nadd.u32 %r11, %r11, %r10;\nsetp.lt.s32 %p4, %r11, %r9;\n@%p4 {WRITE}",
             0,
@@ -1127,11 +1130,11 @@ filled:
         ({}, [Confidence.MEDIUM]),
         ({"between": "bar.sync 0;"}, []),
         # a loop of single steps, such as one over the columns of a triangle, and one of the lanes of a warp
-        ({"step": "1"}, []),
-        ({"step": "32"}, []),
+        ({"step": "1"}, [Confidence.MEDIUM]),
+        ({"step": "32"}, [Confidence.MEDIUM]),
         ({"start": "%laneid", "step": "32"}, []),
         # the loop may end elsewhere
-        ({"bound": "%r1"}, []),
+        ({"bound": "%r1"}, [Confidence.MEDIUM]),
     ],
 )
 def test_a_bound_that_the_threads_stride_to_leaves_all_of_them(
@@ -1143,7 +1146,10 @@ def test_a_bound_that_the_threads_stride_to_leaves_all_of_them(
 
 
 def test_a_bound_alone_may_leave_one_warp() -> None:
-    assert not found(f"@%p2 {WRITE} {READ}")
+    """Whatever the bound, another warp reads what the threads below it store."""
+    ((rule, confidence, _),) = found(f"@%p2 {WRITE} {READ}")
+    assert (rule, confidence) == ("SM001", Confidence.MEDIUM)
+    assert not found(f"@%p2 {WRITE} bar.sync 0; {READ}")
 
 
 INDEXED = """

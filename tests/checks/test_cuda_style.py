@@ -1,0 +1,54 @@
+"""Ordinary CUDA in ``fixtures/cuda``, compiled by nvcc: a missing barrier is reported without launch bounds too."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.tools.project import ROOT
+from tests.tools.support import found, lint
+
+FOLDER = ROOT / "fixtures" / "cuda"
+TEXTBOOK = {
+    "bound_by_tid",
+    "bound_by_grid",
+    "early_return",
+    "dynamic_one",
+    "dynamic_two",
+    "tree",
+    "tree_first",
+    "tiles",
+    "halo",
+    "scalar",
+    "histogram",
+}
+"""The kernels of ``textbook.cu`` in which warps race in shared memory."""
+SORTS = {"odd_even_sort", "bitonic"}
+"""Kernels of which data select the threads that store, one pair of elements each: these are not compared."""
+
+
+UNSIZED = {"reverse_in_place", "rows_by_tid"}
+"""Kernels that show nowhere that a CTA has several warps, but for their launch bounds."""
+
+
+def racy(name: str) -> set[str]:
+    """The kernels of a file with a race between warps."""
+    return {f.entry for f in lint((FOLDER / name).read_text()).findings if f.rule.id == "SM001"}
+
+
+def test_textbook_mistakes() -> None:
+    assert racy("textbook.bad.ptx") >= TEXTBOOK
+
+
+@pytest.mark.parametrize(("bound", "silent"), [("", SORTS | UNSIZED), ("bound.", SORTS)])
+def test_exchanges_without_a_barrier(bound: str, silent: set[str]) -> None:
+    kernels = set(re.findall(r"^KERNEL\(\d+\) (\w+)", (FOLDER / "exchanges.cu").read_text(), re.MULTILINE))
+    assert racy(f"exchanges.{bound}bad.ptx") == kernels - silent
+
+
+@pytest.mark.parametrize(
+    "name", ["textbook.fixed.ptx", "exchanges.fixed.ptx", "exchanges.bound.fixed.ptx", "apart.ptx"]
+)
+def test_what_is_correct(name: str) -> None:
+    assert not found(lint((FOLDER / name).read_text()), low=False)
