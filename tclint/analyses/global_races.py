@@ -32,6 +32,8 @@ _MAX_PAIRS = 1000
 class GlobalByWarps(SharedByBound):
     """Global memory as the warps of a CTA have it: plain accesses through pointers that are parameters."""
 
+    on_paths = False
+
     @staticmethod
     def within(access: isa.Access) -> bool:
         """Whether an access is one of data that may be in this memory, at the address of an operand."""

@@ -44,6 +44,7 @@ class SharedByLanes(SharedByBound):
     """Shared memory in which lanes of one warp meet."""
 
     guarantee = WholeWarps
+    on_paths = False
     scope = UniformityScope.WARP
     spaces: tuple[str, ...] = (".shared", ".shared::cta")
     """The state spaces that an access states."""

@@ -153,8 +153,6 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
     writes = False
     kind: type[SharedByBound] = SharedByBound
     """The memory that is accessed."""
-    on_paths = True
-    """Whether accesses count whose threads are known on a path only."""
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model)
@@ -169,7 +167,7 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
         """The instructions after which threads may have diverged."""
         self.memory = model.fact(self.kind)
         self.executed = self.memory.executed
-        self.counts = self.memory.may_count if self.on_paths else self.memory.counts
+        self.counts = self.memory.may_count
         self.operations = frozenset(
             i
             for i in self.memory.sites
@@ -266,7 +264,7 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
             begins=lambda access: access.writes is self.writes and not access.later and begins(access),
             memory=self.memory,
             doubt=doubt or self.synchronised_elsewhere,
-            varies=self.executed.varies if self.on_paths else lambda site: False,
+            varies=self.memory.varies,
         )
 
     def synchronised_elsewhere(self, start: int, path: Path) -> Doubt:
@@ -315,8 +313,6 @@ class _OfLanes:
 
     kind: type[SharedByBound] = SharedByLanes
     model: KernelModel
-
-    on_paths = False
 
     def _ends(self) -> frozenset[int]:
         return self.model.fact(lane_synchronising_sites)

@@ -24,6 +24,8 @@ _WARPGROUP = 128
 class TmemByWarps(SharedByBound):
     """The columns of tensor memory that threads load and store, in place of bytes of shared memory."""
 
+    on_paths = False
+
     @staticmethod
     def touches(match: Match) -> bool:
         return match.form.effects.begins is not None and match.form.group in TENSOR_MEMORY

@@ -31,6 +31,8 @@ class SharedByWarps(SharedMemory):
 
     guarantee: type[ExecutionGuarantee] = ExecutionGuarantee
     """What knows the threads that execute an access."""
+    on_paths = True
+    """Whether accesses count whose threads are known on a path only."""
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model.function, model.values)
@@ -208,12 +210,16 @@ class SharedByWarps(SharedMemory):
             type(n) is Phi and n.block not in loops and values.uniformity(t) > self.scope for n, t in nodes
         )
 
+    def varies(self, site: int) -> bool:
+        """Whether a path may tell which threads execute the instruction at *site*, although nothing else does."""
+        return self.on_paths and self.executed.varies(site)
+
     def may_count(self, access: SharedAccess) -> bool:
         """Whether *access* can be part of a race that is proven on a path: it counts, or its threads vary from iteration
         to iteration, and it is plain."""
         return self.counts(access) or (
-            plain(self.model, access.site)
-            and self.executed.varies(access.site)
+            self.varies(access.site)
+            and plain(self.model, access.site)
             and self.placed(access, self.model.views.context_of(access.site).threads)
         )
 
