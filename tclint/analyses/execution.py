@@ -343,14 +343,20 @@ class ExecutionGuarantee:
         if not self._uniform(bound):
             return False
         limits = [values.node(v) for v in values.subexpressions(bound)]
-        if not any(isinstance(limit, ParameterRead | Loaded) for limit in limits):
-            return False
         parts = list(values.subexpressions(position, until=self._uniform))
         uniform = list(filter(self._uniform, parts))
         if any(type(values.node(v)) not in _POSITION_NODES for v in set(parts).difference(uniform)):
             return False
-        # Or the bound is what the grid has left from the tile of the CTA on.
-        return any(map(self._is_origin, uniform)) or any(map(_is_cta_index, limits))
+        return self._may_exceed(limits, uniform)
+
+    def _may_exceed(self, limits: list[Node], uniform: list[int]) -> bool:
+        """Whether a bound, which *limits* make up, is above the positions of all threads that have the *uniform* part.
+
+        The launch determines it, and it is that of a grid, or what a grid has left from the tile of the CTA on.
+        """
+        return any(isinstance(limit, ParameterRead | Loaded) for limit in limits) and (
+            any(map(self._is_origin, uniform)) or any(map(_is_cta_index, limits))
+        )
 
     def _uniform(self, value: int) -> bool:
         """Whether *value* is the same in all threads: in those of a warp, and in all warps."""

@@ -17,10 +17,11 @@ from tclint.isa import accesses as isa
 from tclint.isa.accesses import Proxy, Via
 from tclint.isa.effects import Order
 from tclint.isa.forms import Match
+from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint
-from tclint.values.nodes import Arithmetic, Opaque
+from tclint.values.nodes import Arithmetic, Loaded, Node, Opaque, ParameterRead, SpecialRead
 from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["GlobalByLanes", "SharedByLanes", "WholeWarps"]
@@ -34,10 +35,20 @@ _EXCHANGING = (Order.WEAK, Order.RELAXED, Order.VOLATILE)
 
 
 class WholeWarps(ExecutionGuarantee):
-    """Whether the lanes that execute an instruction are known, or are the whole warp or none of it."""
+    """Whether the lanes that execute an instruction are known, or are the whole warp or none of it.
+
+    A bound on a position may exceed those of one warp whatever the launch determines it by.
+    """
 
     def _uniform(self, value: int) -> bool:
         return self.model.values.uniformity(value) <= UniformityScope.WARP
+
+    def _may_exceed(self, limits: list[Node], uniform: list[int]) -> bool:
+        return any(
+            isinstance(limit, ParameterRead | Loaded)
+            or (type(limit) is SpecialRead and not SPECIAL_REGISTERS[limit.name].distinguishes_threads)
+            for limit in limits
+        )
 
 
 class SharedByLanes(SharedByBound):

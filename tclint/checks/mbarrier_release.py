@@ -9,7 +9,7 @@ the accessing threads arrive later are assumed to do so, which under-reports.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from functools import reduce
 from itertools import groupby
@@ -304,13 +304,26 @@ class _Release:
         uses = self._uses(arrival, not writes)
         for access in self._at_most(arrival, self._before(arrival, ends, writes), "accesses") if uses else ():
             others = views.context_of(access.site).threads & rest
-            if lanes and not writes and self.model.shared.sites[access.site].scope == "warp":
+            if lanes and not writes and self.model.shared.sites[access.site].scope in _WHOLE_WARPS:
                 continue  # the lanes wait for each other until all have read
             found = self._conflict(arrival, access, others, uses) if others else None
             if found is not None and self._all_reach(access, arrivals, ends):
                 wait, use = found
-                return access.site, wait, use.site
+                if not lanes or writes or not self._pass_one_barrier(access.site, use.site):
+                    return access.site, wait, use.site
         return None
+
+    def _pass_one_barrier(self, first: int, then: int) -> bool:
+        """Whether threads may pass a barrier after *first* that other threads pass before *then*."""
+        reaches, channels = self.model.reaches, self.order.points.channels
+        after, before = (
+            frozenset[Hashable]().union(*map(channels, barriers))
+            for barriers in (
+                [i for i in self.barriers if reaches(first, i)],
+                [i for i in self.barriers if reaches(i, then)],
+            )
+        )
+        return not after.isdisjoint(before)
 
     def _other_lanes(self, arrival: int, writes: bool) -> int:
         """The threads of the arriving warps that do not arrive, for reads at no other arrival on the mbarrier either."""

@@ -181,6 +181,20 @@ def test_global_memory_is_exchanged_like_shared_memory(between: str, wrong: bool
 
 
 @pytest.mark.parametrize(
+    ("bound", "wrong"),
+    [
+        ("ld.param.u32 %r8, [number];\nsetp.lt.u32 %p1, %r0, %r8;", True),
+        ("ld.param.u32 %r8, [number];\nsetp.ge.u32 %p1, %r0, %r8;", False),
+        ("mov.u32 %r8, %ntid.x;\nadd.u32 %r9, %r0, 1;\nsetp.lt.u32 %p1, %r9, %r8;", True),
+        ("ld.global.u32 %r8, [%rd1+4096];\nsetp.lt.u32 %p1, %r8, 5;", False),
+    ],
+)
+def test_a_bound_that_the_launch_determines_may_let_all_lanes_pass(bound: str, wrong: bool) -> None:
+    body = f"mad.wide.u32 %rd1, %r0, 4, %rd0;\n{bound}\n@!%p1 bra skip;\n{WRITE}\n{READ}\nskip:"
+    assert exchanged(body) is wrong
+
+
+@pytest.mark.parametrize(
     ("index", "wrong"),
     [
         ("mad.lo.s32 %r8, %ctaid.x, %ntid.x, %r0;", True),
