@@ -40,7 +40,8 @@ from tclint.values.nodes import Compare, Elected, Logic, Negation, Select, Speci
 __all__ = ["GlobalSignals", "Observation", "ordering"]
 
 _COUNTING = (".add", ".inc")
-_TESTED = (*_COUNTING, ".dec", ".exch", ".cas")
+_SWAPS = (".exch", ".cas")
+_TESTED = (*_COUNTING, ".dec", *_SWAPS)
 """The atomic operations by which threads count arrivals or take a lock; those of bits, minima and maxima claim something."""
 _CTA_INDEX = ("%ctaid.x", "%ctaid.y", "%ctaid.z")
 
@@ -220,6 +221,11 @@ class GlobalSignals:
         """
         reaches, site = self.model.reaches, seen.site
         sets = [i for i in self._strong_writes if self._lets_pass(i, seen)]
+        match = self.model.instruction(seen.site).match
+        if (
+            not sets and match is not None and match.combination in _SWAPS
+        ):  # many give a lock back with a plain store
+            sets = [i for i in self._plain_stores if self._in_passed(i, seen) and self._lets_pass(i, seen)]
         if not seen.waits:
             return sets
         before = {i for i in sets if reaches(i, site)}
@@ -314,6 +320,24 @@ class GlobalSignals:
     @cached_property
     def _strong_writes(self) -> list[Site]:
         return sorted(self._matching(_may_set))
+
+    def _in_passed(self, site: Site, seen: Observation) -> bool:
+        """Whether *site* is executed only by threads that have passed an observation, as what gives back a lock is."""
+        cfg = self.model.cfg
+        block = cfg.block_of[site]
+        if seen.waits:
+            return role_paths.dominated_by(self.model, seen.site, site)
+        return any(cfg.dominates(edge.target, block) for edge in seen.passes)
+
+    @cached_property
+    def _plain_stores(self) -> list[Site]:
+        """The weak stores of one integer to global memory."""
+        return sorted(self._matching(lambda match: not match.strong and _sets(match)))
+
+    def narrow(self, site: Site) -> bool:
+        """Whether a strong access has a scope that includes no thread of another CTA."""
+        instruction = self.model.instruction(site)
+        return instruction.order is not Order.WEAK and not instruction.wide
 
     def within_cta(self, signal: Site, seen: Observation) -> bool:
         """Whether only threads of one CTA share the word: its address has the index of the CTA, in all dimensions used.
@@ -438,7 +462,7 @@ class GlobalSignals:
         model, site = self.model, seen.site
         if not reads:
             return None
-        ends = {*(self.acquires if model.instruction(site).wide else self._unknown), site, *others}
+        ends = {*(self._unknown if self.narrow(site) else self.acquires), site, *others}
         closed = self._without_passing(site)
         context = model.views.context_of(site)
         own = role_paths.follow_first(model, site, context, reads, ends, closed).witness
@@ -477,7 +501,7 @@ class GlobalSignals:
         With it, the write, and the CTA barrier if another thread than the one that has written passes it.
         """
         model = self.model
-        releases = self.releases if model.instruction(signal).wide else self._unknown
+        releases = self._unknown if self.narrow(signal) else self.releases
         for write in sorted(set(writes)):
             # Without regard to the conditions of branches first, which costs far less than a search for a path.
             if not model.reaches(write, signal, releases):
@@ -611,12 +635,12 @@ def _may_observe(match: Match) -> bool:
 
 def _may_set(match: Match) -> bool:
     """Whether an instruction is a strong write of one integer to global memory."""
-    return (
-        match.strong
-        and bool(global_operands(match, "write"))
-        and _is_integer(match)
-        and match.form.event == ""
-    )
+    return match.strong and _sets(match)
+
+
+def _sets(match: Match) -> bool:
+    """Whether an instruction writes one integer to global memory."""
+    return bool(global_operands(match, "write")) and _is_integer(match) and match.form.event == ""
 
 
 def _is_integer(match: Match) -> bool:

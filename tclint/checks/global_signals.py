@@ -146,8 +146,9 @@ def _unreleased(
         return None
     write, barriers, path = found
     read = next(read for each, read in pairs if each == write)
-    narrow = not instruction.wide
-    message = "sets a flag with a relaxed write, and nothing releases the data that was written before it"
+    narrow = signals.narrow(signal)
+    kind = "weak" if instruction.order is Order.WEAK else "relaxed"
+    message = f"sets a flag with a {kind} write, and nothing releases the data that was written before it"
     if narrow:
         message = "sets a flag with a write of scope .cta, and another CTA may read the data that was written before it"
     hit = MO005.hit(

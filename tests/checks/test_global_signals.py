@@ -296,6 +296,9 @@ DONE = "over:"
         ([LOCK, FENCE.replace("gpu", "cta"), READ, WRITE, FENCE, UNLOCK], {"MO003"}),
         ([LOCK.replace("atom.", "atom.acquire.gpu."), READ, WRITE, UNLOCK.replace("atom.", "atom.release.gpu.")], set()),
         ([LOCK.replace("cas.b32 %r5, [%rd9], 0, 1", "exch.b32 %r5, [%rd9], 1"), READ, WRITE, UNLOCK], {"MO003", "MO005"}),
+        # A lock that a plain store gives back.
+        ([LOCK, FENCE, READ, WRITE, "st.global.u32 [%rd9], 0;"], {"MO005"}),
+        ([LOCK, FENCE, READ, WRITE, FENCE, "st.global.u32 [%rd9], 0;"], set()),
         # What is locked is neither read nor written, or only read.
         ([LOCK, UNLOCK, READ, WRITE], set()),
         ([LOCK, READ, UNLOCK], set()),
