@@ -23,9 +23,9 @@ The layers, each importing only those before it:
 - ``operations``, ``shared_bytes``, ``machine``: the state of one launch;
 - ``instructions``: what each kind of step does;
 - ``warp_overlaps``, ``races``: the accesses that nothing orders;
-- ``empty_items``: whether an item without work is tested for;
 - ``launches``, ``launch_search``: which launches are tried, and what they show together;
-- ``interface``, ``verdict``: what the rest of tclint asks, and the answers;
+- ``interface``, ``empty_items``, ``verdict``: what the rest of tclint asks, whether items without work are tested for, and
+  the answers;
 - ``faults``: the fault that a replay shows, for which a kernel that is not replayed imports none of these but the first;
 - ``bounds``: the launches in which the mbarriers are used as they must be.
 
