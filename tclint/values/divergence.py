@@ -23,7 +23,7 @@ from tclint.ir.cfg import CFG, Edge
 from tclint.isa.special_registers import WARP, Triple
 from tclint.values import UniformityScope, Values
 from tclint.values import thread_masks as T
-from tclint.values.nodes import Compare, FloatConstant, Loaded, ParameterRead, SpecialRead
+from tclint.values.nodes import Compare, FloatConstant, Loaded, ParameterRead, SpecialRead, Unmodelled
 from tclint.values.steering import equated, forced
 from tclint.values.trials import FRACTION, TYPICAL, Made, Trial
 
@@ -74,7 +74,7 @@ class Split:
         values, chosen = self.trial.values, dict(self.trial.made.given)
         read = [
             v
-            for v in values.subexpressions(self.predicate)
+            for v in _parts(values, self.predicate)
             if type(node := values.node(v)) is ParameterRead and node.size <= 4
         ]
         deciding = [v for v in read if v in chosen] or read
@@ -85,7 +85,7 @@ class Split:
     def of_any_launch(self) -> bool:
         """Whether lanes part in any launch that is large enough, whatever its parameters and words in memory are."""
         values = self.trial.values
-        nodes = map(values.node, values.subexpressions(self.predicate))
+        nodes = map(values.node, _parts(values, self.predicate))
         return not self.own and not any(type(node) is ParameterRead or type(node) is Loaded for node in nodes)
 
     def unless_multiple(self, edge: Edge) -> bool:
@@ -193,7 +193,7 @@ class Divergence:
         """Executions that lead to *block*, in which lanes may differ in *p*."""
         by_cta = any(
             type(node) is SpecialRead and node.name.startswith("%ctaid")
-            for node in map(self.values.node, self.values.subexpressions(p))
+            for node in map(self.values.node, _parts(self.values, p))
         )
         comparisons, typical = self._comparisons(p), self._typical(p)
         seen = set[Made]()
@@ -228,7 +228,7 @@ class Divergence:
         values = self.values
         found = [
             node
-            for v in values.subexpressions(p)
+            for v in _parts(values, p)
             if type(node := values.node(v)) is Compare and values.uniformity(v) > UniformityScope.CTA
         ]
         return found[:MAX_COMPARISONS]
@@ -237,7 +237,7 @@ class Divergence:
         """Numbers that words in memory may be: those with which *p* compares, and those beside them."""
         values = self.values
         found = dict.fromkeys(TYPICAL)
-        for v in values.subexpressions(p):
+        for v in _parts(values, p):
             node = values.node(v)
             if type(node) is FloatConstant and abs(node.number) < FRACTION:
                 number = int(node.number * FRACTION)
@@ -333,3 +333,16 @@ class Divergence:
             and edge.target in loop
             and all(e.target not in loop for e in cfg.successors[edge.source] if e != edge)
         )
+
+
+def _parts(values: Values, p: int) -> list[int]:
+    """What *p* is computed from, also by instructions that no expression models: shuffles, floating-point comparisons."""
+    found, work = dict[int, None](), [p]
+    while work and len(found) < MAX_EXPRESSION:
+        fresh = [v for v in values.subexpressions(work.pop()) if v not in found]
+        found |= dict.fromkeys(fresh)
+        for node in map(values.node, fresh):
+            if type(node) is Unmodelled and node.register >= 0:
+                operands = values.function.instructions[node.site].operands[1:]
+                work += [values.operand(operand, node.site) for operand in operands]
+    return list(found)

@@ -66,7 +66,9 @@ FRACTION = 1 << 10
 """What a floating-point number is multiplied with to become a number of a trial, which has its order."""
 _AMPLE = 1 << 12
 """A parameter of which nothing is known: a bound that no index of the first CTAs reaches."""
-TYPICAL = (0, 1, 2, 5, 1000, -1)
+_LARGE = 1 << 23
+"""Beyond most numbers that a kernel compares with, as a floating-point number too."""
+TYPICAL = (0, 1, 2, 5, 1000, -1, _LARGE, -_LARGE)
 """Words of memory, besides the numbers that the kernel compares with."""
 MAX_DEPTH = 120
 """Operands of operands that are followed."""
@@ -237,7 +239,7 @@ class Trial:
             return self._each(lambda *row: applied("setp", ordered, row), *operands) if known else _UNKNOWN
         if not own and any(len(set(lanes)) > 1 for lanes in operands):
             return _UNKNOWN  # of the index of the thread: the function matters
-        return self._each(lambda *row: _mixed(name, *sorted(row)) % _AMPLE - _AMPLE // 2, *operands)
+        return self._each(lambda *row: _mixed(name, *sorted(row)) % (2 * _LARGE) - _LARGE, *operands)
 
     # ------------------------------------------------------------ what is made up
 

@@ -79,7 +79,9 @@ PAIRS = {
         + f"\nadd.s32 %r7, %r7, 1;\n{HELD}",
     ),
     "a barrier where data are positive": (
-        f"ld.global.f32 %f1, [%rd1]; setp.leu.f32 %p1, %f1, 0f00000000;\n@%p1 bra over;\n{HELD} // want CV001\nover:",
+        (".shared .align 4 .b32 s[128]; shl.b32 %r7, %r0, 2; mov.u32 %r8, s; add.u32 %r7, %r7, %r8;\n"
+            f"ld.global.f32 %f1, [%rd1]; setp.leu.f32 %p1, %f1, 0f00000000;\n@%p1 bra over;\nst.shared.f32 [%r7], %f1;\n"
+            f"{HELD} // want CV001\nover:"),
         f"setp.ge.s32 %p1, %r3, %r9;\n@%p1 bra over;\n{HELD}\nover:",
     ),
     "warps up to a parameter": (

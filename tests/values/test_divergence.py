@@ -134,6 +134,7 @@ REDUCED = "".join(
     ("code", "parts"),
     [
         (f"{OWN} setp.leu.f32 %p0, %f1, 0f00000000;", True),
+        (f"{OWN} setp.gt.f32 %p0, %f1, 0f44FA0000;", True),
         (f"{OWN} {REDUCED} setp.leu.f32 %p0, %f1, 0f00000000;", False),
         (f"{OWN} setp.eq.s32 %p1, %r1, 0; vote.sync.all.pred %p0, %p1, -1;", False),
         (f"{OWN} redux.sync.max.s32 %r2, %r1, -1; setp.gt.s32 %p0, %r2, 0;", False),
