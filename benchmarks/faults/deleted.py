@@ -84,7 +84,7 @@ for _name, _family, _event, _group, _rules in (
         "barrier",
         "barrier-sync",
         None,
-        "TM008 TM006 BK003 SM001 SM002 CA005 PR005 MB014 MB015 MB002 MB016",
+        "TM008 TM006 BK003 SM001 SM002 CA005 PR005 MB014 MB015 MB002 MB016 MO007 MO008 MO009",
     ),
     ("warp barrier deleted", "barrier", "barrier-sync", "lanes", "SM002 MB014 MB015 MB002 TM008 BK003 PR005"),
     ("griddepcontrol.wait deleted", "pdl", "pdl-wait", None, "GD001 GD002"),

@@ -78,8 +78,8 @@ def _full(kernel: Kernel, site: int) -> bool:
 
 
 for _name, _event, _mask, _rules in (
-    ("shuffle mask narrowed", "shuffle", "0x1f", "CV006"),
-    ("vote mask narrowed", "vote", "0xffff", "CV006"),
+    ("shuffle mask narrowed", "shuffle", "0x1f", "CV005 CV006"),
+    ("vote mask narrowed", "vote", "0xffff", "CV005 CV006"),
     ("elect mask narrowed", "elect", "0xffff", "CV005 CV006"),
 ):
     operator(_name, "convergence", _rules)(_masks(_event, _mask))

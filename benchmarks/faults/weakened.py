@@ -287,5 +287,5 @@ def _narrows(fences: bool) -> Plant:
     return plant
 
 
-operator("fence scope narrowed", "memory", "")(_narrows(fences=True))
-operator("access scope narrowed", "memory", "")(_narrows(fences=False))
+operator("fence scope narrowed", "memory", "MO003 MO005")(_narrows(fences=True))
+operator("access scope narrowed", "memory", "MO003 MO005")(_narrows(fences=False))

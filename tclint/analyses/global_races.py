@@ -109,12 +109,14 @@ class GlobalReadsSince(ReadsSince):
     """The reads of global memory with no acquire point since."""
 
     kind = GlobalByWarps
+    on_paths = False
 
 
 class GlobalWritesSince(WritesSince):
     """The writes of global memory with no acquire point since."""
 
     kind = GlobalByWarps
+    on_paths = False
 
 
 def global_races(since: SinceBarrier, starts: frozenset[int]) -> Iterator[Conflict]:
