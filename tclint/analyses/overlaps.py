@@ -153,6 +153,8 @@ class OverlapSearch:
     """The doubt about a path from an operation; a path without its edge is preferred."""
     varies: Callable[[int], bool] = lambda site: False
     """Whether *overlap* depends on what the path makes of an instruction, even if no address does."""
+    own_entries: bool = False
+    """Whether the threads that continue along a path may have come from the entry by another path than that for all threads."""
     whole_loops: bool = False
     """Whether a path that leaves a loop too early is extended to the trip count of the loop."""
     _substitutions: dict[tuple[Edge, ...], Resolve] = field(default_factory=dict)
@@ -387,7 +389,7 @@ class OverlapSearch:
                         else None
                     )
                     found = [] if longer is None else list(self._pairs(operations, uses, longer))
-                    if found:
+                    if found or not (self.whole_loops or self.own_entries):
                         return found, infeasible
                     first = first or infeasible
         return [], first
@@ -471,7 +473,7 @@ class OverlapSearch:
         first = conflicts(self._substitution(prefix), prefix)
         yield first
         # If there were conflicts and the caller continues, a branch of this route has ruled them out.
-        if not (self.whole_loops or first[1]):
+        if not (self.whole_loops or (self.own_entries and first[1])):
             return
         own = self._own_prefix(start, path, contradicted=bool(first[1]))
         if own is not None and own != prefix:

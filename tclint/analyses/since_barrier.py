@@ -264,6 +264,7 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
             begins=lambda access: access.writes is self.writes and not access.later and begins(access),
             memory=self.memory,
             doubt=doubt or self.synchronised_elsewhere,
+            own_entries=self.memory.on_paths,
             varies=self.memory.varies,
         )
 
