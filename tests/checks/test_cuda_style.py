@@ -6,8 +6,9 @@ import re
 
 import pytest
 
+from tclint.findings.scales import Severity
 from tests.tools.project import ROOT
-from tests.tools.support import found, lint
+from tests.tools.support import lint
 
 FOLDER = ROOT / "fixtures" / "cuda"
 TEXTBOOK = {
@@ -51,4 +52,6 @@ def test_exchanges_without_a_barrier(bound: str, silent: set[str]) -> None:
     "name", ["textbook.fixed.ptx", "exchanges.fixed.ptx", "exchanges.bound.fixed.ptx", "apart.ptx"]
 )
 def test_what_is_correct(name: str) -> None:
-    assert not found(lint((FOLDER / name).read_text()), low=False)
+    """The last steps of a sum read and write the elements of other lanes in one step, which is a note."""
+    findings = lint((FOLDER / name).read_text()).findings
+    assert not [f for f in findings if f.confidence.label != "low" and f.severity is not Severity.INFO]
