@@ -17,7 +17,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OVERLAP, Conflict
 from tclint.analyses.plausibility import synchronises_lanes
 from tclint.analyses.since_barrier import WritesSince
-from tclint.analyses.warp_memory import SharedByBound, may_be_one_warp
+from tclint.analyses.warp_memory import SharedByBound, atomic, may_be_one_warp
 from tclint.analyses.warp_races import race_doubt, warp_races
 from tclint.ir.nodes import Special
 from tclint.values import thread_masks as T
@@ -166,8 +166,9 @@ def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
         return [(x,) for x in _SIZES if x <= most]
     sides = [1 << k for k in range(11)]
     flat = dict.fromkeys((*_USUAL, *product(sides, sides), *_ODD))
-    deep = any(Special("%tid.z") in i.operands for i in model.function.instructions)
-    shapes = [(x, y, z) for z in ((1, 2, 4) if deep else (1,)) for x, y in flat if 32 < x * y * z <= most]
+    shapes = [
+        (x, y, z) for z in ((1, 2, 4) if _deep(model) else (1,)) for x, y in flat if 32 < x * y * z <= most
+    ]
     values = model.values
     terms = {
         t
@@ -177,6 +178,11 @@ def _shapes(model: KernelModel) -> list[tuple[int, ...]]:
     }
     rows = [axis for axis, name in enumerate(AXES) if values.special(name) in terms]
     return [shape for shape in shapes if all(shape[axis] > 1 for axis in rows)]
+
+
+def _deep(model: KernelModel) -> bool:
+    """Whether the threads are in three dimensions."""
+    return any(Special("%tid.z") in i.operands for i in model.function.instructions)
 
 
 def races_for_all_arguments(model: KernelModel) -> list[ShapedConflict]:
@@ -205,7 +211,7 @@ def races_for_all_arguments(model: KernelModel) -> list[ShapedConflict]:
             if left and not all(_several_warps(shaped, each.conflict) for each in left):
                 idle = max(idle, *arguments.values())
                 continue
-            met = _common(model, shaped, left)
+            met = [each for each in _common(model, shaped, left) if not _of_two_arrays(each)]
             if not met and left is None:
                 return []
             if shaped.fact(SharedByBound).fits:
@@ -215,6 +221,19 @@ def races_for_all_arguments(model: KernelModel) -> list[ShapedConflict]:
     names = list(dict.fromkeys(name for name, _ in sorted(bounds)))
     condition = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} more than {idle}" if idle else ""
     return [each._replace(condition=condition) for each in left or () if not _by_lanes(each)]
+
+
+def _of_two_arrays(found: ShapedConflict) -> bool:
+    """Whether the accesses may be of two arrays, which overlap only for an argument that no launch passes.
+
+    Plain stores are, and so may be accesses at a constant distance in memory whose size the launch decides.
+    """
+    shaped, first, second = found.model, found.conflict.operation, found.conflict.use
+    if all(access.writes and not atomic(shaped, access.site) for access in (first, second)):
+        return True
+    values = shaped.values
+    distance = values.constant_of(values.add(first.address, values.times(second.address, -1)))
+    return bool(distance) and not any(shaped.size(term) for term, _ in values.linear(first.address)[0])
 
 
 def _deciding_words(model: KernelModel) -> tuple[set[Word], list[Word]]:
@@ -268,6 +287,8 @@ def _shapes_for_arguments(model: KernelModel) -> list[tuple[int, ...]]:
     """Some of the shapes that CTAs may have, for launches with different arguments."""
     if model.function.threads is not None:
         return [model.function.directives[".reqntid"]]
+    if _deep(model):
+        return []
     if model.values.cta_size is not None and model.values.one_dimensional:
         return [(model.values.cta_size,)]
     most = model.function.most_threads or T.LIMIT

@@ -13,7 +13,7 @@ from functools import cached_property
 from tclint.analyses.global_memory import Source, depends_on
 from tclint.analyses.overlaps import Conflict, Route
 from tclint.analyses.since_barrier import ReadsSince, SinceBarrier, WritesSince, unordered_threads
-from tclint.analyses.unchanging_stores import written_back
+from tclint.analyses.unchanging_stores import stored_by_all, written_back
 from tclint.analyses.warp_memory import SharedByBound
 from tclint.isa import accesses as isa
 from tclint.isa.accesses import Proxy, Via
@@ -130,7 +130,7 @@ def global_races(since: SinceBarrier, starts: frozenset[int]) -> Iterator[Confli
             & (T.full(model.values.threads) if access.writes else memory.executed.takers(access.site))
             for access in (first, second)
         )
-        if not (here and there):
+        if not (here and there) or (first.writes and stored_by_all(memory, first)):
             return False
         if second.writes:
             there &= ~written_back(memory, first, second, route)

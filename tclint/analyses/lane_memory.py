@@ -6,9 +6,11 @@ none, leaves it open which warps are there, but not which lanes; and an address 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
-from functools import cached_property
-from itertools import pairwise
+from functools import cached_property, reduce
+from itertools import islice
+from math import gcd
 
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.mbarrier_addresses import may_leave
@@ -115,27 +117,54 @@ class SharedByLanes(SharedByBound):
 
     @cached_property
     def exchanges(self) -> bool:
-        """Whether two lanes may meet at all: some accesses share a base, one writes, and they are not all of own bytes."""
-        places: dict[int, set[tuple[int, int]]] = {}
-        written = set[int]()
+        """Whether two lanes of a warp may meet at all, in whatever order and on whatever path: a test that costs little."""
+        moving, fixed = dict[frozenset[int], list[SharedAccess]](), dict[int, list[SharedAccess]]()
         for site in self.sites:
-            if self.model.cfg.block_of[site] not in self.model.cfg.rank:
-                continue
-            for access in filter(self.counts, self.accesses(site)):
-                base = self.addresses.form(access.address).base
-                places.setdefault(base, set()).add((access.address, access.size))
-                if access.writes:
-                    written.add(base)
+            if self.model.cfg.block_of[site] in self.model.cfg.rank:
+                for access in self.accesses(site):
+                    base = self.addresses.form(access.address).base
+                    if self.values.varying_at(base):
+                        moving.setdefault(frozenset(self.origins(base)), []).append(access)
+                    if self.values.uniformity(base) <= self.scope:
+                        fixed.setdefault(base, []).append(access)
+        groups = [(self._revisits, each) for each in moving.values()]
+        groups += [(self._collide, each) for each in fixed.values()]
         return any(
-            len(places[base]) > 1 or self.values.varying_at(base) or self._collide(*next(iter(places[base])))
-            for base in written
+            may_meet(group) and may_meet([access for access in group if self.counts(access)])
+            for may_meet, group in groups
         )
 
-    def _collide(self, address: int, size: int) -> bool:
-        """Whether lanes of a warp overlap that access *size* bytes at one address, each at its own value of it."""
-        access = SharedAccess(-1, True, address, size)
-        at = sorted(start for start, _ in self._places(access, T.full(32)))
-        return len(at) < 32 or any(b - a < size for a, b in pairwise(at))
+    @staticmethod
+    def _revisits(accesses: list[SharedAccess]) -> bool:
+        """Whether lanes may meet in accesses through a pointer that a loop moves: what one has written is accessed later."""
+        return any(access.writes for access in accesses)
+
+    def _collide(self, accesses: list[SharedAccess]) -> bool:
+        """Whether two lanes of a warp overlap in *accesses*, which have one base, and one of the two writes."""
+        writers = [access for access in accesses if access.writes]
+        if any(self.by_warp(access.site) for access in accesses):
+            return bool(writers)
+        context_of = self.model.views.context_of
+        warps = {
+            first for a in writers for first, _ in islice(T.by_warp(context_of(a.site).threads), MAX_WARPS)
+        }
+        for first in warps:
+            lanes = T.full(32) << first
+            places = [
+                (range(start, start + access.size), some, access.writes)
+                for access in accesses
+                for start, some in self._places(access, context_of(access.site).threads & lanes)
+            ]
+            unit = reduce(gcd, (n for where, _, _ in places for n in (where.start, where.stop)), 0) or 1
+            touched, written = defaultdict[int, int](int), set[int]()
+            for where, some, writes in places:
+                for byte in where[::unit]:
+                    touched[byte] |= some
+                    if writes:
+                        written.add(byte)
+            if any(touched[byte].bit_count() > 1 for byte in written):
+                return True
+        return False
 
     def atomic(self, site: int) -> bool:
         """Whether a site reads and writes in one operation."""
@@ -193,6 +222,14 @@ class GlobalByLanes(SharedByLanes):
     @staticmethod
     def within(access: isa.Access) -> bool:
         return access.outside and access.via is Via.ADDRESS and access.proxy is not Proxy.MAP
+
+    @staticmethod
+    def _revisits(accesses: list[SharedAccess]) -> bool:
+        """Whether lanes may meet through a pointer that a loop moves: one reads what is written through it.
+
+        Whether lanes that only write do, is left open: a loop over the elements of a buffer would have to be searched.
+        """
+        return len({access.writes for access in accesses}) == 2
 
     @cached_property
     def room(self) -> int:

@@ -12,7 +12,7 @@ from tclint.values import thread_masks as T
 from tclint.values.nodes import Later, Loaded
 from tclint.values.shared_memory import SharedAccess
 
-__all__ = ["same_value", "written_back"]
+__all__ = ["same_value", "stored_by_all", "written_back"]
 
 
 def written_back(memory: SharedByWarps, read: SharedAccess, write: SharedAccess, route: Route) -> int:
@@ -54,6 +54,21 @@ def same_value(memory: SharedByWarps, first: SharedAccess, second: SharedAccess,
         bool(one) and list(before) == list(after) and all(values.uniformity(v) <= memory.scope for v in one)
     )
     return T.full(values.threads) if same else 0
+
+
+def stored_by_all(memory: SharedByWarps, store: SharedAccess) -> bool:
+    """Whether all threads that execute a store write the same values to the same bytes, so that each reads its own there.
+
+    It must be all threads of the CTA: one that does not store may read before another one has stored.
+    """
+    values, all_threads = memory.values, memory.model.cta
+    if (
+        all_threads & ~memory.model.views.context_of(store.site).threads
+        or memory.sites[store.site].combination
+    ):
+        return False
+    stored = [values.operand(item, store.site) for item in _stored(memory, store.site)]
+    return bool(stored) and all(values.uniformity(v) <= memory.scope for v in (store.address, *stored))
 
 
 def _source_of_copy(memory: SharedByWarps, store: SharedAccess) -> int | None:

@@ -26,7 +26,7 @@ from tclint.analyses.plausibility import (
     synchronises_lanes,
 )
 from tclint.analyses.since_barrier import ReadsSince, SinceBarrier, WritesSince, unordered_threads
-from tclint.analyses.unchanging_stores import same_value, written_back
+from tclint.analyses.unchanging_stores import same_value, stored_by_all, written_back
 from tclint.analyses.warp_memory import atomic, may_be_one_warp
 from tclint.dataflow import Path
 from tclint.isa.accesses import Proxy
@@ -108,6 +108,8 @@ def _races(
     if not (here and there) or (atomic(model, first.site) and atomic(model, second.site)):
         return False
     if second.later and not _holds_data(model, first):
+        return False
+    if first.writes and not second.writes and stored_by_all(memory, first):
         return False
     if second.writes and not atomic(model, second.site):
         there &= ~(same_value if first.writes else written_back)(memory, first, second, route)

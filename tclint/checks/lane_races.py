@@ -9,6 +9,7 @@ of the warp.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
+from itertools import chain
 
 from tclint.analyses.cp_async import LaneWaitedCopies
 from tclint.analyses.lane_memory import GlobalByLanes, SharedByLanes
@@ -56,10 +57,10 @@ def exchanged_without_warp_barrier(model: KernelModel) -> Iterator[Hit]:
         memory = model.fact(kind)
         if not (memory.writers and memory.exchanges):
             continue
-        apart = list(diverged(memory))
-        for alike in grouped((place(each.second.site), each) for each in apart).values():
-            yield _diverged_hit(memory, name, alike)
-        known = {frozenset((each.first.site, each.second.site)) for each in apart}
+        parted = list(diverged(memory))
+        for equivalent in grouped((place(each.second.site), each) for each in parted).values():
+            yield _diverged_hit(memory, name, equivalent)
+        known = {frozenset((each.first.site, each.second.site)) for each in parted}
         found = [c for each in since for c in converged(memory, each) if frozenset(c.sites) not in known]
         for together in grouped((place(each.use.site), each) for each in found).values():
             yield _converged_hit(memory, name, together)
@@ -100,11 +101,12 @@ def _copy_hit(exchange: Conflict, count: int) -> Hit:
     ).unshown(Severity.WARNING)
 
 
-def _converged_hit(memory: SharedByLanes, name: str, alike: list[Conflict]) -> Hit:
+def _converged_hit(memory: SharedByLanes, name: str, equivalent: list[Conflict]) -> Hit:
     """The note about conflicts of lanes that run together, at the uses of one block."""
-    conflict = next((each for each in alike if not each.doubt), alike[0])
+    conflict = next((each for each in equivalent if not each.doubt), equivalent[0])
     first, second = conflict.operation, conflict.use
     exchanges = {memory.model.instruction(i).name for i in exchanges_on(memory, conflict)}
+    pairs = tuple(each.sites for each in equivalent)
     orders = "order" if len(exchanges) > 1 else "orders"
     unordering = f"; {' and '.join(sorted(exchanges))} {orders} no memory" if exchanges else ""
     return (
@@ -116,8 +118,9 @@ def _converged_hit(memory: SharedByLanes, name: str, alike: list[Conflict]) -> H
                 Mark(first.site, f"one lane {_FIRST[first.writes]} it"),
                 Mark(second.site, f"another lane of the warp {_VERBS[second.writes]} the same bytes"),
             ),
-            count=len({each.use.site for each in alike}),
-            pairs=tuple(each.sites for each in alike),
+            count=len({each.use.site for each in equivalent}),
+            pairs=pairs,
+            about=frozenset(chain.from_iterable(pairs)),  # where warps are not ordered, lanes are not either
             help=_HELP,
         )
         .unshown(Severity.WARNING)
@@ -125,10 +128,11 @@ def _converged_hit(memory: SharedByLanes, name: str, alike: list[Conflict]) -> H
     )
 
 
-def _diverged_hit(memory: SharedByLanes, name: str, alike: list[Diverged]) -> Hit:
+def _diverged_hit(memory: SharedByLanes, name: str, equivalent: list[Diverged]) -> Hit:
     """The finding about conflicts of lanes on two sides of a branch."""
     first, second, branch = next(
-        (each for each in alike if not all(map(memory.strong, (each.first.site, each.second.site)))), alike[0]
+        (each for each in equivalent if not all(map(memory.strong, (each.first.site, each.second.site)))),
+        equivalent[0],
     )
     if second.writes and not first.writes:
         first, second = second, first
@@ -141,8 +145,8 @@ def _diverged_hit(memory: SharedByLanes, name: str, alike: list[Diverged]) -> Hi
             Mark(first.site, "one lane writes it"),
             Mark(second.site, f"another lane of the warp {_FIRST[second.writes]} the same bytes"),
         ),
-        count=len({each.second.site for each in alike}),
-        pairs=tuple((each.first.site, each.second.site) for each in alike),
+        count=len({each.second.site for each in equivalent}),
+        pairs=tuple((each.first.site, each.second.site) for each in equivalent),
         help="let the lanes rejoin, and add bar.warp.sync (__syncwarp()) between the two",
     )
     strong = memory.strong(first.site) and memory.strong(second.site)

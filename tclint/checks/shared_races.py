@@ -56,7 +56,8 @@ def reused_without_barrier(model: KernelModel) -> Iterator[Hit]:
         first = next(doubts)
         shown, doubt = next((each for each in chain((first,), doubts) if not each[1]), first)
         hit = _hit(model, shown, len({each.conflict.use.site for each in equivalent})).doubted(doubt.why)
-        yield replace(hit, pairs=tuple(each.conflict.sites for each in equivalent))
+        pairs = tuple(each.conflict.sites for each in equivalent)
+        yield replace(hit, pairs=pairs, about=frozenset(chain.from_iterable(pairs)))
 
 
 def _conflicts(model: KernelModel) -> list[ShapedConflict]:
