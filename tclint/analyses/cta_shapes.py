@@ -8,7 +8,7 @@ bytes is known for one number.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import product
+from itertools import chain, product
 from math import prod
 from typing import NamedTuple
 
@@ -33,8 +33,20 @@ __all__ = [
     "races_in_larger_ctas",
 ]
 
-_USUAL = ((16, 16), (32, 8), (32, 4), (32, 32), (8, 8), (64, 4), (32, 16), (128, 2), (8, 16), (32, 2))
-"""Common two-dimensional CTA shapes, which are tried first."""
+_USUAL = (
+    (16, 16),
+    (64, 1),
+    (32, 8),
+    (32, 4),
+    (32, 32),
+    (8, 8),
+    (64, 4),
+    (32, 16),
+    (128, 2),
+    (8, 16),
+    (32, 2),
+)
+"""Common shapes of CTAs, which are tried first: one of a single row among the first, which often lacks the conflicts of others."""
 _ODD = (
     (32, 3), (32, 5), (32, 6), (32, 7), (64, 3), (96, 1), (96, 2), (192, 1), (192, 2), (384, 1), (24, 4), (24, 5), (24, 8),
     (12, 8), (48, 4), (10, 10), (18, 18),
@@ -103,18 +115,28 @@ def races_in_every_shape(model: KernelModel) -> list[ShapedConflict]:
         model.ledger.give_up(OVERLAP, -1, why)
         return []
     left: list[ShapedConflict] | None = None
-    rows = model.values.one_dimensional
-    for shape in shapes:
+    understood = model.values.one_dimensional
+    for at, shape in enumerate(shapes):
         shaped = model.shaped(shape)
-        if shaped.fact(SharedByBound).fits:
-            common = _common(model, shaped, left)
-            if not common and left and shape == (_TWO_WARPS,):
-                return [each._replace(condition=more_than(_TWO_WARPS)) for each in left]
-            left = common
-            rows = rows or not shaped.values.one_dimensional
-            if not left:
-                return []
-    return left if left and rows else []
+        if not shaped.fact(SharedByBound).fits:
+            continue
+        understood = understood or any(
+            map(_fits_in_rows, chain((shaped,), map(model.shaped, shapes[at + 1 :])))
+        )
+        if not understood:
+            return []
+        common = _common(model, shaped, left)
+        if not common and left and shape == (_TWO_WARPS,):
+            return [each._replace(condition=more_than(_TWO_WARPS)) for each in left]
+        left = common
+        if not left:
+            return []
+    return left or []
+
+
+def _fits_in_rows(shaped: KernelModel) -> bool:
+    """Whether the threads have more than one row, and shared memory has room for them."""
+    return not shaped.values.one_dimensional and shaped.fact(SharedByBound).fits
 
 
 def _common(

@@ -61,11 +61,12 @@ def stored_by_all(memory: SharedByWarps, store: SharedAccess) -> bool:
 
     It must be all threads of the CTA: one that does not store may read before another one has stored.
     """
-    values, all_threads = memory.values, memory.model.cta
-    if (
-        all_threads & ~memory.model.views.context_of(store.site).threads
-        or memory.sites[store.site].combination
-    ):
+    values, site = memory.values, store.site
+    every = (
+        memory.executed.certainly(site)
+        and not memory.model.cta & ~memory.model.views.context_of(site).threads
+    )
+    if not every or memory.sites[site].combination:
         return False
     stored = [values.operand(item, store.site) for item in _stored(memory, store.site)]
     return bool(stored) and all(values.uniformity(v) <= memory.scope for v in (store.address, *stored))

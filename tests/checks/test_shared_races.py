@@ -1242,3 +1242,37 @@ waited:
     ld.shared.u32 %r6, [%r5+4096];
     """
     assert bool(found(code)) is reported
+
+
+TWO_ARRAYS = """
+    mov.u32 %r7, dynamic;
+    add.u32 %r3, %r7, %r2;
+    {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "races"),
+    [
+        # two arrays of four elements, for as many threads
+        ("@%p2 st.shared.u32 [%r3], %r0;\n@%p2 st.shared.u32 [%r3+16], %r0;", 0),
+        ("@%p2 ld.shared.u32 %r6, [%r3+16];\n@%p2 st.shared.u32 [%r3], %r6;", 0),
+        # elements of one array, which another thread has stored
+        ("@%p2 st.shared.u32 [%r3], %r0;\nsub.u32 %r8, %r9, %r0;\nmad.lo.u32 %r8, %r8, 4, %r7;\n@%p2 ld.shared.u32 %r6, [%r8];", 1),
+    ],
+)  # fmt: skip
+def test_arrays_whose_size_the_launch_decides_do_not_race_with_each_other(body: str, races: int) -> None:
+    assert len(found(TWO_ARRAYS.format(body=body))) == races
+
+
+@pytest.mark.parametrize(
+    ("store", "races"),
+    [
+        ("mov.u32 %r6, 5; st.shared.u32 [tile], %r6;", 0),
+        ("st.shared.u32 [tile], %r0;", 1),  # another value in each thread
+        ("mov.u32 %r6, 5; @%p1 st.shared.u32 [tile], %r6;", 1),  # the others read nothing of their own
+    ],
+)
+def test_what_all_threads_store_is_no_race_to_read(store: str, races: int) -> None:
+    body = f"{store}\nld.shared.u32 %r8, [tile];\nst.global.u32 [%rd1], %r8;"
+    assert len([f for f in found(body) if f[0] == "SM001"]) == races
