@@ -118,10 +118,12 @@ class SharedByLanes(SharedByBound):
     @cached_property
     def exchanges(self) -> bool:
         """Whether two lanes of a warp may meet at all, in whatever order and on whatever path: a test that costs little."""
+        if self.values.is_alone:
+            return False
         moving, fixed = dict[frozenset[int], list[SharedAccess]](), dict[int, list[SharedAccess]]()
         for site in self.sites:
             if self.model.cfg.block_of[site] in self.model.cfg.rank:
-                for access in self.accesses(site):
+                for access in (a for a in self.accesses(site) if not a.later):
                     base = self.addresses.form(access.address).base
                     if self.values.varying_at(base):
                         moving.setdefault(frozenset(self.origins(base)), []).append(access)

@@ -211,7 +211,7 @@ class SharedByWarps(SharedMemory):
         )
 
     def varies(self, site: int) -> bool:
-        """Whether a path may tell which threads execute the instruction at *site*, although nothing else does."""
+        """Whether the threads that execute the instruction at *site* may be known on a path, although they are not elsewhere."""
         return self.on_paths and self.executed.varies(site)
 
     def may_count(self, access: SharedAccess) -> bool:

@@ -72,7 +72,8 @@ def _hit(model: KernelModel, clear: Site, found: list[tuple[Site, bool]]) -> Hit
 @check(MO009, analyses=(GlobalByWarps, GlobalReadsSince, GlobalWritesSince))
 def exchanged_without_barrier(model: KernelModel) -> Iterator[Hit]:
     """Report global memory that one warp writes and another one reads, with no intervening barrier."""
-    if model.values.threads <= WARP or not model.function.entry or not model.fact(GlobalByWarps).contended:
+    few = model.values.threads <= WARP or model.values.is_alone
+    if few or not model.function.entry or not model.fact(GlobalByWarps).contended:
         return
     alone = NO_DOUBT
     if model.function.threads is None and not model.fact(GlobalByWarps).by_position:

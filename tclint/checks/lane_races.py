@@ -26,7 +26,7 @@ from tclint.analyses.since_barrier import (
 )
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._wording import copied_from
-from tclint.findings.scales import Confidence, Severity
+from tclint.findings.scales import Severity
 from tclint.isa.effects import CP_ASYNC
 
 SM002 = RuleId("SM002")
@@ -34,6 +34,7 @@ SM002 = RuleId("SM002")
 _INDEPENDENT = 70
 """The first target on which the lanes of a warp are scheduled independently."""
 _SYNCHRONISED = "on other paths between the two, the lanes synchronise"
+_COPIED_TOGETHER = "no GPU has been seen to wait for less than the copies of the warp"
 _VERBS = {True: "overwrites", False: "reads"}
 _FIRST = {True: "writes", False: "reads"}
 _HELP = "add bar.warp.sync (__syncwarp()) between the two"
@@ -87,18 +88,21 @@ def _copied(model: KernelModel) -> Iterable[Conflict]:
 
 def _copy_hit(exchange: Conflict, count: int) -> Hit:
     copy, read = exchange.operation.site, exchange.use.site
-    return SM002.hit(
-        site=read,
-        message="reads shared memory that another lane of the warp copies with cp.async: "
-        "each lane waits for its own copies only, and no bar.warp.sync follows",
-        steps=(
-            Mark(copy, "one lane starts to write it, and waits for its own copies"),
-            Mark(read, "another lane of the warp reads the same bytes"),
-        ),
-        count=count,
-        help="add bar.warp.sync (__syncwarp()) after the wait",
-        confidence=Confidence.LOW,
-    ).unshown(Severity.WARNING)
+    return (
+        SM002.hit(
+            site=read,
+            message="reads shared memory that another lane of the warp copies with cp.async: "
+            "each lane waits for its own copies only, and no bar.warp.sync follows",
+            steps=(
+                Mark(copy, "one lane starts to write it, and waits for its own copies"),
+                Mark(read, "another lane of the warp reads the same bytes"),
+            ),
+            count=count,
+            help="add bar.warp.sync (__syncwarp()) after the wait",
+        )
+        .unshown(Severity.WARNING)
+        .doubted(_COPIED_TOGETHER)
+    )
 
 
 def _converged_hit(memory: SharedByLanes, name: str, equivalent: list[Conflict]) -> Hit:

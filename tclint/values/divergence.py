@@ -39,7 +39,7 @@ MAX_COMPARISONS = 6
 """Comparisons of a predicate that are moved to a number in the middle of a warp."""
 MAX_WARPS = 8
 """Warps that are tried where the index of the CTA decides in which one a bound lies."""
-MAX_QUESTIONS = 256
+MAX_QUESTIONS = 64
 """Pairs of a branch and a block that are tried in one function."""
 _WARPS = 8
 """Warps of a CTA that are compared."""

@@ -1273,6 +1273,6 @@ def test_arrays_whose_size_the_launch_decides_do_not_race_with_each_other(body: 
         ("mov.u32 %r6, 5; @%p1 st.shared.u32 [tile], %r6;", 1),  # the others read nothing of their own
     ],
 )
-def test_what_all_threads_store_is_no_race_to_read(store: str, races: int) -> None:
+def test_reading_what_all_threads_store_is_not_a_race(store: str, races: int) -> None:
     body = f"{store}\nld.shared.u32 %r8, [tile];\nst.global.u32 [%rd1], %r8;"
     assert len([f for f in found(body) if f[0] == "SM001"]) == races

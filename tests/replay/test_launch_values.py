@@ -105,12 +105,12 @@ def test_words_of_memory_that_must_be_equal_for_a_fault() -> None:
     """Where all items are empty, the producer may be two phases ahead; nothing is wrong where none is."""
     found = replay(ITEMS).verdict
     assert isinstance(found, Faulty)
-    assert found.equal is not None
-    assert sorted(found.equal.names) == ["%r7", "%r8"]
-    assert found.equal.tested
+    assert found.needs is not None
+    assert sorted(found.needs.names) == ["%r7", "%r8"]
+    assert found.needs.tested
     full = replay(ITEMS.replace("    mbarrier.arrive.shared::cta.b64 _, [%empty];\n", "")).verdict
     assert isinstance(full, Faulty)
-    assert full.equal is None
+    assert full.needs is None
 
 
 def test_a_fault_of_equal_words_is_reported_with_its_condition() -> None:
@@ -159,7 +159,7 @@ def test_words_of_two_buffers_are_equal_in_no_launch_that_confirms(
         model(body, before=".shared .b64 all;", parameters=".param .u64 pointer, .param .u64 other")
     )
     assert isinstance(asked.verdict, Faulty) == found
-    assert not isinstance(asked.verdict, Faulty) or (asked.verdict.equal is not None) == condition
+    assert not isinstance(asked.verdict, Faulty) or (asked.verdict.needs is not None) == condition
 
 
 def test_roles_that_a_parameter_decides() -> None:
