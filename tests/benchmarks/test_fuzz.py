@@ -184,7 +184,7 @@ def test_edits_that_overlap_are_made_once() -> None:
 def test_a_piece_of_a_kernel_is_ptx_and_small() -> None:
     drawn = draw([FIXTURES], 60, seed=2)
     assert len(drawn) == len([*FIXTURES.glob("*.ptx"), *FIXTURES.glob("*/*.ptx")])
-    assert {k.producer for k in drawn} == {"fixtures", "kernels"}
+    assert {k.producer for k in drawn} == {"cuda", "fixtures", "kernels"}
     pieces = [k for k in drawn if ":" in k.name]
     assert pieces
     assert all(len(k.data) < 12_000 for k in pieces)
