@@ -111,7 +111,7 @@ def test_kernels_without_a_defect_are_clean(reports: list[FileReport]) -> None:
     rows = (row.split("\t") for row in RECORD.read_text("utf-8").splitlines()[1:])
     defective = {kernel for _, kernel, _, verdict in rows if verdict.startswith("true")}
     assert dirty <= defective
-    assert len(dirty) <= 36
+    assert len(dirty) <= 38
 
 
 class Literal(Analysis[frozenset[int]]):
