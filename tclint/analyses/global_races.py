@@ -132,9 +132,14 @@ def global_races(since: SinceBarrier, starts: frozenset[int]) -> Iterator[Confli
         )
         if not (here and there) or (first.writes and stored_by_all(memory, first)):
             return False
-        if second.writes:
-            there &= ~written_back(memory, first, second, route)
         path = since.by_warps(first.site, second.site, route.path)
-        return any(memory.across(first, second, *pair) for pair in unordered_threads(here, there, path))
+
+        def overlap(there: T.Threads) -> bool:
+            return any(memory.across(first, second, *pair) for pair in unordered_threads(here, there, path))
+
+        # What is stored is followed along the path only where bytes overlap.
+        if not second.writes or not overlap(there):
+            return overlap(there)
+        return overlap(there & ~written_back(memory, first, second, route))
 
     yield from since.conflicts(starts, lambda access: access.writes is not since.writes, races)
