@@ -33,6 +33,8 @@ __all__ = ["AtSize", "Lifetimes", "PathSubstitution"]
 
 MAX_EXPRESSIONS_PER_QUESTION = 4000
 """Expressions that one question about a path may substitute, in addition to those that earlier questions did."""
+MAX_SUBSTITUTION_DEPTH = 150
+"""Expressions inside one another that a question about a path may substitute: each takes up to five calls of Python."""
 _NOWHERE: frozenset[tuple[str, int]] = frozenset()
 _AT_SIZE = COMPUTED - {Packed}
 """What the size of a CTA may decide if it decides the operands."""
@@ -41,7 +43,7 @@ _SUBSTITUTED = COMPUTED - {Sum} | {VectorOf}
 
 
 class _BudgetExhausted(Exception):
-    """A question has substituted all the expressions that it may."""
+    """A question has substituted all the expressions that it may, or as deep as it may."""
 
 
 class PathSubstitution:
@@ -80,17 +82,21 @@ class PathSubstitution:
         value = lifetimes.table.representative(value)
         if not lifetimes.varying_at(value):
             return value
-        before = self._before
-        if before is not None and end <= len(before.edges):
-            return before.walk(value, end)
+        owner = self
+        while (before := owner._before) is not None and end <= len(before.edges):
+            owner = before
+        if owner is not self:
+            return owner.walk(value, end)
         found = memo.get((value, end))
         if found is None:
             if not self._max_memo:
                 return self._walk_within_budget(value, end)
-            if len(memo) >= self._max_memo:
+            if len(memo) >= self._max_memo or lifetimes.depth >= MAX_SUBSTITUTION_DEPTH:
                 raise _BudgetExhausted
             memo[value, end] = value  # breaks cycles: a value in terms of itself is opaque
+            lifetimes.depth += 1
             found = memo[value, end] = lifetimes.substituted(value, self, end)
+            lifetimes.depth -= 1
         return found
 
     def _walk_within_budget(self, value: Value, end: int) -> Value:
@@ -98,16 +104,21 @@ class PathSubstitution:
 
         Truncated results are not cached, so an answer does not depend on how many questions were asked before.
         """
-        memo = self._memo
-        known = len(memo)
+        memo, lifetimes = self._memo, self._lifetimes
+        known, depth = len(memo), lifetimes.depth
         self._max_memo = known + MAX_EXPRESSIONS_PER_QUESTION
         try:
             return self.walk(value, end)
         except _BudgetExhausted:
             while len(memo) > known:
                 memo.popitem()
+            lifetimes.depth = depth
+            if depth:  # a part of the question that another path asks
+                raise
             memo[value, end] = value
-            self._lifetimes.gave_up(f"more than {MAX_EXPRESSIONS_PER_QUESTION} expressions")
+            lifetimes.gave_up(
+                f"more than {MAX_EXPRESSIONS_PER_QUESTION} expressions, or more than {MAX_SUBSTITUTION_DEPTH} inside one another"
+            )
             return value
         finally:
             self._max_memo = 0
@@ -140,6 +151,8 @@ class Lifetimes:
         self.table, self.cfg = table, cfg
         self.gave_up = gave_up
         """Called with the reason when a question about a path is not answered."""
+        self.depth = 0
+        """The expressions inside one another that are being substituted."""
         self._volatile: dict[int, frozenset[tuple[str, int]]] = {}
         self._renewed: dict[int, frozenset[tuple[str, int]]] = {}
         self.invalidated: dict[tuple[str, int], set[int]] = {}
