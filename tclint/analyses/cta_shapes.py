@@ -215,7 +215,10 @@ def races_for_all_arguments(model: KernelModel) -> list[ShapedConflict]:
     ends soon.
     """
     bounds, words = _deciding_words(model)
-    if not 0 < len(words) <= MAX_WORDS or not _unsynchronised(model) or may_be_one_warp(model):
+    if not words or not _unsynchronised(model) or may_be_one_warp(model):
+        return []
+    if len(words) > MAX_WORDS:
+        model.ledger.give_up(OVERLAP, -1, f"more than {MAX_WORDS} words of parameters that decide accesses")
         return []
     shapes = _shapes_for_arguments(model)
     if len(shapes) * len(_ARGUMENTS) * len(model.function.instructions) > MAX_MODELLED_INSTRUCTIONS:

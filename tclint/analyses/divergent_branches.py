@@ -6,10 +6,12 @@ from tclint.analyses.execution import Condition
 from tclint.analyses.pretty import ValuePrinter
 from tclint.dataflow.kernel import Kernel
 from tclint.values import thread_masks as T
-from tclint.values.divergence import Divergence, Split
+from tclint.values.divergence import MAX_QUESTIONS, Divergence, Split
 
 __all__ = ["DivergentBranches"]
 
+_QUESTION = "lanes that part at a branch"
+"""What the ledger calls the question."""
 _MAX_NAME = 400
 """Characters of the name of a parameter, which contains that of its kernel."""
 
@@ -20,6 +22,10 @@ class DivergentBranches(Divergence):
     def __init__(self, model: Kernel) -> None:
         super().__init__(model.values, model.cfg)
         self._words = ValuePrinter(model.values)
+        self._ledger = model.ledger
+
+    def gave_up(self, site: int) -> None:
+        self._ledger.give_up(_QUESTION, site, f"more than {MAX_QUESTIONS} branches with what depends on them")
 
     def parting(self, condition: Condition, site: int, threads: int) -> Split | None:
         """How lanes of a warp among *threads* part at *condition*, so that only some execute *site*; None if unknown."""

@@ -1,4 +1,4 @@
-"""Accesses to global memory: where they are, what their addresses derive from, and which of them are apart."""
+"""Accesses to global memory: where they are, what their addresses derive from, and which of them are disjoint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tclint.values.nodes import (
 )
 from tclint.values.shared_memory import SharedMemory
 
-__all__ = ["GlobalMemory", "Source", "apart", "depends_on", "global_operands", "origins"]
+__all__ = ["GlobalMemory", "Source", "depends_on", "disjoint", "global_operands", "origins"]
 
 _POINTER = 8
 """The size in bytes of a pointer."""
@@ -120,16 +120,16 @@ def _addressed(model: Kernel, site: Site, verb: str) -> Iterator[tuple[int, int]
             yield model.values.operand(operand, site), extent if isinstance(extent, int) else 0
 
 
-def apart(model: Kernel, a: Site, verb_a: str, b: Site, verb_b: str) -> bool:
+def disjoint(model: Kernel, a: Site, verb_a: str, b: Site, verb_b: str) -> bool:
     """Whether what *a* accesses in global memory (*verb_a*) is certainly not what *b* does (*verb_b*), in any two threads.
 
-    Two words of a structure are apart whichever element of an array of such structures each thread accesses.
+    Two words of a structure are disjoint whichever element of an array of such structures each thread accesses.
     """
     here, there = (list(_addressed(model, site, verb)) for site, verb in ((a, verb_a), (b, verb_b)))
-    return bool(here and there) and all(_apart(model.values, one, two) for one in here for two in there)
+    return bool(here and there) and all(_disjoint(model.values, one, two) for one in here for two in there)
 
 
-def _apart(values: Values, a: tuple[int, int], b: tuple[int, int]) -> bool:
+def _disjoint(values: Values, a: tuple[int, int], b: tuple[int, int]) -> bool:
     """Whether two ranges of bytes, an address and a size each, through one pointer share none."""
     (first, size_a), (second, size_b) = a, b
     if not size_a or not size_b:

@@ -51,7 +51,7 @@ class GlobalByWarps(SharedByBound):
             match = self.sites[access.site]
             self._counts[access] = (
                 not match.strong
-                and match.form.name != "ld.nc"
+                and not match.form.unchanging
                 and self._through_parameter(access)
                 and self.executed.certainly(access.site)
                 and self.placed(access, self.model.views.context_of(access.site).threads)
@@ -85,7 +85,7 @@ class GlobalByWarps(SharedByBound):
         )
         if len(reads) * len(writes) > _MAX_PAIRS:
             return True
-        return any(self._may_meet(write, read) for write in writes for read in reads)
+        return any(self._may_overlap(write, read) for write in writes for read in reads)
 
     @cached_property
     def by_position(self) -> bool:
@@ -99,7 +99,7 @@ class GlobalByWarps(SharedByBound):
     def _origin(self, access: SharedAccess) -> frozenset[int]:
         return frozenset(self.origins(self.addresses.form(access.address).base))
 
-    def _may_meet(self, write: SharedAccess, read: SharedAccess) -> bool:
+    def _may_overlap(self, write: SharedAccess, read: SharedAccess) -> bool:
         varying = any(self.values.varying_at(self.addresses.form(a.address).base) for a in (write, read))
         every = T.full(self.values.threads)
         return varying or self.across(write, read, every, every)

@@ -23,7 +23,7 @@ from functools import cache, cached_property, partial
 from typing import NamedTuple
 
 from tclint.analyses import role_paths
-from tclint.analyses.global_memory import apart, global_operands, origins
+from tclint.analyses.global_memory import disjoint, global_operands, origins
 from tclint.analyses.happens_before import HappensBefore, OrderScope, Unordered
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
@@ -37,7 +37,7 @@ from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 from tclint.values.nodes import Compare, Elected, Logic, Negation, Select, SpecialRead
 
-__all__ = ["GlobalSignals", "Observation", "ordering"]
+__all__ = ["GlobalObservation", "GlobalSignals", "ordering"]
 
 _COUNTING = (".add", ".inc")
 _SWAPS = (".exch", ".cas")
@@ -46,7 +46,7 @@ _TESTED = (*_COUNTING, ".dec", *_SWAPS)
 _CTA_INDEX = ("%ctaid.x", "%ctaid.y", "%ctaid.z")
 
 
-class Observation(NamedTuple):
+class GlobalObservation(NamedTuple):
     """A strong read whose value decides where its thread goes."""
 
     site: Site
@@ -69,12 +69,12 @@ class GlobalSignals:
     # ------------------------------------------------------------ observations
 
     @cached_property
-    def observations(self) -> list[Observation]:
+    def observations(self) -> list[GlobalObservation]:
         """The observations, in the order of the text."""
         found = (self._observation(i) for i in sorted(self._matching(_may_observe)))
         return [each for each in found if each is not None]
 
-    def _observation(self, site: Site) -> Observation | None:
+    def _observation(self, site: Site) -> GlobalObservation | None:
         match, cfg = self.model.instruction(site).match, self.model.cfg
         assert match is not None
         waiting = cfg.block_of[site] in cfg.in_cycle and self._polls(site, match)
@@ -89,7 +89,7 @@ class GlobalSignals:
             passes = tuple(e for e in cfg.leaving[header] if e.source in deciding)
         else:
             passes = tuple(e for e in decided[0] if self._bounds_region(e))
-        return Observation(site, waiting, passes, _stated(match))
+        return GlobalObservation(site, waiting, passes, _stated(match))
 
     def _polls(self, site: Site, match: Match) -> bool:
         """Whether the innermost loop of *site* waits for what it reads from one address.
@@ -212,7 +212,7 @@ class GlobalSignals:
 
     # ------------------------------------------------------------ signals
 
-    def signals(self, seen: Observation) -> list[Site]:
+    def signals(self, seen: GlobalObservation) -> list[Site]:
         """The writes that may let an observation pass, as far as this kernel writes the word.
 
         CTAs that wait for each other write the word, then poll it, and may write it again after their work. What only
@@ -231,21 +231,21 @@ class GlobalSignals:
         before = {i for i in sets if reaches(i, site)}
         return [i for i in sets if i in before or not reaches(site, i)] if before else sets
 
-    def _lets_pass(self, signal: Site, seen: Observation) -> bool:
+    def _lets_pass(self, signal: Site, seen: GlobalObservation) -> bool:
         """Whether *signal* writes the word of an observation, and a value with which a thread passes it."""
         model, site = self.model, seen.site
         if signal in self._polling:  # it waits itself, and takes what it waits for
             return False
         if signal != site and (
             self.origins(signal, "write").isdisjoint(self.origins(site, "read"))
-            or apart(model, signal, "write", site, "read")
+            or disjoint(model, signal, "write", site, "read")
         ):
             return False
         if self._changes_nothing(signal):
             return False
         return not seen.passes or bool(self._let_pass(signal, seen))
 
-    def _let_pass(self, signal: Site, seen: Observation) -> list[Edge]:
+    def _let_pass(self, signal: Site, seen: GlobalObservation) -> list[Edge]:
         """The edges that threads may take after *signal*."""
         written = self._written(signal, seen.site)
         return [edge for edge in seen.passes if self._passes(edge, written, seen)]
@@ -269,7 +269,7 @@ class GlobalSignals:
             ), False  # it has been counted up
         return None
 
-    def _passes(self, edge: Edge, written: tuple[int, bool] | None, seen: Observation) -> bool:
+    def _passes(self, edge: Edge, written: tuple[int, bool] | None, seen: GlobalObservation) -> bool:
         """Whether threads may take *edge* if the word has been *written* so; only certain answers are negative."""
         model, values = self.model, self.model.values
         if written is None or (p := model.reachability.edge_predicate(edge)) is None:
@@ -321,7 +321,7 @@ class GlobalSignals:
     def _strong_writes(self) -> list[Site]:
         return sorted(self._matching(_may_set))
 
-    def _in_passed(self, site: Site, seen: Observation) -> bool:
+    def _in_passed(self, site: Site, seen: GlobalObservation) -> bool:
         """Whether *site* is executed only by threads that have passed an observation, as what gives back a lock is."""
         cfg = self.model.cfg
         block = cfg.block_of[site]
@@ -339,7 +339,7 @@ class GlobalSignals:
         instruction = self.model.instruction(site)
         return instruction.order is not Order.WEAK and not instruction.wide
 
-    def within_cta(self, signal: Site, seen: Observation) -> bool:
+    def within_cta(self, signal: Site, seen: GlobalObservation) -> bool:
         """Whether only threads of one CTA share the word: its address has the index of the CTA, in all dimensions used.
 
         It is taken for a word of the CTA, too, if neither side has a wider scope than that, unless the code shows another
@@ -358,7 +358,7 @@ class GlobalSignals:
         own = {node.name for node in nodes if type(node) is SpecialRead and node.name in _CTA_INDEX}
         return bool(own) and own.issuperset(self._cta_indices)
 
-    def _across_ctas(self, signal: Site, seen: Observation) -> bool:
+    def _across_ctas(self, signal: Site, seen: GlobalObservation) -> bool:
         """Whether a condition on the CTA separates the two sides, or a test is against the number of CTAs."""
         model, values = self.model, self.model.values
         if model.views.exclusive(signal, seen.site):
@@ -403,7 +403,7 @@ class GlobalSignals:
         )
         return frozenset((*accessed, *role_paths.calls(self.model)))
 
-    def announced(self, signal: Site, seen: Observation) -> list[tuple[Site, Site]]:
+    def announced(self, signal: Site, seen: GlobalObservation) -> list[tuple[Site, Site]]:
         """The writes before *signal* with the reads after an observation of it, through one pointer: ``(write, read)``.
 
         Of words by which threads synchronise, neither is data, nor is the signal.
@@ -427,17 +427,17 @@ class GlobalSignals:
             if not to.isdisjoint(from_)
             and not (read in strong and model.instruction(write).order is not Order.WEAK)
             and not self._same_word(write, signal)
-            and not apart(model, write, "write", read, "read")
+            and not disjoint(model, write, "write", read, "read")
         ]
 
     def _same_word(self, write: Site, signal: Site) -> bool:
         """Whether *write* may be of the word of a *signal*."""
         own = self.origins(signal, "write")
-        return not own.isdisjoint(self.origins(write, "write")) and not apart(
+        return not own.isdisjoint(self.origins(write, "write")) and not disjoint(
             self.model, write, "write", signal, "write"
         )
 
-    def _follows(self, seen: Observation, signal: Site) -> Iterator[Site]:
+    def _follows(self, seen: GlobalObservation, signal: Site) -> Iterator[Site]:
         """The reads that a thread executes after it observes *signal*: all that a poll reaches, or those that a test decides."""
         cfg, edges = self.model.cfg, self._let_pass(signal, seen)
         for i in self.reads | self._strong_reads:
@@ -452,7 +452,7 @@ class GlobalSignals:
     # ------------------------------------------------------------ what is missing
 
     def early_read(
-        self, seen: Observation, reads: Collection[Site], others: Iterable[Site] = ()
+        self, seen: GlobalObservation, reads: Collection[Site], others: Iterable[Site] = ()
     ) -> tuple[tuple[Site, ...], Path] | None:
         """A path with no acquire from an observation, or from a CTA barrier after it, to one of *reads*.
 
@@ -598,11 +598,11 @@ class GlobalSignals:
         points = self.model.fact(HappensBefore).points
         return frozenset(i for i in points.barrier_sites(OrderScope.WARPS) if points.releases_together(i))
 
-    def _matching(self, wanted: Callable[[Match], bool]) -> Iterator[Site]:
-        """The reachable instructions whose match is *wanted*."""
+    def _matching(self, holds: Callable[[Match], bool]) -> Iterator[Site]:
+        """The reachable instructions for whose match it *holds*."""
         cfg = self.model.cfg
         for use in self.model.function.uses:
-            if use.match is not None and wanted(use.match):
+            if use.match is not None and holds(use.match):
                 yield from (i for i in use.sites if cfg.block_of[i] in cfg.rank)
 
 
@@ -649,7 +649,7 @@ def _is_integer(match: Match) -> bool:
 
 def _reads(match: Match) -> bool:
     """Whether an instruction reads global memory that other threads may write."""
-    if match.form.name == "ld.nc":
+    if match.form.unchanging:
         return False
     return any(
         not a.writes and a.space in (StateSpace.GLOBAL, StateSpace.GENERIC) and a.proxy is Proxy.GENERIC
@@ -659,7 +659,7 @@ def _reads(match: Match) -> bool:
 
 def _is_weak_read(match: Match) -> bool:
     """Whether an instruction reads global memory that other threads may write, and is not strong."""
-    if match.strong or match.form.name == "ld.nc":
+    if match.strong or match.form.unchanging:
         return False
     return any(
         not a.writes and a.space is StateSpace.GLOBAL and a.proxy is Proxy.GENERIC for a in match.accesses

@@ -54,7 +54,7 @@ class WholeWarps(ExecutionGuarantee):
 
 
 class SharedByLanes(SharedByBound):
-    """Shared memory in which lanes of one warp meet."""
+    """Shared memory in which accesses of the lanes of one warp overlap."""
 
     guarantee = WholeWarps
     on_paths = False
@@ -117,7 +117,7 @@ class SharedByLanes(SharedByBound):
 
     @cached_property
     def exchanges(self) -> bool:
-        """Whether two lanes of a warp may meet at all, in whatever order and on whatever path: a test that costs little."""
+        """Whether accesses of two lanes of a warp may overlap, on whatever path: a test that costs little."""
         if self.values.is_alone:
             return False
         moving, fixed = dict[frozenset[int], list[SharedAccess]](), dict[int, list[SharedAccess]]()
@@ -132,13 +132,13 @@ class SharedByLanes(SharedByBound):
         groups = [(self._revisits, each) for each in moving.values()]
         groups += [(self._collide, each) for each in fixed.values()]
         return any(
-            may_meet(group) and may_meet([access for access in group if self.counts(access)])
-            for may_meet, group in groups
+            may_overlap(group) and may_overlap([access for access in group if self.counts(access)])
+            for may_overlap, group in groups
         )
 
     @staticmethod
     def _revisits(accesses: list[SharedAccess]) -> bool:
-        """Whether lanes may meet in accesses through a pointer that a loop moves: what one has written is accessed later."""
+        """Whether lanes may overlap through a pointer that a loop moves: what one has written is accessed later."""
         return any(access.writes for access in accesses)
 
     def _collide(self, accesses: list[SharedAccess]) -> bool:
@@ -170,7 +170,7 @@ class SharedByLanes(SharedByBound):
 
     def atomic(self, site: int) -> bool:
         """Whether a site reads and writes in one operation."""
-        return {verb for verb, _ in self.sites[site].form.memory} == {"read", "write"}
+        return self.sites[site].form.updates
 
     def by_warp(self, site: int) -> bool:
         """Whether all lanes of a warp execute the access at *site* together, and wait for each other."""
@@ -217,7 +217,7 @@ class SharedByLanes(SharedByBound):
 
 
 class GlobalByLanes(SharedByLanes):
-    """Global memory in which lanes of one warp meet."""
+    """Global memory in which accesses of the lanes of one warp overlap."""
 
     spaces = (".global",)
 
@@ -227,7 +227,7 @@ class GlobalByLanes(SharedByLanes):
 
     @staticmethod
     def _revisits(accesses: list[SharedAccess]) -> bool:
-        """Whether lanes may meet through a pointer that a loop moves: one reads what is written through it.
+        """Whether lanes may overlap through a pointer that a loop moves: one reads what is written through it.
 
         Whether lanes that only write do, is left open: a loop over the elements of a buffer would have to be searched.
         """

@@ -63,7 +63,7 @@ def _of_engine(engine: Engine, form: Form) -> bool:
 
 
 CONTENTS: Mapping[str, Callable[[Form], bool]] = {
-    "atomic operation": lambda form: {verb for verb, _ in form.memory} == {"read", "write"},
+    "atomic operation": lambda form: form.updates,
     "barrier": lambda form: form.effects.barrier in BARRIERS,
     "bulk copy": lambda form: (
         form.group in _BULK or _prefetches(form) or form.effects.query is Query.CANCELLED

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from functools import cached_property
 
 from tclint._dataclass import dataclass
 from tclint.analyses.divergent_branches import DivergentBranches
@@ -215,16 +214,6 @@ class _Judge:
             found = self._whole_cta(condition, site)
         return found
 
-    @cached_property
-    def _shares(self) -> bool:
-        """Whether threads write to shared memory, as a barrier lets others read."""
-        return any(
-            use.match is not None
-            and use.match.space.startswith(".shared")
-            and any("write" in verb for verb, _ in use.match.form.memory)
-            for use in self.model.function.uses
-        )
-
     def _waits_for_all(self, site: int) -> bool:
         """Whether the instruction at *site* is a barrier for the whole CTA."""
         instruction = self.model.instruction(site)
@@ -371,7 +360,7 @@ class _Judge:
         split = branches.parting(condition, site, arriving)
         if split is None:
             return None
-        if exits and self.barrier(site) and not (split.own and (split.leaving or self._shares)):
+        if exits and self.barrier(site) and not (split.own and (split.leaving or self.model.shared.writers)):
             return None  # it does not wait for them, and misses nothing that they would have written
         leave = exits and self.model.function.entry and not (self.barrier(site) or split.leaving)
         when = branches.condition(split, condition)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses.global_signals import GlobalSignals, Observation
+from tclint.analyses.global_signals import GlobalObservation, GlobalSignals
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._repairs import with_opcode
@@ -51,7 +51,7 @@ def observed_without_acquire(model: KernelModel) -> Iterator[Hit]:
         yield _unacquired(model, seen, barriers, path).doubted(doubt)
 
 
-def _data(signals: GlobalSignals, seen: Observation) -> tuple[frozenset[Site], frozenset[Site]]:
+def _data(signals: GlobalSignals, seen: GlobalObservation) -> tuple[frozenset[Site], frozenset[Site]]:
     """The reads of what an observation may announce, and those of what the kernel writes through no pointer of theirs.
 
     If the kernel does not write the word of a relaxed load, all reads are of the first kind. If it does, the word announces what
@@ -78,7 +78,7 @@ def _data(signals: GlobalSignals, seen: Observation) -> tuple[frozenset[Site], f
     return signals.reads - others, others
 
 
-def _unacquired(model: KernelModel, seen: Observation, barriers: tuple[Site, ...], path: Path) -> Hit:
+def _unacquired(model: KernelModel, seen: GlobalObservation, barriers: tuple[Site, ...], path: Path) -> Hit:
     site, instruction = seen.site, model.instruction(seen.site)
     narrow = not instruction.wide
     what = "polls a flag" if seen.waits else "tests a word"
@@ -134,7 +134,7 @@ def signalled_too_early(model: KernelModel) -> Iterator[Hit]:
 
 
 def _unreleased(
-    signals: GlobalSignals, signal: Site, seen: Observation, pairs: list[tuple[Site, Site]]
+    signals: GlobalSignals, signal: Site, seen: GlobalObservation, pairs: list[tuple[Site, Site]]
 ) -> Hit | None:
     """The hit for a *signal* with no release between the writes of the data and it; None if there is one."""
     model = signals.model
@@ -174,7 +174,7 @@ def _unreleased(
 
 
 def _before_others(
-    signals: GlobalSignals, signal: Site, seen: Observation, pairs: list[tuple[Site, Site]]
+    signals: GlobalSignals, signal: Site, seen: GlobalObservation, pairs: list[tuple[Site, Site]]
 ) -> Hit | None:
     """The hit for a *signal* of one warp that nothing orders after what other warps write; None if something does."""
     model = signals.model
@@ -201,7 +201,7 @@ def _before_others(
 
 
 def _without_others(
-    signals: GlobalSignals, signal: Site, seen: Observation, pairs: list[tuple[Site, Site]]
+    signals: GlobalSignals, signal: Site, seen: GlobalObservation, pairs: list[tuple[Site, Site]]
 ) -> Hit | None:
     """The hit for a poll of one warp that nothing orders before what other warps read; None if something does."""
     model = signals.model

@@ -94,9 +94,6 @@ class _Statement:
 
 _CHANGING = re.compile(r"%(?:clock|globaltimer|pm\d)")
 """Special registers that change while a thread runs."""
-_UNCHANGED = frozenset(("ld.nc", "ld.readonly", "ldu"))
-"""Loads of memory that no thread writes while the kernel runs."""
-
 
 _READS = "reads shared memory"
 """The effect of a load that is right wherever it is executed if no thread writes that memory any more."""
@@ -120,7 +117,7 @@ def _effect(ins: Instruction) -> str:
         return "reads what other threads may write"
     if any(_CHANGING.match(special.name) for special in specials(ins.operands)):
         return "reads a register that changes"
-    if form.memory and match.space.startswith(".shared") and form.name not in _UNCHANGED:
+    if form.memory and match.space.startswith(".shared") and not form.unchanging:
         return _READS
     return ""
 

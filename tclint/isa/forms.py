@@ -121,6 +121,16 @@ class Form:
         return self.family in _HANDLED
 
     @property
+    def unchanging(self) -> bool:
+        """Whether it loads from memory that no thread writes while the kernel runs (9.7.9.9, 9.7.9.10)."""
+        return self.name in _UNCHANGING
+
+    @property
+    def updates(self) -> bool:
+        """Whether it reads and writes the same bytes, as atomic operations and reductions do (9.7.13.5)."""
+        return {verb for verb, _ in self.memory} == {"read", "write"}
+
+    @property
     def of_tcgen05(self) -> bool:
         """Whether it is an instruction of section 9.7.16."""
         return self.family == "tcgen05"
@@ -244,8 +254,7 @@ class Match:
         if stated is not None:
             return stated
         if self.form.memory:
-            atomic = self.combination and len({verb for verb, _ in self.form.memory}) > 1
-            return Order.RELAXED if atomic else Order.WEAK
+            return Order.RELAXED if self.combination and self.form.updates else Order.WEAK
         return Order.SC if self.syntax.root == "membar" else self.form.effects.order
 
     @cached_property
@@ -470,6 +479,7 @@ _SPACES = {
     ".const": StateSpace.CONST,
 }
 _PROXIES = {proxy.value: proxy for proxy in Proxy} | {"": Proxy.GENERIC}
+_UNCHANGING = ("ld.nc", "ld.readonly", "ldu")
 _HANDLED = ("texture", "surface", "fabric")
 """The families of instructions that access memory through handles."""
 

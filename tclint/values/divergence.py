@@ -27,7 +27,7 @@ from tclint.values.nodes import Compare, FloatConstant, Loaded, ParameterRead, S
 from tclint.values.steering import equated, forced
 from tclint.values.trials import FRACTION, TYPICAL, Made, Trial
 
-__all__ = ["Divergence", "Split"]
+__all__ = ["MAX_QUESTIONS", "Divergence", "Split"]
 
 _ONE_DIMENSION = 256
 """The threads of a CTA of one dimension, of which a launch decides the number."""
@@ -152,9 +152,9 @@ class Divergence:
         key = edge, -1 - self.cfg.block_of[site], ~threads
         if key not in self._splits:
             p = self.values.before(edge.predicate, self.cfg.blocks[edge.source].end - 1)
-            tried = len(self._splits) < MAX_QUESTIONS and self.may_split(p, UniformityScope.CTA)
+            tried = self._is_tried(p, site, UniformityScope.CTA)
             ask = Question(p, edge, site, threads)
-            self._splits[key] = self._searched(ask, (False,), self._apart) if tried else None
+            self._splits[key] = self._searched(ask, (False,), self._parted) if tried else None
         return self._splits[key]
 
     def at_guard(self, site: int, threads: int) -> Split | None:
@@ -166,10 +166,22 @@ class Divergence:
         guarded = self.values.function.instructions[site].guard >= 0
         key = edge, site if edge is None or guarded else -1 - self.cfg.block_of[site], threads
         if key not in self._splits:
-            tried = len(self._splits) < MAX_QUESTIONS and self.may_split(p)
+            tried = self._is_tried(p, site, UniformityScope.WARP)
             ask = Question(p, edge, site, threads)
             self._splits[key] = self._searched(ask, (False, True), self.parts) if tried else None
         return self._splits[key]
+
+    def _is_tried(self, p: int, site: int, within: UniformityScope) -> bool:
+        """Whether an execution is looked for in which *p*, on which *site* depends, differs *within* a group."""
+        if not self.may_split(p, within):
+            return False
+        if len(self._splits) < MAX_QUESTIONS:
+            return True
+        self.gave_up(site)
+        return False
+
+    def gave_up(self, site: int) -> None:
+        """Called for each question about *site* that is not answered, since the function has too many."""
 
     def _searched(
         self, ask: Question, words: Sequence[bool], parts: Callable[[Trial, Question], Split | None]
@@ -290,7 +302,7 @@ class Divergence:
         reaching, others = (sum(1 << trial.first + lane for lane in some) for some in (yes, no))
         return Split(trial, reaching, others, ask.predicate, leaving)
 
-    def _apart(self, trial: Trial, ask: Question) -> Split | None:
+    def _parted(self, trial: Trial, ask: Question) -> Split | None:
         """A warp that executes the instruction, and one that does not, with the numbers of *trial*."""
         reaching = others = leaving = 0
         x, y, z = trial.made.shape

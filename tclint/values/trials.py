@@ -305,8 +305,7 @@ class Trial:
             return exchanged
         if form.name == "activemask":
             return self._active(site)
-        verbs = [verb for verb, _ in form.memory]
-        if any("read" in verb for verb in verbs) and any("write" in verb for verb in verbs):
+        if form.updates:
             self.by_own_words = True
             if not self.made.own or form.event:
                 return _UNKNOWN
