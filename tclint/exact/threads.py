@@ -23,6 +23,7 @@ from tclint.exact.scalar import (
 )
 from tclint.exact.worlds import World
 from tclint.ir.cfg import CFG
+from tclint.ir.changes import Changes
 from tclint.ir.nodes import (
     Immediate,
     Instruction,
@@ -64,7 +65,7 @@ class Vectors:
         """The instructions whose results are not modelled, and that something was computed from."""
         self._known: dict[tuple[int, int, int], tuple[Numbers, bool]] = {}
         self._entries: dict[tuple[int, int, int], tuple[tuple[int, int] | None, bool]] = {}
-        self._joins: dict[int, set[int]] = {}
+        self._changes: dict[int, Changes] = {}
         self._operations: dict[tuple[int, int], ScalarOperation | None] = {}
         self._depth = 0
 
@@ -98,13 +99,13 @@ class Vectors:
             found, joined = self._entries[key]
             self.varies = self.varies or joined
             return found
-        if register not in self._joins:
-            self._joins[register] = cfg.joins({cfg.block_of[at] for at in defs})
+        if register not in self._changes:
+            self._changes[register] = Changes(cfg, {cfg.block_of[at] for at in defs})
+        changes = self._changes[register]
         found, joined = None, False
-        while block != 0 or cfg.sources[block]:
-            sources = cfg.sources[block]
-            if block in self._joins[register]:
-                joined = True
+        while True:
+            if block in changes.joins:
+                joined, sources = True, cfg.sources[block]
                 before = [b for b in sources if cfg.rank[b] < cfg.rank[block]]
                 back = [b for b in sources if b not in before]
                 if back and (iteration or not before):
@@ -112,10 +113,11 @@ class Vectors:
                 if not before or iteration < 0:
                     break
                 block = before[self.edge % len(before)]
-            elif block == 0:
-                break
             else:
-                block = cfg.idom[block]
+                above = changes.above(block)
+                if above is None:
+                    break
+                block = above
             last = bisect_left(defs, cfg.blocks[block].end) - 1
             if last >= 0 and defs[last] >= cfg.blocks[block].start:
                 found = defs[last], iteration

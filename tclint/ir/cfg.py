@@ -205,11 +205,11 @@ class CFG:
 
         False if either is unreachable.
         """
-        first, last = self._dominated
+        first, last = self.dominated
         return first[a] <= first[b] < last[a]
 
     @cached_property
-    def _dominated(self) -> tuple[list[int], list[int]]:
+    def dominated(self) -> tuple[list[int], list[int]]:
         """For each block, the range of the numbers of the blocks that it dominates, as in preorder of the dominator tree.
 
         The range is empty for an unreachable block, and no other range has its number.

@@ -17,6 +17,7 @@ from bisect import bisect_left
 from functools import lru_cache
 
 from tclint.ir.cfg import CFG
+from tclint.ir.changes import Changes
 from tclint.ir.nodes import (
     Immediate,
     Instruction,
@@ -94,7 +95,7 @@ class Registers:
         self._after: dict[tuple[int, int], int] = {}  # (register, definition) -> value after it
         self._only: dict[int, int] = {}  # register with a single definition -> its value
         self._entry: dict[tuple[int, int], int] = {}  # (register, block) -> value at its entry
-        self._joins: dict[int, set[int]] = {}  # register -> see _joins_of
+        self._changes: dict[int, Changes] = {}  # register -> see _changes_of
         self._entries_at_start: dict[tuple[int, int], int] = {}
         """Definition -> the size of :attr:`_entry` when the phis that it depends on were last created."""
         self._depth = 0
@@ -175,11 +176,10 @@ class Registers:
 
     def _reaching(self, register: int, block: int, at: Site) -> Value:
         """The value of *register* that reaches instruction *at* of *block* (or its end)."""
-        defs = self.defs[register]
-        blocks, entered, dominators = self.cfg.blocks, self.cfg.sources, self.cfg.idom
+        defs, blocks = self.defs[register], self.cfg.blocks
         if len(defs) == 1 and self.function.instructions[defs[0]].guard < 0:
             return self._defined(register, defs[0])
-        crossed: list[int] = []
+        asked = block
         while True:
             k = bisect_left(defs, at) - 1
             if k >= 0 and defs[k] >= blocks[block].start:
@@ -189,27 +189,25 @@ class Registers:
             if known is not None:
                 value = known
                 break
-            sources = entered[block]
-            if not sources or block == 0:
+            changes = self._changes_of(register)
+            if block in changes.joins and block:
+                value = self._phi(register, block, self.cfg.sources[block])
+                break
+            above = changes.above(block)
+            if above is None:
                 value = self.table.intern(Undefined, register)
                 break
-            if len(sources) > 1 and block in self._joins_of(register):
-                value = self._phi(register, block, sources)
-                break
-            # No definition is between the end of the immediate dominator and this block.
-            crossed.append(block)
-            block = dominators[block]
-            at = blocks[block].end
-        for passed in crossed:
-            self._entry[register, passed] = value
+            block, at = above, blocks[above].end
+        if block != asked:
+            self._entry[register, asked] = value
         return value
 
-    def _joins_of(self, register: int) -> set[int]:
-        """The blocks where definitions of *register* meet, and where alone it may need a phi."""
-        found = self._joins.get(register)
+    def _changes_of(self, register: int) -> Changes:
+        """The blocks that change what reaches the blocks that they dominate."""
+        found = self._changes.get(register)
         if found is None:
             block_of = self.cfg.block_of
-            found = self._joins[register] = self.cfg.joins({block_of[at] for at in self.defs[register]})
+            found = self._changes[register] = Changes(self.cfg, {block_of[at] for at in self.defs[register]})
         return found
 
     def _phi(self, register: int, block: int, sources: tuple[int, ...]) -> Value:
