@@ -31,12 +31,25 @@ from tclint.isa.effects import (
 from tclint.isa.forms import Form
 from tclint.values.shared_memory import SharedMemory
 
-__all__ = ["CONTENTS", "OBSERVES", "SHARED", "STORES", "contents", "deciding", "idle", "needed", "needs"]
+__all__ = [
+    "CONTENTS",
+    "OBSERVES",
+    "SHARED",
+    "STORES",
+    "WRITES",
+    "contents",
+    "deciding",
+    "idle",
+    "needed",
+    "needs",
+]
 
 SHARED = "shared memory"
 """Contained in a function with an instruction that may access shared memory."""
 STORES = "store to global memory"
 """Contained in a function with a plain store that may be to global memory."""
+WRITES = "write to global memory"
+"""Contained in a function with an instruction that may write global memory, strong or not."""
 OBSERVES = "strong read"
 """Contained in a function with a strong read of memory outside the CTA, by which it may observe what others have done."""
 
@@ -68,6 +81,7 @@ CONTENTS: Mapping[str, Callable[[Form], bool]] = {
     "bulk copy": lambda form: (
         form.group in _BULK or _prefetches(form) or form.effects.query is Query.CANCELLED
     ),
+    "collective instruction": lambda form: form.scope != "thread",
     "cluster barrier": lambda form: form.effects.barrier is Barrier.CLUSTER,
     "clusterlaunchcontrol": lambda form: form.effects.query in (Query.CANCEL, Query.CANCELLED),
     "fabric": lambda form: form.group == FABRIC or form.proxy == "fabric",
@@ -86,7 +100,7 @@ CONTENTS: Mapping[str, Callable[[Form], bool]] = {
     "tensormap": lambda form: "tensormap" in form.roles or form.proxy == "tensormap",
     **{engine: partial(_of_engine, engine) for engine in GROUPED if engine not in _BULK},
 }
-"""What ``needs`` may name, besides :data:`SHARED`, :data:`OBSERVES` and :data:`STORES`, and which instructions are meant. ``bulk copy``
+"""What ``needs`` may name, besides :data:`SHARED`, :data:`OBSERVES`, :data:`STORES` and :data:`WRITES`, and which instructions are meant. ``bulk copy``
 stands for all asynchronous operations that complete in a bulk group or on an mbarrier, as opposed to ``cp.async``."""
 
 
@@ -102,7 +116,10 @@ def contents(uses: Iterable[FormUse]) -> frozenset[str]:
         for match in matches
     ):
         found.add(OBSERVES)
-    if any(not match.strong and any(a.outside and a.writes for a in match.accesses) for match in matches):
+    writes = [match for match in matches if any(a.outside and a.writes for a in match.accesses)]
+    if writes:
+        found.add(WRITES)
+    if not all(match.strong for match in writes):
         found.add(STORES)
     return frozenset(found)
 

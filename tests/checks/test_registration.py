@@ -26,7 +26,18 @@ from tclint.checks import (
     module_checks,
     registered,
 )
-from tclint.checks._needs import CONTENTS, OBSERVES, SHARED, STORES, contents, deciding, idle, needed, needs
+from tclint.checks._needs import (
+    CONTENTS,
+    OBSERVES,
+    SHARED,
+    STORES,
+    WRITES,
+    contents,
+    deciding,
+    idle,
+    needed,
+    needs,
+)
 from tclint.findings.edits import resolve
 from tclint.findings.moved import subjects
 from tclint.findings.rules import all_rules, default_rules
@@ -252,7 +263,7 @@ def test_the_pages_name_the_modules_that_decide_a_rule() -> None:
 
 def test_what_a_page_needs_is_what_some_instruction_contains() -> None:
     named = {need for rule in all_rules().values() for need in rule.needs}
-    assert named == {*CONTENTS, SHARED, OBSERVES, STORES}
+    assert named == {*CONTENTS, SHARED, OBSERVES, STORES, WRITES}
     assert {name for name, is_in in CONTENTS.items() if not any(map(is_in, table().forms.values()))} == set()
 
 
