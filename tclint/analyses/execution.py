@@ -35,6 +35,8 @@ _POSITION_NODES = COMPUTED | {Constant, SpecialRead, ParameterRead}
 loop."""
 _SIZE_NODES = _POSITION_NODES - {ParameterRead}
 """Those of expressions that do not depend on a parameter of the kernel either."""
+_INPUT = frozenset((".global", ".const"))
+"""The memory that a launch fills."""
 _TWO_WARPS = 64
 Linear = tuple[tuple[tuple[int, int], ...], int]
 """A sum: terms with their factors, and a constant."""
@@ -77,6 +79,21 @@ class ExecutionGuarantee:
     def by_data(self, site: int) -> bool:
         """Whether, apart from conditions that :meth:`certainly` accepts, only loaded values select the threads."""
         return all(map(self._loaded, self.deciding(site)))
+
+    def by_input(self, site: int) -> bool:
+        """Whether, apart from conditions that :meth:`certainly` accepts, only what is in global memory selects the threads.
+
+        The input of a kernel may select any of them, whereas what is in shared memory may be a protocol.
+        """
+        deciding = set(self.deciding(site))
+        return bool(deciding) and all(map(self._read_from_input, deciding))
+
+    def _read_from_input(self, p: int) -> bool:
+        """Whether *p* depends on what is loaded from global memory, and on nothing else that the text does not determine."""
+        values = self.model.values
+        nodes = [values.node(v) for v in values.subexpressions(p)]
+        spaces = {node.space for node in nodes if isinstance(node, Loaded)}
+        return bool(spaces) and spaces <= _INPUT and not any(isinstance(n, Unmodelled) for n in nodes)
 
     def deciding(self, site: int) -> Iterator[int]:
         """The predicates that decide which threads execute *site*, apart from those that :meth:`certainly` accepts."""

@@ -15,6 +15,7 @@ from tclint.analyses.mbarrier_addresses import may_leave
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Special, Variable
 from tclint.isa.effects import Barrier, Order
+from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint
 from tclint.values.cta_shape import AXES
@@ -227,15 +228,26 @@ class SharedByWarps(SharedMemory):
         """Whether *access* can be part of a proven race: its bytes and threads are known, and it is plain or atomic.
 
         That several threads may execute an atomic operation at the same time is what it is for, so data may select them.
+        The input may select those that set a flag, in a race with what others execute in any case.
         """
         if access not in self._counts:
             model, site = self.model, access.site
             self._counts[access] = (
-                self.executed.certainly(site)
+                self.executed.certainly(site) or self.by_input(access)
                 if plain(model, site)
                 else atomic(model, site) and self.executed.by_data(site)
             ) and self.placed(access, model.views.context_of(site).threads)
         return self._counts[access]
+
+    def by_input(self, access: SharedAccess) -> bool:
+        """Whether it is a plain write of the same bytes by whichever threads the input of the kernel selects."""
+        return (
+            access.writes
+            and access.site in self.sites
+            and plain(self.model, access.site)
+            and self.values.uniformity(access.address) <= UniformityScope.CTA
+            and self.executed.by_input(access.site)
+        )
 
 
 class SharedByBound(SharedByWarps):

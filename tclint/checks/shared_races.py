@@ -90,13 +90,17 @@ def _hit(model: KernelModel, found: ShapedConflict, count: int) -> Hit:
     sites = first.site, second.site
     contended = any(atomic(model, site) for site in sites)
     indexed = not shaped.fact(SharedByData).indexed.isdisjoint(sites)
-    data = ", if the data select the same element" if indexed else ""
+    selected = any(map(shaped.fact(SharedByData).by_input, (first, second)))
+    data = ", if the data select the same element" * indexed or (
+        ", if the input selects a thread of another warp" * selected
+    )
     repeated = if_repeated(model, meeting.path) if second.later else ""
     condition = " and ".join(filter(None, (repeated, found.condition)))
     assumed = (
         contended
         or bool(shaped.function.arguments)
         or indexed
+        or selected
         or isinstance(meeting, Lookup)
         or any(map(model.fact(ExecutionGuarantee).by_stride, sites))
     )

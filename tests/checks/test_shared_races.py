@@ -1276,3 +1276,28 @@ def test_arrays_whose_size_the_launch_decides_do_not_race_with_each_other(body: 
 def test_reading_what_all_threads_store_is_not_a_race(store: str, races: int) -> None:
     body = f"{store}\nld.shared.u32 %r8, [tile];\nst.global.u32 [%rd1], %r8;"
     assert len([f for f in found(body) if f[0] == "SM001"]) == races
+
+
+BY_INPUT = "mul.wide.u32 %rd3, %r0, 4;\nadd.s64 %rd4, %rd1, %rd3;\nld.global.u32 %r7, [%rd4];\nsetp.ne.u32 %p4, %r7, 0;"
+BY_PROTOCOL = "ld.shared.u32 %r7, [%r3+4096];\nsetp.ne.u32 %p4, %r7, 0;"
+
+
+@pytest.mark.parametrize(
+    ("decides", "first", "between", "races"),
+    [
+        # one thread clears a flag, and those that find something in their input set it
+        (BY_INPUT, "@%p0 st.shared.u32 [tile], 0;", "", 1),
+        (BY_INPUT, "@%p0 st.shared.u32 [tile], 0;", "bar.sync 0;", 0),
+        (BY_INPUT, "@%p0 st.shared.u32 [tile], 1;", "", 0),
+        # all read the flag before some set it again
+        (BY_INPUT, "ld.shared.u32 %r6, [tile];", "", 1),
+        # any thread that has found something may be the last that stores
+        (BY_INPUT, "@%p4 st.shared.u32 [tile], 2;", "", 0),
+        # what is in shared memory may say whose turn it is
+        (BY_PROTOCOL, "@%p0 st.shared.u32 [tile], 0;", "", 0),
+    ],
+)
+def test_the_input_may_select_any_thread(decides: str, first: str, between: str, races: int) -> None:
+    second = "@%p4 st.shared.u32 [tile], 1;"
+    body = f"{decides}\n{first}\n{between}\n{second}\nbar.sync 0;\n{READ}"
+    assert len([f for f in found(body, directives=".maxntid 128") if f[0] == "SM001"]) == races
