@@ -7,7 +7,7 @@ bytes is known for one number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, product
 from math import prod
 from typing import NamedTuple
@@ -17,21 +17,17 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OVERLAP, Conflict
 from tclint.analyses.plausibility import synchronises_lanes
 from tclint.analyses.since_barrier import WritesSince
-from tclint.analyses.warp_memory import SharedByBound, atomic, may_be_one_warp
+from tclint.analyses.warp_memory import SharedByBound, atomic, has_warps, may_be_one_warp
 from tclint.analyses.warp_races import race_doubt, warp_races
 from tclint.ir.nodes import Special
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES
 from tclint.values.nodes import AddressOf, Loaded, ParameterRead
 
-__all__ = [
-    "ShapedConflict",
-    "decided_by_size",
-    "more_than",
-    "races_for_all_arguments",
-    "races_in_every_shape",
-    "races_in_larger_ctas",
-]
+__all__ = ["Search", "ShapedConflict", "in_all_launches", "undoubted_races"]
+
+Search = Callable[[KernelModel], Iterable[Conflict]]
+"""What finds the conflicts of a kernel in CTAs of one shape."""
 
 _USUAL = (
     (16, 16),
@@ -54,7 +50,7 @@ _ODD = (
 """Shapes with a side that is not a power of two, such as a tile of 16 by 16 with its halo."""
 _SIZES = (256, 128, 512, 1024, 64)
 """Common sizes of one-dimensional CTAs."""
-_TWO_WARPS = 64
+_WARP, _TWO_WARPS = 32, 64
 MAX_MODELLED_INSTRUCTIONS = 50_000
 """Instructions in the models of one kernel for all shapes together. A kernel that exceeds this is not checked."""
 
@@ -79,7 +75,34 @@ class ShapedConflict(NamedTuple):
     """What a launch must have for the conflict, in words that follow *if*; empty if all that the kernel is made for do."""
 
 
-def decided_by_size(model: KernelModel) -> bool:
+def undoubted_races(model: KernelModel) -> Iterator[Conflict]:
+    """The races of :func:`~tclint.analyses.warp_races.warp_races` that nothing about the kernel makes doubtful."""
+    return (each for each in warp_races(model) if not race_doubt(model, each))
+
+
+def in_all_launches(
+    model: KernelModel, search: Search, certain: Search | None = None
+) -> list[ShapedConflict]:
+    """The conflicts of a kernel in all launches that it may be made for, in words of the launches that have them.
+
+    For a kernel that states its shape, those that *search* finds; else those that *certain* finds in every shape, without
+    conflicts in doubt. If it is not given, *search* finds none of these.
+    """
+    certain = certain or search
+    found: list[ShapedConflict] = []
+    if model.values.shape is not None:
+        found = [ShapedConflict(model, each) for each in search(model)]
+    if model.values.shape is None or _decided_by_size(model):
+        found += _in_every_shape(model, certain)
+    elif not found and model.function.most_threads is None:
+        found += _in_larger_ctas(model, certain)
+    found = found or _for_all_arguments(model, certain)
+    if has_warps(model):
+        return found
+    return [each if each.condition else each._replace(condition=_more_than(_WARP)) for each in found]
+
+
+def _decided_by_size(model: KernelModel) -> bool:
     """Whether the number of threads, which the launch chooses, decides which of them access shared memory, or where.
 
     Also if it decides which way all of them take, as where a compiler unrolls a loop over the warps of the CTA.
@@ -96,12 +119,12 @@ def decided_by_size(model: KernelModel) -> bool:
     )
 
 
-def more_than(threads: int) -> str:
+def _more_than(threads: int) -> str:
     """The condition that a CTA has more than so many *threads*, in words that follow *if*."""
     return f"the CTA has more than {threads} threads"
 
 
-def races_in_every_shape(model: KernelModel) -> list[ShapedConflict]:
+def _in_every_shape(model: KernelModel, search: Search) -> list[ShapedConflict]:
     """The conflicts that exist in CTAs of every shape for which shared memory has room, for a kernel of unknown shape.
 
     For a kernel whose threads are in one dimension, only the size of the CTA is unknown. Two warps may have none of the
@@ -125,9 +148,9 @@ def races_in_every_shape(model: KernelModel) -> list[ShapedConflict]:
         )
         if not understood:
             return []
-        common = _common(model, shaped, left)
+        common = _common(model, shaped, search, left)
         if not common and left and shape == (_TWO_WARPS,):
-            return [each._replace(condition=more_than(_TWO_WARPS)) for each in left]
+            return [each._replace(condition=_more_than(_TWO_WARPS)) for each in left]
         left = common
         if not left:
             return []
@@ -140,23 +163,22 @@ def _fits_in_rows(shaped: KernelModel) -> bool:
 
 
 def _common(
-    model: KernelModel, shaped: KernelModel, left: list[ShapedConflict] | None
+    model: KernelModel, shaped: KernelModel, search: Search, left: list[ShapedConflict] | None
 ) -> list[ShapedConflict]:
     """The conflicts *left* of those in other shapes that *shaped* has as well; all that it has if there is no other."""
     met = set[tuple[bool, int]]()
     found: list[ShapedConflict] = []
-    for meeting in warp_races(shaped):
-        if not race_doubt(shaped, meeting):
-            met |= _blocks(model, meeting)
-            found.append(ShapedConflict(shaped, meeting))
-            if left and not any(met.isdisjoint(_blocks(model, each.conflict)) for each in left):
-                break
+    for meeting in search(shaped):
+        met |= _blocks(model, meeting)
+        found.append(ShapedConflict(shaped, meeting))
+        if left and not any(met.isdisjoint(_blocks(model, each.conflict)) for each in left):
+            break
     if left is None:
         return found
     return [each for each in left if not met.isdisjoint(_blocks(model, each.conflict))]
 
 
-def races_in_larger_ctas(model: KernelModel) -> list[ShapedConflict]:
+def _in_larger_ctas(model: KernelModel, search: Search) -> list[ShapedConflict]:
     """The conflicts of CTAs of the least usual size that the kernel may be made for, if that is more than two warps.
 
     For a kernel of which two warps have no conflict, and in which the number of threads decides no access: larger CTAs
@@ -166,8 +188,8 @@ def races_in_larger_ctas(model: KernelModel) -> list[ShapedConflict]:
     for size in sorted(_SIZES):
         bounded = model.bounded(size)
         if bounded.fact(SharedByBound).fits:
-            met = [each for each in warp_races(bounded) if not race_doubt(bounded, each)] if smaller else []
-            return [ShapedConflict(bounded, each, more_than(smaller)) for each in met]
+            met = search(bounded) if smaller else ()
+            return [ShapedConflict(bounded, each, _more_than(smaller)) for each in met]
         smaller = size
     return []
 
@@ -207,7 +229,7 @@ def _deep(model: KernelModel) -> bool:
     return any(Special("%tid.z") in i.operands for i in model.function.instructions)
 
 
-def races_for_all_arguments(model: KernelModel) -> list[ShapedConflict]:
+def _for_all_arguments(model: KernelModel, search: Search) -> list[ShapedConflict]:
     """The conflicts that launches with all arguments have in which several warps access what the conflict is about.
 
     For a kernel of which parameters decide which threads access shared memory, or where: ``if (tid < n)``, ``y = x + n``. Any of
@@ -236,7 +258,7 @@ def races_for_all_arguments(model: KernelModel) -> list[ShapedConflict]:
             if left and not all(_several_warps(shaped, each.conflict) for each in left):
                 idle = max(idle, *arguments.values())
                 continue
-            met = [each for each in _common(model, shaped, left) if not _of_two_arrays(each)]
+            met = [each for each in _common(model, shaped, search, left) if not _of_two_arrays(each)]
             if not met and left is None:
                 return []
             if shaped.fact(SharedByBound).fits:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 
 from tclint.analyses.cp_async import CopyGroups, WaitedCopies
+from tclint.analyses.cta_shapes import ShapedConflict, in_all_launches
 from tclint.analyses.extents import Extents
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict, OverlapSearch, Route
@@ -201,6 +202,17 @@ def copies_without_barrier(model: KernelModel) -> Iterator[Hit]:
     """Shared memory that a thread of another warp copied, accessed with no barrier since that thread waited."""
     if not model.begins(CP_ASYNC) or model.values.threads <= 32 or not model.function.entry:
         return
+    block_of = model.cfg.block_of
+    found = (
+        ((_waits(each.model, each.conflict)[-1], block_of[each.conflict.use.site]), each)
+        for each in in_all_launches(model, _of_other_warps)
+    )
+    for (wait, _), equivalent in grouped(found).items():
+        yield _without_barrier(model, wait, equivalent)
+
+
+def _of_other_warps(model: KernelModel) -> OverlapSearch:
+    """The accesses to what threads of other warps copied, with no barrier since these waited."""
     groups, _ = model.solution(WaitedCopies)
     since, together = model.solution(WritesSince)
     memory = since.memory
@@ -214,38 +226,40 @@ def copies_without_barrier(model: KernelModel) -> Iterator[Hit]:
             and not since.loose(together.before(use.site))
         )
 
-    conflicts = groups.conflicts(lambda access: not access.later, overlaps, memory, whole_loops=True)
-    block_of = model.cfg.block_of
-    found = (((_waits(model, each)[-1], block_of[each.use.site]), each) for each in conflicts)
-    for (wait, _), equivalent in grouped(found).items():
-        conflict = equivalent[0]
-        copy, use = conflict.operation.site, conflict.use.site
-        verb = "overwrites" if conflict.use.writes else "reads"
-        yield CA005.hit(
-            site=use,
-            message=f"{verb} shared memory that threads of other warps copy with cp.async: "
-            "each waits for its own copies only, and no barrier follows",
-            steps=(
-                Mark(
-                    copy,
-                    "a thread starts to write these bytes",
-                    role=model.describe_threads(model.views.context_of(copy).threads),
-                ),
-                Mark(wait, "that thread waits for its own copies only"),
-                Mark(
-                    use,
-                    f"a thread of another warp {verb} the same bytes",
-                    role=model.describe_threads(model.views.context_of(use).threads),
-                ),
+    return groups.conflicts(lambda access: not access.later, overlaps, memory, whole_loops=True)
+
+
+def _without_barrier(model: KernelModel, wait: int, equivalent: Collection[ShapedConflict]) -> Hit:
+    """The finding about accesses in one block, after one *wait*."""
+    shaped, conflict, condition = next(iter(equivalent))
+    copy, use = conflict.operation.site, conflict.use.site
+    verb = "overwrites" if conflict.use.writes else "reads"
+    return CA005.hit(
+        site=use,
+        message=f"{verb} shared memory that threads of other warps copy with cp.async{', if ' * bool(condition)}{condition}: "
+        "each waits for its own copies only, and no barrier follows",
+        steps=(
+            Mark(
+                copy,
+                "a thread starts to write these bytes",
+                role=shaped.describe_threads(shaped.views.context_of(copy).threads),
             ),
-            count=len({each.operation.site for each in equivalent}),
-            pairs=tuple(each.sites for each in equivalent),
-            help="add a barrier of these threads (bar.sync, __syncthreads()) between the wait and this instruction",
-            fixes=barrier_between(model, wait, use),
-            confidence=model.confidence(conflict.path, copy)
-            or (None if model.function.threads else Confidence.MEDIUM),
-            about=frozenset((wait,)),
-        )
+            Mark(wait, "that thread waits for its own copies only"),
+            Mark(
+                use,
+                f"a thread of another warp {verb} the same bytes",
+                role=shaped.describe_threads(shaped.views.context_of(use).threads),
+            ),
+        ),
+        count=len({each.conflict.operation.site for each in equivalent}),
+        pairs=tuple(each.conflict.sites for each in equivalent),
+        help="add a barrier of these threads (bar.sync, __syncthreads()) between the wait and this instruction",
+        fixes=barrier_between(model, wait, use),
+        condition=condition,
+        confidence=model.confidence(conflict.path, copy)
+        or (None if model.function.threads else Confidence.MEDIUM),
+        about=frozenset((wait,)),
+    )
 
 
 @check(CA004)

@@ -20,19 +20,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-from tclint.analyses.cta_shapes import (
-    ShapedConflict,
-    decided_by_size,
-    more_than,
-    races_for_all_arguments,
-    races_in_every_shape,
-    races_in_larger_ctas,
-)
+from tclint.analyses.cta_shapes import ShapedConflict, in_all_launches, undoubted_races
 from tclint.analyses.data_indices import SharedByData
 from tclint.analyses.execution import ExecutionGuarantee
 from tclint.analyses.lookups import Lookup
 from tclint.analyses.model import KernelModel
-from tclint.analyses.warp_memory import atomic, has_warps
+from tclint.analyses.warp_memory import atomic
 from tclint.analyses.warp_races import race_doubt, warp_races
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
@@ -40,7 +33,6 @@ from tclint.checks._wording import if_repeated
 from tclint.findings.scales import Confidence, Severity
 
 SM001 = RuleId("SM001")
-_WARP = 32
 
 
 @check(SM001, analyses=(ExecutionGuarantee, SharedByData))
@@ -50,7 +42,8 @@ def reused_without_barrier(model: KernelModel) -> Iterator[Hit]:
         return
     block_of = model.cfg.block_of
     for equivalent in grouped(
-        (block_of[each.conflict.use.site], each) for each in _conflicts(model)
+        (block_of[each.conflict.use.site], each)
+        for each in in_all_launches(model, warp_races, undoubted_races)
     ).values():
         doubts = ((each, race_doubt(each.model, each.conflict)) for each in equivalent)
         first = next(doubts)
@@ -58,21 +51,6 @@ def reused_without_barrier(model: KernelModel) -> Iterator[Hit]:
         hit = _hit(model, shown, len({each.conflict.use.site for each in equivalent})).doubted(doubt.why)
         pairs = tuple(each.conflict.sites for each in equivalent)
         yield replace(hit, pairs=pairs, about=frozenset(chain.from_iterable(pairs)))
-
-
-def _conflicts(model: KernelModel) -> list[ShapedConflict]:
-    """The conflicts of a kernel in all launches that it may be made for, with what these have in common otherwise."""
-    found: list[ShapedConflict] = []
-    if model.values.shape is not None:
-        found = [ShapedConflict(model, each) for each in warp_races(model)]
-    if model.values.shape is None or decided_by_size(model):
-        found += races_in_every_shape(model)
-    elif not found and model.function.most_threads is None:
-        found += races_in_larger_ctas(model)
-    found = found or races_for_all_arguments(model)
-    if has_warps(model):
-        return found
-    return [each if each.condition else each._replace(condition=more_than(_WARP)) for each in found]
 
 
 def _hit(model: KernelModel, found: ShapedConflict, count: int) -> Hit:

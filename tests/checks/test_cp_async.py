@@ -766,3 +766,24 @@ DONE:
     {wait()}"""
     confidences = {finding.confidence for finding in by_rule(lint(text(body)), "CA003")}
     assert (Confidence.HIGH in confidences) is certain
+
+
+@pytest.mark.parametrize(
+    ("read", "barrier", "reported"),
+    [
+        ("xor.b32 %r6, %r0, 127;", "", True),  # an element that another warp copied
+        ("xor.b32 %r6, %r0, 127;", "bar.sync 0;", False),
+        ("xor.b32 %r6, %r0, 31;", "", False),  # one of its own warp
+    ],
+)
+def test_what_other_warps_copied_is_found_in_ctas_of_unknown_size(
+    read: str, barrier: str, reported: bool
+) -> None:
+    body = f"""{COPY}\n{COMMIT}\n{wait()}\n{barrier}
+    {read}
+    shl.b32 %r6, %r6, 4;
+    mov.u32 %r7, tile;
+    add.u32 %r7, %r7, %r6;
+    ld.shared.u32 %r4, [%r7];
+    st.global.u32 [%rd2], %r4;"""
+    assert bool(by_rule(lint(text(body, directives="")), "CA005")) is reported
