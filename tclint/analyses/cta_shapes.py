@@ -80,23 +80,17 @@ def undoubted_races(model: KernelModel) -> Iterator[Conflict]:
     return (each for each in warp_races(model) if not race_doubt(model, each))
 
 
-def in_all_launches(
-    model: KernelModel, search: Search, certain: Search | None = None
-) -> list[ShapedConflict]:
+def in_all_launches(model: KernelModel, direct: Iterable[Conflict], search: Search) -> list[ShapedConflict]:
     """The conflicts of a kernel in all launches that it may be made for, in words of the launches that have them.
 
-    For a kernel that states its shape, those that *search* finds; else those that *certain* finds in every shape, without
-    conflicts in doubt. If it is not given, *search* finds none of these.
+    *direct* are those that are known whatever the launch; *search* finds those of CTAs of one shape, without any in doubt.
     """
-    certain = certain or search
-    found: list[ShapedConflict] = []
-    if model.values.shape is not None:
-        found = [ShapedConflict(model, each) for each in search(model)]
+    found = [ShapedConflict(model, each) for each in direct]
     if model.values.shape is None or _decided_by_size(model):
-        found += _in_every_shape(model, certain)
+        found += _in_every_shape(model, search)
     elif not found and model.function.most_threads is None:
-        found += _in_larger_ctas(model, certain)
-    found = found or _for_all_arguments(model, certain)
+        found += _in_larger_ctas(model, search)
+    found = found or _for_all_arguments(model, search)
     if has_warps(model):
         return found
     return [each if each.condition else each._replace(condition=_more_than(_WARP)) for each in found]

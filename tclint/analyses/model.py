@@ -99,6 +99,7 @@ class KernelModel(Kernel):
         self._made: dict[Callable[[KernelModel], Any], Any] = {}
         self._first_times: dict[tuple[int, int, bool], Answer[PathSubstitution]] = {}
         self._entry_paths: dict[tuple[int, int, bool], Answer[Path]] = {}
+        self._first_shape: dict[tuple[int, ...], KernelModel] = {}
 
     def wants(self, *rules: str) -> bool:
         """Whether a hit of one of *rules* is shown. A check leaves out what only hits of other rules need."""
@@ -109,12 +110,17 @@ class KernelModel(Kernel):
     ) -> KernelModel:
         """The model of the same function in CTAs of *shape*, the threads along x, y and z, as if by ``.reqntid``.
 
-        With *arguments*, in launches with these (:attr:`Function.arguments`).
+        With *arguments*, in launches with these (:attr:`Function.arguments`). The model of the shape that is asked for
+        first, without arguments, is kept: the searches over launches all begin with it.
         """
+        if not arguments and shape in self._first_shape:
+            return self._first_shape[shape]
         directives = {**self.function.directives, ".reqntid": shape}
         function = replace(self.function, directives=directives, arguments=arguments or {})
         model = KernelModel(function, self.module, self.toolkit, self.pause)
         model.cfg, model.ledger = self.cfg, self.ledger
+        if not arguments and not self._first_shape:
+            self._first_shape[shape] = model
         return model
 
     def bounded(self, threads: int) -> KernelModel:

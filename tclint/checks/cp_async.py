@@ -24,6 +24,7 @@ from tclint.analyses.plausibility import (
 )
 from tclint.analyses.role_paths import calls
 from tclint.analyses.since_barrier import WritesSince
+from tclint.analyses.warp_memory import SharedByBound
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._pending import PendingReason
 from tclint.checks._repairs import barrier_between
@@ -32,7 +33,7 @@ from tclint.findings.scales import Confidence
 from tclint.ir.nodes import Immediate, Memory
 from tclint.isa.effects import CP_ASYNC
 from tclint.sync.operations import OVERDUE
-from tclint.values.shared_memory import SharedAccess
+from tclint.values.shared_memory import SharedAccess, SharedMemory
 
 CA001 = RuleId("CA001")
 CA002 = RuleId("CA002")
@@ -46,6 +47,18 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
     """Shared memory read, or written by another copy, while a cp.async of the thread may still write it."""
     if not model.begins(CP_ASYNC):
         return
+    alone = [ShapedConflict(model, each) for each in _unwaited(model, model.shared)]
+    found = alone or in_all_launches(model, (), lambda shaped: _unwaited(shaped, shaped.fact(SharedByBound)))
+    for (rule, _, _), equivalent in grouped((_cause(*each[:2]), each) for each in found).items():
+        doubts = [_doubt(each.model, rule, each.conflict) for each in equivalent]
+        at = next((k for k, each in enumerate(doubts) if not each), 0)
+        yield _hit(model, rule, equivalent[at], equivalent).doubted(doubts[at].why)
+    groups, _ = model.solution(CopyGroups)
+    yield from _never_complete(model, groups, {each.conflict.operation.site for each in found})
+
+
+def _unwaited(model: KernelModel, memory: SharedMemory) -> OverlapSearch:
+    """The accesses to what a copy may still write, and the copies to where another one does."""
     groups, results = model.solution(CopyGroups)
     waits = model.waits(CP_ASYNC)
 
@@ -57,24 +70,17 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
             or leaves_iteration(model, path, start)
         )
 
-    conflicts = OverlapSearch(
+    return OverlapSearch(
         model,
         results,
         groups,
         frozenset(model.begins(CP_ASYNC)),
         lambda access: True,
-        partial(_overlaps, model),
+        partial(_overlaps, model, memory),
+        memory=memory,
         doubt=doubt,
         whole_loops=True,
     )
-    found = list(conflicts)
-    for (rule, _, _), equivalent in grouped(
-        (_cause(model, conflict), conflict) for conflict in found
-    ).items():
-        doubts = [_doubt(model, rule, conflict) for conflict in equivalent]
-        at = next((k for k, each in enumerate(doubts) if not each), 0)
-        yield _hit(model, groups, rule, equivalent[at], equivalent).doubted(doubts[at].why)
-    yield from _never_complete(model, groups, {conflict.operation.site for conflict in found})
 
 
 def _never_complete(model: KernelModel, groups: CopyGroups, reported: Collection[int]) -> Iterator[Hit]:
@@ -111,9 +117,11 @@ def _never_complete(model: KernelModel, groups: CopyGroups, reported: Collection
             )
 
 
-def _overlaps(model: KernelModel, copy: SharedAccess, use: SharedAccess, route: Route) -> bool:
+def _overlaps(
+    model: KernelModel, shared: SharedMemory, copy: SharedAccess, use: SharedAccess, route: Route
+) -> bool:
     """Whether the use, by the copying thread or, if a read, by any thread, provably accesses bytes being copied."""
-    shared, views, threads = model.shared, model.views, route.path.threads
+    views, threads = model.views, route.path.threads
     if use.writes:
         return shared.overlap_in_one_thread(copy, use, threads) and not _same_source(
             model, copy.site, use.site, route
@@ -154,31 +162,36 @@ def _waits(model: KernelModel, conflict: Conflict) -> list[int]:
 
 
 def _hit(
-    model: KernelModel, groups: CopyGroups, rule: RuleId, conflict: Conflict, equivalent: Collection[Conflict]
+    model: KernelModel, rule: RuleId, found: ShapedConflict, equivalent: Collection[ShapedConflict]
 ) -> Hit:
+    shaped, conflict, condition = found
     copy, use, age = conflict.operation.site, conflict.use.site, conflict.path.state
-    copies = {each.operation.site for each in equivalent}
-    reason = PendingReason.of(groups, conflict.path, copy, age, copies)
+    copies = {each.conflict.operation.site for each in equivalent}
+    reason = PendingReason.of(shaped.solution(CopyGroups)[0], conflict.path, copy, age, copies)
     remedy = reason.remedy + (", or use cp.async.wait_all" if age == OVERDUE else "")
+    launches = ", if " * bool(condition) + condition
     if rule == CA003:
-        what = "writes other data to shared memory that an earlier, unordered cp.async may still write"
-        message = f"{what}: {reason.why}"
+        what = f"writes other data to shared memory that an earlier, unordered cp.async may still write{launches}"
         step = "starts to write the same bytes"
     else:
         verb = "overwrites" if conflict.use.writes else "reads"
-        message = f"{verb} shared memory that a cp.async may still write: {reason.why}"
+        what = f"{verb} shared memory that a cp.async may still write{launches}"
         step = f"{verb} the same bytes"
+    threads = (shaped.views.context_of(i).threads for i in (copy, use))
     return rule.hit(
         site=use,
-        message=message,
+        message=f"{what}: {reason.why}",
         steps=(Mark(copy, "starts to write these bytes"), *reason.steps, Mark(use, step)),
         count=len(copies),
-        pairs=tuple(each.sites for each in equivalent),
+        pairs=tuple(each.conflict.sites for each in equivalent),
         help=remedy,
         fixes=reason.fixes,
+        condition=condition,
         confidence=model.confidence(conflict.path, copy)
-        or model.size_confidence(
-            conflict.operation, conflict.use, *(model.views.context_of(i).threads for i in (copy, use))
+        or (
+            shaped.size_confidence(conflict.operation, conflict.use, *threads)
+            if shaped is model
+            else Confidence.MEDIUM
         ),
     )
 
@@ -203,9 +216,10 @@ def copies_without_barrier(model: KernelModel) -> Iterator[Hit]:
     if not model.begins(CP_ASYNC) or model.values.threads <= 32 or not model.function.entry:
         return
     block_of = model.cfg.block_of
+    direct = _of_other_warps(model) if model.values.shape is not None else ()
     found = (
         ((_waits(each.model, each.conflict)[-1], block_of[each.conflict.use.site]), each)
-        for each in in_all_launches(model, _of_other_warps)
+        for each in in_all_launches(model, direct, _of_other_warps)
     )
     for (wait, _), equivalent in grouped(found).items():
         yield _without_barrier(model, wait, equivalent)

@@ -41,9 +41,9 @@ def reused_without_barrier(model: KernelModel) -> Iterator[Hit]:
     if model.values.threads <= 32 or not model.function.entry or not model.shared.writers:
         return
     block_of = model.cfg.block_of
+    direct = warp_races(model) if model.values.shape is not None else ()
     for equivalent in grouped(
-        (block_of[each.conflict.use.site], each)
-        for each in in_all_launches(model, warp_races, undoubted_races)
+        (block_of[each.conflict.use.site], each) for each in in_all_launches(model, direct, undoubted_races)
     ).values():
         doubts = ((each, race_doubt(each.model, each.conflict)) for each in equivalent)
         first = next(doubts)
