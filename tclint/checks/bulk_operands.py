@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
@@ -16,17 +17,21 @@ from tclint.analyses.issuers import (
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._wording import copy_name
-from tclint.findings.edits import retarget
+from tclint.findings.edits import Repair, opcode, retarget
 from tclint.findings.scales import Severity
+from tclint.ir.nodes import Instruction
 from tclint.isa.forms import Match
-from tclint.isa.target import Target
+from tclint.isa.table import split_opcode
+from tclint.isa.target import Target, Version
 from tclint.isa.widths import needed
-from tclint.values.nodes import AddressOf
+from tclint.values import Values
+from tclint.values.nodes import AddressOf, Masked, Opaque, Select, SpecialRead
 
 BK006 = RuleId("BK006")
 BK007 = RuleId("BK007")
 BK008 = RuleId("BK008")
 BK009 = RuleId("BK009")
+BK012 = RuleId("BK012")
 
 _WINDOW = 1 << 24
 """The size of the part of the ``.shared::cluster`` window that belongs to one CTA: smaller offsets stay within it."""
@@ -179,10 +184,100 @@ def slow_multicast(model: KernelModel) -> Iterator[Hit]:
         assert slow is not None
         what, fast = " ".join(sorted(slow.when)), slow.available.describe()
         own = Target(target.number, "a")
+        becomes, _ = match.lowered(target) or ("", "")
+        why = ", where it calls a routine of the driver," if becomes == "call" else ""
         yield BK009.hit(
             site=sites[0],
-            message=f"{what} of {copy_name(model, sites[0])} may be much slower on {target} than on {fast}",
+            message=f"{what} of {copy_name(model, sites[0])} may be much slower on {target}{why} than on {fast}",
             count=len(sites),
             help="" if match.slower(own) else f"use .target {own}",
             fixes=() if match.slower(own) else retarget(model.module, own),
         )
+
+
+@check(BK012)
+def calls_the_driver(model: KernelModel) -> Iterator[Hit]:
+    """Report copies into ``.shared::cluster`` that call the driver on the target, those into the CTA's own memory apart."""
+    target, version = model.function.target, model.module.version
+    if target is None or version is None:
+        return
+
+    def calls(match: Match) -> bool:
+        becomes, _ = match.lowered(target) or ("", "")
+        return becomes == "call" and not match.multicast and "destination" in match.form.roles
+
+    sites = reachable(model, calls)
+    for own, some in grouped((_stays(model, site), site) for site in sites).items():
+        into = f"into {_OWN_SPACE}"
+        respelled = [(i, _in_own_space(model.instruction(i), target, version)) for i in some if own]
+        changes = tuple(opcode(i, new) for i, new in respelled if new)
+        yield BK012.hit(
+            site=some[0],
+            message=f"on {target}, {copy_name(model, some[0])} into .shared::cluster calls a routine of the driver if the "
+            "destination is in another CTA: this costs registers and stack memory even if it is never executed",
+            count=len(some),
+            help=f"copy {into}: the destination and the mbarrier are in the executing CTA"
+            if own
+            else f"copy {into} if the destination and the mbarrier are in the executing CTA",
+            fixes=(Repair(f"copy {into}", changes, True),) if own and len(changes) == len(some) else (),
+        )
+
+
+_OWN_SPACE = ".shared::cta"
+_MAPPING = ("mapa", "getctarank")
+_RANKS = ("%cluster_ctarank", "%cluster_ctaid")
+_MAX_DERIVED = 200
+"""The values that are looked at for one address: those of the kernels at hand need fewer than 30."""
+
+
+def _in_own_space(instruction: Instruction, target: Target, version: Version) -> str:
+    """The opcode of a copy with ``.shared::cta``; empty if *target* or *version* does not have it, or it calls the driver too."""
+    match = instruction.match
+    assert match is not None  # it is a copy
+    new = instruction.opcode.replace(match.space, _OWN_SPACE, 1)
+    _, modifiers = split_opcode(new)
+    found = replace(match, modifiers=modifiers)
+    return "" if found.missing(target, version) or found.lowered(target) else new
+
+
+def _stays(model: KernelModel, site: int) -> bool:
+    """Whether the destination and the mbarrier of a copy are derived from variables of the CTA, by arithmetic alone."""
+    return all(
+        value is not None and _derived(model, value)
+        for value in (model.value(site, "destination"), model.mbarrier(site))
+    )
+
+
+def _derived(model: KernelModel, address: int) -> bool:
+    """Whether *address* is an offset from a shared variable on every path, and nothing in it names another CTA."""
+    values, found = model.values, dict[int, bool]()
+
+    def own(value: int) -> bool:
+        if value not in found:
+            # A loop that advances a pointer leads back to it. Of too many values, nothing is said.
+            found[value] = len(found) < _MAX_DERIVED
+            found[value] = found[value] and any(
+                model.space(term).startswith(".shared") or (bool(bases) and all(map(own, bases)))
+                for term, bases in (
+                    (term, _bases(values, term)) for term, f in values.linear(value)[0] if f == 1
+                )
+            )
+        return found[value]
+
+    return own(address) and not any(
+        (type(node) is Opaque and node.name in _MAPPING)
+        or (type(node) is SpecialRead and node.name.startswith(_RANKS))
+        for node in map(values.node, values.subexpressions(address))
+    )
+
+
+def _bases(values: Values, term: int) -> tuple[int, ...]:
+    """The values of which *term* may be one, but for bits that a mask clears."""
+    node = values.node(term)
+    return (
+        (node.value,)
+        if type(node) is Masked
+        else node.arms
+        if type(node) is Select
+        else values.arguments(term)
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 from tclint._dataclass import dataclass
 from tclint._json import to_json
 from tclint._write import OutputError, refuse, write
+from tclint.commands._counts import count_lines, counts_json
 from tclint.executor.assume import ParameterUses
 from tclint.executor.errors import Unsupported
 from tclint.executor.launch import Array, LaunchError, LaunchFile, beside, metadata_of, triton_beside
@@ -48,6 +49,8 @@ class RunOptions:
     """The folder for the outputs of the launch file; None if they are not written."""
     tolerance: float | None = None
     """The largest difference from a result; None for that of the launch file."""
+    count: bool = False
+    """Whether what accesses to memory cost is counted."""
     type: str = ""
     """The type of the elements as which the results of a recorded launch are compared; empty for bytes."""
 
@@ -57,6 +60,7 @@ class Invocation:
     """The executions of one invocation, one for each launch, in order."""
 
     source: Source
+    module: Module
     executions: list[Execution] = field(default_factory=list)
     assumed: str = ""
     """A description of the assumed launch; empty with a launch file."""
@@ -66,6 +70,8 @@ class Invocation:
     """Buffers whose expected contents are an expression, which is not evaluated."""
     notes: list[str] = field(default_factory=list)
     """What is known of a recorded launch besides differences."""
+    counted: bool = False
+    """Whether what accesses to memory cost was counted."""
 
     @property
     def code(self) -> int:
@@ -101,7 +107,7 @@ def run(source: Source, options: RunOptions) -> Invocation:
         outputs = Outputs(file, options.outputs, inputs) if file is not None and options.outputs else None
         files = [options.trace] if options.trace else []
         refuse([*files, *(outputs.paths if outputs is not None else ())], inputs)
-        result = Invocation(source)
+        result = Invocation(source, module, counted=options.count)
         trace = Trace() if options.trace else None
         arrays: Mapping[str, Array] = {}
         for name in names:
@@ -141,7 +147,10 @@ def _given(
 
     def execute(fill: int, trace: Trace | None) -> Outcome:
         tracer = trace.follow if trace else None
-        policy = Policy(how, seconds=options.seconds, source=result.source, tracer=tracer, fill=fill)
+        policy = Policy(
+            how, seconds=options.seconds, source=result.source, tracer=tracer, fill=fill,
+            counts=options.count and not fill,
+        )  # fmt: skip
         return execute_file(module, file, policy, options.number)
 
     executions, arrays = execute(0, trace)
@@ -199,7 +208,7 @@ def _assumed(result: Invocation, module: Module, how: str, options: RunOptions, 
         )
     function = prepared(module, entry)
     tracer = trace.follow if trace else None
-    policy = Policy(how, seconds=options.seconds, source=result.source, tracer=tracer)
+    policy = Policy(how, seconds=options.seconds, source=result.source, tracer=tracer, counts=options.count)
     for assumed in ParameterUses(function).launches(module, triton_beside(result.source.path)):
         execution = execute_assumed(module, function, assumed, policy)
         result.assumed = str(assumed)
@@ -243,6 +252,8 @@ def _lines(result: Invocation) -> Iterator[str]:
             f"{execution.function.name}: {_ENDS[execution.end]} after {execution.steps:,} instructions"
             f" in {execution.seconds:.2f} s ({execution.schedule}){_violations(execution)}"
         )
+        if result.counted:
+            yield from count_lines(result.source, result.module, execution)
     for text in result.notes:
         yield f"{path}: note: {text}"
     for name in result.unevaluated:
@@ -282,6 +293,7 @@ def render_json(result: Invocation) -> str:
                 for o in execution.observations
             ],
             "notes": [{"line": result.line(execution, s), "message": t} for t, s in execution.notes.items()],
+            "counts": counts_json(result.source, result.module, execution) if result.counted else None,
         }
         for execution in result.executions
     ]

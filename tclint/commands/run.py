@@ -47,6 +47,12 @@ from tclint.commands._common import Choice, at, max_input_option, need_numpy, se
     "--trace", metavar="FILE", help="Write a trace of every warp, for Perfetto or chrome://tracing."
 )
 @click.option(
+    "--count",
+    is_flag=True,
+    help="Count what each line costs: executions, wavefronts of shared memory, sectors of global memory, and the fewest"
+    " possible.",
+)
+@click.option(
     "--outputs",
     metavar="FOLDER",
     help="Write the outputs that the launch file names to this folder, over earlier outputs only; else to none.",
@@ -69,6 +75,7 @@ def command(
     tolerance: float | None,
     element_type: str | None,
     trace: str | None,
+    count: bool,
     outputs: str | None,
     output_format: str,
     limit: int,
@@ -100,7 +107,7 @@ def command(
         options = RunOptions(
             Path(launch) if launch else folder, entry, schedule, seconds, number, trace,
             Path(outputs) if outputs else None,
-            tolerance, element_type or "",
+            tolerance, count, element_type or "",
         )  # fmt: skip
         result = run(source, options)
     except SourceError as error:

@@ -22,7 +22,7 @@ def command(
     """Show for which targets a kernel can be assembled.
 
     Shows the least targets, PTX versions and CUDA toolkits, with what decides each, and the instructions that some of
-    these targets accept but do not implement: those that become a trap, an emulation or a synchronous access. KERNEL is
+    these targets accept but do not implement: those that become a trap, a call of the driver, an emulation or a synchronous access. KERNEL is
     a PATH as for check.
 
     Exit code: 0 shown, 2 usage error, or an input that could not be analysed.

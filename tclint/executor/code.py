@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tclint.executor.costs import Count
 from tclint.executor.memory import Array
 from tclint.executor.special import special
 from tclint.executor.state import Warp
@@ -40,6 +41,8 @@ class Code:
         """The location of an instruction, for messages."""
         self.symbols: dict[str, int] = {}
         """The address of each variable and parameter in its state space."""
+        self.counts: dict[int, Count] = {}
+        """By instruction, what its accesses to memory have cost, if that is counted."""
         self.reached: set[int] = set()
         """Of the watched instructions, those that some lane has executed."""
 

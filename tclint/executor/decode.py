@@ -106,6 +106,8 @@ class Decoder:
         self.code.parameters = np.frombuffer(parameters, np.uint8)
         self.cfg = CFG(function)
         self._watched = policy.watched.get(function.name, frozenset())
+        self.counting: Callable[[Decoder, Instruction, Op], Op] | None = None
+        """Makes an op of one that counts what its accesses cost, too; None if nothing is counted."""
         self._held = held
         self.types = [_kind(r.type) for r in function.registers]
         self.code.template = [np.zeros(LANES, kind) for kind in self.types]
@@ -272,6 +274,8 @@ class Decoder:
         for site, instruction in enumerate(self.function.instructions):
             self.site = site
             op = self._op(instruction)
+            if self.counting is not None:
+                op = self.counting(self, instruction, op)
             if site in self._watched:
                 op = _recorded(op, site, code.reached)
             if site in self._held:

@@ -40,6 +40,8 @@ class Policy:
     """By entry, the instructions that :attr:`~tclint.executor.run.Execution.reached` is about."""
     tracer: Callable[[Any], None] | None = None
     """Called with each :class:`~tclint.executor.machine.Machine` before it runs."""
+    counts: bool = False
+    """Whether what accesses to memory cost is counted (:attr:`~tclint.executor.run.Execution.counts`)."""
     fill: int = 0
     """The initial value of each byte of shared memory."""
 

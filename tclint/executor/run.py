@@ -12,6 +12,8 @@ import numpy as np
 import tclint.executor.instructions  # noqa: F401  registers the factories
 from tclint._dataclass import dataclass
 from tclint.executor.assume import Assumed
+from tclint.executor.costs import Count
+from tclint.executor.counts import counting
 from tclint.executor.decode import Decoder
 from tclint.executor.errors import Unsupported
 from tclint.executor.launch import Launch, LaunchError, LaunchFile, fits, geometry
@@ -71,6 +73,8 @@ class Execution:
     unwritten: Mapping[int, int] = field(default_factory=dict)
     """Bytes of shared memory that were read although nothing had written them, by the instruction that read them
     first."""
+    counts: Mapping[int, Count] = field(default_factory=dict)
+    """By instruction, what its accesses to memory have cost; empty unless that was counted."""
     reached: frozenset[int] = frozenset()
     """Of the instructions that were watched, those that some thread executed."""
 
@@ -145,8 +149,9 @@ def execute(
     result = Execution(function, "done", schedule=chosen.name)
     machine: Machine | None = None
     try:
-        code = Decoder(function, module, memories.memory, parameters, policy, chosen.late).decode()
-        machine = Machine(code, geometry, memories.memory, chosen, policy)
+        decoder = Decoder(function, module, memories.memory, parameters, policy, chosen.late)
+        decoder.counting = counting if policy.counts else None
+        machine = Machine(decoder.decode(), geometry, memories.memory, chosen, policy)
         if policy.tracer is not None:
             policy.tracer(machine)
         machine.run()
@@ -176,7 +181,7 @@ def _observed(result: Execution, machine: Machine) -> None:
         machine.note(text, min(machine.unwritten))
     result.observations = machine.observations
     result.steps, result.notes, result.unwritten = machine.steps, machine.notes, machine.unwritten
-    result.reached = frozenset(machine.code.reached)
+    result.reached, result.counts = frozenset(machine.code.reached), machine.code.counts
     if result.end in ("fault", "unsupported"):
         result.site = machine.at
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tclint._json import to_json
 from tclint.findings.rules import Rule, all_rules, first_sentence, manual_reference, nearest, words_of
 from tclint.isa.forms import Form, OperandSpec
-from tclint.isa.table import Table, split_opcode
+from tclint.isa.table import LOWERINGS, Table, split_opcode
 from tclint.isa.target import KNOWN, dotted
 
 __all__ = [
@@ -228,6 +228,7 @@ def facts(form: Form) -> list[tuple[str, list[str]]]:
         ("since", [f"PTX ISA {dotted(form.available.since)}"]),
         ("targets", [form.available.describe()]),
         ("", list(_requirements(form))),
+        ("machine code", list(_lowerings(form))),
         ("manual", [manual_reference([form.manual])] if form.manual else []),
         ("example", list(form.examples[:1])),
     ]
@@ -318,3 +319,10 @@ def _requirements(form: Form) -> Iterator[str]:
             parts.append(requirement.available.describe())
         needs.setdefault(", ".join(parts), []).append(requirement.what)
     yield from (f"{', '.join(what)}: {text}" for text, what in needs.items() if text)
+
+
+def _lowerings(form: Form) -> Iterator[str]:
+    """What becomes of it on targets that accept and do not implement it, in the order in which the entries apply."""
+    for to, one in form.lowered:
+        what = f"{one.what} " if one.when else ""
+        yield f"{what}{LOWERINGS[to]} on {one.available.describe()}"

@@ -17,6 +17,7 @@ from tclint.inspect.requirements import FirstUse, Requirements, required
 from tclint.inspect.tables import Cells, columns, few, printable_line, short_name
 from tclint.ir.frontend import analyse
 from tclint.ir.nodes import Module
+from tclint.isa.table import LOWERINGS
 from tclint.isa.target import KNOWN, TOOLKITS, Target, Version, dotted, toolkit_for
 from tclint.report.formats._style import BOLD, RED, YELLOW, Style
 from tclint.syntax.source import Problem, Source
@@ -24,12 +25,7 @@ from tclint.syntax.source import Problem, Source
 __all__ = ["SCHEMA", "ShownTargets", "read", "render_json", "render_text", "show"]
 
 SCHEMA = 1
-_BECOMES: Mapping[str, str] = {
-    "trap": "becomes a trap",
-    "synchronous": "is executed synchronously",
-    "emulation": "is emulated",
-    "slow": "may be much slower",
-}
+_BECOMES: Mapping[str, str] = {**LOWERINGS, "slow": "may be much slower"}
 """What becomes of an instruction that a target accepts and does not implement, in words."""
 
 

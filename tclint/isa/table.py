@@ -33,8 +33,13 @@ EVENTS = frozenset(
 GROUPS = frozenset((*ENGINES, "cluster"))
 """What an event is about (key ``group``): the engine of an asynchronous operation, or the cluster barrier."""
 
-LOWERINGS = frozenset("trap synchronous emulation".split())
-"""What ``ptxas`` makes of an instruction that a target accepts but does not implement (key ``lowered``)."""
+LOWERINGS: Mapping[str, str] = {
+    "trap": "becomes a trap",
+    "synchronous": "is executed synchronously",
+    "call": "becomes a call of the driver",
+    "emulation": "is emulated",
+}
+"""What ``ptxas`` makes of an instruction that a target accepts but does not implement (key ``lowered``), in words."""
 
 SCOPES = ("thread", "active", "lanes", "warp", "warpgroup", "cta", "cluster")
 FLOWS = frozenset("branch branch-table call return exit trap".split())

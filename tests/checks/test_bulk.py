@@ -540,6 +540,73 @@ def test_where_multicast_is_slow(target: str, slow: bool) -> None:
     if slow:
         assert hits[0].count == 2
         assert bool(hits[0].help) == (target == "sm_90")
+        assert ("calls a routine of the driver" in hits[0].message) == (target == "sm_120a")
+
+
+LOAD = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{}], [%rd1], 64, [{}];"
+TILE = "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [{}], [%rd0, {{%r9}}], [{}];"
+RING = """
+mov.u32 %r20, 0;
+mov.u32 %r21, full;
+mov.u32 %r22, %r1;
+again:
+{}
+add.u32 %r20, %r20, 1;
+and.b32 %r20, %r20, 3;
+add.u32 %r22, %r22, 64;
+shl.b32 %r23, %r20, 10;
+add.u32 %r23, %r23, %r1;
+setp.lt.u32 %p1, %r22, %r9;
+@%p1 bra again;
+"""
+ROUNDED = "mov.u32 %r20, tile;\nadd.u32 %r20, %r20, 127;\nand.b32 %r20, %r20, -128;\n"
+CHOSEN = "selp.b32 %r20, %r1, %r3, %p0;\n"
+PEER = "mapa.shared::cluster.u32 %r20, {}, 1;\n"
+PAIRED = "mov.u32 %r20, %cluster_ctarank;\nshl.b32 %r20, %r20, 24;\nadd.u32 %r20, %r20, %r1;\n"
+UNKNOWN = "ld.shared.u32 %r20, [tile];\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "fixed"),
+    [
+        (LOAD.format("tile", "full"), 1),
+        (TILE.format("tile", "full"), 1),
+        (LOAD.format("tile", "full") + TILE.format("tile", "full"), 2),
+        (RING.format(LOAD.format("%r22", "%r21")), 1),
+        (ROUNDED + LOAD.format("%r20", "full"), 1),
+        (CHOSEN + LOAD.format("%r20", "full"), 1),
+        (PEER.format("%r1") + LOAD.format("%r20", "full"), 0),
+        ("mov.u32 %r21, full;\n" + PEER.format("%r21") + LOAD.format("tile", "%r20"), 0),
+        (PAIRED + LOAD.format("%r20", "full"), 0),
+        (UNKNOWN + LOAD.format("%r20", "full"), 0),
+        (UNKNOWN + "selp.b32 %r20, %r20, %r1, %p0;\n" + LOAD.format("%r20", "full"), 0),
+    ],
+)
+@pytest.mark.parametrize("target", ["sm_120", "sm_121a", "sm_100a"])
+def test_where_a_load_into_the_cluster_calls_the_driver(code: str, fixed: int, target: str) -> None:
+    source = text(code).replace("sm_90a", target).replace(".version 8.6", ".version 9.1")
+    hits = by_rule(lint(source), "BK012")
+    assert len(hits) == (target != "sm_100a")
+    for hit in hits:
+        assert hit.count == max(fixed, 1)
+        assert [len(fix.edits) for fix in hit.fixes] == [fixed] * bool(fixed)
+        assert all(fix.safe for fix in hit.fixes)
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        LOAD.format("tile", "full").replace("::cluster", "::cta"),
+        TILE.format("tile", "full").replace("::cluster", "::cta"),
+        MULTICAST,
+        "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r3], [tile], 64, [full];",
+        STORE,
+        TENSOR,
+    ],
+)
+def test_what_sm_120_implements_or_has_no_other_form_for_is_not_reported(copy: str) -> None:
+    source = text(".reg .b16 %h<2>;\nmov.b16 %h0, 3;", copy).replace("sm_90a", "sm_120a")
+    assert by_rule(lint(source.replace(".version 8.6", ".version 8.7")), "BK012") == []
 
 
 @pytest.mark.parametrize(

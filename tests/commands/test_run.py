@@ -132,6 +132,51 @@ def test_a_trace_overwrites_no_input_and_no_output(tmp_path: Path, name: str) ->
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()} == before
 
 
+STRIDED = """
+    .shared .align 4 .b8 tile[8192];
+    ld.param.u64 %rd0, [pointer];
+    mov.u32 %r0, %tid.x;
+    and.b32 %r0, %r0, 31;
+    mov.u32 %r1, tile;
+    shl.b32 %r2, %r0, 3;
+    add.u32 %r1, %r1, %r2;
+    .loc 1 7 3
+    ld.shared.u32 %r3, [%r1];
+    ld.shared.u32 %r4, [%r1+4];
+    mul.wide.u32 %rd1, %r0, 8;
+    add.s64 %rd2, %rd0, %rd1;
+    st.global.u32 [%rd2], %r0;
+    ret;
+    """
+
+
+def test_what_lines_cost_is_counted_on_request(tmp_path: Path) -> None:
+    path = write(tmp_path, STRIDED, '"data", { u32 = 7 }')
+    text = Path(path).read_text(encoding="utf-8") + '.file 1 "strided.cu"\n'
+    Path(path).write_text(text, encoding="utf-8")
+    assert "conflicts" not in invoke(path)[1]
+    said = invoke("--count", path)[1]
+    table = said[said.index("  line ") :].splitlines()[:4]
+    assert [line.split() for line in table] == [
+        ["line", "instruction", "executions", "wavefronts", "ideal", "conflicts", "sectors", "ideal"],
+        ["strided.cu:7", "ld.shared.u32", "8", "16", "8", "8", "-", "-"],
+        ["strided.cu:7", "st.global.u32", "4", "-", "-", "-", "32", "16"],
+        ["all", "12", "16", "8", "8", "32", "16"],
+    ]
+    (launch,) = json.loads(invoke("--count", "--output-format", "json", path)[1])["launches"]
+    first, second, third = launch["counts"]
+    assert first | {"line": 0} == second | {"line": 0}
+    assert (first["wavefronts"], first["ideal_wavefronts"], first["executions"]) == (8, 4, 4)
+    assert first["source"] == {"file": "strided.cu", "line": 7}
+    assert (third["sectors"], third["ideal_sectors"]) == (32, 16)
+    assert json.loads(invoke("--output-format", "json", path)[1])["launches"][0]["counts"] is None
+
+
+def test_a_kernel_without_accesses_has_no_table(tmp_path: Path) -> None:
+    said = invoke("--count", write(tmp_path, "ret;"))[1]
+    assert "no access to shared or global memory was counted" in said
+
+
 def test_a_trace_opens_in_perfetto(tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     path = tmp_path / "early.ptx"

@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.availability import required
 from benchmarks.coverage import statement
 from tclint.driver.cuda_tools import candidates
 from tclint.isa.documents import Raw, TableError
-from tclint.isa.forms import Match
+from tclint.isa.forms import Form, Match
 from tclint.isa.table import _form, table
 from tclint.isa.target import Target
 from tests.tools.ptxas import find_ptxas
 
 TARGETS = ("sm_80", "sm_89", "sm_90a", "sm_100a", "sm_103", "sm_107a", "sm_110a", "sm_120a", "sm_121")
-EXAMPLES = [example for form in table() if form.lowered for example in form.examples]
+EXAMPLES = [(form, example) for form in table() for example in form.examples]
 HEAD = """\
 .version 9.5
 .target {}
@@ -26,28 +27,27 @@ HEAD = """\
 .shared .align 1024 .b8 smem[32768];
 .shared .align 8 .b64 mbar;
 .global .align 1024 .b8 gmem[65536];
+.const .align 16 .b8 cmem[256];
 .global .texref tex0;
 .global .surfref surf0;
 """
+CALLEE = ".func fn(.reg .b32 a) { ret; }\n"
 TYPES = {"h": ".b16", "r": ".b32", "f": ".f32", "rd": ".b64", "fd": ".f64"}
 ASYNCHRONOUS = re.compile(r"\b(?:USTGR|UREDGR|UBLK|UTMA)")
 """Machine instructions that start an asynchronous operation."""
-EMULATED = re.compile(r"\bCALL\b|\bF2FP\.\S*UNPACK")
-"""A call of a routine, or a conversion of the operands."""
-ELSEWHERE = re.compile(r"(?!.*multicast)cp\.async\.bulk.*\.shared::cluster\.global")
-"""A copy for which ``sm_120`` tests whether its destination is in another CTA, and only then calls a routine."""
+CALLS = re.compile(r"\bCALL\b")
+CONVERTS = re.compile(r"\bF2FP\.\S*UNPACK")
+"""In a multiplication: its operands are converted first."""
+DRIVER = "__cuda_syscall_"
+"""How the routines are called that the driver has."""
+BY_ROUTINES = ("div.float", "rcp", "rem", "rsqrt", "sqrt", "tcgen05.dealloc", "tcgen05.dealloc.exclusive")
+"""Forms that are implemented everywhere, and call a routine for some operands, or to report a fault."""
 
 
 def of_example(example: str) -> Match:
     match = table().match(*statement(example))
     assert match is not None
     return match
-
-
-def available(match: Match, name: str) -> bool:
-    target = Target.parse(name)
-    assert target is not None
-    return not match.missing(target, (9, 5))
 
 
 def becomes(match: Match, name: str) -> str:
@@ -67,34 +67,43 @@ def kernel(number: int, example: str) -> str:
         )
         for verb in ("ld", "st")
     )
-    return f""".visible .entry k{number}(.param .u64 p) {{
+    return f""".visible .entry k{number}(.param .u64 p, .param .u64 P0, .param .u32 P1, .param .align 64 .b8 tm[128]) {{
+.local .align 16 .b8 lmem[256]; .param .align 16 .b8 lparam[64];
 .reg .pred %p<32>; .reg .b16 %h<64>; .reg .b32 %r<400>; .reg .f32 %f<300>; .reg .b64 %rd<64>; .reg .f64 %fd<64>;
-.reg .b64 %base; ld.param.u64 %base, [p]; {loads}
+.reg .b8 %b<16>; .reg .b128 %rq<16>; .reg .b64 %base;
+TS: .branchtargets L0, L1;
+ld.param.u64 %base, [p]; {loads}
 {example}
-{stores} ret; }}
+{stores} L0: L1: ret; }}
 """
 
 
 def machine_code(ptxas: Path, nvdisasm: str, target: str, examples: list[str], folder: Path) -> Iterator[str]:
-    """The opcodes of each of *examples*, one kernel each."""
+    """The opcodes of each of *examples*, one kernel each, and the routines of the driver that it names."""
     source, cubin = folder / "k.ptx", folder / "k.cubin"
-    source.write_text(HEAD.format(target) + "".join(map(kernel, range(len(examples)), examples)))
+    source.write_text(HEAD.format(target) + CALLEE + "".join(map(kernel, range(len(examples)), examples)))
     subprocess.run([ptxas, "-arch", target, source, "-o", cubin], check=True, capture_output=True)
     text = subprocess.run([nvdisasm, cubin], check=True, capture_output=True, text=True).stdout
-    parts = re.split(r"\n\.text\.k(\d+):", text)
-    bodies = dict(zip(map(int, parts[1::2]), parts[2::2], strict=True))
+    sections = dict(
+        re.findall(r"\.section\s+\.((?:text|nv\.info)\.k\d+),(.*?)(?=\.section\s|\Z)", text, re.DOTALL)
+    )
     for number in range(len(examples)):
-        code = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", bodies[number])
-        yield " ".join(code)
+        code = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", sections[f"text.k{number}"])
+        yield " ".join(code + re.findall(rf"{DRIVER}\w+", sections[f"nv.info.k{number}"]))
 
 
-def fits(to: str, code: str) -> bool:
+def fits(form: Form, to: str, code: str) -> bool:
     """Whether machine code is what the table states: *to*, or the instruction itself if it is empty."""
+    if form.flow in ("call", "trap"):
+        return True
     if to == "trap":
         return "BPT.TRAP" in code.partition(" BRA")[0]
     if to == "synchronous":
         return not ASYNCHRONOUS.search(code)
-    return bool(EMULATED.search(code)) == (to == "emulation") and "BPT.TRAP" not in code.partition(" BRA")[0]
+    if (DRIVER in code) != (to == "call") or "BPT.TRAP" in code.partition(" BRA")[0]:
+        return False
+    emulated = CALLS.search(code) or (form.family == "matrix" and CONVERTS.search(code))
+    return to == "call" or form.name in BY_ROUTINES or bool(emulated) == (to == "emulation")
 
 
 @pytest.mark.slow
@@ -103,12 +112,19 @@ def test_the_machine_code_is_what_the_table_states(target: str, tmp_path: Path) 
     nvdisasm = next(candidates("nvdisasm"), None)
     if nvdisasm is None:
         pytest.skip("no nvdisasm")
-    wanted = [example for example in EXAMPLES if available(of_example(example), target)]
-    code = machine_code(find_ptxas(), nvdisasm, target, wanted, tmp_path)
+    parsed = Target.parse(target)
+    assert parsed is not None
+    needed = required([example for _, example in EXAMPLES])
+    wanted = [
+        (form, example)
+        for (form, example), needs in zip(EXAMPLES, needed, strict=True)
+        if not any(available.lacking(parsed, (9, 5)) for available in needs)
+    ]
+    code = machine_code(find_ptxas(), nvdisasm, target, [example for _, example in wanted], tmp_path)
     wrong = [
         (example, to, found)
-        for example, found in zip(wanted, code, strict=True)
-        if not fits(to := becomes(of_example(example), target), found) and not ELSEWHERE.match(example)
+        for (form, example), found in zip(wanted, code, strict=True)
+        if not fits(form, to := becomes(of_example(example), target), found)
     ]
     assert wrong == []
 
@@ -122,6 +138,12 @@ def test_the_machine_code_is_what_the_table_states(target: str, tmp_path: Path) 
          {"sm_89": "", "sm_90a": "emulation", "sm_103": "emulation", "sm_110a": "emulation", "sm_120a": "", "sm_121": ""}),
         ("fabric.try_get.async.shared::cta.mbarrier::complete_tx::bytes.mbarrier::report::fabric.relaxed.sys.b128 [smem], [%r1, %rd1], 64, [mbar];",
          {"sm_100a": "", "sm_110a": "", "sm_120a": "trap", "sm_121": "trap"}),
+        ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [gmem], 64, [mbar];",
+         {"sm_90a": "", "sm_100a": "", "sm_110a": "", "sm_120a": "call", "sm_121": "call"}),
+        ("cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [smem], [gmem], 64, [mbar];",
+         {"sm_90a": "", "sm_120a": "", "sm_121": ""}),
+        ("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [smem], [smem], 64, [mbar];",
+         {"sm_90a": "", "sm_120a": "", "sm_121": ""}),
     ],
 )  # fmt: skip
 def test_what_a_target_does_not_implement(example: str, expected: dict[str, str]) -> None:
