@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from tclint.checks import Hit, Mark, RuleId, grouped, module_check
 from tclint.checks._operand_types import OperandTypes
@@ -19,8 +18,9 @@ from tclint.ir.operands import shape
 from tclint.isa.directives import directives
 from tclint.isa.forms import Match
 from tclint.isa.newer import beyond_table
-from tclint.isa.table import Table, split_opcode, table
-from tclint.isa.target import KNOWN, NEWEST, Version, dotted
+from tclint.isa.refusals import Refusal, refusal_of
+from tclint.isa.table import table
+from tclint.isa.target import KNOWN, NEWEST, Version, dotted, exists
 
 PX001 = RuleId("PX001")
 PX002 = RuleId("PX002")
@@ -56,10 +56,10 @@ def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
         if function.damaged:  # no finding about it is shown
             continue
         for opcode, sites in () if beyond_table(module.version) else grouped(_unmatched(function)).items():
-            unknown = _unknown(isa, opcode)
-            yield unknown.rule.hit(
-                function=function, site=min(sites), count=len(sites), message=unknown.message, help=unknown.help,
-                fixes=_renamed(unknown, opcode, sites, function),
+            refused = refusal_of(isa, opcode)
+            yield (PX001 if refused.unknown_instruction else PX002).hit(
+                function=function, site=min(sites), count=len(sites), message=refused.message, help=refused.help,
+                fixes=_renamed(refused, opcode, sites, function),
             ).doubted(_OLDEST if oldest else "")  # fmt: skip
         for (opcode, problem), sites in grouped(_wrong(function, module)).items():
             yield PX003.hit(
@@ -107,6 +107,10 @@ def unknown(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     ]
     names = list(dict.fromkeys([opcode for opcode, _, _ in found] + [name for name, _, _ in stated]))
     if not names:
+        if not exists(module.version):
+            newest = f"{dotted(KNOWN)}, the newest that tclint knows"
+            message = f".version {dotted(module.version)} does not follow {newest}: check that it is meant"
+            yield PX008.hit(span=module.version_span, message=message)
         return
     message = (
         f"not checked, because PTX ISA {dotted(module.version)} is newer than what tclint knows completely "
@@ -169,33 +173,31 @@ def _out_of_range(function: Function) -> Iterator[tuple[tuple[str, str, bool], i
                     yield (use.opcode, problem, any(operand.value in r for r in passed)), i
 
 
-def _renamed(unknown: _Unknown, opcode: str, sites: list[int], function: Function) -> tuple[Repair, ...]:
-    """The opcode with the word that was meant: of those a letter away, the only one that accepts such operands.
+def _renamed(refused: Refusal, opcode: str, sites: list[int], function: Function) -> tuple[Repair, ...]:
+    """The opcode that was meant: with its modifiers in order, or with the word that is a letter away, if only one such
+    word accepts such operands.
 
     If there are several, or the nearest word is further away, it may compute something else.
     """
-    words = opcode.split(".")
-    at = words.index(unknown.wrong.removeprefix(".")) if unknown.similar else 0
-    fitting = []
-    for word in unknown.similar:
-        new = ".".join((*words[:at], word.removeprefix("."), *words[at + 1 :]))
-        shapes = {tuple(map(shape, function.instructions[site].operands)) for site in sites}
+    shapes = {tuple(map(shape, function.instructions[site].operands)) for site in sites}
+
+    def fits(new: str) -> bool:
         matches = [table().match(new, each) for each in shapes]
-        if all(match is not None and not match.problem for match in matches):
-            fitting.append((word, new))
-    if [word for word, _ in fitting] != [unknown.near]:
+        return all(match is not None and not match.problem for match in matches)
+
+    words = opcode.split(".")
+    at = words.index(refused.wrong.removeprefix(".")) if refused.similar else 0
+    meant = {
+        word: ".".join((*words[:at], word.removeprefix("."), *words[at + 1 :])) for word in refused.similar
+    }
+    fitting = [word for word, new in meant.items() if fits(new)]
+    if fitting and fitting == [refused.near]:
+        new = meant[refused.near]
+    elif refused.reordered and fits(refused.reordered):
+        new = refused.reordered
+    else:
         return ()
-    ((_, new),) = fitting
     return (Repair(f"write {new}", tuple(opcode_at(site, new, function) for site in sites)),)
-
-
-def _one_letter_apart(a: str, b: str) -> bool:
-    """Whether one letter that is added, left out or replaced, or two that are exchanged, make *b* of *a*."""
-    while a and b and a[0] == b[0]:
-        a, b = a[1:], b[1:]
-    while a and b and a[-1] == b[-1]:
-        a, b = a[:-1], b[:-1]
-    return max(len(a), len(b)) == 1 or (len(a) == 2 and a == b[::-1])
 
 
 def _limits(match: Match) -> Iterator[tuple[int, tuple[range, ...], tuple[range, ...], str]]:
@@ -204,54 +206,3 @@ def _limits(match: Match) -> Iterator[tuple[int, tuple[range, ...], tuple[range,
         spec = match.form.operands.get(name)
         if spec is not None and spec.immediates is not None:
             yield at, spec.immediates, spec.passed, name
-
-
-class _Unknown(NamedTuple):
-    """Why an opcode matches no form."""
-
-    rule: RuleId
-    message: str
-    help: str = ""
-    wrong: str = ""
-    """The first word of the opcode, or the first modifier, that is not known."""
-    near: str = ""
-    """The known word that is the closest to it; empty if none is close."""
-    similar: tuple[str, ...] = ()
-    """The known words that differ from it by one letter."""
-
-    @classmethod
-    def word(
-        cls,
-        rule: RuleId,
-        message: str,
-        wrong: str,
-        near: Sequence[str],
-        known: Iterable[str],
-        syntax: str = "",
-    ) -> _Unknown:
-        """The case of an unknown word; *near* has the closest of the *known* ones, if there is one."""
-        hint = f"did you mean {near[0]}?" if near else syntax
-        similar = tuple(word for word in known if _one_letter_apart(wrong, word))
-        return cls(rule, message, hint, wrong, near[0] if near else "", similar)
-
-
-def _unknown(isa: Table, opcode: str) -> _Unknown:
-    """What is wrong with an opcode that matches no form."""
-    from difflib import get_close_matches
-
-    root, modifiers = split_opcode(opcode)
-    lines = isa.roots.get(root)
-    if not lines:
-        near = get_close_matches(root, isa.roots, n=1)
-        return _Unknown.word(PX001, f"unknown instruction {root}", root, near, isa.roots)
-    best = max(lines, key=lambda line: (sum(m in line[1].accepts for m in modifiers), -len(line[1].slots)))
-    accepts = best[1].accepts
-    for modifier in modifiers:
-        if modifier not in accepts:
-            everything = frozenset().union(*(syntax.accepts for _, syntax in lines))
-            near = get_close_matches(modifier, sorted(accepts), n=1, cutoff=0.5) or get_close_matches(
-                modifier, sorted(everything), n=1
-            )
-            message = f"{root} does not accept the modifier {modifier} here"
-            return _Unknown.word(PX002, message, modifier, near, everything, f"the syntax is {best[1].text}")
-    return _Unknown(PX002, f"{opcode}: these modifiers cannot be combined", f"the syntax is {best[1].text}")

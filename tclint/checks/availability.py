@@ -11,7 +11,8 @@ from tclint.checks import Hit, RuleId, grouped, module_check
 from tclint.findings.edits import Repair, removed, retarget, reversion
 from tclint.findings.spans import Span
 from tclint.ir.needs import Need, first_version, instruction_needs, name_of, needs
-from tclint.ir.nodes import Module
+from tclint.ir.nodes import Instruction, Module
+from tclint.isa.table import table
 from tclint.isa.target import INTRODUCED, TARGETS, Availability, Target, Version, dotted
 
 AV001 = RuleId("AV001")
@@ -64,10 +65,35 @@ def _reported(
     if first.kind == "register":
         return _hit(module, target, first, first.what, "do not read it", function=function, **where)
     instruction = function.instructions[min(sites)]
-    what, other = name_of(instruction, first.what), f"use another instruction on {target}"
+    what, other = (
+        _named(instruction, first.what, target, module.version),
+        _instead(instruction, first.what, target),
+    )
     wanted = instruction_needs(function, instruction)
     fixes = _suffixed(module, target, wanted) or moved()
     return _hit(module, target, first, what, other, fixes, function=function, **where)
+
+
+def _named(instruction: Instruction, what: str, target: Target, version: Version | None) -> str:
+    """The name of an instruction that *target* or *version* lacks, or of *what* it lacks of it. It is the whole opcode if
+    they have other instructions of its short name."""
+    name, match = name_of(instruction, what), instruction.match
+    if what or match is None or version is None:
+        return name
+    second = name.partition(".")[2].partition(".")[0]
+    others = (
+        form
+        for form, syntax in table().roots[match.syntax.root]
+        if form is not match.form and (not second or f".{second}" in syntax.accepts)
+    )
+    return instruction.opcode if any(not o.available.lacking(target, version) for o in others) else name
+
+
+def _instead(instruction: Instruction, what: str, target: Target) -> str:
+    """What to do on *target* instead of an instruction, of which it lacks *what*, or all if that is empty."""
+    match = instruction.match
+    advice = match.form.replacement(match.modifiers, what.split(), target) if match is not None else ""
+    return f"on {target} {advice}" if advice else f"use another instruction on {target}"
 
 
 def _hit(

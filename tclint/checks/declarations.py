@@ -17,17 +17,19 @@ PX009 = RuleId("PX009")
 def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     """Statements that are no instructions and that ptxas rejects."""
     found = (
-        ((use.function and use.function.name, message), use)
+        ((use.function and use.function.name, use.spec.name, use.spec.refused), use)
         for use in feature_uses(module, module.target)
-        if (message := _refusal(use.spec, module.version))
+        if _refusal(use.spec, use.word, module.version)
     )
-    for (_, message), uses in grouped(found).items():
+    for uses in grouped(found).values():
         first, *_ = uses
+        message = _refusal(first.spec, first.word, module.version)
         yield PX009.hit(function=first.function, span=first.span, count=len(uses), message=message)
 
 
-def _refusal(spec: FeatureSpec, version: Version | None) -> str:
-    """Why ptxas rejects a feature in a module of *version*; empty if it does not."""
+def _refusal(spec: FeatureSpec, word: str, version: Version | None) -> str:
+    """Why ptxas rejects a feature, which *word* shows, in a module of *version*; empty if it does not."""
     if spec.until is not None and version is not None and version >= spec.until:
         return f"{spec.name} was removed in .version {dotted(spec.until)}: use {spec.instead}"
-    return f"{spec.name}: {spec.refused}" if spec.refused else ""
+    named = f"{spec.name}, {word}" if word and word not in spec.name else spec.name
+    return f"{named}: {spec.refused}" if spec.refused else ""

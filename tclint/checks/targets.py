@@ -30,7 +30,7 @@ def overspecified(module: Module, toolkit: Version | None) -> Iterator[Hit]:
         return
     uses = [use for function in module.functions for use in function.uses]
     matches = {id(use.match): use.match for use in uses if use.match is not None}
-    if not uses or any(use.match is None for use in uses):
+    if not uses or any(use.match is None for use in uses) or any(f.damaged for f in module.functions):
         return
     wanted = {need.available for need in needs(module, target)}
     for suffix in ("", "f")[: 1 + (target.suffix == "a")]:

@@ -12,6 +12,7 @@ from tclint.checks._repairs import arrive_together, waits_for_all_groups
 from tclint.findings.edits import Repair, before, reversion
 from tclint.ir.needs import needs
 from tclint.ir.nodes import Module, Vector, registers
+from tclint.isa.diagnostics import driver_for
 from tclint.isa.effects import WGMMA
 from tclint.isa.target import TOOLKITS, Version, dotted, toolkit_for
 from tclint.values.nodes import Constant, FloatConstant
@@ -39,13 +40,14 @@ def version_too_high(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     newest = TOOLKITS.get(toolkit) if toolkit is not None else None
     if toolkit is None or newest is None or module.version is None or module.version <= newest:
         return
-    first = toolkit_for(module.version)
+    first, driver = toolkit_for(module.version), driver_for(module.version)
     yield TL001.hit(
         span=module.version_span,
         message=f"the ptxas of CUDA {dotted(toolkit)} supports PTX {dotted(newest)} at most, "
         f"but this module declares {dotted(module.version)}",
         help=f"write .version {dotted(newest)}"
-        + (f", or use CUDA {dotted(first)} or newer" if first is not None else ""),
+        + (f", or use CUDA {dotted(first)} or newer" if first is not None else "")
+        + (f"; compiled at run time, it requires driver {driver} or newer" if driver is not None else ""),
         fixes=_lowered(module, newest),
     )
 

@@ -1,15 +1,24 @@
-"""``tclint explain``: the page of a rule."""
+"""``tclint explain``: the page of a rule, of a remark of ptxas, or of an error of the driver."""
 
 from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from tclint.commands import CLEAN
 from tclint.commands._common import Choice, complete_rules, usage, width, write
 
+if TYPE_CHECKING:
+    from tclint.findings.rules import Rule
+    from tclint.isa.diagnostics import Diagnostic
+
 
 @click.command()
-@click.argument("rules", nargs=-1, metavar="RULE...", shell_complete=complete_rules)
+@click.argument("rules", nargs=-1, metavar="RULE... [KERNEL]...", shell_complete=complete_rules)
 @click.option("--all", "every", is_flag=True, help="Show the pages of all rules.")
 @click.option(
     "--output-format",
@@ -20,24 +29,100 @@ from tclint.commands._common import Choice, complete_rules, usage, width, write
 )
 @click.option("--short", is_flag=True, help="Show only what a rule finds and what to write instead.")
 def command(rules: tuple[str, ...], every: bool, output_format: str, short: bool) -> int:
-    """Show the documentation of RULE, an id such as WG001 or a name."""
-    from tclint.findings.rules import UnknownRule, all_rules, find
-    from tclint.inspect import explain as texts
+    """Show the documentation of RULE, an id such as WG001 or a name.
 
+    RULE may also be a code that ptxas prints, such as C7510, or an error of the CUDA driver, by number or name, such as
+    222 or CUDA_ERROR_MISALIGNED_ADDRESS: what it means, what causes it, and which rules look for that.
+
+    After these, a KERNEL is a PTX file in which these rules are checked, so that their findings show where it is; for 222,
+    the oldest driver that compiles the file is shown.
+    """
     if every == bool(rules):
         raise click.UsageError(
             "Name at least one rule, or use --all." if not every else "--all cannot be combined with rules."
         )
-    try:
-        found = list(all_rules().values()) if every else [find(rule) for rule in rules]
-    except UnknownRule as error:
-        raise usage(error) from None
-    if short:
-        if output_format == "json":
-            raise click.UsageError(
-                "--short cannot be combined with --output-format json, which has the summary."
-            )
-        write(texts.rules_short(found, width()))
-    else:
-        write(texts.rules_json(found) if output_format == "json" else texts.rules_markdown(found))
+    if short and output_format == "json":
+        raise click.UsageError("--short cannot be combined with --output-format json, which has the summary.")
+    found, kernels = _named(rules, every)
+    if kernels and output_format == "json":
+        raise click.UsageError("A KERNEL cannot be combined with --output-format json: use tclint check.")
+    write(_pages(found, output_format, short))
+    for kernel in kernels:
+        write("\n" + _places(found, kernel))
     return CLEAN
+
+
+def _named(words: Sequence[str], every: bool) -> tuple[list[Rule | Diagnostic], list[str]]:
+    """The rules and diagnostics that *words* name, and the files after them."""
+    from tclint.findings.rules import UnknownRule, all_rules, find
+    from tclint.isa.diagnostics import diagnostic, diagnostics
+
+    if every:
+        return list(all_rules().values()), []
+    found: list[Rule | Diagnostic] = []
+    kernels: list[str] = []
+    for word in words:
+        known = diagnostic(word)
+        try:
+            found.append(known or find(word))
+        except UnknownRule as error:
+            if found and os.path.isfile(word):
+                kernels.append(word)
+            elif re.fullmatch(r"[cC]?\d{3,5}", word):
+                codes = list(diagnostics())
+                raise usage(LookupError(f"unknown code {word}; known are {', '.join(codes)}")) from None
+            else:
+                raise usage(error) from None
+    return found, kernels
+
+
+def _pages(found: Sequence[Rule | Diagnostic], output_format: str, short: bool) -> str:
+    from tclint._json import to_json
+    from tclint.findings.rules import Rule
+    from tclint.inspect import diagnostics as codes
+    from tclint.inspect import explain as texts
+
+    if output_format == "json":
+        return to_json(
+            [texts.rule_json(one) if isinstance(one, Rule) else codes.diagnostic_json(one) for one in found]
+        )
+    page = [
+        (texts.rules_short((one,), width()) if short else texts.rules_markdown((one,)))
+        if isinstance(one, Rule)
+        else (codes.diagnostic_short(one) if short else codes.diagnostic_markdown(one))
+        for one in found
+    ]
+    return "\n".join(page)
+
+
+def _places(found: Sequence[Rule | Diagnostic], kernel: str) -> str:
+    """What the rules of *found* report in a file, and which driver it needs, if that is asked."""
+    from tclint.api import check_paths
+    from tclint.findings.rules import Rule
+    from tclint.inspect.diagnostics import UNSUPPORTED_VERSION, needed_driver
+    from tclint.syntax.source import Source, SourceError
+
+    ids: list[str] = []
+    lines: list[str] = []
+    asked = False
+    for one in found:
+        if isinstance(one, Rule):
+            ids.append(one.id)
+        elif one.code == UNSUPPORTED_VERSION:
+            asked = True  # its rule compares the version with a toolkit
+        else:
+            ids += one.rules
+    if asked:
+        try:
+            lines += [f"{kernel}: {line}" for line in needed_driver(Source.read(kernel))]
+        except SourceError as error:
+            raise usage(ValueError(f"{kernel}: {error}")) from None
+    if ids:
+        lines += (
+            check_paths([kernel], select=tuple(dict.fromkeys(ids)), exit_zero=True)
+            .render("concise")
+            .splitlines()
+        )
+    elif not asked:
+        lines.append(f"{kernel}: not checked, because no rule looks for this")
+    return "".join(f"{line}\n" for line in lines)

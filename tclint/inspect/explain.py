@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from tclint._json import to_json
 from tclint.findings.rules import Rule, all_rules, first_sentence, manual_reference, nearest, words_of
@@ -15,6 +16,7 @@ __all__ = [
     "UnknownOpcode",
     "facts",
     "isa",
+    "rule_json",
     "rule_list",
     "rules_json",
     "rules_markdown",
@@ -134,25 +136,26 @@ def _short(rule: Rule, width: int) -> Iterator[str]:
 
 def rules_json(rules: Iterable[Rule]) -> str:
     """The rules as a JSON list; ``explanation`` is the page as Markdown."""
-    documents = [
-        {
-            "id": rule.id,
-            "name": rule.name,
-            "family": rule.family,
-            "severity": rule.severity.label,
-            "strict": rule.severity_if(strict=True).label,
-            "default": rule.default,
-            "confidence": rule.confidence.label,
-            "since": rule.since,
-            "manual": list(rule.manual),
-            "summary": rule.summary,
-            "confirmed_by": {where: list(kinds) for where, kinds in rule.confirmed_by.items()},
-            "words": dict(words_of(rule, all_rules())),
-            "explanation": rule.body,
-        }
-        for rule in rules
-    ]
-    return to_json(documents)
+    return to_json([*map(rule_json, rules)])
+
+
+def rule_json(rule: Rule) -> dict[str, Any]:
+    """A rule as an object of :func:`rules_json`."""
+    return {
+        "id": rule.id,
+        "name": rule.name,
+        "family": rule.family,
+        "severity": rule.severity.label,
+        "strict": rule.severity_if(strict=True).label,
+        "default": rule.default,
+        "confidence": rule.confidence.label,
+        "since": rule.since,
+        "manual": list(rule.manual),
+        "summary": rule.summary,
+        "confirmed_by": {where: list(kinds) for where, kinds in rule.confirmed_by.items()},
+        "words": dict(words_of(rule, all_rules())),
+        "explanation": rule.body,
+    }
 
 
 # ---------------------------------------------------------------- instructions

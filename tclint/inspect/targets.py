@@ -17,6 +17,7 @@ from tclint.inspect.requirements import FirstUse, Requirements, required
 from tclint.inspect.tables import Cells, columns, few, printable_line, short_name
 from tclint.ir.frontend import analyse
 from tclint.ir.nodes import Module
+from tclint.isa.diagnostics import driver_for
 from tclint.isa.table import LOWERINGS
 from tclint.isa.target import KNOWN, TOOLKITS, Target, Version, dotted, toolkit_for
 from tclint.report.formats._style import BOLD, RED, YELLOW, Style
@@ -127,13 +128,14 @@ def _lines(requires: Requirements | None, style: Style) -> Iterator[str]:
     if requires is None:
         yield f"  {style(RED, 'not shown')}: it contains a syntax error"
         return
-    rows: list[Cells] = [("target", "PTX ISA", "CUDA", "target because of", "version because of")]
+    rows: list[Cells] = [("target", "PTX ISA", "CUDA", "driver", "target because of", "version because of")]
     for least in requires.minimal:
         target_because = _first(least.target_because, "")
         new = least.version == least.target.introduced
         version_because = _first(least.version_because, f".target {least.target}" if new else "")
         cuda = _cuda(least.version) or f"before {dotted(min(TOOLKITS))}"
-        rows.append((str(least.target), dotted(least.version), cuda, target_because, version_because))
+        driver = driver_for(least.version) or ""
+        rows.append((str(least.target), dotted(least.version), cuda, driver, target_because, version_because))
     if requires.minimal:
         yield from (f"  {line}" for line in columns(rows))
     else:
@@ -219,7 +221,9 @@ def _json(requires: Requirements | None) -> dict[str, Any] | None:
 
 
 def _assembles(target: Target, version: Version) -> dict[str, str | None]:
-    return {"target": str(target), "version": dotted(version), "cuda": _cuda(version)}
+    return {
+        "target": str(target), "version": dotted(version), "cuda": _cuda(version), "driver": driver_for(version),
+    }  # fmt: skip
 
 
 def _uses(uses: Iterable[FirstUse]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -50,6 +50,8 @@ class _Header:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.items = 0
+        self.begins = True
+        """Whether nothing but these directives has come."""
         self.last = ""
         self.defined: set[str] = set()
 
@@ -58,7 +60,11 @@ class _Header:
         if kind in self._EXTRAS or kind == self.last == "target_directive":  # ptxas uses the last of several
             return
         self.last = kind
-        if kind in self._ORDER and (position := self._ORDER.index(kind)) != self.items:
+        position = self._ORDER.index(kind) if kind in self._ORDER else -1
+        if self.begins and position > self.items:
+            self.items = position  # those before it are missing, which is reported once
+        self.begins &= position >= 0
+        if position >= 0 and position != self.items:
             name = kind.removesuffix("_directive")
             message = f".{name} must appear exactly once, {self._POSITIONS[position]}"
             self.module.errors.append(BuildError("misplaced", start, end, message))
@@ -220,7 +226,8 @@ def _report_undeclared(
     """
     errors: list[BuildError] = []
     for index, label in builder.unresolved:
-        ins, message = function.instructions[index], f"label {quoted(label)} is not defined"
+        ins, known = function.instructions[index], function.labels.values()
+        message = f"label {quoted(label)} is not defined{_similar(label, known)}"
         errors.append(BuildError("undefined-label", ins.start, ins.end, message))
     own = function.variables.keys() | {p.name for p in function.parameters}
     labels = set(function.labels.values())
@@ -243,8 +250,7 @@ def _report_undeclared(
             if name in guards or name[0].isalpha() or name[0] in "%_$":
                 if ranges is None:
                     ranges = ranges_in(builder.text[function.start : function.end])
-                word = "register" if name in guards or name.startswith("%") else "name"
-                message, count = f"{word} {quoted(name)} is not declared", too_small(ranges, name)
+                message, count = _undeclared(function, name, guard=name in guards), too_small(ranges, name)
             else:
                 message = f"{quoted(name)} is neither a name nor a constant"
         elif name in labels:
@@ -256,6 +262,39 @@ def _report_undeclared(
         kind = "undefined-guard" if name in guards else "undefined-register"
         errors.append(BuildError(kind, ins.start, ins.end, message, count, tuple(sites)))
     function.errors = (*function.errors, *errors)
+
+
+_NAME = pattern(r"[\w$%]+(?:\.\w+)?")
+_BASE = pattern(r"[\w$%]*")
+_MINUS = pattern(r"(%[\w$]+)-(\d+)")
+_DIGITS = pattern(r"\d+")
+
+
+def _undeclared(function: Function, name: str, *, guard: bool) -> str:
+    """What is wrong with *name*, which nothing declares: it may be misspelt, or an expression."""
+    if not guard and not _NAME.fullmatch(name):
+        found = _BASE.match(name)
+        base = found[0] if found else ""
+        if minus := _MINUS.fullmatch(name):
+            return f"{quoted(name)} is not an operand: a constant is added, as in {minus[1]}+-{minus[2]}"
+        if all(register.name != base for register in function.registers):
+            return f"{quoted(name)} is neither a name nor a constant"
+        if name.endswith("]"):
+            return f"{quoted(name)} is not an operand: {base} is a register, not an array"
+        return f"{quoted(name)} is not an operand: only constants can be computed with"
+    word = "register" if guard or name.startswith("%") else "name"
+    known = (*SPECIAL_REGISTERS, *function.variables, *(p.name for p in function.parameters))
+    return f"{word} {quoted(name)} is not declared{_similar(name, known)}"
+
+
+def _similar(name: str, known: Iterable[str]) -> str:
+    """``; did you mean %tid.x?`` if a *known* name is close to *name*; else empty. Names that differ in numbers alone
+    are different names."""
+    from tclint.isa.refusals import nearest_words  # few modules need it
+
+    kind = _DIGITS.sub("0", name)
+    near = nearest_words(name, (other for other in known if _DIGITS.sub("0", other) != kind))
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _shadowed(function: Function, labels: AbstractSet[str], first: Mapping[str, int]) -> Iterator[BuildError]:

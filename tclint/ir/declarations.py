@@ -128,4 +128,8 @@ def unknown_directive(text: str) -> str:
     """The error for a directive without a rule in the grammar; empty for the lines of DWARF data and for a type."""
     if text.startswith("@@") or _NOTHING.fullmatch(clean(text)):
         return ""
-    return f"unknown directive {quoted(text.split()[0].rstrip(';'))}"
+    from tclint.syntax import similar_directive  # few modules need it
+
+    word = text.split()[0].rstrip(";")
+    near = similar_directive(word)
+    return f"unknown directive {quoted(word)}" + (f"; did you mean {near}?" if near else "")

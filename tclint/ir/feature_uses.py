@@ -48,12 +48,14 @@ class UsedEntry(NamedTuple):
     function: Function | None
     span: tuple[int, int]
     """In the module."""
+    word: str = ""
+    """The word of the statement for which it is refused, if it is one."""
 
 
 def feature_uses(module: Module, target: Target | None) -> Iterator[UsedEntry]:
     """Every feature that *module* uses: those of single statements, and those that only a name or a size shows."""
     for use in module.features:
-        yield UsedEntry(use.spec, None, (use.start, use.end))
+        yield UsedEntry(use.spec, None, (use.start, use.end), use.word)
     for name in _of_header(module):
         yield UsedEntry(feature(name), None, module.target_span)
     located: set[tuple[int, ...]] = set()
@@ -62,7 +64,7 @@ def feature_uses(module: Module, target: Target | None) -> Iterator[UsedEntry]:
     for function in module.declared:
         at = function.start
         for use in function.features:
-            yield UsedEntry(use.spec, function, (at + use.start, at + use.end))
+            yield UsedEntry(use.spec, function, (at + use.start, at + use.end), use.word)
         for call, start, end in function.unlocated:
             if call not in located:
                 yield UsedEntry(feature("inlined_at without its .loc"), function, (at + start, at + end))

@@ -8,7 +8,7 @@ from tclint._pattern import pattern
 from tclint.ir.declarations import ONE_REGISTER
 from tclint.ir.nodes import DECIMAL, FeatureUse
 from tclint.ir.operands import abnormal, clean, only_short_integers, overflows
-from tclint.isa.features import feature, used
+from tclint.isa.features import FeatureSpec, feature, used
 from tclint.isa.target import Version
 
 __all__ = ["FEATURED", "note"]
@@ -31,6 +31,7 @@ _LEAST_DIGITS = 17
 """The least that such a constant has: tables of thousands of shorter ones are not searched."""
 _EXPONENT = pattern(rf"(?<![\w$.%])(?=[\d.]+[eE][-+]?\d{{3}})(?:{DECIMAL})(?![\w$])")
 """A floating-point constant that may be no normal double."""
+_WORD = pattern(r"\.[\w$]{1,40}")
 _DECLARING = ("variable", "parameter", "initial")
 
 
@@ -51,7 +52,7 @@ def note(
         if part == "initial" and only_short_integers(spelled):
             continue
         for spec in used(part, spelled, version or (0, 0)):
-            found.append(FeatureUse(spec, start - base, end - base))
+            found.append(FeatureUse(spec, start - base, end - base, _refused_word(spec, spelled)))
         long = part.endswith(_DECLARING) and max(map(len, spelled.replace(",", " ").split()), default=0)
         if long >= _LEAST_DIGITS and any(overflows(match[0]) for match in _LONG.finditer(spelled)):
             found.append(FeatureUse(feature("constant of more than 64 bits"), start - base, end - base))
@@ -59,6 +60,12 @@ def note(
             found.append(
                 FeatureUse(feature("constant that is not a normal double"), start - base, end - base)
             )
+
+
+def _refused_word(spec: FeatureSpec, text: str) -> str:
+    """The word of a statement for which ptxas refuses the feature; empty if it does not, or if that is no single word."""
+    match = spec.pattern.search(text) if spec.refused and spec.pattern is not None else None
+    return match[0] if match is not None and _WORD.fullmatch(match[0]) else ""
 
 
 def _parts(kind: str, text: str) -> Iterator[tuple[str, str]]:

@@ -438,6 +438,8 @@ class FeatureUse(NamedTuple):
     spec: FeatureSpec
     start: int
     end: int
+    word: str = ""
+    """The word of the statement for which it is refused, if it is one."""
 
 
 MAX_CTA_THREADS = 1024

@@ -17,7 +17,16 @@ from tclint.isa.notation import OperandSlot, Syntax
 from tclint.isa.special_registers import WARP
 from tclint.isa.target import Availability, Target, Version
 
-__all__ = ["DEFAULT", "CombinationRule", "Form", "FormRequirement", "Match", "OperandSpec", "floating"]
+__all__ = [
+    "DEFAULT",
+    "CombinationRule",
+    "Form",
+    "FormRequirement",
+    "Match",
+    "OperandSpec",
+    "Replacement",
+    "floating",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,16 @@ class CombinationRule:
 
 
 @dataclass(frozen=True)
+class Replacement:
+    """What to do where a target does not have a form, or the form with all modifiers of ``when``."""
+
+    when: frozenset[str]
+    available: Availability
+    """The targets for which this is the advice."""
+    use: str
+
+
+@dataclass(frozen=True)
 class Form:
     """One instruction form. Field meanings: ``README.md`` beside this module."""
 
@@ -90,6 +109,7 @@ class Form:
     lowered: tuple[tuple[str, FormRequirement], ...]
     """What ``ptxas`` makes of it (``LOWERINGS``), and the modifiers and targets that it does that with."""
     combinations: tuple[CombinationRule, ...]
+    replacements: tuple[Replacement, ...]
     operands: Mapping[str, OperandSpec]
     with_: Mapping[str, frozenset[str]]
     numbers: Mapping[str, Mapping[str, int]]
@@ -134,6 +154,15 @@ class Form:
     def of_tcgen05(self) -> bool:
         """Whether it is an instruction of section 9.7.16."""
         return self.family == "tcgen05"
+
+    def replacement(self, modifiers: Iterable[str], lacking: Iterable[str], target: Target) -> str:
+        """What to do on *target* instead of an instruction with *modifiers*, some of which it is *lacking*, or the form if
+        that is empty. Empty if the table has no advice."""
+        have, some = frozenset(modifiers), frozenset(lacking)
+        for one in self.replacements:
+            if one.when <= have and one.available.on(target) and (not some or one.when & some):
+                return one.use
+        return ""
 
     def number(self, slot: str, binding: Mapping[str, str]) -> int | None:
         """The number that the modifier in *slot* denotes; None if it is absent or denotes none.

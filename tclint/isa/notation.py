@@ -21,7 +21,17 @@ from itertools import product
 
 from tclint._dataclass import dataclass
 
-__all__ = ["TYPE", "NotationError", "OperandSlot", "Slot", "Syntax", "expand", "parse_syntax"]
+__all__ = [
+    "MODIFIER_KINDS",
+    "TYPE",
+    "NotationError",
+    "OperandSlot",
+    "Slot",
+    "Syntax",
+    "expand",
+    "keeps_order",
+    "parse_syntax",
+]
 
 
 class NotationError(ValueError):
@@ -40,6 +50,19 @@ _ORDERED = (
 )
 """The kinds of modifiers that keep their order among themselves: types, layouts of matrices, state spaces, formats of
 packed elements, the operations on single bits, priorities in the cache."""
+
+MODIFIER_KINDS = (
+    (TYPE, "type"),
+    (re.compile(r"\.(?:r[nzmp]i?|rna|rs)"), "rounding modifier"),
+    (re.compile(r"\.(?:eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan)"), "comparison"),
+    (re.compile(r"\.v\d+"), "vector size"),
+    (re.compile(r"\.(?:global|shared|local|const|param|tex)(?:::\w+)?"), "state space"),
+    (re.compile(r"\.(?:cta|cluster|gpu|sys)"), "scope"),
+    (re.compile(r"\.(?:relaxed|acquire|release|acq_rel|weak|volatile|sc)"), "memory order"),
+    (re.compile(r"\.m\d+n\d+k\d+"), "shape"),
+    (re.compile(r"\.(?:row|col)"), "layout"),
+)
+"""The kinds of modifiers that messages name."""
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
@@ -131,6 +154,10 @@ class Syntax:
                         found[spelling] = index
         return found
 
+    def begins(self, modifiers: tuple[str, ...]) -> bool:
+        """Whether *modifiers*, in their order, may be some of those of an opcode of this line."""
+        return self._fill(modifiers, whole=False) is not None
+
     def _fill(self, modifiers: tuple[str, ...], *, whole: bool) -> list[str | None] | None:
         """The spelling in each slot; None if *modifiers* do not fit, or if a *whole* opcode lacks one."""
         slots = self.slots
@@ -170,6 +197,11 @@ class Syntax:
 def _order(modifier: str) -> int:
     """The index in :data:`_ORDERED` of the kind of a modifier; -1 if its position is free."""
     return next((kind for kind, pattern in enumerate(_ORDERED) if pattern.fullmatch(modifier)), -1)
+
+
+def keeps_order(modifier: str) -> bool:
+    """Whether the order of *modifier* among others of its kind has a meaning, as that of types has."""
+    return _order(modifier) >= 0
 
 
 _OPCODE = re.compile(r"[A-Za-z_][\w:]*|\{\.[\w:]+\}|\.[\w:]+")

@@ -15,7 +15,7 @@ from typing import Any
 from tclint._pattern import pattern
 from tclint.isa.documents import Documents, Raw, TableError, documents, read_documents
 from tclint.isa.effects import ENGINES, Engine, effects_of
-from tclint.isa.forms import DEFAULT, CombinationRule, Form, FormRequirement, Match, OperandSpec
+from tclint.isa.forms import DEFAULT, CombinationRule, Form, FormRequirement, Match, OperandSpec, Replacement
 from tclint.isa.notation import NotationError, OperandSlot, Syntax, expand, parse_syntax
 from tclint.isa.target import Availability
 
@@ -286,7 +286,8 @@ def _wrong_part(form: Form, operand: OperandSlot, binding: Mapping[str, str], sh
 
 
 def _wrong_count(syntax: Syntax, shapes: tuple[str, ...]) -> str:
-    return f"{len(shapes)} operands, but the syntax is {syntax.text.partition(' ')[2].strip()!r}"
+    count = "1 operand" if len(shapes) == 1 else f"{len(shapes)} operands"
+    return f"{count}, but the syntax is {syntax.text.partition(' ')[2].strip()!r}"
 
 
 def _accesses(
@@ -389,6 +390,7 @@ def _form(given: Raw, shared: Mapping[str, Any]) -> Form:
             for r in raw.get("combinations", ())
             for when in _alternatives(r.get("when", ""))
         )
+        replacements = tuple(_replacements(shared.get("instead", ()), name))
         operands = {k: parse_operand(v) for k, v in raw.get("operands", {}).items()}
     except (KeyError, ValueError, NotationError) as error:
         raise TableError(f"{family}.toml: form {name}: {error}") from error
@@ -414,7 +416,7 @@ def _form(given: Raw, shared: Mapping[str, Any]) -> Form:
     )
     return Form(
         name=name, family=family, place=(family, number), syntax=syntax, available=available,
-        requires=requires, optimized=optimized, lowered=lowered, combinations=combinations, operands=operands,
+        requires=requires, optimized=optimized, lowered=lowered, combinations=combinations, replacements=replacements, operands=operands,
         with_={name: _set(modifiers) for name, modifiers in with_.items()}, numbers=raw.get("numbers", {}),
         manual=raw.get("manual", ""), examples=_texts(raw.get("examples", ())), summary=raw.get("summary", ""),
         event=event, group=ENGINES.get(group) or Engine(group), effects=effects_of(event, group, scope, asynchronous.get("completion", "")), flow=flow, compute=raw.get("compute", ""), scope=scope,
@@ -425,6 +427,16 @@ def _form(given: Raw, shared: Mapping[str, Any]) -> Form:
         types=types, address_lanes=raw.get("address_lanes", {}),
         all_lanes_valid=Availability.parse("1.0", raw["all_lanes_valid"]) if "all_lanes_valid" in raw else None,
     )  # fmt: skip
+
+
+def _replacements(raw: Iterable[Mapping[str, str]], name: str) -> Iterator[Replacement]:
+    """The entries ``instead`` of a file that are about the form *name*."""
+    for r in raw:
+        if unknown := set(r) - {"of", "when", "targets", "use"}:
+            raise ValueError(f"instead has unknown keys: {', '.join(sorted(unknown))}")
+        if name in r.get("of", name).split():
+            for when in _alternatives(r.get("when", "")):
+                yield Replacement(frozenset(when), Availability.parse("1.0", r.get("targets", "")), r["use"])
 
 
 def _requirements(raw: Iterable[Mapping[str, Any]]) -> tuple[FormRequirement, ...]:

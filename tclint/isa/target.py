@@ -118,7 +118,7 @@ def dotted(version: Version) -> str:
 
 
 def exists(version: Version) -> bool:
-    """Whether there is a ``.version`` *version*, or may be one: after the newest, of its major number or of the next.
+    """Whether there is a ``.version`` *version*, or one may well follow: after the newest, of its major number or of the next.
 
     ptxas 13.5 counts the minor number in 32 bits, and takes some of two digits that no toolkit announced.
     """

@@ -11,6 +11,7 @@ change here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
@@ -28,10 +29,13 @@ __all__ = [
     "TextChange",
     "Tree",
     "TreeCursor",
+    "first_item",
     "language",
     "parse",
     "problems",
     "reparse",
+    "similar_directive",
+    "statements",
 ]
 
 LANGUAGE = Language(language())
@@ -260,11 +264,15 @@ def problems(tree: Tree) -> list[SyntaxProblem]:
     # An unterminated comment hides the braces after it, so unclosed blocks are not reported then.
     found = [*_unterminated_comment(root)] or [*_unclosed(root)]
     count = len(found)
+    if (unopened := next(_unopened(root), None)) is not None:
+        return [unopened]  # all that follows is outside a function
     if root.has_error:
         errors = _errors(tree.walk())
         for node in islice(errors, MAX_PROBLEMS):
             count += 1
-            found.append(_missing(node) if node.is_missing else _unexpected(node))
+            problem = _missing(node) if node.is_missing else _unexpected(node)
+            if problem not in found:  # an unknown directive may have several
+                found.append(problem)
         count += sum(1 for _ in errors)
     found.sort(key=lambda problem: problem.start_byte)
     del found[MAX_PROBLEMS:]
@@ -295,6 +303,40 @@ def _unclosed(root: Node) -> Iterator[SyntaxProblem]:
             yield SyntaxProblem(innermost.start_byte, innermost.start_byte + 1, message, begins)
 
 
+def statements(text: bytes, broken: Sequence[SyntaxProblem]) -> list[tuple[int, int]]:
+    """For each syntax error, the bytes of the statement that contains it, delimited by semicolons and braces."""
+    return [
+        (max(text.rfind(mark, 0, problem.start_byte) for mark in (b";", b"{", b"}")) + 1, end)
+        for problem in broken
+        for end in (_end(text, problem.end_byte),)
+    ]
+
+
+def _end(text: bytes, start: int) -> int:
+    end = text.find(b";", start)
+    return len(text) if end < 0 else end + 1
+
+
+def first_item(tree: Tree) -> int:
+    """Where the first item of the module begins that is no comment; 0 if there is none."""
+    items = (child.start_byte for child in tree.root_node.children if not child.is_extra)
+    return next(items, 0)
+
+
+def _unopened(root: Node) -> Iterator[SyntaxProblem]:
+    """The functions of which a declaration follows the head, as if the body had begun, before any other error."""
+    for function in root.children if root.has_error else ():
+        if function.type == "function" and function.has_error:
+            inside = (c for c in function.children if c.type == "performance_directive")
+            begun = next((c for c in inside if _text(c).decode("latin-1") in _SPACES), None)
+            if begun is not None:
+                name = _quote(_text(function.child_by_field_name("name")))
+                message = f"expected `{{` before {_quote(_text(begun))}: the body of {name} has not begun"
+                yield SyntaxProblem(begun.start_byte, root.end_byte, message)
+        if function.has_error:
+            return
+
+
 def _unterminated_comment(root: Node) -> Iterator[SyntaxProblem]:
     """The problem of a comment without an end; such a comment extends to the end of the file."""
     node = root.descendant_for_byte_range(max(root.end_byte - 1, 0), root.end_byte)
@@ -320,11 +362,31 @@ def _errors(cursor: TreeCursor) -> Iterator[Node]:
 
 
 def _missing(node: Node) -> SyntaxProblem:
+    """The problem of a token that is not there. It is reported at the end of the text before it, not after a comment."""
+    parent, before = node.parent, _previous(node)
+    if node.type == ";" and before is not None and parent is not None and _is_label(parent, before):
+        return _missing_colon(before)
     message = f"expected {DESCRIPTIONS.get(node.type, f'`{node.type}`')}"
-    parent = node.parent
-    if parent is not None and parent.start_byte < node.start_byte:
-        message += f" after {_quote(_text(parent)[: node.start_byte - parent.start_byte])}"
-    return SyntaxProblem(node.start_byte, node.end_byte, message)
+    at = node.start_byte if before is None else before.end_byte
+    if parent is not None and parent.start_byte < at:
+        message += f" after {_quote(_text(parent)[: at - parent.start_byte])}"
+    return SyntaxProblem(at, at, message)
+
+
+def _previous(node: Node) -> Node | None:
+    """The sibling before *node* that is no comment."""
+    before = node.prev_sibling
+    while before is not None and before.is_extra:
+        before = before.prev_sibling
+    return before
+
+
+def _is_label(instruction: Node, opcode: Node) -> bool:
+    """Whether *opcode*, the first word of an instruction, looks like a label without its colon: no opcode has ``$``, and
+    none begins with ``_`` or a capital letter."""
+    first = _text(opcode)[:1]
+    plain = instruction.type == "instruction" and opcode.type == "opcode"
+    return plain and instruction.start_byte == opcode.start_byte and (first in b"$_" or first.isupper())
 
 
 def _unexpected(node: Node) -> SyntaxProblem:
@@ -334,6 +396,9 @@ def _unexpected(node: Node) -> SyntaxProblem:
     if text.count(b'"') % 2:
         quote = node.start_byte + text.rindex(b'"')
         return SyntaxProblem(quote, quote + 1, "the string that starts here has no end on its line")
+    specific = _foreign(node, text) or _unseparated(node, text) or _incomplete(node, text)
+    if specific is not None:
+        return specific
     openers: list[Node] = []
     for child in node.children:
         kind = child.type
@@ -346,11 +411,109 @@ def _unexpected(node: Node) -> SyntaxProblem:
         return _cut(node, openers) or SyntaxProblem(
             last.start_byte, last.end_byte, f"unbalanced `{last.type}`"
         )
+    start = node.start_byte
+    if (rest := text.lstrip(b", \t\r\n")) and rest != text and b"\n" in text[: len(text) - len(rest)]:
+        start, text = start + len(text) - len(rest), rest  # the comma before it is on another line, and right
     message = f"unexpected {_quote(text)}"
+    word = text.split()[0].decode("latin-1")
+    if word.startswith(".") and word not in _DIRECTIVES and (near := similar_directive(word)):
+        message += f"; did you mean `{near}`?"
     before = node.prev_named_sibling
     if before is not None and before.type == "function":
         message += " outside a function, which an unbalanced `}` may have closed"
-    return SyntaxProblem(node.start_byte, node.end_byte, message)
+    return SyntaxProblem(start, node.end_byte, message)
+
+
+def _foreign(node: Node, text: bytes) -> SyntaxProblem | None:
+    """The problem of a character outside ASCII, which only comments and strings may have (4.1)."""
+    found = re.search(rb"[\x80-\xff]+", text)
+    if found is None or b'"' in text:
+        return None
+    character = found[0].decode("utf-8", "replace")[0]
+    start = node.start_byte + found.start()
+    message = (
+        f"unexpected character {_quote(character.encode())} (U+{ord(character):04X}), which is not ASCII"
+    )
+    return SyntaxProblem(start, start + len(character.encode()), message)
+
+
+_OPERAND = re.compile(rb"[\w$%.]+")
+_NO_OPERANDS = frozenset(("opcode", "guard", "dot_word", "label"))
+
+
+def _unseparated(node: Node, text: bytes) -> SyntaxProblem | None:
+    """The problem of an operand that no comma separates from the one before or after it, or of the rest of a word that
+    is no constant, such as ``08``."""
+    if (
+        not _OPERAND.fullmatch(text)
+        or node.parent is None
+        or node.parent.type not in ("instruction", "vector")
+    ):
+        return None
+    before, after = _previous(node), node.next_sibling
+    if before is not None and before.is_named and before.type not in _NO_OPERANDS:
+        if before.end_byte == node.start_byte:
+            word = _text(before) + text
+            reason = ": a constant that begins with 0 is octal" if re.fullmatch(rb"0\d+", word) else ""
+            return SyntaxProblem(
+                before.start_byte, node.end_byte, f"{_quote(word)} is neither a name nor a constant{reason}"
+            )
+        return SyntaxProblem(
+            node.start_byte, node.end_byte,
+            f"unexpected {_quote(text)}: expected `,` or `;` after {_quote(_text(before))}",
+        )  # fmt: skip
+    if before is not None and before.type == "opcode":
+        if _is_label(node.parent, before):
+            return _missing_colon(before)
+        if after is not None and after.is_named:
+            return SyntaxProblem(node.start_byte, node.end_byte, f"expected `,` after {_quote(text)}")
+    return None
+
+
+def _missing_colon(word: Node) -> SyntaxProblem:
+    message = f"expected `:` after label {_quote(_text(word))}, or `;` after an instruction"
+    return SyntaxProblem(word.start_byte, word.end_byte, message)
+
+
+def _incomplete(node: Node, text: bytes) -> SyntaxProblem | None:
+    """The problem of a declaration without a type or a count, or of a label without its colon before other statements."""
+    before = _previous(node)
+    if before is not None and node.parent is not None and _is_label(node.parent, before):
+        return _missing_colon(before)
+    if text.decode("latin-1") in _SPACES:
+        return SyntaxProblem(node.start_byte, node.end_byte, f"expected a type after {_quote(text)}")
+    if text == b"," and node.parent is not None and node.parent.type in ("instruction", "vector"):
+        return SyntaxProblem(node.start_byte, node.end_byte, "expected an operand before `,`")
+    if (
+        node.parent is not None
+        and node.parent.type == "directive"
+        and (word := node.parent.child(0)) is not None
+    ):
+        unknown = _text(word).decode("latin-1")
+        near = similar_directive(unknown)
+        hint = f"; did you mean `{near}`?" if near else ""
+        return SyntaxProblem(word.start_byte, word.end_byte, f"unknown directive {_quote(_text(word))}{hint}")
+    if re.fullmatch(rb"<\s*>", text):
+        return SyntaxProblem(node.start_byte, node.end_byte, "expected a number between `<` and `>`")
+    return None
+
+
+_DIRECTIVES = frozenset(
+    kind
+    for number in range(LANGUAGE.node_kind_count)
+    if (kind := LANGUAGE.node_kind_for_id(number) or "").startswith(".")
+)
+"""The directives that the grammar knows."""
+_SPACES = _DIRECTIVES & frozenset(
+    (".reg", ".sreg", ".shared", ".global", ".local", ".const", ".param", ".tex")
+)
+
+
+def similar_directive(word: str) -> str:
+    """The directive that was probably meant by *word*; empty if none is close."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, sorted(_DIRECTIVES), n=1, cutoff=0.75)), "")
 
 
 def _cut(node: Node, openers: Sequence[Node]) -> SyntaxProblem | None:

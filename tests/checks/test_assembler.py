@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tclint.findings.scales import Severity
+from tclint.isa.refusals import refusal_of
+from tclint.isa.table import split_opcode, table
 from tests.tools.support import HEADER, HOPPER, agrees, by_rule, found, kernel, lint, module
 
 
@@ -297,3 +299,96 @@ def test_no_target_is_named_if_none_has_every_instruction() -> None:
     text = module(kernel(body), header=".version 8.6\n.target sm_100a\n.address_size 64\n")
     (finding,) = [f for f in lint(text).findings if f.rule.id == "AV001"]
     assert not finding.fixes
+
+
+@pytest.mark.parametrize(
+    ("opcode", "message", "hint"),
+    [
+        ("cvt.f16.f32", "cvt.f16.f32 lacks a rounding modifier (.rm, .rn, .rp or .rz)", "cvt.frnd{.ftz}{.sat}.f16.f32"),
+        ("div.f32", "div.f32 lacks .approx, .full or a rounding modifier (.rm, .rn, .rp or .rz)", "div.approx"),
+        ("mul.s32", "mul.s32 lacks .hi, .lo or .wide", "mul.mode.type"),
+        ("setp.f32", "setp.f32 lacks a comparison (.eq, .equ, .ge, .geu, .gt, .gtu, .le, .leu or another of 14)", ""),
+        ("shl", "shl lacks a type (.b16, .b32 or .b64)", ""),
+        ("mma.sync.m16n8k16.row.col.f32.f16.f16.f32", "mma.sync.m16n8k16.row.col.f32.f16.f16.f32 lacks .aligned", ""),
+        ("ld.acquire.global.u32", "ld.acquire.global.u32 lacks a scope (.cluster, .cta, .gpu or .sys)", ""),
+        ("mov.rz.b64", "mov does not accept the modifier .rz here", "write mov.b64"),
+        ("add.ftz.s32", "add does not accept the modifier .ftz here", "write add.s32; .ftz is for add{.rnd}{.ftz}{.sat}.f32"),
+        ("div.approx.f64", "div does not accept the modifier .approx here", "it lacks a rounding modifier (.rm, .rn, .rp or .rz)"),
+        ("st.v3.f32", "st does not accept the modifier .v3 here", "it accepts .v2, .v4 or .v8"),
+        ("shl.f128", "shl does not accept the modifier .f128 here", "it accepts .b16, .b32 or .b64"),
+        ("st.generic.u16", "st does not accept the modifier .generic here", "write st.u16"),
+        ("add.fast.f32", "add does not accept the modifier .fast here", "write add.f32"),
+        ("cp.async.bulk.tensor.2d.shared::cta.reg.mbarrier::complete_tx::bytes", "cp.async.bulk.tensor does not accept the modifier .reg here", "it lacks the state space .global"),
+        ("fma.rn.rz.f32", "fma.rn.rz.f32: .rn and .rz exclude each other", ""),
+        ("ld.ca.cg.global.u32", "ld.ca.cg.global.u32: .ca and .cg exclude each other", ""),
+        ("add.s32.s32", "add.s32.s32: .s32 appears twice", ""),
+        ("cvta.global.to.u64", "cvta.global.to.u64: the modifiers are in the wrong order", "write cvta.to.global.u64"),
+        ("cvt.rn.f32.f16x2", "cvt.rn.f32.f16x2: no form has its types in this order", "there is cvt.rn.f16x2.f32"),
+        ("dad.f32", "unknown instruction dad", "did you mean add?"),
+        ("dad.u32", "unknown instruction dad", "did you mean"),
+    ],
+)  # fmt: skip
+def test_an_unknown_opcode_says_what_is_wrong_and_what_is_legal(opcode: str, message: str, hint: str) -> None:
+    refused = refusal_of(table(), opcode)
+    assert refused.message == message
+    assert hint in refused.help
+
+
+def test_modifiers_in_the_wrong_order_are_reordered_unless_their_order_has_a_meaning() -> None:
+    report = lint(module(kernel("cvta.global.to.u64 %rd1, %rd2;\nret;")))
+    (finding,) = by_rule(report, "PX002")
+    assert [fix.message for fix in finding.fixes] == ["write cvta.to.global.u64"]
+    report = lint(module(kernel("cvt.rn.f32.f16x2 %r1, %r2, %r3;\nret;")))
+    (finding,) = by_rule(report, "PX002")
+    assert finding.fixes == ()
+
+
+def test_an_opcode_that_lacks_one_modifier_is_explained_by_one_of_its_lines() -> None:
+    for form in table():
+        root, modifiers = split_opcode(form.examples[0].split()[0].rstrip(";"))
+        for at in range(len(modifiers)):
+            opcode = root + "".join(modifiers[:at] + modifiers[at + 1 :])
+            if not table().candidates(opcode):
+                refused = refusal_of(table(), opcode)
+                assert "cannot be combined" not in refused.message, opcode
+                assert refused.help, opcode
+
+
+@pytest.mark.parametrize(
+    ("version", "rules"), [("9.5", []), ("9.6", []), ("10.0", []), ("12.8", ["PX008"]), ("42.1", ["PX008"])]
+)
+def test_a_newer_version_is_not_an_error(version: str, rules: list[str]) -> None:
+    report = lint(module(kernel("ret;"), header=HEADER.replace("8.6", version)))
+    assert report.status == "analysed"
+    assert [f.rule.id for f in report.findings if f.rule.id.startswith("PX")] == rules
+
+
+@pytest.mark.parametrize(
+    ("target", "statement", "advice"),
+    [
+        ("sm_100a", "wgmma.fence.sync.aligned;", "on sm_100a use tcgen05.mma in place of wgmma"),
+        ("sm_120a", "wgmma.fence.sync.aligned;", "on sm_120a use mma.sync in place of wgmma"),
+        ("sm_90a", "tcgen05.wait::ld.sync.aligned;", "on sm_90a use wgmma, whose accumulators are registers"),
+        ("sm_70", "redux.sync.add.s32 %r1, %r2, -1;", "on sm_70 exchange values with shfl.sync and combine them"),
+        ("sm_80", "mbarrier.try_wait.shared.b64 %p1, [%r1], %rd1;", "on sm_80 use mbarrier.test_wait in a loop"),
+        ("sm_75", "mbarrier.init.shared.b64 [%r1], 1;", "on sm_75 use bar.sync and bar.arrive"),
+        ("sm_90a", "add.rn.f32x2 %rd1, %rd2, %rd3;", "on sm_90a use two .f32 instructions"),
+        ("sm_90a", "ld.global.v8.b32 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r1}, [%rd1];", "use two accesses of half the size"),
+        ("sm_75", "trace.mark 1;", "or use another instruction on sm_75"),
+    ],
+)  # fmt: skip
+def test_what_to_use_where_a_target_refuses_an_instruction(target: str, statement: str, advice: str) -> None:
+    header = f".version 9.5\n.target {target}\n.address_size 64\n"
+    hints = [hint for rule, hint in one(statement, header) if rule == "AV001"]
+    assert len(hints) == 1, hints
+    assert advice in hints[0]
+
+
+@pytest.mark.parametrize(
+    ("statement", "name"),
+    [("redux.sync.max.f32 %f1, %f2, -1;", "redux.sync.max.f32"), ("redux.sync.max.s32 %r1, %r2, -1;", "")],
+)
+def test_a_form_is_named_in_full_where_others_of_its_name_are_available(statement: str, name: str) -> None:
+    report = lint(module(kernel(f"{statement}\nret;"), header=HEADER.replace("sm_100a", "sm_90a")))
+    messages = [f.message for f in by_rule(report, "AV001")]
+    assert [m.partition(" is not available")[0] for m in messages] == ([name] if name else [])

@@ -34,8 +34,16 @@ def text(body: str) -> str:
 @pytest.mark.parametrize(
     ("version", "toolkit", "remedy"),
     [
-        ("8.8", (12, 8), "write .version 8.7, or use CUDA 12.9 or newer"),
-        ("8.6", (12, 6), "write .version 8.5, or use CUDA 12.7 or newer"),
+        (
+            "8.8",
+            (12, 8),
+            "write .version 8.7, or use CUDA 12.9 or newer; compiled at run time, it requires driver 575.51.03 or newer",
+        ),
+        (
+            "8.6",
+            (12, 6),
+            "write .version 8.5, or use CUDA 12.7 or newer; compiled at run time, it requires driver 565.57.01 or newer",
+        ),
         ("9.9", (13, 5), "write .version 9.5"),
         ("8.7", (12, 8), None),
         ("7.0", (12, 8), None),

@@ -375,7 +375,7 @@ def test_what_the_table_refuses(tmp_path: Path, old: str, new: str) -> None:
     [
         ("cp", ("m",), ""),
         ("cp.hint", ("m", "r"), ""),
-        ("cp.hint", ("m",), "1 operands, but the syntax is '[a] {, n} {, policy}'"),
+        ("cp.hint", ("m",), "1 operand, but the syntax is '[a] {, n} {, policy}'"),
         ("cp", ("m", "r", "r"), "3 operands, but the syntax is '[a] {, n} {, policy}'"),
         ("cp.hint", ("m", "i", "r"), ""),
     ],
