@@ -201,7 +201,7 @@ class ExecutionGuarantee:
                 not threads & values.feasible_threads(p, not truth)
                 or self._uniform(p)
                 or self._from_waits(p)
-                or self._bounds_position(threads, p, truth)
+                or self.bounds_position(threads, p, truth)
                 or self._bounds_stride(p, truth)
                 or self._counts_iterations(p)
             )
@@ -341,7 +341,7 @@ class ExecutionGuarantee:
             )
         return self._positions[key]
 
-    def _bounds_position(self, threads: int, p: int, truth: bool) -> bool:
+    def bounds_position(self, threads: int, p: int, truth: bool) -> bool:
         """Whether *p* is *truth* for those of *threads* whose position is below a bound from the launch.
 
         It is a position in the grid, or in what the CTA works on in turn: all threads are below in all but the last tile.
@@ -349,7 +349,7 @@ class ExecutionGuarantee:
         values = self.model.values
         node = values.node(p)
         if type(node) is Negation:
-            return self._bounds_position(threads, node.operand, not truth)
+            return self.bounds_position(threads, node.operand, not truth)
         if type(node) is Logic:
             return (node.name == "and") is truth and all(
                 self.accepts(threads, q, truth) for q in node.operands

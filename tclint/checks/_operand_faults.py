@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from typing import NamedTuple
 
-from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, grouped
+from tclint.dataflow.kernel import Kernel
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import Operand, registers
 
@@ -29,7 +29,7 @@ class OperandFault(NamedTuple):
     """The instructions that may be wrong instead."""
 
 
-def merged(model: KernelModel, faults: Iterable[OperandFault]) -> Iterator[Hit]:
+def merged(model: Kernel, faults: Iterable[OperandFault]) -> Iterator[Hit]:
     """One hit for each cause and doubt: at its first instruction, with the number of instructions affected."""
     keyed = (((f.rule, f.cause or f.message, f.severity, f.doubt), f) for f in faults)
     for equivalent in grouped(keyed).values():
@@ -49,7 +49,7 @@ def merged(model: KernelModel, faults: Iterable[OperandFault]) -> Iterator[Hit]:
         ).doubted(first.doubt)
 
 
-def _definition(model: KernelModel, operand: Operand | None) -> tuple[Mark, ...]:
+def _definition(model: Kernel, operand: Operand | None) -> tuple[Mark, ...]:
     """A mark at the definition of the first register of *operand*; empty unless there is exactly one."""
     used = registers(operand) if operand is not None else ()
     definitions = model.values.defs.get(used[0], []) if used else []

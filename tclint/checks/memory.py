@@ -6,8 +6,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
-from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check, grouped
+from tclint.dataflow.kernel import Kernel
 from tclint.findings.edits import Repair, opcode
 from tclint.findings.scales import Severity
 from tclint.ir.nodes import FormUse, Memory, Operand, Symbol
@@ -31,7 +31,7 @@ Kind = tuple[str, int]
 
 
 @check(MO001, MO006)
-def wrong_kind_of_address(model: KernelModel) -> Iterator[Hit]:
+def wrong_kind_of_address(model: Kernel) -> Iterator[Hit]:
     """An offset in shared memory where the instruction takes a generic address, and vice versa (6.4.1.1)."""
     uses = [
         (use, names, required)
@@ -52,7 +52,7 @@ def wrong_kind_of_address(model: KernelModel) -> Iterator[Hit]:
 
 
 def _of_other_kind(
-    model: KernelModel, uses: Iterable[tuple[FormUse, list[str], str]]
+    model: Kernel, uses: Iterable[tuple[FormUse, list[str], str]]
 ) -> Iterator[tuple[tuple[int, int], Kind]]:
     """The instruction, the register and its kind, for each address of a kind that the instruction does not take."""
     kinds = _Kinds(model)
@@ -88,7 +88,7 @@ def _made_generic(match: Match | None) -> bool:
     )
 
 
-def _hit(model: KernelModel, kind: Kind, sites: list[tuple[int, int]]) -> Hit:
+def _hit(model: Kernel, kind: Kind, sites: list[tuple[int, int]]) -> Hit:
     """The hit for all uses of an address: reported at the first plain access, or at the first use if there is none."""
     made, origin = kind
     site, register = next((s for s in sites if not model.instruction(s[0]).event), sites[0])
@@ -117,7 +117,7 @@ def _hit(model: KernelModel, kind: Kind, sites: list[tuple[int, int]]) -> Hit:
     )
 
 
-def _spaced(model: KernelModel, sites: list[int]) -> tuple[Repair, ...]:
+def _spaced(model: Kernel, sites: list[int]) -> tuple[Repair, ...]:
     """The repair that adds the state space to all loads and stores of the address; none if another instruction uses
     it."""
     opcodes = [model.instruction(site).opcode for site in sites]
@@ -132,7 +132,7 @@ def _spaced(model: KernelModel, sites: list[int]) -> tuple[Repair, ...]:
 class _Kinds:
     """The kind of address that a register holds, derived from its definitions."""
 
-    def __init__(self, model: KernelModel) -> None:
+    def __init__(self, model: Kernel) -> None:
         self.model = model
         self._known: dict[int, Kind | None] = {}
 

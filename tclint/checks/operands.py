@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, RuleId, check
 from tclint.checks._operand_faults import OperandFault, merged
+from tclint.dataflow.kernel import Kernel
 from tclint.isa.forms import Match
 from tclint.values.descriptors import Field
 
@@ -26,7 +26,7 @@ def _meaningful(match: Match) -> frozenset[int]:
 
 
 @check(MO002)
-def sparse_metadata(model: KernelModel) -> Iterator[Hit]:
+def sparse_metadata(model: Kernel) -> Iterator[Hit]:
     """Metadata of a sparse A with a group of four bits whose known bits admit no legal value."""
     faults: list[OperandFault] = []
     for use in model.function.uses:

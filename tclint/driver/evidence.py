@@ -54,23 +54,24 @@ CAUSED_BY: Mapping[str, frozenset[str]] = {
     "threads": frozenset((
         "warpgroup", "barrier-count", "left-in-flight", "exited-cta", "tensor-memory-leak", "tensor-memory-lanes",
         "mbarrier-absent", "mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes", "deadlock-barrier",
-        "deadlock-registers", "fault-barrier", "fault-tensor-memory",
+        "deadlock-registers", "fault-barrier", "fault-tensor-memory", "fault-bounds",
     )),
     "cluster": frozenset((
         "exited-cta", "unstarted-cta", "cta-mask", "mbarrier-absent", "mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes",
-        "deadlock-barrier", "fault-cluster",
+        "deadlock-barrier", "fault-cluster", "fault-bounds",
     )),
     "addresses": frozenset((
         "read-too-early", "source-overwritten", "filled-twice", "unordered", "proxy", "left-in-flight",
         "mbarrier-absent", "mbarrier-init", "mbarrier-unordered", "box-bytes", "fault-address", "fault-misaligned",
+        "fault-bounds",
     )),
     "integers": frozenset((
         "mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes", "deadlock-barrier", "fault-barrier",
-        "fault-tensor-memory", "uncommitted",
+        "fault-tensor-memory", "fault-bounds", "uncommitted",
     )),
     "contents": frozenset((
         "left-in-flight", "uncommitted", "exited-cta", "tensor-memory-leak", "mbarrier-overrun", "deadlock-arrivals",
-        "deadlock-bytes", "deadlock-barrier",
+        "deadlock-bytes", "deadlock-barrier", "fault-bounds",
     )),
 }  # fmt: skip
 """What an assumed launch may cause by an assumption, although the kernel is correct in a launch that it is made for.

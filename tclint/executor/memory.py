@@ -57,7 +57,7 @@ class Fault(Exception):
     """An error that also ends the kernel on a GPU: an address that is out of bounds or misaligned, a trap."""
 
     def __init__(self, message: str, kind: str = "stopped") -> None:
-        """*kind*: ``misaligned``, ``address``, ``tensor-memory``, ``barrier``, ``cluster``, or ``stopped`` for any other reason."""
+        """*kind*: ``misaligned``, ``bounds``, ``address``, ``tensor-memory``, ``barrier``, ``cluster``, or ``stopped`` for any other reason."""
         super().__init__(message)
         self.kind = kind
 
@@ -84,7 +84,8 @@ class SpaceMemory:
         low, high = int(offsets.min()), int(offsets.max()) + size
         if low < 0 or high > self.size:
             raise Fault(
-                f"{self.what}: offset {low if low < 0 else high - size} is out of bounds ({self.size} bytes)"
+                f"{self.what}: offset {low if low < 0 else high - size} is out of bounds ({self.size} bytes)",
+                "bounds",
             )
 
     def load(self, offsets: Array, size: int) -> Array:
@@ -178,7 +179,8 @@ class Global(SpaceMemory):
             at = bisect_right(self.starts, offset) - 1
             if at < 0 or offset + size > self.ends[at]:
                 where = self._address(offset)
-                raise Fault(f"global memory: address {where:#x} is not in a buffer{self._near(at, offset)}")
+                near = self._near(at, offset)
+                raise Fault(f"global memory: address {where:#x} is not in a buffer{near}", "bounds")
 
     def _is_nowhere(self, offset: int) -> bool:
         """Whether an offset is an address outside all allocations."""

@@ -196,7 +196,8 @@ class Shared(SpaceMemory):
             bad = low if low < RESERVED else high - size
             raise Fault(
                 f"shared memory: offset {bad - RESERVED} is out of bounds ({self.size - RESERVED} bytes"
-                + ("; the launch sets the size of dynamic shared memory)" if high > self.size else ")")
+                + ("; the launch sets the size of dynamic shared memory)" if high > self.size else ")"),
+                "bounds",
             )
 
     def poison(self, words: slice | Array) -> None:

@@ -58,7 +58,7 @@ def _declarators(text: str) -> Iterator[tuple[str, str, str, int, Variable]]:
     if not match:
         return
     space, attributes, names = match.groups()
-    type_name, width, align = _type(attributes)
+    type_name, width, align, pointee = _type(attributes)
     for part in split_operands(names):
         declarator = _DECLARATOR.match(part)
         if not declarator:
@@ -69,19 +69,25 @@ def _declarators(text: str) -> Iterator[tuple[str, str, str, int, Variable]]:
             digits = dimension.strip()
             size *= integer(digits) if re.fullmatch(r"0[xX][0-9a-fA-F]+|[1-9]\d*|0", digits) else 0
         initial = _initial(part, declarator.end())
-        variable = Variable(name, "." + space, align, min(size, LARGEST), type_name, initial)
+        variable = Variable(name, "." + space, align, min(size, LARGEST), type_name, initial, pointee)
         yield space, type_name, name, integer(count) if count else 0, variable
 
 
 @lru_cache(maxsize=64)
-def _type(attributes: str) -> tuple[str, int, int]:
-    """The type that the *attributes* of a declaration name, its size with that of a vector, and the alignment."""
+def _type(attributes: str) -> tuple[str, int, int, int]:
+    """The type that the *attributes* of a declaration name, its size with that of a vector, the alignment, and that of what
+    a pointer points to."""
     kind = _TYPE.search(attributes)
     type_name = kind[0] if kind else ""
     vector = _VECTOR.search(attributes)
     width = size_of(type_name) * (int(vector[1]) if vector else 1)
-    aligned = _ALIGN.search(attributes.partition(".ptr")[0])  # after .ptr: of what a pointer points to
-    return type_name, width, integer(aligned[1]) if aligned else width or 1
+    aligned, pointed = map(_ALIGN.search, attributes.partition(".ptr")[::2])
+    return (
+        type_name,
+        width,
+        integer(aligned[1]) if aligned else width or 1,
+        integer(pointed[1]) if pointed else 1,
+    )
 
 
 def _initial(declarator: str, at: int) -> str:

@@ -166,6 +166,8 @@ class Variable(NamedTuple):
     """The type of an element: ``.b8``, ``.f32``."""
     initial: str = ""
     """The initialiser as written, without ``=`` (5.4.4)."""
+    pointee: int = 1
+    """Of a parameter that is a pointer, the alignment of what it points to, as ``.ptr .align`` promises (5.4.2)."""
 
 
 class Location(NamedTuple):

@@ -141,6 +141,8 @@ class Values:
         """The variable whose address a value is; None: no such address."""
         self.separate = table.separate
         """Whether two values are the addresses of variables that do not overlap."""
+        self.without_aligned = table.without_aligned
+        """A value without the terms on which so many of its lowest bits do not depend."""
         self.constant, self.special, self.total = table.constant, table.special, table.total
         """Values of an integer, of a special register, and of terms with factors plus a constant."""
         self.add, self.times, self.masked = table.add, table.times, table.masked

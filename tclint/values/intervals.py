@@ -27,6 +27,7 @@ from tclint.values.nodes import (
     Node,
     Opaque,
     Packed,
+    ParameterRead,
     PartOf,
     Phi,
     Select,
@@ -483,7 +484,7 @@ class Bounds:
         if type(node) is SpecialRead:
             bounds = SPECIAL_REGISTERS[node.name].bounds
             return (EVERY & -1 << bounds[1].bit_length(), 0) if bounds else (0, 0)
-        if type(node) is AddressOf:
+        if type(node) is AddressOf or type(node) is ParameterRead:
             return max(self.table.alignment(value) - 1, 0), 0
         if type(node) is Broadcast:
             return inner[0]

@@ -55,11 +55,12 @@ from tclint.values.nodes import (
     UnsignedReading,
 )
 
-__all__ = ["FRACTION", "TYPICAL", "Lanes", "Made", "Trial"]
+__all__ = ["FRACTION", "TYPICAL", "UNKNOWN", "Lanes", "Made", "Trial"]
 
 Lanes = tuple["int | None", ...]
 """A number in each lane of the warp; None: unknown. Truths are 0 and 1."""
-_UNKNOWN: Lanes = (None,) * WARP
+UNKNOWN: Lanes = (None,) * WARP
+"""Unknown in every lane."""
 _GRID = (64, 8, 4)
 """CTAs along each dimension."""
 FRACTION = 1 << 10
@@ -135,8 +136,8 @@ class Trial:
         if found is not None:
             return found
         if self._depth > MAX_DEPTH:
-            return _UNKNOWN
-        self._lanes[value] = _UNKNOWN  # the answer to a recursive question
+            return UNKNOWN
+        self._lanes[value] = UNKNOWN  # the answer to a recursive question
         self._depth += 1
         node = self.values.nodes[value]
         found = self._by_index(value, node)
@@ -181,7 +182,7 @@ class Trial:
             return self._loaded(value, node)
         if type(node) is CollectiveResult or (type(node) is Unmodelled and node.register >= 0):
             return self._result(value, node.site, node.register)
-        return _UNKNOWN
+        return UNKNOWN
 
     def _each(self, compute: Callable[..., int | None], *operands: Lanes) -> Lanes:
         """What *compute* makes of the numbers of each lane; unknown where one of them is."""
@@ -236,9 +237,9 @@ class Trial:
         if name == "setp":
             ordered = tuple(_ORDERED.get(m, m) for m in modifiers)
             known = any(m in _ORDERED for m in modifiers) and ".nan" not in ordered and ".num" not in ordered
-            return self._each(lambda *row: applied("setp", ordered, row), *operands) if known else _UNKNOWN
+            return self._each(lambda *row: applied("setp", ordered, row), *operands) if known else UNKNOWN
         if not own and any(len(set(lanes)) > 1 for lanes in operands):
-            return _UNKNOWN  # of the index of the thread: the function matters
+            return UNKNOWN  # of the index of the thread: the function matters
         return self._each(lambda *row: _mixed(name, *sorted(row)) % (2 * _LARGE) - _LARGE, *operands)
 
     # ------------------------------------------------------------ what is made up
@@ -260,7 +261,7 @@ class Trial:
         if value in self._given:
             return (self._given[value],) * WARP
         if register.varies:
-            return _UNKNOWN
+            return UNKNOWN
         return tuple(register.value(self.shape, (0, 0, 0), self.first + lane) for lane in range(WARP))
 
     def _loaded(self, value: int, node: Loaded) -> Lanes:
@@ -268,11 +269,11 @@ class Trial:
         kind = self._match(node.site).element
         if self.values.is_private(node):
             self.by_own_words = True
-            return _UNKNOWN
+            return UNKNOWN
         if len(set(addresses)) > 1:
             self.by_own_words = True
             if not self.made.own:
-                return _UNKNOWN
+                return UNKNOWN
             self._own.add(value)
         return self._each(lambda address: self._word(address + node.index * self.size(node), kind), addresses)
 
@@ -298,7 +299,7 @@ class Trial:
         instruction = self.values.function.instructions[site]
         match = instruction.match
         if match is None or match.problem:
-            return _UNKNOWN
+            return UNKNOWN
         form = match.form
         exchanged = self._exchanged(site, register, match)
         if exchanged is not None:
@@ -308,11 +309,11 @@ class Trial:
         if form.updates:
             self.by_own_words = True
             if not self.made.own or form.event:
-                return _UNKNOWN
+                return UNKNOWN
             self._own.add(value)
             return tuple(self._word(_mixed("atomic", site, lane), match.element) for lane in range(WARP))
         if form.event or not form.from_operands or register != instruction.writes[0]:
-            return _UNKNOWN
+            return UNKNOWN
         operands = [self.lanes(self.values.operand(o, site)) for o in instruction.operands[1:]]
         own = self._sources_own(site)
         if own:
@@ -323,7 +324,7 @@ class Trial:
         """The lanes that execute an instruction together, as those that execute it see them."""
         executing = self.executing(site)
         if None in executing:
-            return _UNKNOWN
+            return UNKNOWN
         return (as_signed(sum(bool(e) << lane for lane, e in enumerate(executing)), 32),) * WARP
 
     def _exchanged(self, site: int, register: int, match: Match) -> Lanes | None:
@@ -348,7 +349,7 @@ class Trial:
         executing, members = self.executing(site), operands[-1][0] if len(set(operands[-1])) == 1 else None
         held = {lane: operands[0][lane] for lane in range(WARP) if executing[lane] is not False}
         if members is None or None in executing:
-            return _UNKNOWN
+            return UNKNOWN
         return self._combined(match, kind, held, members & 0xFFFFFFFF, bool(second))
 
     def _combined(
@@ -359,7 +360,7 @@ class Trial:
         if kind is Exchange.MATCH:
             found = match_result(match, dict(held), among)
             if found is None:
-                return _UNKNOWN
+                return UNKNOWN
             return tuple(found[lane][second] if lane in found else None for lane in range(WARP))
         if kind is Exchange.VOTE:
             cast = {lane: held.get(lane, None) if among >> lane & 1 else 0 for lane in range(WARP)}
@@ -401,23 +402,26 @@ class Trial:
             chain.append(block)
             block = self.cfg.idom[block]
         for b in reversed(chain):
-            self._reaching[b] = _UNKNOWN  # the answer to a recursive question
+            self._reaching[b] = UNKNOWN  # the answer to a recursive question
             self._reaching[b] = self._entered(b)
         return self._reaching[chain[0] if chain else block]
 
     def _entered(self, block: int) -> Lanes:
         cfg = self.cfg
         outer = cfg.idom[block]
-        after = outer
-        while after >= 0 and after != block:
-            after = cfg.ipdom.get(after, -1)
-        if after == block:
+        if self._follows(outer, block):
             return self._reaching[outer]
         found: Lanes = (0,) * WARP
         for edge in cfg.predecessors[block]:
             if cfg.rank.get(edge.source, len(cfg.blocks)) < cfg.rank[block]:
                 found = _either(found, _both(self.reaching(edge.source), self.taken(edge)))
         return found
+
+    def _follows(self, outer: int, block: int) -> bool:
+        """Whether a thread that is in *outer* reaches *block* after all, unless it exits."""
+        while outer >= 0 and outer != block:
+            outer = self.cfg.ipdom.get(outer, -1)
+        return outer == block
 
     def executing(self, site: int) -> Lanes:
         """The lanes that execute the instruction at *site* in the first iterations."""
@@ -435,7 +439,7 @@ class Trial:
         if node.block == self.made.header:
             counter = self.values.induction(phi)
             if counter is None or counter[2] is not None:
-                return _UNKNOWN
+                return UNKNOWN
             start, stride, _ = counter
             return self._each(lambda n: n + stride * self.made.iterations, self.lanes(start))
         arriving = [

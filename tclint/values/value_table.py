@@ -325,7 +325,11 @@ class ValueTable:
         return node.mask & -node.mask if type(node) is Masked else self.alignment(value) or 1
 
     def alignment(self, value: Value) -> int:
-        """The alignment of the variable whose address *value* is; 0 if it is not the address of a variable."""
+        """The alignment of the variable whose address *value* is, or what a parameter promises of the pointer in it; else 0."""
+        node = self.node(value)
+        if type(node) is ParameterRead:
+            parameter = self.variable(node.address)
+            return parameter.pointee if parameter is not None and parameter.size == node.size else 0
         variable = self.variable(value)
         return variable.align if variable is not None else 0
 

@@ -120,7 +120,8 @@ def locate(
         low, high = int(addresses.min()), int(addresses.max()) + size
         if low < 0 or high > room:
             raise Fault(
-                f"local memory: offset {low if low < 0 else high - size} is out of bounds ({room} bytes)"
+                f"local memory: offset {low if low < 0 else high - size} is out of bounds ({room} bytes)",
+                "bounds",
             )
         if w.local is None:
             w.local = SpaceMemory(room * LANES)

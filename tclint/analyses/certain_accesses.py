@@ -1,0 +1,331 @@
+"""Where threads access memory in every launch: which byte of a variable, in which thread and iteration.
+
+An interval bounds where an access may be, and so shows that it stays inside its variable. That it leaves the variable is shown
+only by a thread that certainly executes the access, and whose address is known: :meth:`CertainAccesses.first` looks for one
+in the first CTA (:mod:`tclint.values.certainty`). Where ``.reqntid`` does not state the size of the CTA, it must exist in
+CTAs of every size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import islice
+from math import prod
+from typing import NamedTuple
+
+from tclint._dataclass import dataclass
+from tclint.analyses.execution import ExecutionGuarantee
+from tclint.analyses.model import KernelModel
+from tclint.ir.nodes import Variable
+from tclint.isa.accesses import Access, StateSpace, Via
+from tclint.isa.special_registers import WARP, Triple
+from tclint.values import thread_masks as T
+from tclint.values.certainty import LAYOUTS, Certainty, Place, ending
+from tclint.values.nodes import (
+    AddressOf,
+    Arithmetic,
+    CollectiveResult,
+    Compare,
+    Constant,
+    Loaded,
+    Opaque,
+    ParameterRead,
+    Sum,
+)
+from tclint.values.shared_memory import SharedAccess, SharedMemory
+from tclint.values.trials import Lanes
+
+__all__ = ["CertainAccesses", "Memory", "Witness"]
+
+_SIZES: tuple[Triple, ...] = ((1, 1, 1), (2, 1, 1), (32, 1, 1), (256, 1, 1), (1024, 1, 1))
+"""CTAs of one dimension of which a launch decides the size."""
+_SHAPES: tuple[Triple, ...] = ((16, 16, 1), (32, 8, 1))
+"""CTAs of more dimensions."""
+_WARPS = 4
+"""Warps at either end of a CTA that are looked at."""
+_LOOPS = 2
+"""The innermost loops around an access of which iterations other than the first are looked at."""
+_ALL = (1 << WARP) - 1
+"""All lanes."""
+MAX_QUESTIONS = 400
+"""Accesses of one function for which a witness is looked for."""
+MAX_PARTS = 200
+"""Subexpressions of an address that are looked at in advance."""
+_OPEN = frozenset((CollectiveResult, Loaded, ParameterRead))
+"""What an address may be computed from that is not the same in every launch."""
+_FAR = 1 << 31
+"""An offset from which on it is more likely that a number has wrapped."""
+_POSITIVE = frozenset((ParameterRead, Constant, Sum, Arithmetic, Opaque))
+_QUOTIENTS = frozenset(("shr", "div"))
+
+
+class Memory(SharedMemory):
+    """The accesses of a function to memory of any state space, mbarriers included, at an address that it computes."""
+
+    @staticmethod
+    def within(access: Access) -> bool:
+        """Whether an access is in memory, at the address of an operand."""
+        return access.via in (Via.ADDRESS, Via.DESCRIPTOR) and access.space not in (
+            StateSpace.TENSOR,
+            StateSpace.REGISTERS,
+        )
+
+
+class Witness(NamedTuple):
+    """A thread of the first CTA that certainly executes an access, and where."""
+
+    thread: int
+    shape: Triple
+    offset: int
+    loops: tuple[tuple[int, int], ...]
+    """The headers of the loops around the access, the outer ones first, each with the iterations of it that are over."""
+    decided: tuple[int, ...] = ()
+    """The comparisons of what the launch states with zero that are taken to hold, such as that there is something to do."""
+    size: int | None = None
+    """The threads that the CTA must have; None: it is so in CTAs of any size."""
+
+
+class CertainAccesses:
+    """The accesses of one function, as far as they are the same in every launch."""
+
+    def __init__(self, model: KernelModel) -> None:
+        self.model, self.values, self.cfg = model, model.values, model.cfg
+        self.memory = Memory(model.function, model.values)
+        self._guarantee = model.fact(ExecutionGuarantee)
+        self._trials: dict[tuple[Place, bool], Certainty] = {}
+        self._last: dict[tuple[Place, int, bool], Lanes] = {}
+        self._left = MAX_QUESTIONS
+        self._bases: dict[int, int] = {}
+        self._assumed: dict[int, bool | None] = {}
+        self._wanted: dict[int, bool | None] = {}
+
+    # ------------------------------------------------------------ questions
+
+    @cached_property
+    def all(self) -> list[SharedAccess]:
+        """The accesses of instructions that threads may reach, in program order."""
+        rank, block_of, context_of = self.cfg.rank, self.cfg.block_of, self.model.views.context_of
+        sites = (i for i in sorted(self.memory.sites) if block_of[i] in rank)
+        return [a for i in sites for a in self.memory.accesses(i) if context_of(i).threads]
+
+    def is_sized(self, variable: Variable) -> bool:
+        """Whether the size of *variable* is known, and that of a parameter of a call does not depend on the call."""
+        if variable.space == ".param":
+            return variable in self.model.function.parameters
+        return variable.size > 0
+
+    def inside(self, access: SharedAccess, base: int, variable: Variable) -> bool:
+        """Whether intervals show that *access* stays inside the *variable* at *base*."""
+        addresses = self.values.addresses
+        form = addresses.over_iterations(access.address)
+        span = None
+        if form.base == base:
+            span = addresses.span(form, access.size, self.model.views.context_of(access.site).threads)
+        return span is not None and span[0] >= 0 and span[1] <= variable.size
+
+    def variable(self, access: SharedAccess) -> tuple[int, Variable] | None:
+        """The variable in which *access* is meant to be, with its address as a value; None if it is not known to be one."""
+        values = self.values
+        bases = [(t, f) for t, f in values.linear(self.base(access))[0] if type(values.node(t)) is AddressOf]
+        variable = values.variable(bases[0][0]) if len(bases) == 1 and bases[0][1] == 1 else None
+        return None if variable is None else (bases[0][0], variable)
+
+    def base(self, access: SharedAccess) -> int:
+        """The part of the address that all threads of the CTA share and that never changes."""
+        if access.address not in self._bases:
+            addresses = self.values.addresses
+            form = addresses.decomposed(access.address, addresses.is_index, addresses.is_invariant, _always)
+            self._bases[access.address] = form.base
+        return self._bases[access.address]
+
+    def first(
+        self, access: SharedAccess, base: int, wrong: Callable[[int], bool], least: int = 1
+    ) -> Witness | None:
+        """A thread that executes *access* at an offset from *base* that is *wrong*; None if none is known.
+
+        It does so in every launch with CTAs of at least so many threads as *least*, but for what the witness states. *base* is
+        the address of a variable, or a value that all threads share and of which the address is a sum.
+        """
+        if self._is_open(access, base):
+            return None
+        if self._left <= 0:
+            self.model.ledger.give_up(
+                "accesses outside their variable", access.site, "there are too many of them"
+            )
+            return None
+        self._left -= 1
+        ask = _Question(access, base, wrong)
+        for size in (None, *self._expected):
+            for positive in (False, True):
+                shapes = self.shapes if size is None else ((size, 1, 1),)
+                found = self._in_all([s for s in shapes if prod(s) >= least], positive, ask)
+                if found is not None:
+                    return found._replace(size=size)
+        return None
+
+    def _is_open(self, access: SharedAccess, base: int) -> bool:
+        """Whether the offset of *access* is computed from what no launch has in common: a quick test."""
+        values = self.values
+        parts = islice(values.subexpressions(values.add(access.address, values.times(base, -1))), MAX_PARTS)
+        known = set(values.subexpressions(base))
+        return any(type(values.node(v)) in _OPEN for v in parts if v not in known)
+
+    @cached_property
+    def shapes(self) -> tuple[Triple, ...]:
+        """Shapes of the CTA, which have to stand for all that a launch may have."""
+        function, values = self.model.function, self.values
+        if function.threads is not None and values.shape is not None:
+            return (values.shape,)
+        most = function.most_threads or T.LIMIT
+        shapes = _SIZES if values.one_dimensional else (*_SIZES, *_SHAPES)
+        return tuple(s for s in shapes if s[0] * s[1] <= most) or ((1, 1, 1),)
+
+    @cached_property
+    def _expected(self) -> tuple[int, ...]:
+        """Numbers of threads that the kernel is evidently made for: those that ``.maxntid`` states, or those of a warp."""
+        function, values = self.model.function, self.values
+        if function.threads is not None or not values.one_dimensional:
+            return ()
+        return () if values.cta_size is None else (values.cta_size,)
+
+    # ------------------------------------------------------------ executions
+
+    def _in_all(self, shapes: Sequence[Triple], positive: bool, ask: _Question) -> Witness | None:
+        """A witness in each of *shapes*, of which the last one is the answer."""
+        found = None
+        for shape in shapes:
+            found = self._in(shape, positive, ask)
+            if found is None:
+                return None
+        return found
+
+    def _in(self, shape: Triple, positive: bool, ask: _Question) -> Witness | None:
+        around = self.cfg.enclosing_loops(self.cfg.block_of[ask.access.site])
+        around.sort(key=lambda h: -len(self.cfg.loops[h]))
+        for warp in self._warps(shape, ask.access.site):
+            begin = Place(shape, warp, tuple((h, 0) for h in around))
+            for place, lanes in self._iterations(begin, around[-_LOOPS:], positive, _ALL):
+                found = self._at(place, lanes, positive, ask)
+                if found is not None:
+                    return found
+        return None
+
+    def _warps(self, shape: Triple, site: int) -> Iterable[int]:
+        """The warps at either end of a CTA of which threads may execute *site*."""
+        x, y, z = shape
+        threads = self.model.views.context_of(site).threads & T.full(x * y * z)
+        warps = [first // WARP for first, _ in T.by_warp(threads)]
+        return dict.fromkeys((*warps[:_WARPS], *warps[-_WARPS:]))
+
+    def _iterations(
+        self, place: Place, headers: Sequence[int], positive: bool, lanes: int
+    ) -> Iterator[tuple[Place, int]]:
+        """The first two and the last iterations of loops, with the lanes for which they exist."""
+        if not headers:
+            yield place, lanes
+            return
+        header, *inner = headers
+        yield from self._iterations(place, inner, positive, lanes)
+        key = place, header, positive
+        if key not in self._last:
+            self._last[key] = self._trial(place, positive).last_iterations(header)
+        last = [(lane, n) for lane, n in enumerate(self._last[key]) if n and lanes >> lane & 1]
+        for over in {max(n for _, n in last), 1} if last else ():
+            lanes = sum(1 << lane for lane, n in last if n >= over)
+            yield from self._iterations(place.after(header, over), inner, positive, lanes)
+
+    def _at(self, place: Place, lanes: int, positive: bool, ask: _Question) -> Witness | None:
+        """A lane of *lanes* that executes the access at a wrong offset, in these iterations."""
+        offsets = self._offsets(place, positive, ask)
+        lanes &= ask.access.lanes
+        wrong = [
+            lane
+            for lane, offset in enumerate(offsets)
+            if offset is not None and lanes >> lane & 1 and abs(offset) < _FAR and ask.wrong(offset)
+        ]
+        if not wrong:
+            return None
+        trial = self._trial(place, positive)
+        executing = trial.executing(ask.access.site)
+        wrong = [lane for lane in wrong if executing[lane] == 1 and trial.existing[lane]]
+        others = [self._offsets(place.laid_out(k), positive, ask) for k in range(1, LAYOUTS) if wrong]
+        for lane in wrong:
+            if all(each[lane] == offsets[lane] for each in others):
+                counts = tuple(p for p in trial.decided if self._ordinary(p) is None)
+                return Witness(trial.first + lane, place.shape, offsets[lane] or 0, place.loops, counts)
+        return None
+
+    def _offsets(self, place: Place, positive: bool, ask: _Question) -> Lanes:
+        """How far the access of each lane is from the base."""
+        trial = self._trial(place, positive)
+        return trial.lanes(
+            self.values.add(trial.unrolled(ask.access.address), self.values.times(ask.base, -1))
+        )
+
+    def _trial(self, place: Place, positive: bool) -> Certainty:
+        key = place, positive
+        if key not in self._trials:
+            assumed = self._positive if positive else self._ordinary
+            self._trials[key] = Certainty(self.values, self.cfg, place, assumed, self._ends)
+        return self._trials[key]
+
+    @cached_property
+    def _ends(self) -> frozenset[int]:
+        return ending(self.cfg)
+
+    # ------------------------------------------------------------ ordinary launches
+
+    def _ordinary(self, p: int) -> bool | None:
+        """Whether the comparison *p* holds wherever the grid has more work than the first CTA; None if that leaves it open."""
+        if p not in self._assumed:
+            every = self.model.cta
+            holds = [t for t in (True, False) if self._guarantee.bounds_position(every, p, t)]
+            self._assumed[p] = holds[0] if len(holds) == 1 else None
+        return self._assumed[p]
+
+    def _positive(self, p: int) -> bool | None:
+        """:meth:`_ordinary`, and where the numbers that the launch states are positive."""
+        if (truth := self._ordinary(p)) is not None:
+            return truth
+        if p not in self._wanted:
+            self._wanted[p] = self._of_count(p)
+        return self._wanted[p]
+
+    def _of_count(self, p: int) -> bool | None:
+        """Whether *p*, which compares a number that the launch states with 0 or 1, holds if that is positive."""
+        values, node = self.values, self.values.node(p)
+        if type(node) is not Compare:
+            return None
+        left, right = map(values.constant_of, node.operands)
+        count, number = (node.left, right) if left is None else (node.right, left)
+        if number is None or not self._counts(count):
+            return None
+        if node.relation == "eq":
+            return False if number == 0 else None
+        if left is None:
+            return False if number <= 1 else None
+        return True if number <= 0 else None
+
+    def _counts(self, value: int) -> bool:
+        """Whether the launch states *value*, or a quotient of a sum that is as large: the tiles of so many elements."""
+        values, read = self.values, False
+        for part in values.subexpressions(value, until=lambda v: type(values.node(v)) is ParameterRead):
+            node = values.node(part)
+            if type(node) not in _POSITIVE or (type(node) is Sum and any(f < 0 for _, f in node.terms)):
+                return False
+            if isinstance(node, Arithmetic | Opaque) and node.name not in _QUOTIENTS:
+                return False
+            read = read or type(node) is ParameterRead
+        return read
+
+
+def _always(value: int) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    access: SharedAccess
+    base: int
+    wrong: Callable[[int], bool]

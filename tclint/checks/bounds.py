@@ -1,0 +1,226 @@
+"""Accesses that are certainly outside their variable, or misaligned (PTX ISA 5.1, 6.4.1).
+
+What an access to global memory through a pointer from a launch may reach is not known, and neither is the size of dynamic
+shared memory. Their alignment is unknown, too, but two addresses a known distance apart can contradict each other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tclint.analyses.certain_accesses import CertainAccesses, Witness
+from tclint.analyses.model import KernelModel
+from tclint.analyses.objects import ObjectNames
+from tclint.analyses.pretty import ValuePrinter
+from tclint.checks import Hit, Mark, RuleId, check, grouped
+from tclint.checks._wording import called, copied_from
+from tclint.findings.scales import Confidence, Severity
+from tclint.ir.nodes import Variable
+from tclint.values.nodes import ParameterRead
+from tclint.values.shared_memory import SharedAccess
+
+MA001 = RuleId("MA001")
+MA002 = RuleId("MA002")
+
+MAX_NAME = 200
+"""Characters of the name of a parameter."""
+
+
+@check(MA001, analyses=(CertainAccesses, ObjectNames))
+def outside(model: KernelModel) -> Iterator[Hit]:
+    """Accesses to bytes that do not belong to the variable whose address they are computed from."""
+    accesses = model.fact(CertainAccesses)
+    found = list[tuple[object, Hit]]()
+    for access in accesses.all:
+        of = accesses.variable(access)
+        if of is None or not accesses.is_sized(of[1]) or accesses.inside(access, *of):
+            continue
+        base, variable = of
+        last = variable.size - access.size
+        witness = accesses.first(access, base, lambda offset, last=last: not 0 <= offset <= last)  # type: ignore[misc]
+        if witness is not None:
+            place = copied_from(model, access.site) or access.site
+            found.append(((variable.name, place, access.writes), _outside(model, access, of, witness)))
+    for same in grouped(found).values():
+        yield replace(same[0], count=len(same))
+
+
+def _outside(model: KernelModel, access: SharedAccess, of: tuple[int, Variable], witness: Witness) -> Hit:
+    base, variable = of
+    name = model.fact(ObjectNames).base(base) or variable.name
+    low, high = witness.offset, witness.offset + access.size - 1
+    which = f"byte {low}" if low == high else f"bytes {low} to {high}"
+    verb = "writes" if access.writes else "reads"
+    condition = _condition(model, witness)
+    when = _when(model, access, base, witness)
+    size = f"{variable.size} byte{'s' * (variable.size != 1)}"
+    return MA001.hit(
+        site=access.site,
+        message=f"{called(model, access.site)} {verb} {which} of {name}{when}, but {name} has {size}{_if(condition)}",
+        help=f"keep the access within {size}, or make {name} larger",
+        condition=condition,
+        severity=Severity.WARNING if condition else None,
+        confidence=Confidence.MEDIUM if condition else None,
+        about=frozenset((access.site,)),
+    )
+
+
+# ------------------------------------------------------------ alignment
+
+
+@check(MA002, analyses=(CertainAccesses,))
+def misaligned(model: KernelModel) -> Iterator[Hit]:
+    """Accesses at an address that is not a multiple of their size (6.4.1)."""
+    accesses = model.fact(CertainAccesses)
+    aligned = [(a, n) for a in accesses.all if (n := _alignment(model, a)) > 1]
+    found = [hit for access, multiple in aligned if (hit := _misaligned(model, access, multiple))]
+    wrong = {hit.site for hit in found}
+    found += _contradicting(model, [(a, n) for a, n in aligned if a.site not in wrong])
+    by_place = grouped((copied_from(model, hit.site) or hit.site, hit) for hit in found)
+    for same in by_place.values():
+        yield replace(same[0], count=len(same))
+
+
+def _alignment(model: KernelModel, access: SharedAccess) -> int:
+    """The number of which the address of a plain access must be a multiple: its size. 1 if CA004 states it."""
+    match = model.instruction(access.site).match
+    if match is None or match.form.align or match.form.mbarrier:
+        return 1
+    extents = {each.extent for each in match.accesses}
+    (size,) = extents if len(extents) == 1 else (1,)
+    return size if isinstance(size, int) and size.bit_count() == 1 else 1
+
+
+def _misaligned(model: KernelModel, access: SharedAccess, multiple: int) -> Hit | None:
+    """The hit for an access that is misaligned in every thread, or in one that certainly executes it."""
+    values, context = model.values, model.views.context_of(access.site)
+    least, _, modulus = model.shared.remainder(access.address, multiple, lambda: context.threads)
+    if least:
+        return _hit(model, access, multiple, f"it is {least} modulo {modulus}", None)
+    accesses = model.fact(CertainAccesses)
+    base = accesses.base(access)
+    offset = values.add(access.address, values.times(base, -1))
+    if values.known_bits(offset)[0] & multiple - 1 == multiple - 1:
+        return None
+    rest, _, modulus = model.shared.remainder(base, multiple, lambda: 1)
+    if modulus > 1:
+        witness = accesses.first(access, base, lambda n: (n + rest) % modulus != 0, 2)
+        if witness is not None:
+            when = _when(model, access, base, witness)
+            why = f"it is {(witness.offset + rest) % modulus} modulo {modulus}{when}"
+            return _hit(model, access, multiple, why, witness)
+    if modulus == multiple:
+        return None
+    one = accesses.first(access, base, lambda n: True, 2)
+    other = one and accesses.first(access, base, lambda n: (n - one.offset) % multiple != 0, 2)
+    if one is None or other is None:
+        return None
+    what = f"threads {one.thread} and {other.thread}" if one.thread != other.thread else "two iterations"
+    why = f"those of {what} are {abs(other.offset - one.offset)} bytes apart"
+    return _hit(model, access, multiple, why, other)
+
+
+def _hit(model: KernelModel, access: SharedAccess, multiple: int, why: str, witness: Witness | None) -> Hit:
+    condition = "" if witness is None else _condition(model, witness)
+    return MA002.hit(
+        site=access.site,
+        message=f"{_needs(model, access, multiple)}, but {why}{_if(condition)}",
+        help=f"align the address to {multiple} bytes, or access it in smaller pieces",
+        condition=condition,
+        severity=Severity.WARNING if condition else None,
+        confidence=Confidence.MEDIUM if condition else None,
+        about=frozenset((access.site,)),
+    )
+
+
+def _needs(model: KernelModel, access: SharedAccess, multiple: int) -> str:
+    opcode = model.instruction(access.site).opcode
+    return f"the address of {opcode} must be a multiple of {multiple}"
+
+
+def _contradicting(model: KernelModel, aligned: list[tuple[SharedAccess, int]]) -> Iterator[Hit]:
+    """Accesses of one thread at a distance that is not a multiple of what both need: one of the two is misaligned."""
+    values, cfg, seen = model.values, model.cfg, set[int]()
+    for multiple in sorted({n for _, n in aligned}, reverse=True):
+        bits = multiple.bit_length() - 1
+        groups = grouped(
+            ((tuple(cfg.enclosing_loops(cfg.block_of[a.site])), terms), (a, constant % multiple))
+            for a, n in aligned
+            if n >= multiple and a.site not in seen
+            for terms, constant in (values.linear(values.without_aligned(a.address, bits)),)
+            if terms
+        )
+        for same in groups.values():
+            for hit in _odd(model, same, multiple):
+                seen.add(hit.site)
+                yield hit
+
+
+def _odd(model: KernelModel, same: list[tuple[SharedAccess, int]], multiple: int) -> Iterator[Hit]:
+    """The accesses whose remainder modulo *multiple* differs from that of another one that the thread executes as well.
+
+    Which of two is misaligned is unknown: it is the one whose remainder fewer accesses have, or that is further on.
+    """
+    often = Counter(rest for _, rest in same)
+    if len(often) < 2:
+        return
+    common = min(often, key=lambda rest: (-often[rest], rest))
+    for access, rest in same:
+        partner = next((a for a, r in same if r == common and _together(model, a.site, access.site)), None)
+        if rest == common or partner is None:
+            continue
+        apart = (rest - common) % multiple
+        yield replace(
+            _hit(
+                model,
+                access,
+                multiple,
+                f"the thread also executes {model.instruction(partner.site).opcode}, which must be aligned alike, "
+                f"{apart} bytes modulo {multiple} before it",
+                None,
+            ),
+            steps=(
+                Mark(partner.site, f"needs an address that is a multiple of {multiple}"),
+                Mark(access.site, f"needs one as well, {apart} bytes modulo {multiple} from there"),
+            ),
+        )
+
+
+def _together(model: KernelModel, one: int, other: int) -> bool:
+    """Whether a thread that executes *one* or the *other* later one has executed the earlier one in the same iteration."""
+    cfg = model.cfg
+    first, second = sorted((one, other), key=lambda i: (cfg.rank[cfg.block_of[i]], i))
+    return model.instruction(first).guard < 0 and cfg.dominates(cfg.block_of[first], cfg.block_of[second])
+
+
+# ------------------------------------------------------------ words
+
+
+def _if(condition: str) -> str:
+    return f", if {condition}" if condition else ""
+
+
+def _when(model: KernelModel, access: SharedAccess, base: int, witness: Witness) -> str:
+    """Which thread and which iteration it is, as far as these decide the address."""
+    values = model.values
+    terms, _ = values.linear(values.add(access.address, values.times(base, -1)))
+    if not terms:
+        return ""
+    known = witness.size is not None or model.function.threads is not None or not witness.thread
+    words = [f"thread {witness.thread}" if known else "a thread"]
+    words += [f"iteration {over + 1} of its loop" for _, over in witness.loops[-1:] if over]
+    return f" in {' and '.join(words)}"
+
+
+def _condition(model: KernelModel, witness: Witness) -> str:
+    """What the launch must have for it, in words that follow *if*; empty if every launch has it."""
+    words = [] if witness.size is None else [f"the CTA has {witness.size} threads"]
+    printer, values = ValuePrinter(model.values), model.values
+    read = (
+        v for p in witness.decided for v in values.subexpressions(p) if type(values.node(v)) is ParameterRead
+    )
+    names = dict.fromkeys(printer.text(v, MAX_NAME) or "what the launch passes" for v in read)
+    words += [f"{name} is positive" for name in names]
+    return " and ".join(words)

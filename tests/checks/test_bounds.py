@@ -1,0 +1,227 @@
+"""Accesses outside their variable, and misaligned ones, on small kernels; the pages of the rules hold the plain cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from tclint.findings.scales import Severity
+from tests.tools.support import by_rule, kernel, lint, module
+
+START = """
+    .shared .align 16 .b8 tile[512];
+    .local .align 16 .b8 depot[64];
+    mov.u32 %r0, %tid.x;
+    ld.param.u64 %rd0, [pointer];
+    ld.param.u32 %r9, [number];
+    cvta.to.global.u64 %rd1, %rd0;
+    mov.u32 %r1, tile;
+    shl.b32 %r2, %r0, 2;
+    add.u32 %r3, %r1, %r2;
+    mov.u32 %r8, 0;
+"""
+TABLE = (
+    ".const .align 4 .b8 table[40];\n.global .align 8 .b8 words[32];\n.extern .global .align 4 .b8 there[];\n"
+)
+
+
+def text(body: str, **options: str) -> str:
+    return module(TABLE, kernel(f"{START}\n{body}\nst.global.u32 [%rd1], %r8;\nret;", **options))
+
+
+def messages(body: str, rule: str = "MA001", threads: str = "128", **options: str) -> list[str]:
+    found = lint(text(body, directives=f".reqntid {threads}" if threads else "", **options))
+    assert not found.problems
+    return [f.message for f in by_rule(found, rule)]
+
+
+def loop(last: int, relation: str = "lt", step: int = 1) -> str:
+    return f"""
+    mov.u32 %r4, 0;
+again:
+    shl.b32 %r5, %r4, 4;
+    add.u32 %r5, %r5, %r1;
+    ld.shared.u32 %r8, [%r5];
+    add.u32 %r4, %r4, {step};
+    setp.{relation}.u32 %p0, %r4, {last};
+    @%p0 bra again;
+    """
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "ld.shared.u32 %r8, [tile+512];",
+        "ld.shared.u32 %r8, [tile+-4];",
+        "st.shared.u32 [%r3+4], %r8;",
+        "ld.const.u32 %r8, [table+40];",
+        "ld.global.u32 %r8, [words+32];",
+        "ld.local.u32 %r8, [depot+64];",
+        "ld.param.u32 %r8, [number+4];",
+        "atom.shared.add.u32 %r8, [%r3+128], 1;",
+        "cp.async.cg.shared.global [tile+504], [%rd1], 16;",
+        "setp.gt.u32 %p0, %r0, 99; @%p0 ld.shared.u32 %r8, [%r3+112];",
+        "setp.lt.u32 %p0, %r0, 100; selp.u32 %r4, 0, 16, %p0; add.u32 %r4, %r4, %r3; ld.shared.u32 %r8, [%r4];",
+        "min.u32 %r4, %r0, 100; shl.b32 %r4, %r4, 3; add.u32 %r4, %r4, %r1; ld.shared.u32 %r8, [%r4];",
+        "cvta.shared.u32 %r4, tile; ld.u32 %r8, [%r4+512];",
+        loop(33),
+        loop(32, "le"),
+        loop(36, "ne", 4),
+        "mov.u32 %r3, tile;" + loop(32).replace("[%r5]", "[%r5+16]"),
+    ],
+)  # fmt: skip
+def test_a_thread_leaves_the_variable(body: str) -> None:
+    assert messages(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "ld.shared.u32 %r8, [tile+508];",
+        "ld.shared.u32 %r8, [%r3];",
+        "add.u32 %r4, %r1, 512; sub.u32 %r4, %r4, 4; ld.shared.u32 %r8, [%r4];",
+        "ld.global.u32 %r8, [there+4096];",
+        "ld.global.u32 %r8, [%rd1+-4];",
+        "ld.param.u32 %r8, [pointer+4];",
+        "setp.lt.u32 %p0, %r0, 127; @%p0 ld.shared.u32 %r8, [%r3+4];",
+        "setp.lt.u32 %p0, %r0, 100; selp.u32 %r4, 16, 0, %p0; add.u32 %r4, %r4, %r3; ld.shared.u32 %r8, [%r4];",
+        "min.u32 %r4, %r0, 63; shl.b32 %r4, %r4, 3; add.u32 %r4, %r4, %r1; ld.shared.u32 %r8, [%r4];",
+        "ld.global.u32 %r4, [%rd1]; setp.eq.u32 %p0, %r4, 7; @%p0 ld.shared.u32 %r8, [tile+512];",
+        "setp.gt.u32 %p0, %r9, 3; @%p0 ld.shared.u32 %r8, [tile+512];",
+        "setp.lt.u32 %p0, %r0, %r9; @%p0 ld.shared.u32 %r8, [%r3+4];",
+        "shl.b32 %r4, %r9, 2; add.u32 %r4, %r4, %r1; ld.shared.u32 %r8, [%r4];",
+        "ld.global.u32 %r4, [%rd1]; add.u32 %r4, %r4, %r1; ld.shared.u32 %r8, [%r4];",
+        "setp.gt.u32 %p0, %r0, 200; @%p0 ld.shared.u32 %r8, [tile+512];",
+        "setp.gt.u32 %p0, %r0, 99; @%p0 trap; ld.shared.u32 %r8, [%r3+112];",
+        "setp.gt.u32 %p0, %r0, 99; @%p0 ret; ld.shared.u32 %r8, [%r3+112];",
+        loop(32),
+        loop(31, "le"),
+        loop(32, "ne", 4),
+        loop(33).replace("add.u32 %r4", "setp.eq.u32 %p1, %r8, 3; @%p1 bra out; add.u32 %r4") + "out:",
+        loop(33).replace("33", "%r9"),
+    ],
+)  # fmt: skip
+def test_nothing_is_reported_that_may_be_inside(body: str) -> None:
+    assert not messages(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        ("ld.shared.u32 %r8, [tile+512];", True),
+        ("ld.shared.u32 %r8, [%r3+4];", False),
+        ("mov.u32 %r6, %ntid.x; setp.gt.u32 %p0, %r6, 128; @%p0 ld.shared.u32 %r8, [%r3+4];", False),
+        ("and.b32 %r4, %r2, 508; add.u32 %r4, %r4, %r1; ld.shared.u32 %r8, [%r4];", False),
+    ],
+)
+def test_a_cta_may_have_any_size(body: str, wrong: bool) -> None:
+    assert bool(messages(body, threads="")) is wrong
+
+
+def test_threads_that_stride_by_the_size_of_the_cta_leave_the_variable_whatever_it_is() -> None:
+    body = """
+    mov.u32 %r6, %ntid.x;
+    mov.u32 %r4, %r0;
+    setp.gt.u32 %p0, %r4, BOUND;
+    @%p0 bra out;
+again:
+    shl.b32 %r5, %r4, 2;
+    add.u32 %r5, %r5, %r1;
+    st.shared.u32 [%r5], %r4;
+    add.u32 %r4, %r4, %r6;
+    setp.le.u32 %p0, %r4, BOUND;
+    @%p0 bra again;
+out:
+    """
+    assert messages(body.replace("BOUND", "128"), threads="")
+    assert not messages(body.replace("BOUND", "127"), threads="")
+
+
+def test_the_size_that_maxntid_states_is_a_condition() -> None:
+    (found,) = by_rule(lint(text("ld.shared.u32 %r8, [%r3+4];", directives=".maxntid 128")), "MA001")
+    assert found.severity is Severity.WARNING
+    assert found.message.endswith("if the CTA has 128 threads")
+
+
+def test_a_count_that_the_launch_states_is_a_condition() -> None:
+    body = "setp.eq.u32 %p0, %r9, 0; @%p0 bra out; ld.shared.u32 %r8, [tile+512]; out:"
+    (found,) = by_rule(lint(text(body)), "MA001")
+    assert found.severity is Severity.WARNING
+    assert found.message.endswith("if number is positive")
+
+
+def test_a_position_in_the_grid_is_below_its_bound() -> None:
+    body = """
+    mov.u32 %r4, %ctaid.x;
+    mov.u32 %r5, %ntid.x;
+    mad.lo.u32 %r4, %r4, %r5, %r0;
+    setp.ge.u32 %p0, %r4, %r9;
+    @%p0 ret;
+    ld.shared.u32 %r8, [%r3+4];
+    """
+    assert messages(body) == [
+        "ld.shared reads bytes 512 to 515 of tile in thread 127, but tile has 512 bytes",
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [tile+8];",
+        "ld.shared.v2.u32 {%r4, %r5}, [tile+4];",
+        "ld.shared.u32 %r4, [tile+2];",
+        "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [tile+8];",
+        "mad.lo.u32 %r4, %r0, 20, %r1; ld.shared.v2.u32 {%r4, %r5}, [%r4];",
+        "mul.wide.u32 %rd2, %r0, 20; add.u64 %rd2, %rd2, %rd1; ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%rd2];",
+        ("ld.global.u32 %r4, [%rd1]; ld.global.v2.u32 {%r4, %r5}, [%rd1+24]; ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%rd1];"
+        "ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%rd1+40];"),
+        ("mul.wide.u32 %rd2, %r9, 16; add.u64 %rd2, %rd2, %rd1; ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%rd2];"
+        "ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%rd1+8];"),
+        "ld.global.u32 %r6, [%rd1]; shl.b32 %r6, %r6, 4; add.u32 %r6, %r6, %r1; ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r6+4];",
+    ],
+)  # fmt: skip
+def test_an_address_is_misaligned(body: str) -> None:
+    assert len(messages(body, "MA002")) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [tile+16];",
+        "ld.shared.v2.u32 {%r4, %r5}, [tile+8];",
+        "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [tile+16];",
+        "mad.lo.u32 %r4, %r0, 24, %r1; setp.lt.u32 %p0, %r0, 20; @%p0 ld.shared.v2.u32 {%r4, %r5}, [%r4];",
+        ("mul.wide.u32 %rd2, %r9, 4; add.u64 %rd2, %rd2, %rd1; ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%rd2];"
+        "ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%rd1+8];"),
+        "ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%rd1+8];",
+        ("setp.eq.u32 %p0, %r9, 1; @%p0 ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%rd1];"
+        "@!%p0 ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%rd1+8];"),
+        "ld.global.u32 %r6, [%rd1]; shl.b32 %r6, %r6, 2; add.u32 %r6, %r6, %r1; ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r6];",
+    ],
+)  # fmt: skip
+def test_nothing_is_reported_that_may_be_aligned(body: str) -> None:
+    assert not messages(body, "MA002")
+
+
+def test_two_iterations_contradict_each_other() -> None:
+    body = """
+    mov.u64 %rd2, %rd1;
+    mov.u32 %r6, 0;
+again:
+    ld.global.v4.u32 {%r4, %r5, %r7, %r8}, [%rd2];
+    add.u64 %rd2, %rd2, STRIDE;
+    add.u32 %r6, %r6, 1;
+    setp.lt.u32 %p0, %r6, 9;
+    @%p0 bra again;
+    """
+    (message,) = messages(body.replace("STRIDE", "24"), "MA002")
+    assert message.endswith("those of two iterations are 24 bytes apart")
+    assert not messages(body.replace("STRIDE", "32"), "MA002")
+
+
+@pytest.mark.parametrize(("promise", "wrong"), [(".ptr .global .align 16", 1), (".ptr .align 1", 0), ("", 0)])
+def test_a_pointer_has_the_alignment_that_its_parameter_promises(promise: str, wrong: int) -> None:
+    whole = text("ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%rd1+8];").replace(
+        ".param .u64 pointer", f".param .u64 {promise} pointer"
+    )
+    assert promise in whole
+    assert len(by_rule(lint(whole), "MA002")) == wrong
