@@ -288,4 +288,4 @@ def _narrows(fences: bool) -> Plant:
 
 
 operator("fence scope narrowed", "memory", "MO003 MO005")(_narrows(fences=True))
-operator("access scope narrowed", "memory", "MO003 MO005")(_narrows(fences=False))
+operator("access scope narrowed", "memory", "MO003 MO005 MO010")(_narrows(fences=False))

@@ -31,6 +31,9 @@ _POINTER = 8
 """The size in bytes of a pointer."""
 
 
+_OF_THE_DRIVER = "%envreg"
+"""The special registers in which the driver may pass a pointer, in halves (10.27)."""
+_COMPOSED = COMPUTED | {Constant}
 _COMPUTED = COMPUTED | {AddressOf, Constant, ParameterRead, Phi}
 
 
@@ -68,7 +71,8 @@ def global_operands(match: Match, verb: str) -> tuple[str, ...]:
 def origins(model: Kernel, site: Site, verb: str) -> frozenset[int]:
     """The values from which *site* derives the addresses that it reads or writes (*verb*) in global memory.
 
-    They are the addresses of parameters and of variables. A pointer that was loaded from global memory derives from
+    They are the addresses of parameters and of variables, and what the driver passes in a special register, such as the
+    workspace of a cooperative grid. A pointer that was loaded from global memory derives from
     the address of that load, so the buffers of several devices in one table have one origin. A pointer that is composed
     of halves derives from its lower half. Empty if the addresses derive from anything else.
     """
@@ -88,11 +92,26 @@ def origins(model: Kernel, site: Site, verb: str) -> frozenset[int]:
 
 
 def _base(model: Kernel, term: int, size: int) -> int | None:
-    """The address of the parameter of *size* bytes that *term* is, or *term* itself if it is the address of a variable."""
+    """The address of the parameter of *size* bytes that *term* is, or *term* itself if it is the address of a variable
+    or a pointer that the driver passes."""
     node = model.values.node(term)
     if type(node) is ParameterRead and node.size == size:
         return node.address
-    return term if model.space(term).startswith((".global", ".param")) else None
+    known = model.space(term).startswith((".global", ".param")) or _from_driver(model.values, term)
+    return term if known else None
+
+
+def _from_driver(values: Values, term: int) -> bool:
+    """Whether *term* is composed of special registers in which the driver passes a pointer, and of constants."""
+    if type(values.node(term)) not in COMPUTED:
+        return False
+    read = set[str]()
+    for node in map(values.node, values.subexpressions(term)):
+        if type(node) is SpecialRead:
+            read.add(node.name)
+        elif type(node) not in _COMPOSED:
+            return False
+    return bool(read) and all(name.startswith(_OF_THE_DRIVER) for name in read)
 
 
 def _derived_from(values: Values, term: int, size: int) -> Iterator[tuple[int, int]]:
@@ -164,6 +183,8 @@ def depends_on(values: Values, address: int) -> set[Source]:
         node = values.node(value)
         if type(node) is Loaded:
             found.add(Source.DATA if node.space.startswith(".global") else Source.UNKNOWN)
+        elif type(node) is SpecialRead and node.name.startswith(_OF_THE_DRIVER):
+            pass  # the workspace of a cooperative grid, which all CTAs share
         elif type(node) is SpecialRead:
             register = SPECIAL_REGISTERS[node.name]
             if register.distinguishes_threads:

@@ -19,11 +19,12 @@ both have a scope that includes the other thread (8.7). A reduction reads nothin
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from enum import Enum
 from functools import cache, cached_property, partial
 from typing import NamedTuple
 
 from tclint.analyses import role_paths
-from tclint.analyses.global_memory import disjoint, global_operands, origins
+from tclint.analyses.global_memory import Source, depends_on, disjoint, global_operands, origins
 from tclint.analyses.happens_before import HappensBefore, OrderScope, Unordered
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
@@ -37,13 +38,24 @@ from tclint.values import PathCondition
 from tclint.values import thread_masks as T
 from tclint.values.nodes import Compare, Elected, Logic, Negation, Select, SpecialRead
 
-__all__ = ["GlobalObservation", "GlobalSignals", "ordering"]
+__all__ = ["GlobalObservation", "GlobalSignals", "Word", "ordering"]
 
 _COUNTING = (".add", ".inc")
 _SWAPS = (".exch", ".cas")
 _TESTED = (*_COUNTING, ".dec", *_SWAPS)
 """The atomic operations by which threads count arrivals or take a lock; those of bits, minima and maxima claim something."""
 _CTA_INDEX = ("%ctaid.x", "%ctaid.y", "%ctaid.z")
+
+
+class Word(Enum):
+    """What a word is for by which threads synchronise."""
+
+    LOCK = "lock"
+    """An exchange or a compare-and-swap takes it, and the holder gives it back."""
+    COUNTER = "counter"
+    """Threads add to it."""
+    FLAG = "flag"
+    """Threads store to it, a status or the turn of the next one."""
 
 
 class GlobalObservation(NamedTuple):
@@ -78,7 +90,7 @@ class GlobalSignals:
         match, cfg = self.model.instruction(site).match, self.model.cfg
         assert match is not None
         waiting = cfg.block_of[site] in cfg.in_cycle and self._polls(site, match)
-        if not waiting and (match.combination not in _TESTED or self._changes_nothing(site)):
+        if not waiting and (match.combination not in _TESTED or self.changes_nothing(site)):
             return None
         decided = self._decided(site)
         if decided is None or not decided[0]:
@@ -122,14 +134,14 @@ class GlobalSignals:
         if (
             match.combination
             and match.combination not in (".cas", ".exch")
-            and not self._changes_nothing(site)
+            and not self.changes_nothing(site)
         ):
             return False
         if any(i != site and cfg.block_of[i] in loop for i in self.acquiring_polls):
             return False
         return _stated(match) or not any(i != site and cfg.block_of[i] in loop for i in self._accesses)
 
-    def _changes_nothing(self, site: Site) -> bool:
+    def changes_nothing(self, site: Site) -> bool:
         """Whether an atomic operation leaves the word as it is: it adds 0, or swaps a number for itself."""
         instruction, values = self.model.instruction(site), self.model.values
         match, operands = instruction.match, [instruction.named(name) for name in ("b", "c")]
@@ -212,6 +224,17 @@ class GlobalSignals:
 
     # ------------------------------------------------------------ signals
 
+    def word(self, seen: GlobalObservation, *signals: Site) -> Word:
+        """What the word of an observation is, as it and *signals*, writes of it, show."""
+        how = [
+            match.combination
+            for i in (seen.site, *signals)
+            if (match := self.model.instruction(i).match) is not None and not self.changes_nothing(i)
+        ]
+        if how and how[0] in _SWAPS and not self.changes_nothing(seen.site):
+            return Word.LOCK
+        return Word.COUNTER if any(each in _COUNTING for each in how) else Word.FLAG
+
     def signals(self, seen: GlobalObservation) -> list[Site]:
         """The writes that may let an observation pass, as far as this kernel writes the word.
 
@@ -241,7 +264,7 @@ class GlobalSignals:
             or disjoint(model, signal, "write", site, "read")
         ):
             return False
-        if self._changes_nothing(signal):
+        if self.changes_nothing(signal):
             return False
         return not seen.passes or bool(self._let_pass(signal, seen))
 
@@ -293,7 +316,7 @@ class GlobalSignals:
             return self._passes_if_less(node.operand, not truth, site)
         if type(node) is not Compare or node.relation != "lt":
             return False
-        left, right = (read in values.subexpressions(operand) for operand in node.operands)
+        left, right = (any(read == term for term, _ in values.linear(each)[0]) for each in node.operands)
         return left is truth and right is not truth
 
     def _learned(
@@ -370,6 +393,24 @@ class GlobalSignals:
         return any(type(n) is SpecialRead and n.name.startswith("%nctaid") for n in nodes)
 
     @cached_property
+    def several_ctas(self) -> bool:
+        """Whether the kernel asks which CTA it is, or how many there are."""
+        return any(
+            "ctaid" in s.name for each in self.model.function.instructions for s in specials(each.operands)
+        )
+
+    def of_one_cta(self, site: Site) -> bool:
+        """Whether *site* is executed by one CTA alone: its index is tested."""
+        values = self.model.values
+        return any(
+            type(node := values.node(p)) is Compare
+            and node.relation == "eq"
+            and truth
+            and any(Source.CTA in depends_on(values, operand) for operand in node.operands)
+            for p, truth in self.model.views.context_of(site).facts.items()
+        )
+
+    @cached_property
     def _cta_indices(self) -> set[str]:
         """The indices of the CTA that the kernel reads."""
         read = (s.name for each in self.model.function.instructions for s in specials(each.operands))
@@ -406,7 +447,8 @@ class GlobalSignals:
     def announced(self, signal: Site, seen: GlobalObservation) -> list[tuple[Site, Site]]:
         """The writes before *signal* with the reads after an observation of it, through one pointer: ``(write, read)``.
 
-        Of words by which threads synchronise, neither is data, nor is the signal.
+        Of words by which threads synchronise, neither is data, nor is the signal. A word that is written and read with
+        strong operations alone is one of those if the value that is read decides branches and nothing else.
         """
         model = self.model
         reads = [(i, self.origins(i, "read")) for i in sorted(self._follows(seen, signal))]
@@ -419,16 +461,24 @@ class GlobalSignals:
             if reads
             else []
         )
-        strong = self._strong_reads
         return [
             (write, read)
             for write, to in writes
             for read, from_ in reads
             if not to.isdisjoint(from_)
-            and not (read in strong and model.instruction(write).order is not Order.WEAK)
+            and not (self.only_strong(write, read) and self._synchronises(read))
             and not self._same_word(write, signal)
             and not disjoint(model, write, "write", read, "read")
         ]
+
+    def only_strong(self, write: Site, read: Site) -> bool:
+        """Whether both accesses to data are strong, as those through a pointer to ``volatile`` are."""
+        return read in self._strong_reads and self.model.instruction(write).order is not Order.WEAK
+
+    def _synchronises(self, read: Site) -> bool:
+        """Whether the value of a strong load decides branches, and nothing else."""
+        decided = self._decided(read)
+        return decided is not None and bool(decided[0])
 
     def _same_word(self, write: Site, signal: Site) -> bool:
         """Whether *write* may be of the word of a *signal*."""

@@ -24,13 +24,10 @@ from tclint.checks import Hit, Mark, RuleId, check, grouped
 from tclint.checks._repairs import barrier_between
 from tclint.dataflow import Path
 from tclint.findings.scales import Confidence
-from tclint.ir.nodes import Instruction, Site, specials
+from tclint.ir.nodes import Instruction, Site
 from tclint.isa.effects import Barrier
 from tclint.isa.special_registers import WARP
 from tclint.values import thread_masks as T
-from tclint.values.nodes import (
-    Compare,
-)
 
 MO008 = RuleId("MO008")
 MO009 = RuleId("MO009")
@@ -186,8 +183,8 @@ class _Counters:
         model = self.model
         if self._path(clear, add, self._grid_waits) is None or self._path(-1, add, self._grid_waits) is None:
             return None
-        one_cta = not self._several_ctas or self._singles_out(add)
-        if not one_cta:
+        signals = model.fact(GlobalSignals)
+        if signals.several_ctas and not signals.of_one_cta(add):
             return False
         if self._path(clear, add, self._grid_waits | self._cta_waits) is None:
             return None
@@ -218,21 +215,3 @@ class _Counters:
     @cached_property
     def _cta_waits(self) -> frozenset[Site]:
         return self.model.fact(HappensBefore).points.acquire_points(OrderScope.WARPS)
-
-    @cached_property
-    def _several_ctas(self) -> bool:
-        """Whether the kernel asks which CTA it is, or how many there are."""
-        return any(
-            "ctaid" in s.name for each in self.model.function.instructions for s in specials(each.operands)
-        )
-
-    def _singles_out(self, site: Site) -> bool:
-        """Whether *site* is executed by one CTA alone: its index is tested."""
-        values = self.model.values
-        return any(
-            type(node := values.node(p)) is Compare
-            and node.relation == "eq"
-            and truth
-            and any(Source.CTA in depends_on(self.model.values, operand) for operand in node.operands)
-            for p, truth in self.model.views.context_of(site).facts.items()
-        )

@@ -4,14 +4,16 @@ A thread polls a flag in global memory until another CTA, or another GPU, sets i
 finished and asks whether it was the last. A relaxed read of the word orders no other access: an acquire, or a fence
 after the read, must precede the reads of the data. Nor does a relaxed write of it: a release, or a fence before it, must
 follow the writes of the data. A CTA barrier replaces neither, because it orders the threads of one CTA only, but where
-one thread signals for its CTA, only a barrier orders the writes of the other warps before that.
+one thread signals for its CTA, only a barrier orders the writes of the other warps before that. An access of scope ``.cta``
+orders nothing with another CTA, and is not atomic for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tclint.analyses.global_signals import GlobalObservation, GlobalSignals
+from tclint.analyses.global_scopes import GlobalScopes, NarrowAccess
+from tclint.analyses.global_signals import GlobalObservation, GlobalSignals, Word
 from tclint.analyses.model import KernelModel
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._repairs import with_opcode
@@ -24,7 +26,13 @@ from tclint.isa.special_registers import WARP
 MO003 = RuleId("MO003")
 MO005 = RuleId("MO005")
 MO007 = RuleId("MO007")
+MO010 = RuleId("MO010")
 
+_STALE = {
+    Word.LOCK: "may read the data from before the last holder gave the lock back",
+    Word.COUNTER: "may read the data from before the threads that were counted have written it",
+    Word.FLAG: "may read the data from before the flag was set",
+}
 _NEXT_ITERATION = "the read is in the next iteration of a loop around the poll, and may be of other data"
 _PREVIOUS_ITERATION = (
     "the write is in the previous iteration of a loop around the flag, and may be of other data"
@@ -48,7 +56,7 @@ def observed_without_acquire(model: KernelModel) -> Iterator[Hit]:
         doubt = _NEVER_WRITTEN if path.end in others else ""
         if _iterates(model, path, seen.site, innermost=not seen.waits):
             doubt = _NEXT_ITERATION
-        yield _unacquired(model, seen, barriers, path).doubted(doubt)
+        yield _unacquired(signals, seen, barriers, path).doubted(doubt)
 
 
 def _data(signals: GlobalSignals, seen: GlobalObservation) -> tuple[frozenset[Site], frozenset[Site]]:
@@ -78,13 +86,17 @@ def _data(signals: GlobalSignals, seen: GlobalObservation) -> tuple[frozenset[Si
     return signals.reads - others, others
 
 
-def _unacquired(model: KernelModel, seen: GlobalObservation, barriers: tuple[Site, ...], path: Path) -> Hit:
-    site, instruction = seen.site, model.instruction(seen.site)
+def _unacquired(
+    signals: GlobalSignals, seen: GlobalObservation, barriers: tuple[Site, ...], path: Path
+) -> Hit:
+    model, site, instruction = signals.model, seen.site, signals.model.instruction(seen.site)
     narrow = not instruction.wide
-    what = "polls a flag" if seen.waits else "tests a word"
+    word = signals.word(seen, *signals.signals(seen))
+    verb = "takes" if word is Word.LOCK else "polls" if seen.waits else "tests"
     how = "a relaxed load" if not _combines(model, site) else "a relaxed atomic operation"
     if instruction.order is Order.VOLATILE:
         how = "a volatile load"
+    what = f"{verb} a {word.value}"
     message = f"{what} with {how}, and data in global memory is then read without an acquire"
     if narrow:
         message = f"{what} with a read of scope .cta, and then reads data that another CTA may have written"
@@ -94,13 +106,15 @@ def _unacquired(model: KernelModel, seen: GlobalObservation, barriers: tuple[Sit
         steps=(
             Mark(
                 site,
-                "orders the threads of this CTA only" if narrow else "orders no other access after the flag",
+                "orders the threads of this CTA only"
+                if narrow
+                else f"orders no other access after the {word.value}",
             ),
             *(Mark(i, "orders the threads of this CTA only") for i in barriers),
-            Mark(path.end, "may read the data from before the flag was set"),
+            Mark(path.end, _STALE[word]),
         ),
-        help="poll with .acquire of the scope that includes the writing thread, or add fence.acq_rel of that scope "
-        f"after {'the loop' if seen.waits else 'it'}",
+        help=f"{verb[:-1]} it with .acquire of the scope that includes the writing thread, or add fence.acq_rel of that "
+        f"scope after {'the loop' if seen.waits else 'it'}",
         fixes=with_opcode(
             site, instruction.opcode.replace(".relaxed", ".acquire"), "acquire with the load of the flag"
         )
@@ -141,36 +155,46 @@ def _unreleased(
     instruction = model.instruction(signal)
     if instruction.order.releases and instruction.wide:
         return None
-    found = signals.unreleased(signal, (write for write, _ in pairs))
+    plain = [write for write, read in pairs if not signals.only_strong(write, read)]
+    found = signals.unreleased(signal, plain) or signals.unreleased(signal, (write for write, _ in pairs))
     if found is None:
         return None
     write, barriers, path = found
     read = next(read for each, read in pairs if each == write)
-    narrow = signals.narrow(signal)
-    kind = "weak" if instruction.order is Order.WEAK else "relaxed"
-    message = f"sets a flag with a {kind} write, and nothing releases the data that was written before it"
-    if narrow:
-        message = "sets a flag with a write of scope .cta, and another CTA may read the data that was written before it"
+    narrow, word = signals.narrow(signal), signals.word(seen, signal)
+    where = "orders the threads of this CTA only"
     hit = MO005.hit(
         site=signal,
-        message=message,
+        message=_set_without_release(model, signal, word, narrow),
         steps=(
             Mark(write, "writes the data"),
             *(Mark(i, "orders the threads of this CTA only") for i in barriers),
-            Mark(
-                signal,
-                "orders the threads of this CTA only" if narrow else "orders no other access before the flag",
-            ),
-            *((Mark(seen.site, "observes the flag in another CTA"),) if seen.site != signal else ()),
+            Mark(signal, where if narrow else f"orders no other access before the {word.value}"),
+            *((Mark(seen.site, f"observes the {word.value} in another CTA"),) if seen.site != signal else ()),
             Mark(read, "reads the data in another CTA"),
         ),
-        help="set the flag with .release of the scope that includes the polling thread, or add fence.acq_rel of that "
-        "scope in the thread that sets it, between the CTA barrier and the flag",
+        help=f"write the {word.value} with .release of the scope that includes the thread that reads it, or add "
+        f"fence.acq_rel of that scope in the thread that writes it, between the CTA barrier and the {word.value}",
         about=frozenset((signal,)),
     ).doubted(_PREVIOUS_ITERATION if _iterates(model, path, signal) else "")
     match = instruction.match
     stated = match is not None and spelled_order(match.modifiers) is Order.RELAXED
-    return hit if stated or narrow else hit.unshown(Severity.WARNING)
+    return hit if narrow or (stated and write in plain) else hit.unshown(Severity.WARNING)
+
+
+def _set_without_release(model: KernelModel, signal: Site, word: Word, narrow: bool) -> str:
+    """The message about a *signal* that does not release, or only to the threads of its CTA (*narrow*)."""
+    combines = _combines(model, signal)
+    what = "sets a flag"
+    if word is Word.LOCK:
+        what = "gives a lock back"
+    elif word is Word.COUNTER:
+        what = "adds to a counter" if combines else "sets a counter"
+    by = "atomic operation" if combines else "write"
+    if narrow:
+        return f"{what} with {'an' if combines else 'a'} {by} of scope .cta, and another CTA may read the data that was written before it"
+    kind = "weak" if model.instruction(signal).order is Order.WEAK else "relaxed"
+    return f"{what} with a {kind} {by}, and nothing releases the data that was written before it"
 
 
 def _before_others(
@@ -225,6 +249,38 @@ def _without_others(
         about=frozenset((seen.site,)),
         condition=condition,
     ).doubted(_NEXT_ITERATION if _iterates(model, path, seen.site, innermost=False) else "")
+
+
+@check(MO010, analyses=(GlobalSignals,))
+def narrower_than_its_observers(model: KernelModel) -> Iterator[Hit]:
+    """Report accesses of scope ``.cta`` to words that threads of other CTAs access."""
+    if model.function.entry:
+        yield from (_narrow(model, found) for found in GlobalScopes(model.fact(GlobalSignals)).too_narrow())
+
+
+def _narrow(model: KernelModel, found: NarrowAccess) -> Hit:
+    condition = "the grid has more than one CTA"
+    instruction = model.instruction(found.site)
+    match = instruction.match
+    how = (
+        "updates" if match is not None and match.combination else "reads" if instruction.writes else "writes"
+    )
+    message = f"{how} a word with scope .cta that other CTAs access, too, if {condition}"
+    if found.waits:
+        message = f"waits with a load of scope .cta for a word that other CTAs write, if {condition}"
+    hit = MO010.hit(
+        site=found.site,
+        message=message,
+        steps=(
+            Mark(found.site, "includes the threads of its own CTA only"),
+            *((Mark(found.other, "accesses the word in another CTA"),) if found.other != found.site else ()),
+        ),
+        help="state .gpu, or .sys if another GPU or the host takes part: the scope of atomicAdd() and of "
+        "cuda::thread_scope_device is .gpu, that of atomicAdd_block() and of cuda::thread_scope_block is .cta",
+        about=frozenset((found.site,)),
+        condition=condition,
+    )
+    return hit if found.waits else hit.unshown(Severity.WARNING)
 
 
 def _if_several_warps(model: KernelModel) -> str:

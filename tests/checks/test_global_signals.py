@@ -346,6 +346,80 @@ def test_locks_flags_and_counters_without_a_stated_order(body: list[str], rules:
     assert all(f.severity is Severity.INFO for f in found if f.rule.id != "MO007" and ".cta" not in f.message)
 
 
+PART = "st.volatile.global.f32 [%rd1], %f0;"
+PARTS = "ld.volatile.global.f32 %f1, [%rd1];\nst.global.f32 [%rd1+64], %f1;"
+
+
+@pytest.mark.parametrize(
+    ("body", "rules"),
+    [
+        ([PART, LAST, PARTS, DONE], {"MO005"}),
+        ([PART, FENCE.replace("gpu", "cta"), LAST, PARTS, DONE], {"MO005"}),
+        ([PART, FENCE, LAST, PARTS, DONE], set()),
+        # The word that is read again is one by which threads synchronise.
+        ([PART.replace("f32", "u32").replace("%f0", "%r0"), LAST,
+          "again:\nld.volatile.global.u32 %r8, [%rd1];\nsetp.eq.u32 %p3, %r8, 0;\n@%p3 bra again;", DONE], set()),
+    ],
+)  # fmt: skip
+def test_data_may_be_volatile(body: list[str], rules: set[str]) -> None:
+    """As in the guide of CUDA: what all CTAs have written is only known after the fence before the count."""
+    found = [f for f in lint(in_turn(*body)).findings if f.rule.id in ("MO003", "MO005", "MO007")]
+    assert {f.rule.id for f in found} == rules
+    assert all(f.severity is Severity.INFO for f in found)
+
+
+@pytest.mark.parametrize(
+    ("body", "messages"),
+    [
+        ([WRITE, LAST, READ, DONE], ("tests a counter with", "adds to a counter with a relaxed atomic operation")),
+        ([LOCK, READ, WRITE, UNLOCK], ("takes a lock with", "gives a lock back with a relaxed atomic operation")),
+        ([LOCK, READ, WRITE, "st.global.u32 [%rd9], 0;"], ("takes a lock with", "gives a lock back with a weak write")),
+        ([WRITE, "st.volatile.global.u32 [%rd9], 1;", VOLATILE, READ],
+         ("polls a flag with a volatile load", "sets a flag with a relaxed write")),
+        ([WRITE, "red.global.add.u32 [%rd9], 1;", VOLATILE, READ],
+         ("polls a counter with", "adds to a counter with a relaxed atomic operation")),
+    ],
+)  # fmt: skip
+def test_the_messages_name_the_word_as_what_it_is(body: list[str], messages: tuple[str, str]) -> None:
+    report = lint(in_turn(*body))
+    for rule, begins in zip(("MO003", "MO005"), messages, strict=True):
+        (finding,) = by_rule(report, rule)
+        assert finding.message.startswith(begins)
+
+
+GRID = """
+    mov.u32 %r10, %envreg2;
+    mov.u32 %r11, %envreg1;
+    cvt.u64.u32 %rd10, %r10;
+    cvt.u64.u32 %rd11, %r11;
+    bfi.b64 %rd9, %rd11, %rd10, 32, 32;"""
+"""The workspace of a cooperative grid, whose halves the driver passes."""
+ARRIVE = "bar.sync 0;\n@!%p0 bra joined;\natom.add.release.gpu.u32 %r5, [%rd9+4], 1;"
+MEET = """meet:
+    ld.acquire.gpu.u32 %r1, [%rd9+4];
+    xor.b32 %r6, %r1, %r5;
+    setp.gt.s32 %p1, %r6, -1;
+    @%p1 bra meet;
+joined:
+    bar.sync 0;"""
+
+
+@pytest.mark.parametrize(
+    ("arrive", "meet", "rules"),
+    [
+        (ARRIVE, MEET, set()),
+        (ARRIVE.replace(".gpu", ".cta"), MEET, {"MO005"}),
+        (ARRIVE, MEET.replace(".gpu", ".cta"), {"MO003"}),
+        (ARRIVE.replace(".release.gpu", ""), MEET, {"MO005"}),
+    ],
+)
+def test_a_grid_meets_at_a_word_whose_address_the_driver_passes(
+    arrive: str, meet: str, rules: set[str]
+) -> None:
+    found = lint(in_turn(GRID, WRITE, arrive, meet, READ)).findings
+    assert {f.rule.id for f in found if f.rule.id in ("MO003", "MO005", "MO007")} == rules
+
+
 def test_the_fence_of_the_last_cta_alone_is_enough_if_the_others_continue_only_then() -> None:
     fenced = SHARED_LAST.replace("selp.u32", "@!%p2 bra not_last;\nmembar.gl;\nnot_last:\nselp.u32")
     assert not by_rule(lint(in_turn(WRITE, FENCE, "bar.sync 0;", fenced, READ, DONE)), "MO003")
