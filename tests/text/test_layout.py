@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tclint.syntax.source import SourceError
+from tclint.config.config import Config
+from tclint.driver.one import lint
+from tclint.syntax.source import Source, SourceError
 from tclint.text.layout import formatted, tokens
 from tclint.text.normal import without_debug_data
 from tests.tools.project import ROOT
+from tests.tools.rewriting import Identity, identities
 
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 FIXTURES = sorted((ROOT / "fixtures").glob("*.ptx"))
@@ -158,10 +162,35 @@ def test_deep_nesting_needs_no_recursion() -> None:
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
-def test_line_breaks_between_tokens_change_nothing(path: object) -> None:
-    data = without_debug_data((ROOT / "fixtures" / str(path)).read_bytes())
+def test_line_breaks_between_tokens_change_nothing(path: Path) -> None:
+    data = without_debug_data(path.read_bytes())
     broken = b"\n".join(tokens(data))
     assert formatted(broken) == formatted(re.sub(rb"\n\s*\n", b"\n", data), blank_lines=False)
+
+
+def found(data: bytes) -> list[Identity]:
+    return identities(lint(Source(data, "k.ptx"), Config()))
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+def test_findings_stay(path: Path) -> None:
+    data = path.read_bytes()
+    assert found(formatted(data)) == found(data)
+
+
+def test_comments_that_hide_findings_still_hide_them() -> None:
+    text = (
+        HEAD
+        + """.entry k() { .reg .b32 %r<3>;
+braid.u32 %r1, %r2; // tclint: ignore[PX001] new
+  // tclint: ignore[PX001] new, too
+  weave.u32 %r1,
+     %r2;
+ret; }"""
+    )
+    for data in (text.encode(), formatted(text.encode())):
+        findings = lint(Source(data, "k.ptx"), Config()).findings
+        assert [finding.suppressed is not None for finding in findings] == [True] * 2
 
 
 PIECES = [
