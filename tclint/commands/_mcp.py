@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -25,6 +24,7 @@ from pydantic import Field
 
 from tclint._read import read_file, size_words
 from tclint._version import __version__
+from tclint.driver.processes import kill
 from tclint.report.formats._style import shortened
 
 __all__ = ["Tools", "serve"]
@@ -207,7 +207,7 @@ class Tools:
             try:
                 await self._ended(process, outputs, deadline)
             finally:
-                _kill(process)
+                kill(process)
             if process.returncode < 0:
                 raise ToolError(f"no result: signal {-process.returncode} ended tclint")
             return read_file(outputs[0], _MAX_OUTPUT), read_file(outputs[1], _MAX_OUTPUT)
@@ -236,16 +236,6 @@ def _started(command: Sequence[str], folder: str, outputs: Sequence[str]) -> sub
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
             env={**os.environ, "PYTHONSAFEPATH": "1", "NO_COLOR": "1"},
         )  # fmt: skip
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kills a process, if it still runs, and those that it has started."""
-    if process.poll() is None:
-        if sys.platform == "win32":
-            process.kill()
-        else:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def serve(tools: Tools) -> None:

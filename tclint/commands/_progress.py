@@ -20,6 +20,36 @@ _MAX_WIDTH = 78
 """Columns of the line, which must not be wider than the terminal, since only one row is cleared."""
 
 
+class Line:
+    """A line on a terminal that is replaced by the next one; nothing is shown anywhere else, or in a short run."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._due = monotonic() + _DELAY_SECONDS
+        self._visible = False
+
+    @property
+    def due(self) -> bool:
+        """Whether the line is to be replaced."""
+        return self._shown and monotonic() >= self._due
+
+    def show(self, text: str) -> None:
+        """Replaces the line."""
+        shown = printable(f"tclint: {text}")
+        width = min(_MAX_WIDTH, _columns(self._stream) - 1)
+        self._stream.write(_CLEAR + (shown if len(shown) <= width else shown[: width - 1] + "…"))
+        self._stream.flush()
+        self._visible, self._due = True, monotonic() + _UPDATE_SECONDS
+
+    def clear(self) -> None:
+        """Removes the line."""
+        if self._visible:
+            self._stream.write(_CLEAR)
+            self._stream.flush()
+            self._visible = False
+
+
 def shown_on(stream: TextIO, items: Iterable[Checked], total: int) -> Iterator[Checked]:
     """*items*, while a line on *stream* shows how many of *total* files are checked, and how long the others will take.
 
@@ -27,28 +57,17 @@ def shown_on(stream: TextIO, items: Iterable[Checked], total: int) -> Iterator[C
 
     Items with the same path, the modules of a container, must be adjacent and count as one file.
     """
-    if not stream.isatty() or os.environ.get("TERM") == "dumb":
-        yield from items
-        return
     began = monotonic()
-    due = began + _DELAY_SECONDS
-    visible = False
+    line = Line(stream)
     number, path = 0, None
     try:
         for item in items:
             number, path = number + (item.report.path != path), item.report.path
-            if monotonic() >= due:
-                left = _left(monotonic() - began, number, total)
-                text = printable(f"tclint: {number}/{total} files{left}, {path}")
-                width = min(_MAX_WIDTH, _columns(stream) - 1)
-                stream.write(_CLEAR + (text if len(text) <= width else text[: width - 1] + "…"))
-                stream.flush()
-                visible, due = True, monotonic() + _UPDATE_SECONDS
+            if line.due:
+                line.show(f"{number}/{total} files{_left(monotonic() - began, number, total)}, {path}")
             yield item
     finally:
-        if visible:
-            stream.write(_CLEAR)
-            stream.flush()
+        line.clear()
 
 
 def _left(took: float, number: int, total: int) -> str:

@@ -3,14 +3,11 @@
 :class:`Fixing` also writes what another function makes of a text, such as the comments of ``--add-ignore``.
 
 A fix is kept only if its finding is gone and no new finding appears. Otherwise the text is left unchanged, and the
-reason is reported. Overlapping edits are never applied together. A file is replaced atomically, keeping its
-permissions, and only if its content has not changed since it was read. A file with another hard link is left as it is, since
-replacing it would separate the two.
+reason is reported. Overlapping edits are never applied together. :mod:`tclint.driver.rewriting` replaces the file.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tclint._dataclass import dataclass
 from tclint.config.config import Config
 from tclint.driver.one import Input, debug, internal_error, lint
+from tclint.driver.rewriting import rewritten
 from tclint.findings.edits import joined
 from tclint.findings.finding import Edit, FileReport, Finding, Fix
 from tclint.findings.moved import all_moved, moved_to
@@ -26,7 +24,7 @@ from tclint.findings.scales import Method, Severity
 from tclint.linting.cache import IncrementalCache
 from tclint.linting.subsumption import related
 from tclint.report.summary import count, present
-from tclint.syntax.source import GZIP, ZSTD, Source, SourceError, read_bytes
+from tclint.syntax.source import Source, SourceError
 
 if TYPE_CHECKING:
     from tclint.report.baseline import Baseline
@@ -47,7 +45,6 @@ _MAX_PASSES = 10
 """Passes over the remaining findings. A fix may become possible only after another one."""
 _MAX_SINGLE_TRIALS = 12
 """Fixes of a text that are verified one by one. Each takes as long as linting the functions that it changes."""
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class RefusedFix(NamedTuple):
@@ -377,74 +374,8 @@ class Fixing:
 
     def _keep(self, name: str, source: Source, fixed: Source, is_stdin: bool) -> str:
         """Records the diff, or writes the file; returns the reason if that is impossible, else an empty string."""
-        if source.member is not None:
-            return "it is a module of a container"
-        if not is_stdin and not os.path.isfile(name):
-            return "it is not a regular file"
-        if not is_stdin and os.stat(name).st_nlink > 1:
-            return "it has another hard link, which would keep the old text"
-        try:
-            raw = b"" if is_stdin else read_bytes(name, self.config.max_bytes)
-        except SourceError as error:
-            self.unwritten = True
-            return f"the file {error}"
-        begin = raw.find(source.data)
-        if not is_stdin and (
-            begin not in (0, len(_BYTE_ORDER_MARK)) or raw[begin + len(source.data) :].strip(b"\0")
-        ):
-            if raw.startswith((GZIP, ZSTD)):
-                return "the file is compressed"
-            self.unwritten = True
-            return "the file has changed since it was read"
-        if self.diff:
-            self.diffs.append(_diff(name, source.data, fixed.data))
-        elif not is_stdin:
-            reason = _store(name, raw, raw[:begin] + fixed.data + raw[begin + len(source.data) :])
-            self.unwritten = self.unwritten or bool(reason)
-            return reason
-        return ""
-
-
-def _store(path: str, old: bytes, new: bytes) -> str:
-    """Replaces *old* by *new* in a file; returns the reason if that is impossible, else an empty string."""
-    from contextlib import suppress
-
-    from tclint._write import OutputError, beside, locked
-
-    if not os.access(path, os.W_OK):
-        return "the file cannot be written: Permission denied"
-    target = os.path.realpath(path)
-    try:
-        temporary = beside(path, target, new)
-    except OutputError as error:
-        return str(error)
-    try:
-        with locked(path):  # otherwise two runs may both find it unchanged, and the fixes of one are lost
-            if read_bytes(target, len(old)) != old:
-                return "the file has changed since it was read"
-            os.replace(temporary, target)
-    except OutputError as error:
-        return str(error)
-    except (SourceError, OSError) as error:
-        return f"the file cannot be written: {error}"
-    finally:
-        with suppress(OSError):
-            os.unlink(temporary)  # absent if it has replaced the target
-    return ""
-
-
-def _diff(name: str, old: bytes, new: bytes) -> str:
-    """The change in the format of ``diff -u``."""
-    from difflib import unified_diff
-
-    before, after = (data.decode(errors="surrogateescape").split("\n") for data in (old, new))
-    lines = []
-    for line in unified_diff(_ended(before), _ended(after), name, name):
-        lines.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
-    return "".join(lines)
-
-
-def _ended(lines: list[str]) -> list[str]:
-    """Lines with their line feeds. A carriage return is an ordinary character."""
-    *whole, last = lines
-    return [f"{line}\n" for line in whole] + ([last] if last else [])
+        kept = rewritten(None if is_stdin else name, source, fixed.data, self.config.max_bytes, self.diff)
+        if kept.diff:
+            self.diffs.append(kept.diff)
+        self.unwritten = self.unwritten or kept.failed
+        return kept.reason

@@ -72,6 +72,12 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
         ("merge", f"absent{HOSTILE}"),
         ("merge", HOSTILE, HOSTILE),
         ("baseline", f"absent{HOSTILE}"),
+        ("format", "--check", NAME),
+        ("format", f"absent{HOSTILE}", "broken.ptx"),
+        ("format", "--normalize", "broken.ptx"),
+        ("reduce", "broken.ptx", "--", "true"),
+        ("reduce", NAME, "--", f"absent{HOSTILE}"),
+        ("reduce", NAME, "--max-calls", "3", "--", "true"),
     ],
 )
 def test_no_name_reaches_the_terminal_as_a_control_sequence(run: Run, arguments: tuple[str, ...]) -> None:

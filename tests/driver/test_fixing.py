@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from tclint.analyses.model import KernelModel
 from tclint.commands._cli import cli
 from tclint.config.config import Config
-from tclint.driver import fixing, pool
+from tclint.driver import fixing, pool, rewriting
 from tclint.driver.fixing import Fixed, Fixing, apply_fixes, shown, tried, verified_fixes
 from tclint.findings.edits import joined
 from tclint.findings.finding import Edit, Fix
@@ -383,13 +383,13 @@ def test_a_module_of_a_container_is_not_changed() -> None:
 def test_a_file_that_has_changed_meanwhile_is_not_overwritten(
     wrong: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = fixing._store
+    real = rewriting._store
 
     def late(path: str, old: bytes, new: bytes) -> str:
         wrong.write_text("// changed meanwhile\n")
         return real(path, old, new)
 
-    monkeypatch.setattr(fixing, "_store", late)
+    monkeypatch.setattr(rewriting, "_store", late)
     run = _fixed(wrong)
     assert run.notes == [f"{wrong}: 1 finding could be fixed, but the file has changed since it was read"]
     assert wrong.read_text() == "// changed meanwhile\n"
@@ -397,9 +397,9 @@ def test_a_file_that_has_changed_meanwhile_is_not_overwritten(
 
 
 def test_two_runs_do_not_both_replace_a_file(wrong: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = fixing.read_bytes
+    read = rewriting.read_bytes
     answers: list[str] = []
-    other = Thread(target=lambda: answers.append(fixing._store(str(wrong), WRONG.encode(), b"theirs")))
+    other = Thread(target=lambda: answers.append(rewriting._store(str(wrong), WRONG.encode(), b"theirs")))
 
     def slow(path: str, limit: int) -> bytes:
         data = read(path, limit)
@@ -408,8 +408,8 @@ def test_two_runs_do_not_both_replace_a_file(wrong: Path, monkeypatch: pytest.Mo
             other.join(0.3)
         return data
 
-    monkeypatch.setattr(fixing, "read_bytes", slow)
-    assert fixing._store(str(wrong), WRONG.encode(), b"ours") == ""
+    monkeypatch.setattr(rewriting, "read_bytes", slow)
+    assert rewriting._store(str(wrong), WRONG.encode(), b"ours") == ""
     other.join()
     assert answers == ["the file has changed since it was read"]
     assert wrong.read_bytes() == b"ours"
@@ -428,7 +428,7 @@ def test_a_full_disk_leaves_the_file_as_it_is(wrong: Path, monkeypatch: pytest.M
 
 
 def test_a_failed_write_is_exit_2(wrong: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fixing, "_store", lambda *_: "the file cannot be written: No space left on device")
+    monkeypatch.setattr(rewriting, "_store", lambda *_: "the file cannot be written: No space left on device")
     monkeypatch.setenv("TCLINT_NO_CACHE", "1")
     result = CliRunner().invoke(cli, ["check", "--fix", str(wrong)], standalone_mode=False)
     assert (result.return_value, "No space left" in result.stderr) == (2, True)

@@ -104,3 +104,17 @@ def test_a_commit_with_a_finding_is_held_back(tmp_path: Path, project: Path, hoo
     assert "bad.ptx:6:5" in found.stdout
     assert "PX001" in found.stdout
     assert "notes.txt" not in found.stdout
+
+
+@pytest.mark.slow
+def test_a_commit_of_another_layout_is_held_back_and_formatted(tmp_path: Path, project: Path) -> None:
+    if not (Path(sys.executable).parent / "tclint").exists():
+        pytest.skip("tclint is not installed beside this Python")
+    run = repository(tmp_path, project, "tclint-ptx-format-system")
+    found = run("--all-files")
+    assert found.returncode == 1, found.stdout + found.stderr
+    assert "files were modified by this hook" in found.stdout
+    assert (tmp_path / "good.ptx").read_text() == GOOD.replace("    ret", "\tret")
+    assert (tmp_path / "generated" / "bad.ptx").read_text() == BAD
+    git(tmp_path, "add", "good.ptx")
+    assert run("--all-files").returncode == 0
