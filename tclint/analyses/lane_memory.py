@@ -59,6 +59,7 @@ class SharedByLanes(SharedByBound):
     guarantee = WholeWarps
     on_paths = False
     scope = UniformityScope.WARP
+    group = 32
     spaces: tuple[str, ...] = (".shared", ".shared::cta")
     """The state spaces that an access states."""
 
@@ -179,6 +180,9 @@ class SharedByLanes(SharedByBound):
     def strong(self, site: int) -> bool:
         """Whether the access at *site* is one by which threads may communicate."""
         return self.sites[site].strong
+
+    def may_meet(self, a: SharedAccess, b: SharedAccess) -> bool:
+        return self.by_warp(a.site) or self.by_warp(b.site) or super().may_meet(a, b)
 
     def overlap_between_lanes(self, a: SharedAccess, b: SharedAccess, here: int, there: int) -> bool:
         """Whether bytes of *a* in one of *here* are provably bytes of *b* in another lane of its warp, one of *there*."""

@@ -141,6 +141,8 @@ class OverlapSearch:
     """Whether an access counts as a use."""
     overlap: Callable[[SharedAccess, SharedAccess, Route], bool]
     """Whether an operation and a use, as they are on the route, provably touch the same bytes."""
+    may_meet: Callable[[SharedAccess, SharedAccess], bool] = lambda operation, use: True
+    """Whether *overlap* may be true of an operation and a use on some path: a test that costs less than a search."""
     begins: Callable[[SharedAccess], bool] = lambda access: access.later
     """Whether an access of an operation is one that no use may overlap."""
     memory: SharedMemory | None = None
@@ -252,7 +254,7 @@ class OverlapSearch:
             self.model.ledger.give_up(OVERLAP, start, searches.spent)
             return []
         searches.count(len(overlapping))
-        uses = overlapping.every()
+        uses = {end: use for end, use in overlapping.every().items() if self._may_meet(operations, use)}
         found = self._nearest(start, operations, uses) if uses else []
         if uses and not found and self.followed.stays_pending(self.results.entry[cfg.block_of[start]], start):
             found = self._nearest(start, operations, uses, start)
@@ -261,6 +263,9 @@ class OverlapSearch:
             if not found and again is not None:
                 found = self._nearest(start, operations, reads, again)
         return found
+
+    def _may_meet(self, operations: Members, uses: Members) -> bool:
+        return any(self.may_meet(a, b) for a in operations.accesses for b in uses.accesses)
 
     def _next_in_block(self, start: int, operations: Members, overlapping: Overlapping) -> list[Conflict]:
         """What :meth:`_nearest` would find first, if that is in the block of the operation and no doubt is about it.

@@ -261,6 +261,7 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
             self.operations,
             lambda access: is_use(access) and self.counts(access),
             overlap,
+            self.memory.may_meet,
             begins=lambda access: access.writes is self.writes and not access.later and begins(access),
             memory=self.memory,
             doubt=doubt or self.synchronised_elsewhere,

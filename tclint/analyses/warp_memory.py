@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property, reduce
-from math import prod
+from math import gcd, prod
 from operator import or_
 
 from tclint.analyses.execution import ExecutionGuarantee
@@ -20,7 +20,7 @@ from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint
 from tclint.values.cta_shape import AXES
 from tclint.values.nodes import Phi, SpecialRead
-from tclint.values.shared_memory import SharedAccess, SharedMemory
+from tclint.values.shared_memory import ALL_LANES, SharedAccess, SharedMemory
 
 __all__ = ["SharedByBound", "SharedByWarps", "atomic", "has_warps", "may_be_one_warp", "plain"]
 
@@ -34,6 +34,8 @@ class SharedByWarps(SharedMemory):
     """What knows the threads that execute an access."""
     on_paths = True
     """Whether accesses count whose threads are known on a path only."""
+    group = T.LIMIT
+    """Threads from a multiple of this number on that are compared with each other."""
 
     def __init__(self, model: KernelModel) -> None:
         super().__init__(model.function, model.values)
@@ -183,6 +185,21 @@ class SharedByWarps(SharedMemory):
         """Whether accesses of two warps, given by their first threads, may race: they are not the same warp."""
         return first != other
 
+    def may_meet(self, a: SharedAccess, b: SharedAccess) -> bool:
+        """Whether bytes of *a* in one thread may be bytes of *b* in another one, on whatever path: a test that costs little."""
+        forms = self.values.path_forms
+        here, there = forms.form(a.address), forms.form(b.address)
+        if here is None or there is None:
+            return True
+        if not forms.may_be_apart(here, there):
+            return False
+        if here.index != there.index or a.lanes != ALL_LANES or b.lanes != ALL_LANES:
+            return True
+        stride, distance = gcd(here.stride, there.stride), there.offset - here.offset
+        if stride:
+            distance = min(distance % stride, -distance % stride)
+        return forms.gap(here.index, stride, self.group) < abs(distance) + max(a.size, b.size)
+
     def warps(self, access: SharedAccess, threads: int) -> list[tuple[int, Footprint]]:
         """The bytes that each warp touches, relative to the common base, without the constant offset."""
         index, size = self.addresses.form(access.address).index, access.size
@@ -200,8 +217,14 @@ class SharedByWarps(SharedMemory):
         """Whether the bytes that *threads* touch are known, or may be known on a given path."""
         base = self.addresses.form(access.address).base
         return self.footprint(access, threads) is not None or (
-            bool(self.values.varying_at(base)) and not self._path_dependent(base)
+            bool(self.values.varying_at(base))
+            and not (self._path_dependent(base) or self._parts_threads(base))
         )
+
+    def _parts_threads(self, base: int) -> bool:
+        """Whether *base* contains what no path makes the same in threads that are compared, so it is never a common base."""
+        form = self.values.path_forms.form(base)
+        return form is not None and self.values.path_forms.differs(form, self.scope)
 
     def _path_dependent(self, base: int) -> bool:
         """Whether *base* depends on the path of each warp, so its value on one path is not that of warps on another."""

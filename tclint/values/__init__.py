@@ -14,6 +14,7 @@ with the part that answers each. A part is given those before it in this list, a
     induction          loop counters, quotients, remainders
     intervals          ranges and known bits
     addresses          what of an address threads share, and whether ranges of memory are disjoint
+    path_forms         what loops add to addresses on whatever path, and which are never a known distance apart
     loop_facts         what the exits and counters of loops imply
     bit_tests          what tests of bits imply about other bits, also of quotients (divisions)
     entailment         what comparisons imply about sums
@@ -44,6 +45,7 @@ from tclint.values.induction import Induction
 from tclint.values.intervals import Bits, Bounds
 from tclint.values.loop_facts import LoopFacts
 from tclint.values.path_condition import PathCondition
+from tclint.values.path_forms import PathForms
 from tclint.values.role_tables import RoleTables
 from tclint.values.ssa import Registers
 from tclint.values.substitution import Lifetimes, PathSubstitution
@@ -99,6 +101,8 @@ class Values:
         # this object, so that there is no reference cycle.
         self.addresses = Addresses(bounds, uniformity)
         """The forms of addresses, and whether ranges of memory are disjoint."""
+        self.path_forms = PathForms(self.addresses)
+        """The forms of addresses on whatever path."""
         self._ask_expressions(registers, table)
         self._ask_threads(thread_sets, roles, uniformity)
         self._ask_numbers(counters, bounds)

@@ -22,13 +22,13 @@ from tclint.values import thread_masks as T
 from tclint.values.addresses import Footprint, numbers
 from tclint.values.nodes import Applied, Constant, Masked, Packed, Sum, Value
 
-__all__ = ["SharedAccess", "SharedMemory"]
+__all__ = ["ALL_LANES", "SharedAccess", "SharedMemory"]
 
 _MIN_BYTES = 16
 """A lower bound of what a matrix instruction or a bulk copy accesses at its address (9.7.15.5.1.2, 9.7.9.25.4)."""
 _MAX_ADDRESS = (1 << 18) - 1
 """The greatest address of shared memory, as the fields of a descriptor limit it (9.7.15.5.1.2.2)."""
-_ALL_LANES = 0xFFFFFFFF
+ALL_LANES = 0xFFFFFFFF
 """All lanes of a warp."""
 _START_MASK = 0x3FFF
 """The start address in a matrix descriptor, in units of 16 bytes."""
@@ -41,7 +41,7 @@ class SharedAccess(NamedTuple):
     writes: bool
     address: Value
     size: int
-    lanes: int = _ALL_LANES
+    lanes: int = ALL_LANES
     """The lanes of a warp whose address counts."""
     later: bool = False
     """Whether the access is asynchronous, and happens at some time after the instruction."""
@@ -104,7 +104,7 @@ class SharedMemory:
                 address = self.start(address)
             elif not isinstance(operand, Memory):
                 continue
-            lanes = (1 << match.address_lanes) - 1 if access.rows else _ALL_LANES
+            lanes = (1 << match.address_lanes) - 1 if access.rows else ALL_LANES
             least = self._least(site, match, access)
             yield SharedAccess(site, access.writes, address, least, lanes, access.later, access.proxy)
 
@@ -353,6 +353,6 @@ class SharedMemory:
 
     def addressing(self, access: SharedAccess, threads: T.Threads) -> T.Threads:
         """Those of *threads* whose address counts."""
-        if access.lanes == _ALL_LANES:
+        if access.lanes == ALL_LANES:
             return threads
         return threads & access.lanes * T.lane_zero(self.values.threads)
