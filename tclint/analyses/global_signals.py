@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from tclint.analyses import role_paths
 from tclint.analyses.global_memory import Source, depends_on, disjoint, global_operands, origins
-from tclint.analyses.happens_before import HappensBefore, OrderScope, Unordered
+from tclint.analyses.happens_before import HappensBefore, OrderScope
 from tclint.analyses.model import KernelModel
 from tclint.dataflow import Path
 from tclint.ir.cfg import Edge
@@ -33,10 +33,8 @@ from tclint.ir.nodes import Site, specials
 from tclint.isa.accesses import Proxy, StateSpace
 from tclint.isa.effects import Barrier, Fence, Order, spelled_order
 from tclint.isa.forms import Match
-from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values import PathCondition
-from tclint.values import thread_masks as T
-from tclint.values.nodes import Compare, Elected, Logic, Negation, Select, SpecialRead
+from tclint.values.nodes import Compare, Negation, Select, SpecialRead
 
 __all__ = ["GlobalObservation", "GlobalSignals", "Word", "ordering"]
 
@@ -444,8 +442,12 @@ class GlobalSignals:
         )
         return frozenset((*accessed, *role_paths.calls(self.model)))
 
-    def announced(self, signal: Site, seen: GlobalObservation) -> list[tuple[Site, Site]]:
+    def announced(
+        self, signal: Site, seen: GlobalObservation, *, before: bool = True
+    ) -> list[tuple[Site, Site]]:
         """The writes before *signal* with the reads after an observation of it, through one pointer: ``(write, read)``.
+
+        Not *before*: the writes by threads that do not reach the signal.
 
         Of words by which threads synchronise, neither is data, nor is the signal. A word that is written and read with
         strong operations alone is one of those if the value that is read decides branches and nothing else.
@@ -456,7 +458,7 @@ class GlobalSignals:
             [
                 (i, self.origins(i, "write"))
                 for i in sorted(self.writes)
-                if i != signal and not model.instruction(i).event and model.reaches(i, signal)
+                if i != signal and not model.instruction(i).event and model.reaches(i, signal) is before
             ]
             if reads
             else []
@@ -568,59 +570,6 @@ class GlobalSignals:
                 if role_paths.follow_first(model, barrier, joined, (signal,), releases).witness is not None:
                     return write, (barrier,), to
         return None
-
-    def beside(self, leader: Site, accesses: Iterable[Site]) -> tuple[Site, int, Path] | None:
-        """One of *accesses* that other warps than that of *leader* execute, too, and that nothing orders with it there.
-
-        With it, those other threads, and a path between the two, in their order, on which the warps do not synchronise.
-        *leader* signals for its CTA, or waits for it: where no lane of a warp does so itself, only a barrier or the like
-        orders what the warp accesses before, or after.
-        """
-        model, order = self.model, self.model.fact(HappensBefore)
-        own = T.whole(model.views.context_of(leader).threads, 32)
-        synchronising = order.points.acquire_points(OrderScope.WARPS) - {leader}
-        for access in sorted(set(accesses)):
-            context = model.views.context_of(access)
-            others = context.threads & ~own & T.full(model.values.threads)
-            if not others or not context.threads & own or not self._by_several(access):
-                continue
-            after = access not in self.writes
-            if after and not isinstance(order.order((leader,), access), Unordered):
-                continue  # the other warps may wait for something else
-            first, then = (leader, access) if after else (access, leader)
-            start = model.views.context_of(first)
-            path = role_paths.follow_first(model, first, start, (then,), synchronising).witness
-            if path is not None:
-                return access, others, path
-        return None
-
-    def _by_several(self, site: Site) -> bool:
-        """Whether the conditions under which *site* is executed may hold in several warps at once."""
-        values = self.model.values
-        return all(
-            values.mask(p) is not None or self._holds_in_several(p, truth)
-            for p, truth in self.model.views.context_of(site).facts.items()
-        )
-
-    def _holds_in_several(self, p: int, truth: bool) -> bool:
-        """Whether *p* may be *truth* in several warps: whatever it compares, it does not single out one thread."""
-        values = self.model.values
-        node = values.node(p)
-        if type(node) is Negation:
-            return self._holds_in_several(node.operand, not truth)
-        if type(node) is Logic:
-            return all(self._holds_in_several(operand, truth) for operand in node.operands)
-        if type(node) is Elected:
-            return True
-        if type(node) is not Compare:
-            return False
-        if node.relation != "eq" or not truth:
-            return True
-        indexed = (
-            type(n) is SpecialRead and SPECIAL_REGISTERS[n.name].distinguishes_threads
-            for n in map(values.node, values.subexpressions(*node.operands))
-        )
-        return not any(indexed)
 
     # ------------------------------------------------------------ what orders
 

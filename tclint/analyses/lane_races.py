@@ -28,11 +28,21 @@ from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.shared_memory import SharedAccess
 
-__all__ = ["Diverged", "conflict_on", "converged", "diverged", "exchanges_on", "on_two_sides"]
+__all__ = [
+    "INDEPENDENT_LANES",
+    "Diverged",
+    "conflict_on",
+    "converged",
+    "diverged",
+    "exchanges_on",
+    "on_two_sides",
+]
 
 _SYNCHRONISED = "on other paths between the two, the lanes synchronise"
 _PAIRS = "lanes on two sides of a branch"
 """What the ledger calls the question whether accesses of these conflict."""
+INDEPENDENT_LANES = 70
+"""The first target on which the lanes of a warp are scheduled independently."""
 MAX_PAIRS = 4096
 """Pairs of accesses on two sides of one branch that are compared."""
 
@@ -154,11 +164,12 @@ def _lanes(memory: SharedByLanes, way: Edge) -> tuple[int, int] | None:
 def _across(memory: SharedByLanes, ways: Iterable[Edge], lanes: tuple[int, int]) -> Iterator[Diverged]:
     """The conflicts of an access on one of two *ways* with one on the other, by the *lanes* that go each way."""
     first, second = ways
+    ends = memory.model.fact(lane_synchronising_sites)
     own, its = (_until_joined(memory, way) for way in (first, second))
     here, there = (
         [
             a
-            for i in _unsynchronised(memory, way, blocks - others)
+            for i in _unsynchronised(memory, way, blocks - others, ends)
             for a in memory.accesses(i)
             if _plain_now(memory, a)
         ]
@@ -183,9 +194,13 @@ def _plain_now(memory: SharedByLanes, access: SharedAccess) -> bool:
     return not access.later and memory.counts(access) and access.site not in ends
 
 
-def on_two_sides(memory: SharedByLanes, first: int, second: int) -> bool:
-    """Whether a branch sends lanes of a warp to *first* and to *second*, and they do not synchronise before that."""
+def on_two_sides(memory: SharedByLanes, first: int, second: int, ends: frozenset[int] | None = None) -> bool:
+    """Whether a branch sends lanes of a warp to *first* and to *second*, and they do not synchronise before that.
+
+    They do at *ends*: without these, where they may become ordered with others, or give them a signal.
+    """
     cfg = memory.model.cfg
+    ends = memory.model.fact(lane_synchronising_sites) if ends is None else ends
     block = cfg.idom.get(cfg.block_of[first], -1)
     while block >= 0:
         ways = cfg.successors[block]
@@ -195,8 +210,8 @@ def on_two_sides(memory: SharedByLanes, first: int, second: int) -> bool:
                 if (
                     cfg.block_of[first] in sides[here] - sides[there]
                     and cfg.block_of[second] in sides[there] - sides[here]
-                    and first in _unsynchronised(memory, ways[here], sides[here] - sides[there])
-                    and second in _unsynchronised(memory, ways[there], sides[there] - sides[here])
+                    and first in _unsynchronised(memory, ways[here], sides[here] - sides[there], ends)
+                    and second in _unsynchronised(memory, ways[there], sides[there] - sides[here], ends)
                 ):
                     return True
         above = cfg.idom.get(block, -1)
@@ -231,9 +246,11 @@ def _until_joined(memory: SharedByLanes, way: Edge) -> frozenset[int]:
     return frozenset(found)
 
 
-def _unsynchronised(memory: SharedByLanes, way: Edge, blocks: frozenset[int]) -> list[int]:
-    """The instructions in *blocks* that lanes may reach from *way* without synchronising with others."""
-    cfg, ends = memory.model.cfg, memory.model.fact(lane_synchronising_sites)
+def _unsynchronised(
+    memory: SharedByLanes, way: Edge, blocks: frozenset[int], ends: frozenset[int]
+) -> list[int]:
+    """The instructions in *blocks* that lanes may reach from *way* without synchronising with others, at *ends*."""
+    cfg = memory.model.cfg
     found, seen, work = list[int](), set[int](), [way.target]
     while work:
         block = work.pop()

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from tclint.analyses.global_scopes import GlobalScopes, NarrowAccess
 from tclint.analyses.global_signals import GlobalObservation, GlobalSignals, Word
 from tclint.analyses.model import KernelModel
+from tclint.analyses.signal_leaders import Beside, Leaders
 from tclint.checks import Hit, Mark, RuleId, check
 from tclint.checks._repairs import with_opcode
 from tclint.dataflow import Path
@@ -129,18 +130,17 @@ def _unacquired(
 def signalled_too_early(model: KernelModel) -> Iterator[Hit]:
     """Report writes of an observed word that nothing orders after the data that they announce."""
     signals = model.fact(GlobalSignals)
+    leaders = Leaders(signals)
     reported = set[tuple[RuleId, Site]]()
     for seen in signals.observations:
         for signal in signals.signals(seen):
             if signals.within_cta(signal, seen):
                 continue
             pairs = signals.announced(signal, seen)
-            if not pairs:
-                continue
             for hit in (
                 _unreleased(signals, signal, seen, pairs),
-                _before_others(signals, signal, seen, pairs),
-                _without_others(signals, signal, seen, pairs),
+                _before_others(leaders, signal, seen, pairs),
+                _without_others(leaders, signal, seen, pairs),
             ):
                 if hit is not None and (hit.rule, hit.site) not in reported:
                     reported.add((hit.rule, hit.site))
@@ -198,57 +198,80 @@ def _set_without_release(model: KernelModel, signal: Site, word: Word, narrow: b
 
 
 def _before_others(
-    signals: GlobalSignals, signal: Site, seen: GlobalObservation, pairs: list[tuple[Site, Site]]
+    leaders: Leaders, signal: Site, seen: GlobalObservation, pairs: list[tuple[Site, Site]]
 ) -> Hit | None:
-    """The hit for a *signal* of one warp that nothing orders after what other warps write; None if something does."""
-    model = signals.model
-    found = signals.beside(signal, (write for write, _ in pairs))
+    """The hit for a *signal* that nothing orders after what threads write for which it is given; None if something does."""
+    model = leaders.model
+    found = leaders.beside(signal, (write for write, _ in pairs))
+    if found is None:
+        pairs = leaders.signals.announced(signal, seen, before=False) if leaders.for_lanes(signal) else []
+        found = leaders.apart(signal, (write for write, _ in pairs))
     if found is None:
         return None
-    write, others, path = found
-    read = next(read for each, read in pairs if each == write)
-    condition = _if_several_warps(model)
-    return MO007.hit(
-        site=signal,
-        message="signals for the CTA while other warps may still write the data"
-        f"{', if ' * bool(condition)}{condition}: no CTA barrier precedes it",
-        steps=(
-            Mark(write, "these write the data, too", role=model.describe_threads(others)),
-            Mark(signal, "lets threads of another CTA continue"),
-            Mark(read, "may read the data before those warps have written it"),
-        ),
-        help="add a CTA barrier (bar.sync, __syncthreads()) between the writes and the signal",
-        about=frozenset((signal,)),
-        condition=condition,
-        missing_before=True,
-    ).doubted(_PREVIOUS_ITERATION if _iterates(model, path, signal) else "")
+    read = next(read for each, read in pairs if each == found.access)
+    condition, group, barrier = _terms(model, found)
+    others = "other lanes" if found.lanes else "those warps"
+    return (
+        MO007.hit(
+            site=signal,
+            message=f"signals for the {group[0]} while other {group[1]} may still write the data"
+            f"{', if ' * bool(condition)}{condition}: no {barrier[0]} precedes it",
+            steps=(
+                Mark(found.access, "these write the data, too", role=model.describe_threads(found.others)),
+                Mark(signal, "lets threads of another CTA continue"),
+                Mark(read, f"may read the data before {others} have written it"),
+            ),
+            help=f"add a {barrier[0]} ({barrier[1]}) between the writes and the signal",
+            about=frozenset((signal,)),
+            condition=condition,
+            missing_before=not found.lanes,
+        )
+        .doubted(
+            _PREVIOUS_ITERATION if found.path is not None and _iterates(model, found.path, signal) else ""
+        )
+        .unshown(Severity.WARNING if found.lanes and found.path is not None else None)
+    )
 
 
 def _without_others(
-    signals: GlobalSignals, signal: Site, seen: GlobalObservation, pairs: list[tuple[Site, Site]]
+    leaders: Leaders, signal: Site, seen: GlobalObservation, pairs: list[tuple[Site, Site]]
 ) -> Hit | None:
-    """The hit for a poll of one warp that nothing orders before what other warps read; None if something does."""
-    model = signals.model
-    found = signals.beside(seen.site, (read for _, read in pairs)) if seen.waits else None
-    if found is None:
+    """The hit for a poll that nothing orders before what threads read for which it waits; None if something does."""
+    model = leaders.model
+    found = leaders.beside(seen.site, (read for _, read in pairs)) if seen.waits else None
+    if found is None or found.path is None:
         return None
-    read, others, path = found
-    write = next(write for write, each in pairs if each == read)
-    condition = _if_several_warps(model)
-    return MO007.hit(
-        site=seen.site,
-        message="waits for the CTA, but other warps may read the data meanwhile"
-        f"{', if ' * bool(condition)}{condition}: no CTA barrier follows",
-        steps=(
-            Mark(write, "writes the data in another CTA"),
-            Mark(signal, "is the signal"),
-            Mark(seen.site, "waits for it"),
-            Mark(read, "these read the data, too, and wait for nothing", role=model.describe_threads(others)),
-        ),
-        help="add a CTA barrier (bar.sync, __syncthreads()) between the poll and the reads",
-        about=frozenset((seen.site,)),
-        condition=condition,
-    ).doubted(_NEXT_ITERATION if _iterates(model, path, seen.site, innermost=False) else "")
+    write = next(write for write, each in pairs if each == found.access)
+    condition, group, barrier = _terms(model, found)
+    return (
+        MO007.hit(
+            site=seen.site,
+            message=f"waits for the {group[0]}, but other {group[1]} may read the data meanwhile"
+            f"{', if ' * bool(condition)}{condition}: no {barrier[0]} follows",
+            steps=(
+                Mark(write, "writes the data in another CTA"),
+                Mark(signal, "is the signal"),
+                Mark(seen.site, "waits for it"),
+                Mark(
+                    found.access,
+                    "these read the data, too, and wait for nothing",
+                    role=model.describe_threads(found.others),
+                ),
+            ),
+            help=f"add a {barrier[0]} ({barrier[1]}) between the poll and the reads",
+            about=frozenset((seen.site,)),
+            condition=condition,
+        )
+        .doubted(_NEXT_ITERATION if _iterates(model, found.path, seen.site, innermost=False) else "")
+        .unshown(Severity.WARNING if found.lanes else None)
+    )
+
+
+def _terms(model: KernelModel, found: Beside) -> tuple[str, tuple[str, str], tuple[str, str]]:
+    """The condition of a finding, the names of the group and of its parts, and those of the barrier of the group."""
+    if found.lanes:
+        return "", ("warp", "lanes"), ("bar.warp.sync", "__syncwarp()")
+    return _if_several_warps(model), ("CTA", "warps"), ("CTA barrier", "bar.sync, __syncthreads()")
 
 
 @check(MO010, analyses=(GlobalSignals,))

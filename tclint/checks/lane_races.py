@@ -13,7 +13,14 @@ from itertools import chain
 
 from tclint.analyses.cp_async import LaneWaitedCopies
 from tclint.analyses.lane_memory import GlobalByLanes, SharedByLanes
-from tclint.analyses.lane_races import Diverged, conflict_on, converged, diverged, exchanges_on
+from tclint.analyses.lane_races import (
+    INDEPENDENT_LANES,
+    Diverged,
+    conflict_on,
+    converged,
+    diverged,
+    exchanges_on,
+)
 from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import Conflict
 from tclint.analyses.plausibility import skips
@@ -31,8 +38,6 @@ from tclint.isa.effects import CP_ASYNC
 
 SM002 = RuleId("SM002")
 
-_INDEPENDENT = 70
-"""The first target on which the lanes of a warp are scheduled independently."""
 _SYNCHRONISED = "on other paths between the two, the lanes synchronise"
 _COPIED_TOGETHER = "no GPU has been seen to wait for less than the copies of the warp"
 _VERBS = {True: "overwrites", False: "reads"}
@@ -48,7 +53,7 @@ _MEMORIES: tuple[tuple[str, type[SharedByLanes], type[SinceBarrier], type[SinceB
 def exchanged_without_warp_barrier(model: KernelModel) -> Iterator[Hit]:
     """Report memory that a lane accesses unordered with an access of another lane of its warp, one of them a write."""
     target = model.function.target
-    if not model.function.entry or target is None or target.number < _INDEPENDENT:
+    if not model.function.entry or target is None or target.number < INDEPENDENT_LANES:
         return
 
     def place(site: int) -> Hashable:

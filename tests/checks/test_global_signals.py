@@ -420,6 +420,70 @@ def test_a_grid_meets_at_a_word_whose_address_the_driver_passes(
     assert {f.rule.id for f in found if f.rule.id in ("MO003", "MO005", "MO007")} == rules
 
 
+LANE = "and.b32 %r11, %r0, 31;\nsetp.eq.u32 %p5, %r11, 0;"
+TELL = "@%p5 atom.global.exch.b32 %r6, [%rd9], 1;"
+HEAR = """@!%p5 bra seen;
+await:
+    ld.volatile.global.u32 %r1, [%rd9];
+    setp.eq.u32 %p1, %r1, 0;
+    @%p1 bra await;
+seen:"""
+MEETING = "bar.warp.sync -1;"
+PARTED = """@!%p5 bra others;
+    fence.acq_rel.gpu;
+    atom.global.exch.b32 %r6, [%rd9], 1;
+    bra.uni given;
+others:
+    {}
+    fence.acq_rel.gpu;
+given:"""
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ([WRITE, FENCE, MEETING, TELL, HEAR, MEETING, FENCE, READ], []),
+        ([WRITE, FENCE, TELL, HEAR, MEETING, FENCE, READ], [Severity.INFO]),
+        ([WRITE, FENCE, "shfl.sync.idx.b32 %r12, %r0, 0, 31, -1;", TELL, HEAR, MEETING, FENCE, READ], [Severity.INFO]),
+        ([WRITE, FENCE, MEETING, TELL, HEAR, FENCE, READ], [Severity.INFO]),
+        ([WRITE, FENCE, TELL, HEAR, FENCE, READ], [Severity.INFO] * 2),
+        # One lane writes, or all lanes of a warp write one word.
+        ([f"@%p5 {WRITE}", FENCE, TELL, HEAR, MEETING, FENCE, READ], []),
+        (["shr.u32 %r12, %r0, 5;\nmul.wide.u32 %rd1, %r12, 4;\nadd.u64 %rd1, %rd1, %rd0;", WRITE, FENCE, TELL, HEAR, MEETING,
+          FENCE, READ], []),
+        # All lanes signal.
+        ([WRITE, FENCE, TELL.replace("@%p5 ", ""), HEAR, MEETING, FENCE, READ], []),
+        # A branch sends the others another way; or they signal later.
+        ([PARTED.format(WRITE), HEAR, MEETING, FENCE, READ], [Severity.WARNING]),
+        ([PARTED.format(WRITE), MEETING, "red.release.gpu.global.add.u32 [%rd9], 1;", HEAR, MEETING, FENCE, READ], []),
+        ([PARTED.format(""), HEAR, MEETING, FENCE, READ], []),
+    ],
+)  # fmt: skip
+def test_a_lane_signals_or_waits_for_its_warp(body: list[str], found: list[Severity]) -> None:
+    report = lint(in_turn(LANE, *body))
+    assert [f.severity for f in by_rule(report, "MO007")] == found
+    assert all("lanes" in f.message for f in by_rule(report, "MO007"))
+
+
+def test_other_warps_read_after_a_wait_that_a_barrier_precedes() -> None:
+    """They reach the read from where the leader leaves them, and no barrier is on the way."""
+    body = (
+        "bar.sync 0;",
+        WRITE,
+        FENCE,
+        "bar.sync 0;",
+        "@%p0 st.volatile.global.u32 [%rd9], 1;",
+        HEAR.replace("%p5", "%p0"),
+        "{}",
+        FENCE,
+        READ,
+    )
+    without, barrier = (lint(in_turn("\n".join(body).format(each))) for each in ("", "bar.sync 0;"))
+    (finding,) = by_rule(without, "MO007")
+    assert finding.message.startswith("waits for the CTA")
+    assert not by_rule(barrier, "MO007")
+
+
 def test_the_fence_of_the_last_cta_alone_is_enough_if_the_others_continue_only_then() -> None:
     fenced = SHARED_LAST.replace("selp.u32", "@!%p2 bra not_last;\nmembar.gl;\nnot_last:\nselp.u32")
     assert not by_rule(lint(in_turn(WRITE, FENCE, "bar.sync 0;", fenced, READ, DONE)), "MO003")
