@@ -34,7 +34,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "exit-zero",
         "no-findings",
     ),
-    "Changes to the inputs": ("fix", "unsafe-fixes", "add-ignore", "diff"),
+    "Changes to the inputs": ("fix", "unsafe-fixes", "add-ignore", "check", "diff", "normalize"),
     "Execution and proofs": (
         "confirm",
         "confirm-steps",

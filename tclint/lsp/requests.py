@@ -17,6 +17,7 @@ from tclint.lsp.completion import TRIGGERS, complete, describe, signatures
 from tclint.lsp.configuration import SECTION
 from tclint.lsp.diagnostics import SOURCE
 from tclint.lsp.document import Document, Superseded
+from tclint.lsp.formatting import formats
 from tclint.lsp.hints import hints
 from tclint.lsp.hover import hover
 from tclint.lsp.names import Cursor
@@ -198,6 +199,13 @@ async def document_symbol(ls: Server, params: types.DocumentSymbolParams) -> Any
 @_handles(types.TEXT_DOCUMENT_FOLDING_RANGE)
 async def folding_range(ls: Server, params: types.FoldingRangeParams) -> Any:
     return await ls.look(params.text_document.uri, lambda document, text, tree, module: folds(tree, text))
+
+
+@_handles(types.TEXT_DOCUMENT_FORMATTING)
+async def formatting(ls: Server, params: types.DocumentFormattingParams) -> Any:
+    return await ls.look(
+        params.text_document.uri, lambda document, text, tree, module: formats(text, document.host)
+    )
 
 
 @_handles(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions([*TRIGGERS], resolve_provider=True))

@@ -11,9 +11,9 @@ from lsprotocol import types
 
 from tclint.findings.spans import Span
 
-__all__ = ["DocumentText"]
+__all__ = ["BYTE_ORDER_MARK", "DocumentText"]
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class DocumentText:
@@ -32,7 +32,7 @@ class DocumentText:
     @cached_property
     def analysed(self) -> bytes:
         """The bytes to analyse, at the same offsets as in :attr:`data`. A byte order mark is replaced by blanks."""
-        marked = self.data.startswith(_BYTE_ORDER_MARK)
+        marked = self.data.startswith(BYTE_ORDER_MARK)
         return b"   " + self.data[3:] if marked else self.data
 
     @cached_property

@@ -73,6 +73,8 @@ def formatted(data: bytes, blank_lines: bool = True) -> bytes:
     """
     leaves = list(_leaves(checked(data), data))
     text = _written(leaves, data, blank_lines)
+    if text == data:
+        return text
     after = parse(text)
     same = _BLANKS.sub(b"", data) == _BLANKS.sub(b"", text) and _texts(leaves) == _texts(_leaves(after, text))
     if problems(after) or not same:
@@ -109,29 +111,32 @@ def _leaves(tree: Tree, data: bytes) -> Iterator[_Leaf]:
     while True:
         node = cursor.node
         assert node is not None
-        extra = node.type in _EXTRAS
-        begins = -1 if extra or not path else _begins(node, path[-1])
+        kind = node.type
+        extra = kind in _EXTRAS
+        begins = -1 if extra or not path else _begins(kind, path[-1])
         if begins >= 0:
-            line, statement = begins, path[-1].kind in ("module", "block") and node.type != "}"
+            line, statement = begins, path[-1].kind in ("module", "block") and kind != "}"
         if node.child_count and not extra:
             path.append(_place(node, path[-1] if path else None, begins, cursor.field_name))
             cursor.goto_first_child()
             continue
-        if path and node.end_byte > node.start_byte:
-            if hidden := data[at : node.start_byte].strip(_BLANK):
-                start = data.index(hidden, at)
-                text = _text("loc_directive", hidden, path[-1])
-                yield _Leaf(text, "hidden", path[-1], start, start + len(hidden), line, statement)
+        start, end = node.start_byte, node.end_byte
+        if path and end > start:
+            place = path[-1]
+            if hidden := data[at:start].strip(_BLANK):
+                first = data.index(hidden, at)
+                text = _text("loc_directive", hidden, place)
+                yield _Leaf(text, "hidden", place, first, first + len(hidden), line, statement)
                 line, statement = -1, False
-            raw = data[node.start_byte : node.end_byte].lstrip(_BLANK)  # some tokens begin with blanks
-            span = (node.end_byte - len(raw), node.end_byte)
-            text = _text(node.type, raw, path[-1])
+            raw = data[start:end].lstrip(_BLANK)  # some tokens begin with blanks
+            text = _text(kind, raw, place)
             if extra:
-                yield _Leaf(text, node.type, path[-1], *span, -1, path[-1].kind in ("module", "block"))
+                between = place.kind in ("module", "block")
+                yield _Leaf(text, kind, place, end - len(raw), end, -1, between)
             else:
-                yield _Leaf(text, node.type, path[-1], *span, line, statement)
+                yield _Leaf(text, kind, place, end - len(raw), end, line, statement)
                 line, statement = -1, False
-            at = node.end_byte
+            at = end
         while not cursor.goto_next_sibling():
             if not cursor.goto_parent():
                 return
@@ -139,9 +144,8 @@ def _leaves(tree: Tree, data: bytes) -> Iterator[_Leaf]:
                 path.pop()
 
 
-def _begins(node: Node, place: _Place) -> int:
-    """The indentation of the line that begins with *node*, which is in *place*; -1 if none does."""
-    kind = node.type
+def _begins(kind: str, place: _Place) -> int:
+    """The indentation of the line that begins with a node in *place*; -1 if none does."""
     if place.kind == "module":
         return 0
     if place.kind == "block":

@@ -17,7 +17,7 @@ from tclint.syntax import Node, Tree
 from tclint.text.layout import checked, formatted
 from tclint.text.names import Declaration, Use, nodes, resolved
 
-__all__ = ["normal", "without_debug_data"]
+__all__ = ["normal", "without_comments", "without_debug_data"]
 
 _DEBUG = frozenset(
     "comment preprocessor loc_directive loc_intermediate_directive file_directive section_directive"
@@ -64,6 +64,12 @@ def without_debug_data(data: bytes) -> bytes:
             if word.text == b"debug":
                 edits += [Edit(_span(comma), ""), Edit(_span(word), "")]
     return joined(data, edits)
+
+
+def without_comments(data: bytes) -> bytes:
+    """*data* without comments. Raises SourceError for a syntax error."""
+    comments = nodes(checked(data).root_node, ("comment", "preprocessor"))
+    return joined(data, (Edit(_span(node), " ") for node in comments))
 
 
 def _debug_data(tree: Tree) -> Iterator[Node]:

@@ -21,7 +21,7 @@ from tclint.syntax import Node, Tree, parse, problems
 from tclint.syntax.source import SourceError
 from tclint.text.layout import checked, formatted
 from tclint.text.names import nodes, resolved
-from tclint.text.normal import normal, without_debug_data
+from tclint.text.normal import normal, without_comments, without_debug_data
 from tclint.text.units import Units
 
 __all__ = ["First", "Reduction", "Spent", "instructions"]
@@ -60,7 +60,7 @@ class Reduction:
 
     def run(self) -> None:
         """Reduces the text as far as possible. Raises Spent."""
-        self._whole(normal, lambda data: formatted(without_debug_data(data)), formatted)
+        self._whole(normal, _plain(without_debug_data), _plain(without_comments), formatted)
         self._take(Units.top)
         blocks = self._take(Units.blocks)
         self._take(Units.each, blocks)
@@ -137,6 +137,11 @@ class Reduction:
         key, self.data = asked[number]
         self._found(self.data)
         return key
+
+
+def _plain(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+    """A change of the text, and its layout."""
+    return lambda data: formatted(change(data))
 
 
 def _digest(text: bytes) -> bytes:

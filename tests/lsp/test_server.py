@@ -571,6 +571,30 @@ async def test_symbols_and_folds(client: LanguageClient) -> None:
     assert [(text[f.start_line], text[f.end_line].strip()) for f in folds] == [("{", "}"), ("    {", "}")]
 
 
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (".version  8.0 // größer\n  .target sm_90", ".version 8.0 // größer\n.target sm_90\n"),
+        ("\ufeff.version 8.0 ", "\ufeff.version 8.0\n"),
+        (".version 8.0\n", ".version 8.0\n"),
+        (".entry k() {", None),
+    ],
+)
+async def test_formatting(client: LanguageClient, text: str, wanted: str | None) -> None:
+    await start(client)
+    open_(client, text)
+    edits = await client.text_document_formatting_async(
+        t.DocumentFormattingParams(t.TextDocumentIdentifier(URI), t.FormattingOptions(4, True))
+    )
+    if wanted is None or wanted == text:
+        assert edits == (None if wanted is None else ())
+        return
+    (edit,) = edits
+    change = t.TextDocumentContentChangePartial(edit.range, edit.new_text)
+    assert DocumentText.of(text, "utf-16").changed([change]).data.decode() == wanted
+
+
 # ---------------------------------------------------------------- states
 
 

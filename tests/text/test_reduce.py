@@ -56,7 +56,7 @@ def has(*patterns: bytes) -> Ask:
 
 
 @cache
-def large(planted: bytes = b"", count: int = 8) -> bytes:
+def large(planted: bytes = b"", count: int = 5) -> bytes:
     """A module of many functions with loops, scopes, line information and tables, and *planted* in one of them."""
     functions = []
     for i in range(count):
@@ -131,7 +131,7 @@ def test_what_is_left_of_a_module() -> None:
         reduction.data
         == b""".version 8.0
 .target sm_90a
-.visible .entry k4()
+.visible .entry k2()
 {
 	.reg .b32 	%r<2>;
 	.reg .b64 	%rd<2>;
@@ -164,6 +164,12 @@ def test_what_is_used_stays_declared() -> None:
     for text in seen:
         for label in re.findall(rb"bra\s+([\w$]+);", text):
             assert re.search(rb"(?m)^\s*" + re.escape(label) + rb":", text), text
+
+
+def test_debug_data_that_matters_stays_without_comments() -> None:
+    reduction, _ = reduced(large(b"popc.b32 %r1, %r2;", 4), has(rb"\.loc\s+1 17 3"))
+    assert re.search(rb"\{\s+\.loc\t1 17 3\s+\}\s+$", reduction.data)
+    assert b"//" not in reduction.data
 
 
 def test_comments_that_matter_stay() -> None:
