@@ -66,6 +66,8 @@ class Options(TypedDict, total=False):
     verdict: bool
     require: Iterable[str]
     assume: Iterable[str]
+    ptxas_budget: Mapping[str, object]
+    accept_ptxas_change: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +275,10 @@ def report_on(
     inputs: Iterable[Input], config: Config, paths: Iterable[str] = (), executor: Executor | None = None
 ) -> Report:
     known = baseline.of(config.baseline)
+    if config.ptxas_budget is not None:
+        from tclint.driver.assembling import gated
+
+        config = gated(config, known.recorded())
     files, summary = presented(
         [item.report for item in reports(inputs, config, executor=executor)],
         config.selected,

@@ -15,6 +15,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from tclint.findings.figures import Assembled
 from tclint.findings.finding import FileReport
 from tclint.findings.rules import Rule, all_rules
 from tclint.findings.spans import Span
@@ -79,7 +80,7 @@ def _readers() -> list[Read]:
 
 def _hints(kind: type) -> dict[str, Any]:
     """The types of the fields; ``finding`` imports some of them for type checkers only."""
-    return get_type_hints(kind, localns={"Rule": Rule, "Verdict": Verdict})
+    return get_type_hints(kind, localns={"Assembled": Assembled, "Rule": Rule, "Verdict": Verdict})
 
 
 @cache

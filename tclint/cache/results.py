@@ -11,7 +11,7 @@ name.
 from __future__ import annotations
 
 import os
-from dataclasses import fields
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from time import monotonic
@@ -25,7 +25,7 @@ from tclint.findings.finding import FileReport
 from tclint.inline.hosts import PYTHON, is_host
 from tclint.syntax.source import Source
 
-__all__ = ["FOLDER", "OFF", "SIZE", "EarlierResults", "opened", "store"]
+__all__ = ["FOLDER", "OFF", "SIZE", "EarlierResults", "chosen", "opened", "store"]
 
 FOLDER = "TCLINT_CACHE_DIR"
 """The environment variable that names another folder than that of the user."""
@@ -34,7 +34,9 @@ SIZE = "TCLINT_CACHE_SIZE"
 OFF = "TCLINT_NO_CACHE"
 """The environment variable that turns the cache off."""
 
-NEUTRAL = frozenset("fail_on exit_zero exclude force_exclude include baseline jobs cache max_input".split())
+NEUTRAL = frozenset(
+    "fail_on exit_zero exclude force_exclude include baseline jobs cache max_input gate".split()
+)
 """The settings that decide which inputs there are, or what becomes of their reports, but nothing in a report."""
 _EXECUTING = frozenset("confirm confirm_steps execute execute_steps launch".split())
 """The settings of runs that execute kernels."""
@@ -54,13 +56,18 @@ def store() -> Store | None:
 
 def opened(config: Config) -> EarlierResults | None:
     """The results of earlier runs; None if they are not to be used."""
-    if not config.cache or config.executes or _set(OFF) or _set("TCLINT_DEBUG"):
+    if config.executes or _set("TCLINT_DEBUG"):
         return None
-    found = store()
+    found = chosen(config)
     try:
         return EarlierResults(found, program(found)) if found is not None else None
     except (OSError, ValueError):  # tclint was imported from something that is no folder
         return None
+
+
+def chosen(config: Config) -> Store | None:
+    """The cache of a run; None if it has none."""
+    return store() if config.cache and not _set(OFF) else None
 
 
 def _set(variable: str) -> bool:
@@ -85,9 +92,14 @@ class EarlierResults:
         host = is_host(source.path, source.member)
         language = "ptx" if not host else "python" if python else "c++"
         off = config.selected.ignored(source.path, "")
-        settings = _settings(config)
+        settings = _settings(config if config.gate is None else replace(config, gate=None))
         kind = "proven" if proven else "raw"
-        return digest("report", kind, self.program.digest, settings, _written(off), language, source.data)
+        gate = ""
+        if config.gate is not None:
+            gate = _written((config.gate.banner, config.gate.of(source.path, source.member)))
+        return digest(
+            "report", kind, self.program.digest, settings, _written(off), gate, language, source.data
+        )
 
     def find(self, key: str, source: Source) -> FileReport | None:
         """The report on *source*, whose *key* that is; None if it is not known."""
@@ -155,4 +167,6 @@ def _written(value: Any) -> str:
         return f"({','.join(map(_written, value))})"
     if value is None or isinstance(value, (str, int)):
         return repr(value)
+    if is_dataclass(value):
+        return _written(tuple(getattr(value, field.name) for field in fields(value)))
     raise TypeError(f"a setting is a {type(value).__name__}")

@@ -116,6 +116,8 @@ class Hit:
     that reaches it does. A class of hazards is then not *violated*."""
     missing_before: bool = False
     """What is missing is missing before ``site``, so hits before ``site`` are not consequences of this one."""
+    figure: str = ""
+    """What it is about if not its instructions, so that the hits of one kernel have different fingerprints."""
 
     @property
     def subject(self) -> str:

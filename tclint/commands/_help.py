@@ -29,6 +29,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "min-severity",
         "min-confidence",
         "baseline",
+        "accept-ptxas-change",
         "fail-on",
         "exit-zero",
         "no-findings",

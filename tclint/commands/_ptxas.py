@@ -13,12 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-__all__ = ["Given", "PtxasMissing", "execute", "find", "given", "main", "release"]
+from tclint.driver.cuda_tools import TRIED, environment, run
+
+__all__ = ["TRIED", "Given", "PtxasMissing", "execute", "find", "given", "main", "release"]
 
 STDIN = "-"
-TRIED = "TCLINT_PTXAS_TRIED"
-"""An environment variable that lists the programs already run as ptxas in this chain of calls; none is run twice."""
-
 TRITON = {"TRITON_PTXAS_PATH": "ptxas", "TRITON_PTXAS_BLACKWELL_PATH": "ptxas-blackwell"}
 """Environment variable -> the program bundled with Triton that it replaces."""
 
@@ -146,16 +145,7 @@ def release(path: str) -> tuple[int, int] | None:
     import subprocess
 
     try:
-        output = subprocess.run(
-            [path, "--version"],
-            env=_environment(path),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=10,
-            check=False,
-        ).stdout
+        output = run(path, "--version", seconds=10).stdout
     except (OSError, subprocess.TimeoutExpired):
         return None
     found = re.search(r"release (\d+)\.(\d+)", output)
@@ -167,23 +157,18 @@ def execute(path: str, arguments: Sequence[str]) -> NoReturn:
 
     Raises OSError.
     """
-    environment = _environment(path)
+    changed = environment(path)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
     if os.name == "nt":  # exec does not wait for the program on Windows
         import subprocess
 
-        sys.exit(subprocess.run([path, *arguments], env=environment, check=False).returncode)
+        sys.exit(subprocess.run([path, *arguments], env=changed, check=False).returncode)
     for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and the program would inherit that
         if (number := getattr(signal, name, None)) is not None:
             signal.signal(number, signal.SIG_DFL)
-    os.execve(path, [path, *arguments], environment)
-
-
-def _environment(path: str) -> dict[str, str]:
-    """The environment for the program at *path*, which may be a script that calls tclint again."""
-    return {**os.environ, TRIED: os.pathsep.join(filter(None, (os.environ.get(TRIED), path)))}
+    os.execve(path, [path, *arguments], changed)
 
 
 def main() -> None:

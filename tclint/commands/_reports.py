@@ -226,6 +226,19 @@ def refuse_unmatched(config: Config, reports: Iterable[FileReport]) -> None:
         raise no_function(config.entry, names)
 
 
+def gated(config: Config, known: Baseline | None = None) -> Config:
+    """*config* with the gate on what ptxas makes, if the settings have one; *known* is the baseline. Raises UsageError."""
+    if config.ptxas_budget is None:
+        return config
+    from tclint.driver import assembling
+    from tclint.findings.selection import SettingsError
+
+    try:
+        return assembling.gated(config, () if known is None else known.recorded())
+    except SettingsError as error:
+        raise usage(error) from None
+
+
 def known_findings(config: Config) -> Baseline | None:
     """The baseline of the run; None without one. Raises UsageError."""
     if config.baseline is None:

@@ -20,6 +20,7 @@ from tclint.commands._common import (
     write,
     write_notes,
 )
+from tclint.commands._reports import gated
 from tclint.commands._settings import SettingsCommand, resolve
 
 if TYPE_CHECKING:
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     from tclint.report.baseline import Baseline
 
 
-@click.command(cls=SettingsCommand, unused=("fail_on", "exit_zero", "verdict", "require", "assume"))
+@click.command(
+    cls=SettingsCommand,
+    unused=("fail_on", "exit_zero", "verdict", "require", "assume", "accept_ptxas_change"),
+)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @stdin_filename_option
 @click.option(
@@ -53,7 +57,7 @@ def command(
 
     PATH (by default the working folder) and the settings are as for check: the findings that check would show are
     recorded. An existing baseline is updated: findings that are gone are removed, new ones are added, and those this run
-    did not look for are kept. Wrong suppression comments (SU001, SU002) are not recorded.
+    did not look for are kept. With a ptxas-budget, the figures of the kernels are recorded too. Wrong suppression comments (SU001, SU002) are not recorded.
 
     Exit code: 0 written, 2 usage error, or an input that could not be analysed. Findings in the other inputs are still
     written, unless there are none or a PATH does not exist.
@@ -68,7 +72,7 @@ def command(
 
     paths = paths or (os.curdir,)
     resolved = resolve(configs, isolated, options)
-    config = resolved.config
+    config = gated(resolved.config)
     refuse_unused(stdin_filename, paths)
     path = output or config.baseline or DEFAULT
     _known(path, prune)  # refuses an invalid one before the analysis
@@ -90,9 +94,10 @@ def command(
         return FAILURE
     old, new = _updated(path, prune, found, config.selected, paths)
     added = len(new.entries) - len(old.entries) + len(old.gone)
-    write(
-        printable(f"{path}: {count(len(new.entries), 'finding')} ({added} new, {len(old.gone)} gone)") + "\n"
-    )
+    text = f"{path}: {count(len(new.entries), 'finding')} ({added} new, {len(old.gone)} gone)"
+    if new.kernels:
+        text += f", figures of {count(len({each.figures.kernel for each in new.kernels}), 'kernel')}"
+    write(printable(text) + "\n")
     return FAILURE if any(report.problems for report in found) else CLEAN
 
 

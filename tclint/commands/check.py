@@ -26,6 +26,7 @@ from tclint.commands._common import (
 from tclint.commands._reports import (
     Made,
     Output,
+    gated,
     known_findings,
     output_options,
     refuse_unmatched,
@@ -255,6 +256,7 @@ def _checked(asked: Asked, resolved: Settings) -> int:
     chosen = every if asked.shard is None else inputs.shard(every, *asked.shard)
     sources = _compiled(chosen, asked, config) if asked.compile else read(chosen, config.max_bytes)
     known = known_findings(config)
+    config = gated(config, known)
     fixing = _fixing(asked, config, known)
     if fixing is not None:
         sources = fixing.fixed_inputs(sources, asked.stdin_filename or STDIN_NAME)

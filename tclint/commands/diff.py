@@ -8,6 +8,7 @@ import click
 
 from tclint.commands import CLEAN, FAILURE, FINDINGS
 from tclint.commands._common import Choice, color_option, usage, use_color, write
+from tclint.commands._reports import gated
 from tclint.commands._settings import SettingsCommand, resolve
 
 
@@ -15,7 +16,7 @@ from tclint.commands._settings import SettingsCommand, resolve
     cls=SettingsCommand,
     unused=(
         *("fail_on", "exclude", "force_exclude", "include", "baseline", "jobs"),
-        *("verdict", "require", "assume"),
+        *("verdict", "require", "assume", "accept_ptxas_change"),
     ),
 )
 @click.argument("old", metavar="OLD")
@@ -58,8 +59,13 @@ def command(
     With --ptxas, the first ptxas assembles OLD and the second one NEW, and the difference in what they print and make is
     shown. Without NEW, both assemble OLD, which shows what another ptxas does with the same PTX.
 
+    With a ptxas-budget in the configuration, one ptxas compiles both, and a figure that has grown by more than its allowance
+    is a new finding.
+
     Exit code: 0 nothing changed, 1 something changed, 2 usage error, or an input that could not be analysed.
     """
+    from dataclasses import replace
+
     from tclint.diff.pairs import differences, sides
     from tclint.diff.show import render
     from tclint.syntax.source import SourceError
@@ -70,6 +76,7 @@ def command(
     if assemblers is not None and output_format == "sarif":
         raise click.UsageError("--ptxas requires the format text or json: what it finds has no location.")
     config = resolve(configs, isolated, options).config
+    config = replace(config, ptxas_budget=None) if assemblers is not None else gated(config)
     try:
         found = list(
             differences(sides(old, new or old, config.max_bytes), config, not no_findings, assemblers)

@@ -24,7 +24,9 @@ _SIGNALLED = 128
 
 
 @click.command(
-    cls=DropIn, unused=("include", "exclude", "force_exclude", "arch"), options_metavar="[OPTIONS --]"
+    cls=DropIn,
+    unused=("include", "exclude", "force_exclude", "arch", "accept_ptxas_change"),
+    options_metavar="[OPTIONS --]",
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="NVCC_ARGUMENTS...")
 @click.option("--refuse", is_flag=True, help="If nvcc succeeds, exit with 1 or 2 where tclint check would.")
@@ -57,11 +59,13 @@ def command(
     Exit code: that of nvcc. With --refuse, 1 or 2 as from tclint check if nvcc succeeds; what it made is kept. 2 also if
     no nvcc is found.
     """
+    from dataclasses import replace
+
     from tclint.api import report_on
     from tclint.driver.compiling import MISSING, find_nvcc, kept
     from tclint.syntax.source import SourceError
 
-    config = resolve(configs, isolated, options).config
+    config = replace(resolve(configs, isolated, options).config, ptxas_budget=None)
     if config.executes:
         need_numpy()
     if (nvcc := find_nvcc()) is None:

@@ -36,7 +36,9 @@ class DropIn(SettingsCommand):
         return super().parse_args(ctx, [*args[:end], _END, *args[end + (_END in args) :]])
 
 
-@click.command(cls=DropIn, unused=("include", "arch", "jobs"), options_metavar="[OPTIONS --]")
+@click.command(
+    cls=DropIn, unused=("include", "arch", "jobs", "accept_ptxas_change"), options_metavar="[OPTIONS --]"
+)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="PTXAS_ARGUMENTS...")
 @click.option(
     "--refuse",
@@ -146,6 +148,7 @@ def _lint(ptxas: str, asked: Given, settings: Settings, output: _Output) -> int:
     if output_format not in formats():
         raise usage(f"unknown output format '{output_format}'{nearest(output_format, formats())}")
     config = settings.config
+    config = replace(config, ptxas_budget=None)  # it would compile everything twice
     if config.executes:
         need_numpy()
     if config.toolkit is None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     cls=SettingsCommand,
     unused=(
         *("fail_on", "exit_zero", "exclude", "force_exclude", "include", "arch", "baseline", "jobs", "cache"),
-        "require",
+        *("require", "accept_ptxas_change"),
     ),
 )
 @click.argument("path", metavar="KERNEL")

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tclint._dataclass import dataclass
 from tclint._read import MAX_BYTES
+from tclint.config import budget
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected, SettingsError
 from tclint.isa.target import Target, dotted
 
 if TYPE_CHECKING:
+    from tclint.findings.figures import Budget, Gate
     from tclint.findings.requirements import Requirement
     from tclint.findings.verdicts import Assumption
 
@@ -216,6 +218,7 @@ ASSUMPTIONS = Kind(
     "list",
     "NAMES",
 )
+BUDGET = Kind("a table", budget.SCHEMA, budget.read, budget.write, "none")
 _POSITIVE = {"type": "integer", "minimum": 1}
 MEBIBYTES = Kind("a number of MiB, at least 1", _POSITIVE, _positive, int, metavar="MIB")
 STEPS = Kind("a number of instructions, at least 1", _POSITIVE, _positive, int, metavar="N")
@@ -391,6 +394,23 @@ class Config:
         ),
     )
     """None: everything."""
+
+    ptxas_budget: Budget | None = field(
+        default=None,
+        metadata=_about(
+            BUDGET,
+            "Limits on what ptxas makes of each kernel: registers, spills, stack, shared memory, C75xx.",
+        ),
+    )
+    """None: ptxas is not run."""
+
+    accept_ptxas_change: bool = field(
+        default=False,
+        metadata=_about(FLAG, "Accept a ptxas whose version is not that of the baseline."),
+    )
+
+    gate: Gate | None = None
+    """What ``ptxas_budget`` needs to know of the machine and of the baseline; None: it was not asked for."""
 
     launch: str | None = None
     """The launch file for ``confirm`` and ``execute``; None: the one beside the kernel, or an assumed launch."""

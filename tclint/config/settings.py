@@ -17,6 +17,7 @@ from tclint._dataclass import dataclass
 from tclint._read import read_file
 from tclint.config.config import IGNORES, PATH, PATHS, Config, Selection, Setting, settings
 from tclint.config.selection import enabled
+from tclint.findings.figures import RULES
 from tclint.findings.moved import all_moved, moved_to, note, subject
 from tclint.findings.rules import UnknownRule, all_rules, nearest
 from tclint.findings.scales import Confidence, Severity
@@ -160,6 +161,8 @@ def resolve(layers: Iterable[Layer]) -> Settings:
         origins |= dict.fromkeys(layer.values, layer.origin)
         if layer.is_file:
             files.append(layer.origin)
+    if values.get("ptxas_budget") is not None:
+        selections.insert(0, Selection(extend_select=RULES))  # as if they were on by default
     if selections:
         values["rules"] = enabled(selections)
         if not values["rules"]:
@@ -279,6 +282,8 @@ def _spelled(value: Any) -> str:
     if isinstance(value, dict):
         pairs = (f"{_spelled(key)} = {_spelled(item)}" for key, item in value.items())
         return f"{{ {', '.join(pairs)} }}" if value else "{}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_spelled, value))}]"
     return json.dumps(value, ensure_ascii=False, default=str)
 
 

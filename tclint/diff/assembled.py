@@ -5,33 +5,22 @@ ptxas prints the first three with ``-v``. The instructions are counted in the ma
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-from collections import Counter, defaultdict
+from collections import Counter
+from collections.abc import Iterable
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from tclint.driver.cuda_tools import candidates, complaint
+from tclint.driver.assembling import MAX_SECONDS, Program, compiled, figures
+from tclint.driver.cuda_tools import candidates, complaint, run
+from tclint.findings.figures import WORDS, KernelFigures
 from tclint.syntax.source import Source, SourceError
 
-__all__ = ["Assembly", "assembled", "compared"]
+__all__ = ["Assembly", "Facts", "assembled", "compared", "facts"]
 
-_TARGET = re.compile(rb"^\s*\.target\s+(sm_\w+)", re.MULTILINE)
-_ERROR = re.compile(r", line (\d+); (?:error|fatal)\s*: (.*)")
-_FUNCTION = re.compile(r"Function properties for (\S+)")
-_ADVICE = re.compile(r"\((C7\d{3})\) .*in(?: the)? function '([^']+)'")
-_NUMBERS = {
-    "registers": re.compile(r"Used (\d+) registers"),
-    "barriers": re.compile(r"used (\d+) barriers"),
-    "bytes of stack": re.compile(r"(\d+) bytes stack frame"),
-    "bytes of spill stores": re.compile(r"(\d+) bytes spill stores"),
-    "bytes of spill loads": re.compile(r"(\d+) bytes spill loads"),
-    "bytes of shared memory": re.compile(r"(\d+) bytes smem"),
-}
 _SECTION = re.compile(r"^\.text\.(\S+):$")
 _MATRIX = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z0-9]*MMA)\b")
-_MAX_SECONDS = 300
 
 Facts = dict[str, int]
 """What is counted, such as ``registers``, ``C7510`` or ``HGMMA``, and how much there is of it; absent: none."""
@@ -46,34 +35,24 @@ class Assembly(NamedTuple):
     """What is counted, and how much there is of it in the old and the new version."""
 
 
+def facts(kernels: Iterable[KernelFigures]) -> dict[str, Facts]:
+    """Kernel -> its figures, as far as they are known."""
+    return {
+        each.kernel: {WORDS.get(name, name): amount for name, amount in each.figures if amount is not None}
+        for each in kernels
+    }
+
+
 def assembled(source: Source, ptxas: str) -> dict[str, Facts]:
     """Kernel -> what *ptxas* makes of it. Raises SourceError if it rejects the module, or a tool fails."""
-    target = _TARGET.search(source.data)
-    if target is None:
-        raise SourceError(".target is missing, so it cannot be assembled")
     with TemporaryDirectory(prefix="tclint-") as folder:
-        text, cubin = os.path.join(folder, "k.ptx"), os.path.join(folder, "k.cubin")
-        with open(text, "wb") as file:
-            file.write(source.data)
-        done = _run(ptxas, "-v", f"-arch={target[1].decode()}", "-o", cubin, text)
-        if done.returncode:
-            raise _rejected(ptxas, done.stderr or done.stdout or f"exit code {done.returncode}")
-        facts = _printed(done.stderr + done.stdout)
+        built = compiled(source, Program(ptxas, ptxas), folder)
+        found = facts(figures(built))
         disassembler = next(candidates("nvdisasm"), None)
         if disassembler is not None:
-            listed = _run(disassembler, cubin)
-            if listed.returncode:
-                raise SourceError(f"{disassembler} failed: {complaint(listed)}")
-            for kernel, counts in _matrix_instructions(listed.stdout).items():
-                facts[kernel].update(counts)
-    return dict(facts)
-
-
-def _rejected(ptxas: str, output: str) -> SourceError:
-    """The first error that *ptxas* printed."""
-    if error := _ERROR.search(output):
-        return SourceError(f"{ptxas} rejects it: {error[2].strip()}", int(error[1]))
-    return SourceError(f"{ptxas} rejects it: {output.strip().splitlines()[0]}")
+            for kernel, counts in _matrix_instructions(_disassembled(disassembler, built.cubin)).items():
+                found.setdefault(kernel, {}).update(counts)
+    return found
 
 
 def compared(old: dict[str, Facts], new: dict[str, Facts], names: dict[str, str]) -> list[Assembly]:
@@ -90,39 +69,17 @@ def compared(old: dict[str, Facts], new: dict[str, Facts], names: dict[str, str]
     return found
 
 
-def _run(*command: str) -> subprocess.CompletedProcess[str]:
-    """The output of a tool. Raises SourceError if it cannot be run."""
+def _disassembled(program: str, cubin: str) -> str:
+    """What a disassembler prints. Raises SourceError."""
     try:
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_MAX_SECONDS,
-            check=False,
-        )
+        done = run(program, cubin, seconds=MAX_SECONDS)
     except subprocess.TimeoutExpired:
-        raise SourceError(f"{command[0]} took longer than {_MAX_SECONDS} s") from None
+        raise SourceError(f"{program} took longer than {MAX_SECONDS} s") from None
     except OSError as error:
-        raise SourceError(f"{command[0]} cannot be run: {error.strerror or error}") from None
-
-
-def _printed(text: str) -> defaultdict[str, Facts]:
-    """Function -> what ``ptxas -v`` prints about it."""
-    found: defaultdict[str, Facts] = defaultdict(dict)
-    kernel = ""
-    for line in text.splitlines():
-        if advice := _ADVICE.search(line):
-            facts = found[advice[2]]
-            facts[advice[1]] = facts.get(advice[1], 0) + 1
-        elif function := _FUNCTION.search(line):
-            kernel = function[1]
-        elif kernel:
-            for what, pattern in _NUMBERS.items():
-                if number := pattern.search(line):
-                    found[kernel][what] = int(number[1])
-    return found
+        raise SourceError(f"{program} cannot be run: {error.strerror or error}") from None
+    if done.returncode:
+        raise SourceError(f"{program} failed: {complaint(done)}")
+    return done.stdout
 
 
 def _matrix_instructions(listing: str) -> dict[str, Counter[str]]:

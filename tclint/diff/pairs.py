@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from tclint._dataclass import dataclass
@@ -17,7 +17,8 @@ from tclint.diff.compare import KernelChanges, compare
 from tclint.diff.skeleton import Skeleton, skeleton
 from tclint.driver.inputs import inputs
 from tclint.driver.one import Input
-from tclint.driver.pool import reports
+from tclint.driver.pool import Checked, reports
+from tclint.findings.figures import RULES, Assembled, Recorded
 from tclint.findings.finding import FileReport, Finding
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
@@ -35,6 +36,9 @@ _MIN_SIMILARITY = 0.5
 """Similarity, from 0 to 1, above which two kernels with different names are paired."""
 _MAX_CANDIDATES = 200
 """Kernels without a partner that are compared by similarity, on each side, since the work is quadratic."""
+
+GATE = frozenset(RULES)
+"""What is checked if findings are not wanted, and the settings have a budget."""
 
 T = TypeVar("T")
 
@@ -78,6 +82,9 @@ class Difference:
     """The number of kernels in both versions, including those of identical files."""
     assembled: list[Assembly] = field(default_factory=list)
     """The kernels of which two versions of ptxas make something else, if they were asked for."""
+    figures: list[Assembly] = field(default_factory=list)
+    """The kernels of which one ptxas makes something else, if the settings have a budget. By itself that is no change; what is
+    too much of it is among the new findings."""
     source: Source | None = None
     """The text of the new file; None if it is identical to the old one, or could not be read."""
 
@@ -203,9 +210,9 @@ def _difference(old: Input | None, new: Input | None, how: How, config: Config, 
         difference.source = there[0]
         partners = _kernels(here, there, config, difference)
         difference.compared = len(partners)
-        if findings:
+        if findings or config.gate is not None:
             names = {k.comparison.old.name: k.comparison.new.name for k in partners}
-            _findings(difference, (old, new), config, names)
+            _findings(difference, (old, new), config if findings else replace(config, rules=GATE), names)
     return difference
 
 
@@ -321,7 +328,8 @@ def _findings(
 
     Two findings are the same if they have the same fingerprint, or the same message at the same source line.
     """
-    shown, _ = present((item.report for item in reports(pair, config)), config.selected)
+    made = _judged(difference, pair, config, names) if config.gate is not None else reports(pair, config)
+    shown, _ = present((item.report for item in made), config.selected)
     old, new = shown
     for report in shown:
         known = {problem for _, problem in difference.problems}
@@ -331,6 +339,27 @@ def _findings(
     for key in (_fingerprint, _message):
         went, came = _unmatched(went, came, lambda f, key=key: key(f, names), lambda f, key=key: key(f, {}))  # type: ignore[misc]
     difference.went, difference.came = went, came
+
+
+def _judged(
+    difference: Difference, pair: tuple[Input, Input], config: Config, names: dict[str, str]
+) -> Iterator[Checked]:
+    """The results for both files, where the figures of the new one are compared with those of the old one."""
+    from tclint.diff.assembled import compared, facts
+
+    assert config.gate is not None
+    (old,) = reports(pair[:1], config)
+    before = old.report.assembled or Assembled(config.gate.version)
+    known = tuple(
+        Recorded(
+            None, None, before.ptxas, before.target, replace(each, kernel=names.get(each.kernel, each.kernel))
+        )
+        for each in before.kernels
+    )
+    (new,) = reports(pair[1:], replace(config, gate=replace(config.gate, known={(None, None): known})))
+    after = new.report.assembled or Assembled(config.gate.version)
+    difference.figures = compared(facts(before.kernels), facts(after.kernels), names)
+    yield from (old, new)
 
 
 def _fingerprint(found: ReportedFinding, names: dict[str, str]) -> Hashable:

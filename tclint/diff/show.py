@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tclint._json import to_json
 from tclint.config.config import Config
@@ -23,6 +23,9 @@ from tclint.findings.selection import Selected
 from tclint.findings.spans import Span
 from tclint.report.formats._style import BOLD, CYAN, RED, YELLOW, Style, printable, shortened
 from tclint.report.summary import count
+
+if TYPE_CHECKING:
+    from tclint.diff.assembled import Assembly
 
 __all__ = ["FORMATS", "render"]
 
@@ -56,6 +59,7 @@ class _Text:
             if (
                 difference.changed
                 or difference.problems
+                or difference.figures
                 or any(k.comparison.operations for k in difference.kernels)
             ):
                 yield from self._file(difference)
@@ -79,7 +83,7 @@ class _Text:
             yield from (f"  {word} kernel {_short(name)}" for name in names)
         for kernel in difference.kernels:
             yield from self._kernel(kernel)
-        for one in difference.assembled:
+        for one in (*difference.assembled, *difference.figures):
             name = _short(one.old) if one.old == one.new else f"{_short(one.old)} -> {_short(one.new)}"
             yield f"  kernel {name}: ptxas"
             yield from (f"    {what}: {a} -> {b}" for what, a, b in one.changes)
@@ -219,15 +223,20 @@ def _file_object(difference: Difference) -> dict[str, Any]:
         "only_new": difference.only_new,
         "came": [_finding_object(one) for one in difference.came],
         "went": [_finding_object(one) for one in difference.went],
-        "assembled": [
-            {
-                "old": one.old,
-                "new": one.new,
-                "changes": [{"what": what, "old": a, "new": b} for what, a, b in one.changes],
-            }
-            for one in difference.assembled
-        ],
+        "assembled": _assemblies(difference.assembled),
+        **({"figures": _assemblies(difference.figures)} if difference.figures else {}),
     }
+
+
+def _assemblies(found: Sequence[Assembly]) -> list[dict[str, Any]]:
+    return [
+        {
+            "old": one.old,
+            "new": one.new,
+            "changes": [{"what": what, "old": a, "new": b} for what, a, b in one.changes],
+        }
+        for one in found
+    ]
 
 
 def _kernel_object(kernel: KernelPair) -> dict[str, Any]:

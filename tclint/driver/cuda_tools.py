@@ -1,4 +1,4 @@
-"""Locates NVIDIA's command-line tools: ``cuobjdump``, ``ptxas``."""
+"""Locates NVIDIA's command-line tools (``cuobjdump``, ``ptxas``) and runs them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
+
+TRIED = "TCLINT_PTXAS_TRIED"
+"""An environment variable that lists the programs already run as ptxas in this chain of calls; none is run twice."""
 
 
 def candidates(name: str) -> Iterator[str]:
@@ -51,6 +54,27 @@ def packaged(package: str, below: str) -> Iterator[str]:
     spec = find_spec(package)
     for folder in spec.submodule_search_locations or () if spec else ():
         yield from sorted(glob(os.path.join(folder, below)))
+
+
+def environment(path: str) -> dict[str, str]:
+    """The environment for the ptxas at *path*, which may be a script that calls tclint again."""
+    return {**os.environ, TRIED: os.pathsep.join(filter(None, (os.environ.get(TRIED), path)))}
+
+
+def run(*command: str, seconds: float) -> CompletedProcess[str]:
+    """What a tool printed, and its exit status. Raises OSError, and TimeoutExpired after that many *seconds*."""
+    import subprocess
+
+    return subprocess.run(
+        command,
+        env=environment(command[0]),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=seconds,
+        check=False,
+    )
 
 
 def complaint(done: CompletedProcess[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tclint.config.config import Config
@@ -11,6 +12,7 @@ from tclint.findings.finding import FileReport
 from tclint.syntax.source import Source, SourceError
 
 if TYPE_CHECKING:
+    from tclint.findings.figures import Judged
     from tclint.linting.cache import IncrementalCache
     from tclint.linting.check import Observer
     from tclint.recording import Recording
@@ -28,10 +30,12 @@ def lint(
     clock: Callable[[str, float], None] | None = None,
     past: IncrementalCache | None = None,
     observer: Observer | None = None,
+    judged: Judged | None = None,
 ) -> FileReport:
     """The report on one text: PTX, or a CUDA C++ or Python source with PTX in its strings, as its file name indicates.
 
     *past* caches earlier states of a PTX text, and *observer* adds hits, as in :func:`tclint.linting.check.check_source`.
+    Without *judged*, the rules about figures of ptxas are off, so that no comment about them counts as unused.
     Raises SourceError as :func:`tclint.inline.check` does.
     """
     from tclint.inline.hosts import is_host
@@ -40,9 +44,13 @@ def lint(
         from tclint.findings.selection import Request
         from tclint.linting.check import check_source
 
-        request = Request(
-            config.selected, config.toolkit, config.assuming, _recorded(config.launch), config.dependent
-        )
+        selected = config.selected
+        if config.ptxas_budget is not None and judged is None:
+            from tclint.findings.figures import RULES
+
+            selected = replace(selected, rules=selected.on.difference(RULES))
+        recorded = _recorded(config.launch)
+        request = Request(selected, config.toolkit, config.assuming, recorded, config.dependent, judged)
         return check_source(source, request, clock=clock, past=past, observer=observer)
     from time import perf_counter
 

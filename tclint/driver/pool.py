@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tclint.cache.results import EarlierResults
     from tclint.executor.launch import LaunchFile
+    from tclint.findings.figures import Judged
     from tclint.linting.cache import IncrementalCache
 
 __all__ = ["Checked", "ExecutorError", "check", "reports"]
@@ -62,13 +63,18 @@ def reports(
 ) -> Iterator[Checked]:
     """The result for each input. Their order does not depend on ``config.jobs``.
 
-    With an *executor*, its workers make them. Raises ExecutorError if they cannot.
+    With an *executor*, its workers make them. Raises ExecutorError if they cannot, and SettingsError if the settings need a
+    ptxas that there is not.
 
     Reports of earlier runs are reused, and new ones kept for later (:mod:`tclint.cache`). *note* is called at the end with
     how many were, and with what prevented others from being kept.
     """
     from tclint.cache.results import opened
 
+    if config.ptxas_budget is not None:
+        from tclint.driver.assembling import gated
+
+        config = gated(config)
     results = opened(config)
     if results is None:
         yield from _made(inputs, config, executor)
@@ -117,6 +123,7 @@ def _made(inputs: Iterable[Input], config: Config, executor: Executor | None) ->
         yield from _elsewhere(inputs, config, executor)
         return
     jobs = config.jobs or cores()
+    wanted = bool(config.jobs) or config.gate is not None  # ptxas takes longer than a process takes to start
     left = iter(inputs)
     first: list[Input] = []
     if jobs > 1:
@@ -124,9 +131,9 @@ def _made(inputs: Iterable[Input], config: Config, executor: Executor | None) ->
         for item in left:
             first.append(item)
             size += len(item[1].data) if isinstance(item[1], Source) else 0
-            if len(first) >= jobs and (config.jobs or size > WORTH_IT):
+            if len(first) >= jobs and (wanted or size > WORTH_IT):
                 break
-        if len(first) > 1 and (config.jobs or size > WORTH_IT):
+        if len(first) > 1 and (wanted or size > WORTH_IT):
             yield from _in_processes(chain(first, left), config, min(jobs, len(first)))
             return
     for item in chain(first, left):
@@ -150,8 +157,9 @@ def check(item: Input, config: Config) -> Checked:
         return Checked(FileReport.failed(path, str(source), source.line), seconds)
     reproducible = False
     try:
-        report = _linted(source, config, seconds)
-        reproducible = True
+        judged = _judged(source, config, seconds)
+        report = _linted(source, config, seconds, judged)
+        reproducible = judged is None or not judged.problem
     except SourceError as error:
         report = replace(FileReport.failed(path, str(error), error.line), member=source.member)
     except Exception as error:
@@ -161,14 +169,30 @@ def check(item: Input, config: Config) -> Checked:
     return Checked(_finished(path, report), seconds, reproducible)
 
 
-def _linted(source: Source, config: Config, seconds: Counter[str]) -> FileReport:
+def _judged(source: Source, config: Config, seconds: Counter[str]) -> Judged | None:
+    """What ptxas makes of a text and what is thought of it, if the settings have a budget."""
+    if config.gate is None:
+        return None
+    from time import perf_counter
+
+    from tclint.driver.assembling import judged
+
+    began = perf_counter()
+    found = judged(source, config)
+    seconds.update({"ptxas": perf_counter() - began})
+    return found
+
+
+def _linted(source: Source, config: Config, seconds: Counter[str], judged: Judged | None) -> FileReport:
     """The report on a text, with fixes that have been verified and findings confirmed as set. Raises SourceError."""
     from tclint.linting.cache import IncrementalCache
 
     past = IncrementalCache(edited=False)
     clock = lambda stage, took: seconds.update({stage: took})
-    make = _executed if config.execute else lint
-    report = make(source, config, clock, past)
+    if config.execute:
+        report = _executed(source, config, clock, past, judged)
+    else:
+        report = lint(source, config, clock, past, judged=judged)
     if any(finding.fixes for finding in report.findings):
         report = _proven(report, config, seconds, past)
     if config.confirm and report.findings and report.asm is None:
@@ -194,6 +218,7 @@ def _executed(
     config: Config,
     clock: Callable[[str, float], None],
     past: IncrementalCache,
+    judged: Judged | None,
 ) -> FileReport:
     """The report on a text whose kernels without findings are executed. Raises SourceError for a launch file that is
     invalid or does not fit the kernel."""
@@ -204,7 +229,7 @@ def _executed(
 
     executor = Executor(source, config.execute_steps, config.selected, lambda: _launches(source.path, config))
     try:
-        report = lint(source, config, clock, past, executor)
+        report = lint(source, config, clock, past, executor, judged)
     except LaunchError as error:
         raise SourceError(str(error)) from None
     unfinished = [
@@ -352,7 +377,7 @@ def _sent(executor: Executor, own: str, item: Input, config: Config) -> Future[C
     from concurrent.futures import BrokenExecutor, Future
 
     try:
-        return executor.submit(_check_alike, own, item, config)
+        return executor.submit(_check_alike, own, item, _narrowed(config, item))
     except BrokenExecutor as error:
         failed: Future[Checked] = Future()
         failed.set_exception(error)
@@ -377,6 +402,16 @@ def _received(item: Input, future: Future[Checked], config: Config) -> Checked:
         return _alone(item, config)
 
 
+def _narrowed(config: Config, item: Input) -> Config:
+    """*config* without the figures of other inputs, which would be sent along with each."""
+    source = item[1]
+    if config.gate is None or not isinstance(source, Source):
+        return config
+    from dataclasses import replace
+
+    return replace(config, gate=config.gate.only(source.path, source.member))
+
+
 def _unusable(error: Exception) -> ExecutorError:
     return ExecutorError(f"the executor cannot be used: {type(error).__name__}: {error}")
 
@@ -393,6 +428,7 @@ def _check_alike(sources: str, item: Input, config: Config) -> Checked:
 
 def _submitted(pool: ProcessPoolExecutor, item: Input, config: Config) -> Future[Checked]:
     """The future of a report. Raises BrokenProcessPool."""
+    config = _narrowed(config, item)
     if sys.platform == "win32":  # has neither fork nor signal masks
         return pool.submit(check, item, config)
     # submit() may fork, and Python drops an exception that a signal handler raises during a fork.

@@ -17,6 +17,7 @@ from tclint.findings.spans import Span
 from tclint.syntax.source import Problem, Source
 
 if TYPE_CHECKING:
+    from tclint.findings.figures import Assembled
     from tclint.findings.rules import Rule
     from tclint.findings.verdicts import Verdict
 
@@ -258,6 +259,8 @@ class FileReport:
     """The kernels that were executed since they have no finding."""
     verdicts: tuple[Verdict, ...] = ()
     """What is known of each class of hazards in each kernel, in the order of the text; empty if that was not asked."""
+    assembled: Assembled | None = None
+    """What ptxas makes of it; None if the settings have no ``ptxas-budget``."""
 
     def __post_init__(self) -> None:
         if (self.status == "analysed") == bool(self.problems):

@@ -20,6 +20,7 @@ from tclint.findings.scales import Confidence, Severity
 from tclint.isa.target import Version
 
 if TYPE_CHECKING:
+    from tclint.findings.figures import Judged
     from tclint.findings.verdicts import Assumption
     from tclint.recording import Recording
 
@@ -139,6 +140,8 @@ class Request:
     """The launch that the kernel of its name is replayed with."""
     dependent: bool = False
     """Whether kernels with ``griddepcontrol`` are launched as programmatic dependents (:attr:`Assumption.DEPENDENT`)."""
+    judged: Judged | None = None
+    """What ptxas makes of the text, and the budget for it; None: that is not asked."""
 
 
 def path_matches(path: str, glob: str) -> bool:

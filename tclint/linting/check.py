@@ -117,6 +117,11 @@ class _Run:
             sizes = [p.size for p in kernel.parameters] if kernel is not None else None
             request.recorded.require_kernel(source.path, sizes)
         self.found = _module_hits(self.module, request, self.tick)
+        if request.judged is not None:
+            from tclint.linting import budget  # a run without a gate does not pay for the imports
+
+            self.found += budget.hits(source, self.module, request.judged, request.selected)
+            self.problems += budget.problems(self.module, request.judged)
         self.facts = Facts.of(self.module, self.on, request.toolkit)
         self.open_questions: list[OpenQuestion] = []
         self.judge: Judge | None = None
@@ -153,6 +158,7 @@ class _Run:
             entries=tuple(function.name for function in module.functions if function.instructions),
             open_questions=tuple(self.open_questions),
             verdicts=tuple(self.judge.verdicts) if self.judge is not None else (),
+            assembled=self.request.judged.made if self.request.judged is not None else None,
         )
 
     def _check(self, whole: Function) -> None:
@@ -367,6 +373,8 @@ def _finding(
     if owner is not None and hit.site >= 0:
         location = source_location(module, owner.location(hit.site))
     parts = list(_parts(source, [span, *(s.span for s in steps)]))
+    if hit.figure:
+        parts.append(hit.figure)
     old = former(rule.id, hit.method)
     entry = owner.name if owner is not None else None
     return Finding(

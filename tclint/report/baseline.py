@@ -4,6 +4,8 @@ An entry hides one finding of the same rule, kernel and instructions, which the 
 (:class:`~tclint.findings.finding.Fingerprints`); of a finding that moved to another rule, the former one counts too. Only the number of findings with the same hash matters, not their
 order. The finding must be in the file of the entry or, if that file no longer exists, in any other file, since it may
 have been renamed. So no entry hides two findings, and a new finding is hidden only if an equal one disappeared.
+
+If the settings have a ``ptxas-budget``, it also has the figures of each kernel, with which those of later runs are compared.
 """
 
 from __future__ import annotations
@@ -18,13 +20,14 @@ from typing import Any
 from tclint._dataclass import dataclass
 from tclint._json import clean, to_json
 from tclint._read import read_file
+from tclint.findings.figures import CODES, WORDS, Figure, KernelFigures, Recorded
 from tclint.findings.finding import FileReport, Finding
 from tclint.findings.moved import moved_to, subjects
 from tclint.findings.places import region
 from tclint.findings.rules import all_rules
 from tclint.findings.selection import Selected, SettingsError
 
-__all__ = ["DEFAULT", "Baseline", "Entry", "of", "read"]
+__all__ = ["DEFAULT", "Baseline", "Entry", "KernelEntry", "of", "read"]
 
 DEFAULT = "tclint-baseline.json"
 SCHEMA = 1
@@ -58,12 +61,40 @@ class Entry:
         return self.path, self.member
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelEntry:
+    """What ptxas made of a kernel."""
+
+    path: str
+    """As that of an :class:`Entry`."""
+    member: str | None = None
+    ptxas: str
+    """Its version."""
+    target: str
+    figures: KernelFigures
+
+    @property
+    def module_key(self) -> ModuleKey:
+        return self.path, self.member
+
+    def as_object(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "member": self.member,
+            "entry": self.figures.kernel or None,
+            "ptxas": self.ptxas,
+            "target": self.target,
+            **dict(self.figures.figures),
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class Baseline:
     """The entries of a baseline file, and which of them a run did not find again."""
 
     path: str
     entries: tuple[Entry, ...] = ()
+    kernels: tuple[KernelEntry, ...] = ()
     vanished: frozenset[int] = frozenset()
     """Indices of the entries whose finding a run looked for and did not find."""
 
@@ -81,10 +112,13 @@ class Baseline:
         *paths* are the arguments of the run. Findings that would be shown use up entries before those that are hidden
         for another reason. A finding that a comment suppresses uses none.
         """
-        if not self.entries:
-            return list(reports), self
         places = [self._module_key(report) for report in reports]
         here = frozenset(places)
+        arguments = [os.path.abspath(path) for path in paths]
+        failed = [os.path.abspath(report.path) for report in reports if report.status == "failed"]
+        kernels = tuple(each for each in self.kernels if not self._lost(each, here, arguments, failed))
+        if not self.entries:
+            return list(reports), replace(self, kernels=kernels)
         own: defaultdict[tuple[ModuleKey, str], deque[int]] = defaultdict(deque)
         moved: defaultdict[str, deque[int]] = defaultdict(deque)
         for number, entry in enumerate(self.entries):
@@ -104,8 +138,6 @@ class Baseline:
                 used[at, index] = entries.popleft()
         hiding = frozenset(used.values())
         analysed = {place: r.path for place, r in zip(places, reports, strict=True) if r.status == "analysed"}
-        arguments = [os.path.abspath(path) for path in paths]
-        failed = [os.path.abspath(report.path) for report in reports if report.status == "failed"]
         vanished = frozenset(
             number
             for number, entry in enumerate(self.entries)
@@ -124,7 +156,7 @@ class Baseline:
                         )
                     findings[index] = replace(finding, baselined=True, former=old)
             shown.append(replace(report, findings=tuple(findings)))
-        return shown, replace(self, entries=tuple(kept), vanished=vanished)
+        return shown, replace(self, entries=tuple(kept), kernels=kernels, vanished=vanished)
 
     def updated(self, reports: Iterable[FileReport], selected: Selected, *, prune: bool) -> Baseline:
         """The baseline without vanished entries and, unless *prune*, with the findings not marked by :meth:`compared`.
@@ -139,12 +171,50 @@ class Baseline:
                 for finding in report.findings
                 if _recordable(finding) and not selected.hidden(report, finding)
             ]
-        return Baseline(self.path, tuple(sorted(entries, key=_order)))
+        kernels = self.kernels if prune else self._with_figures(reports)
+        return Baseline(self.path, tuple(sorted(entries, key=_order)), kernels)
+
+    def _with_figures(self, reports: Iterable[FileReport]) -> tuple[KernelEntry, ...]:
+        """The kernels with the figures of this run, in the order of the file."""
+        made = {
+            self._module_key(report): report.assembled
+            for report in reports
+            if report.assembled is not None and report.assembled.kernels
+        }
+        kernels = [each for each in self.kernels if each.module_key not in made]
+        for (path, member), assembled in made.items():
+            kernels += (
+                KernelEntry(
+                    path=path, member=member, ptxas=assembled.ptxas, target=assembled.target, figures=each
+                )
+                for each in assembled.kernels
+            )
+        return tuple(sorted(kernels, key=lambda k: (k.path, k.member or "", k.figures.kernel, k.target)))
+
+    def recorded(self) -> tuple[Recorded, ...]:
+        """The figures of the kernels. Those of a file that no longer exists are for the kernel of that name and target in any
+        file, unless two have both."""
+        found, moved = [], defaultdict[tuple[str, str], list[Recorded]](list)
+        for each in self.kernels:
+            path = os.path.normpath(os.path.join(self._folder, each.path))
+            one = Recorded(path, each.member, each.ptxas, each.target, each.figures)
+            if os.path.lexists(path):
+                found.append(one)
+            else:
+                moved[each.figures.kernel, each.target].append(one._replace(path=None))
+        return (*found, *(alone[0] for alone in moved.values() if len(alone) == 1))
 
     def __str__(self) -> str:
         """The text of the file: JSON with one entry per line, in an order that does not depend on line numbers."""
-        lines = ",".join(f"\n{to_json(asdict(entry), indent=None)[:-1]}" for entry in self.entries)
-        return f'{{\n"schema": {SCHEMA},\n"findings": [{lines}\n]\n}}\n'
+        parts = {"findings": [asdict(entry) for entry in self.entries]}
+        if self.kernels:
+            parts["kernels"] = [each.as_object() for each in self.kernels]
+        lines = {
+            key: ",".join(f"\n{to_json(each, indent=None)[:-1]}" for each in objects)
+            for key, objects in parts.items()
+        }
+        lists = "".join(f',\n"{key}": [{text}\n]' for key, text in lines.items())
+        return f'{{\n"schema": {SCHEMA}{lists}\n}}\n'
 
     def _entry(self, report: FileReport, finding: Finding) -> Entry:
         path, member = self._module_key(report)
@@ -169,7 +239,7 @@ class Baseline:
             path = os.path.abspath(report.path)
         return clean(path.replace(os.sep, "/")), report.member
 
-    def _missing(self, entry: Entry, here: frozenset[ModuleKey]) -> bool:
+    def _missing(self, entry: Entry | KernelEntry, here: frozenset[ModuleKey]) -> bool:
         """Whether the module of an entry no longer exists, in which case its findings may have moved."""
         if entry.module_key in here:
             return False
@@ -197,6 +267,16 @@ class Baseline:
             return entry.rule not in all_rules() or entry.rule not in selected.ignored(
                 path, entry.entry or ""
             )
+        return self._lost(entry, here, arguments, failed)
+
+    def _lost(
+        self,
+        entry: Entry | KernelEntry,
+        here: frozenset[ModuleKey],
+        arguments: Sequence[str],
+        failed: Sequence[str],
+    ) -> bool:
+        """Whether this run would have had the module of an entry if it still existed."""
         path = os.path.normpath(os.path.join(self._folder, entry.path))
         named = any(_in(path, argument) or fnmatchcase(path, argument) for argument in arguments)
         return named and not any(_in(path, other) for other in failed) and self._missing(entry, here)
@@ -227,7 +307,14 @@ def read(path: str | os.PathLike[str]) -> Baseline:
         raise SettingsError(
             f"the baseline {path} has schema {schema}, but this tclint supports up to {SCHEMA}; update tclint"
         )
-    return Baseline(path, tuple(_read(path, n, found) for n, found in enumerate(document["findings"], 1)))
+    kernels = document.get("kernels", [])
+    if not isinstance(kernels, list):
+        raise SettingsError(f"the baseline {path}: 'kernels' has the wrong type")
+    return Baseline(
+        path,
+        tuple(_read(path, n, found) for n, found in enumerate(document["findings"], 1)),
+        tuple(_read_kernel(path, n, found) for n, found in enumerate(kernels, 1)),
+    )
 
 
 def _read(path: str, number: int, found: Any) -> Entry:
@@ -242,6 +329,33 @@ def _read(path: str, number: int, found: Any) -> Entry:
     if wrong:
         raise SettingsError(f"the baseline {path}: finding {number} has a missing or invalid '{wrong[0]}'")
     return Entry(**values)
+
+
+def _read_kernel(path: str, number: int, found: Any) -> KernelEntry:
+    """As :func:`_read`, for an object among ``kernels``."""
+    kinds = {
+        "path": (str,),
+        "member": (str, type(None)),
+        "entry": (str, type(None)),
+        "ptxas": (str,),
+        "target": (str,),
+    }
+    if not isinstance(found, dict):
+        raise SettingsError(f"the baseline {path}: kernel {number} is not an object")
+    figures = {key: amount for key, amount in found.items() if key in WORDS or CODES.fullmatch(key)}
+    wrong = [
+        *(key for key, kind in kinds.items() if not isinstance(found.get(key), kind)),
+        *(key for key, amount in figures.items() if amount is not None and type(amount) is not int),
+    ]
+    if wrong:
+        raise SettingsError(f"the baseline {path}: kernel {number} has a missing or invalid '{wrong[0]}'")
+    return KernelEntry(
+        path=found["path"],
+        member=found.get("member"),
+        ptxas=found["ptxas"],
+        target=found["target"],
+        figures=KernelFigures(found.get("entry") or "", tuple(Figure(*pair) for pair in figures.items())),
+    )
 
 
 def _in(path: str, other: str) -> bool:

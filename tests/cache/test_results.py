@@ -19,6 +19,7 @@ from tclint.cache.results import EarlierResults, opened
 from tclint.cache.store import DEFAULT_LIMIT
 from tclint.config.config import Config
 from tclint.driver import pool
+from tclint.findings.figures import Budget, Limit
 from tclint.findings.requirements import requirements
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.verdicts import Assumption
@@ -40,6 +41,8 @@ CHANGED: dict[str, Any] = {
     "verdict": True,
     "require": requirements(("proved:wgmma",)),
     "rules": frozenset(("WG001",)),
+    "ptxas_budget": Budget((Limit(most=(("registers", 8),)),)),
+    "accept_ptxas_change": True,
 }
 """Another value of each setting that decides what a report says."""
 

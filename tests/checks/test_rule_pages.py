@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tclint.checks import registered
+from tclint.findings.figures import RULES as GATE
+from tclint.findings.figures import Judged
 from tclint.findings.finding import FileReport
 from tclint.findings.moved import subjects
 from tclint.findings.rules import CodeBlock, Rule, all_rules, default_rules
@@ -21,6 +23,7 @@ from tclint.isa.target import KNOWN, parse_version
 from tclint.linting import suppress
 from tclint.linting.check import check_source
 from tclint.syntax.source import Source
+from tests.tools.budgets import judged
 from tests.tools.ptxas import find_ptxas
 from tests.tools.rewriting import REWRITERS, Identity, Rewriter, identities
 
@@ -41,16 +44,26 @@ EXAMPLES = list(blocks(lambda rule: rule.examples))
 CORRECTIONS = list(blocks(lambda rule: rule.corrections))
 
 
-def lint(code: str, toolkit: tuple[int, int] | None, rules: frozenset[str] | None = None) -> FileReport:
-    return check_source(
-        Source.from_bytes(code.encode(), "block.ptx"), Request(Selected(rules=rules), toolkit)
-    )
+def lint(
+    code: str,
+    toolkit: tuple[int, int] | None,
+    rules: frozenset[str] | None = None,
+    judged: Judged | None = None,
+) -> FileReport:
+    request = Request(Selected(rules=rules), toolkit, judged=judged)
+    return check_source(Source.from_bytes(code.encode(), "block.ptx"), request)
+
+
+def lint_page(rule: Rule, block: CodeBlock, code: str) -> FileReport:
+    """The report on *code*, the text of a block of a page or a variant of it, with the rules that are on by default and that of
+    the page."""
+    return lint(code, rule.toolkit, subjects(default_rules() | {rule.id}), judged(rule, block))
 
 
 @cache
 def page(rule: Rule, block: CodeBlock) -> FileReport:
-    """The report on a block of a page, with the rules that are on by default and that of the page."""
-    return lint(block.code, rule.toolkit, subjects(default_rules() | {rule.id}))
+    """The report on a block of a page."""
+    return lint_page(rule, block, block.code)
 
 
 def reported(report: FileReport) -> str:
@@ -63,7 +76,7 @@ def reported(report: FileReport) -> str:
 
 
 def test_every_page_has_a_check_and_every_check_a_page() -> None:
-    assert sorted((*registered(), *suppress.RULES, *STATEMENT)) == sorted(RULES)
+    assert sorted((*registered(), *suppress.RULES, *STATEMENT, *GATE)) == sorted(RULES)
 
 
 def test_every_block_has_a_kernel_of_its_own_name() -> None:
@@ -113,7 +126,7 @@ def test_findings_do_not_depend_on_names_or_layout(
     rule: Rule, block: CodeBlock, rewriters: tuple[Rewriter, ...]
 ) -> None:
     changed = rewritten(block.code, rewriters)
-    report = lint(changed, rule.toolkit, subjects(default_rules() | {rule.id}))
+    report = lint_page(rule, block, changed)
     assert identities(report) == identities(page(rule, block)), changed
 
 

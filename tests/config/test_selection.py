@@ -5,6 +5,7 @@ import pytest
 from tclint._version import __version__
 from tclint.config.config import Config, Selection
 from tclint.config.selection import enabled
+from tclint.findings.figures import RULES
 from tclint.findings.moved import all_moved, subject
 from tclint.findings.rules import UnknownRule, all_rules, default_rules
 from tclint.findings.scales import Confidence, Severity
@@ -16,7 +17,7 @@ from tests.tools.findings import finding, report
 ALL = meant("ALL")[0]
 """With the subjects of what moved from one rule to another."""
 CO = {id for id in ALL if id.startswith("CO")}
-DEFAULT = ALL - CO - {"AV003", "MO006", "TC026"}
+DEFAULT = ALL - CO - {"AV003", "MO006", "TC026", *RULES}
 WG = frozenset(id for id in ALL if id.startswith("WG"))
 TC = frozenset(id for id in ALL if id.startswith("TC"))
 
@@ -62,7 +63,7 @@ def selection(text: str) -> Selection:
         (["ignore=WG"], DEFAULT - WG),
         (["select=ALL"], ALL),
         (["extend_select=AV003"], DEFAULT | {"AV003"}),
-        (["extend_select=AV003,CO,MO006,TC026"], ALL),
+        (["extend_select=AV003,CO,MO006,PB,TC026"], ALL),
         (["select=AV003"], {"AV003"}),
         (["select=WG", "extend_select=arch-specific-overspecified"], WG | {"AV003"}),
         (["select=WG"], WG),

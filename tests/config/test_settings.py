@@ -23,6 +23,7 @@ from tclint.config.settings import (
     schema,
     show,
 )
+from tclint.findings.figures import RULES, Budget, Limit
 from tclint.findings.requirements import ALL_ASSUMPTIONS, requirements
 from tclint.findings.scales import Confidence, Severity
 from tclint.findings.verdicts import Assumption, HazardClass
@@ -67,12 +68,23 @@ execute-steps = 1000
 verdict = true
 require = ["proved:wgmma", "convergence", "bounded:mbarrier,bulk"]
 assume = ["threads"]
+accept-ptxas-change = true
 [per-file-ignores]
 "gen/*.ptx" = ["wgmma"]
 "b.ptx" = ["PX"]
 "**/cache/*" = ["PX"]
 [per-entry-ignores]
 "*_test" = ["ALL"]
+[ptxas-budget]
+options = ["--maxrregcount=64"]
+timeout = 60
+allowance = { registers = 4 }
+[[ptxas-budget.limits]]
+C75xx = 0
+[[ptxas-budget.limits]]
+kernels = ["gemm*"]
+targets = ["sm_90a"]
+registers = 168
 """
 
 
@@ -107,8 +119,59 @@ def test_every_setting_can_be_in_a_file() -> None:
         verdict=True,
         require=requirements(["proved:wgmma,convergence", "bounded:mbarrier,bulk"]),
         assume=frozenset({Assumption.THREADS}),
+        ptxas_budget=Budget(
+            (Limit(most=(("C75xx", 0),)), Limit(("gemm*",), ("sm_90a",), (("registers", 168),))),
+            (("registers", 4),),
+            ("--maxrregcount=64",),
+            60,
+        ),
+        accept_ptxas_change=True,
         rules=config.rules,
     )
+
+
+def test_a_budget_turns_its_rules_on_unless_others_are_selected() -> None:
+    budget = said("ptxas-budget = {}")
+    assert not resolve([]).config.selected.on.intersection(RULES)
+    assert resolve([budget]).config.selected.on.issuperset(RULES)
+    assert resolve([budget, said('ignore = ["PB003"]')]).config.selected.on.intersection(RULES) == {
+        *RULES[:2]
+    }
+    assert not resolve([budget, said('select = ["WG"]')]).config.selected.on.intersection(RULES)
+    assert resolve([budget]).config.selected.on - set(RULES) == resolve([]).config.selected.on
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ptxas-budget = 3", "ptxas-budget: it must be a table"),
+        ("ptxas-budget = { limit = [] }", "unknown key limit; did you mean limits?"),
+        ("ptxas-budget = { limits = { registers = 3 } }", "limits must be a list of tables"),
+        ("ptxas-budget = { limits = [{ kernels = ['k'] }] }", "an entry of limits limits nothing"),
+        ("ptxas-budget = { limits = [{ kernels = 'k', registers = 3 }] }", "kernels must be a list of texts"),
+        ("ptxas-budget = { limits = [{ spills = 3 }] }", "unknown figure spills; did you mean spill-"),
+        (
+            "ptxas-budget = { limits = [{ local = 3 }] }",
+            "unknown figure local; there are registers, barriers, stack",
+        ),
+        ("ptxas-budget = { limits = [{ C74 = 3 }] }", "unknown figure C74"),
+        ("ptxas-budget = { limits = [{ stack = -1 }] }", "stack must be a number, at least 0"),
+        ("ptxas-budget = { limits = [{ stack = true }] }", "stack must be a number, at least 0"),
+        ("ptxas-budget = { allowance = { regs = 3 } }", "unknown figure regs"),
+        ("ptxas-budget = { timeout = 0 }", "timeout must be a number of seconds"),
+    ],
+)
+def test_a_wrong_budget_is_refused(text: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        resolve([said(text)])
+
+
+@pytest.mark.parametrize(
+    "option", ["-o", "--output-file=x", "--options-file=x", "-O3", "--fmad=a/b", "--maxrregcount 3"]
+)
+def test_an_option_that_names_a_file_is_refused(option: str) -> None:
+    with pytest.raises(SettingsError, match="is not one of the options of ptxas"):
+        resolve([said(f"ptxas-budget = {{ options = [{option!r}] }}")])
 
 
 def test_a_requirement_asks_for_verdicts_which_may_assume_everything_unless_a_setting_refuses_it() -> None:
@@ -279,7 +342,7 @@ def fits(value: Any, rule: dict[str, Any]) -> bool:
     kinds = {"string": str, "boolean": bool, "array": list, "object": dict, "integer": int}
     unknown = rule.keys() - {
         *("description", "default", "type", "items", "minLength", "enum", "anyOf", "pattern"),
-        *("additionalProperties", "minimum", "const"),
+        *("additionalProperties", "minimum", "const", "properties", "patternProperties"),
     }
     assert not unknown
     if "anyOf" in rule:
@@ -291,10 +354,19 @@ def fits(value: Any, rule: dict[str, Any]) -> bool:
     if rule["type"] == "array":
         return all(fits(item, rule["items"]) for item in value)
     if rule["type"] == "object":
-        return all(fits(item, rule["additionalProperties"]) for item in value.values())
+        return all(_fits_in(key, item, rule) for key, item in value.items())
     if rule["type"] == "string":
         return len(value) >= rule.get("minLength", 0) and bool(re.search(rule.get("pattern", ""), value))
     return rule["type"] == "boolean" or value >= rule["minimum"]
+
+
+def _fits_in(key: str, value: Any, rule: dict[str, Any]) -> bool:
+    """Whether *key* and its value may be in a table."""
+    patterns = (
+        other for pattern, other in rule.get("patternProperties", {}).items() if re.search(pattern, key)
+    )
+    known = rule.get("properties", {}).get(key) or next(patterns, rule["additionalProperties"])
+    return bool(known) and fits(value, known)
 
 
 @pytest.mark.parametrize("setting", list(settings()), ids=lambda setting: setting.key)

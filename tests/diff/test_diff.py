@@ -25,6 +25,7 @@ from tclint.isa.table import table
 from tclint.syntax.source import Source, SourceError
 from tests.tools.command import invoke
 from tests.tools.project import ROOT
+from tests.tools.ptxas import fake_ptxas, printed
 from tests.tools.rewriting import comments_and_line_breaks, renamed_labels, renamed_registers
 from tests.tools.support import HOPPER, WGMMA, built, kernel, module
 
@@ -496,13 +497,7 @@ def stand_in(path: Path, text: str, code: int = 0) -> str:
 
 
 def ptxas(path: Path, registers: int, stores: int, advice: str = "") -> str:
-    return stand_in(
-        path,
-        f"{advice}ptxas info    : Compiling entry function 'k' for 'sm_90a'\n"
-        "ptxas info    : Function properties for k\n"
-        f"    0 bytes stack frame, {stores} bytes spill stores, 0 bytes spill loads\n"
-        f"ptxas info    : Used {registers} registers, used 1 barriers, 16 bytes smem",
-    )
+    return fake_ptxas(path, advice + printed("k", registers=registers, stores=stores), shared={"k": 16})
 
 
 @pytest.fixture
@@ -563,7 +558,10 @@ def test_machine_code_that_nvdisasm_refuses_is_an_error(
         (("diff", "--ptxas", "a", "{one}"), "must name two programs"),
         (("diff", "--ptxas", "{ptxas},/absent/b", "{one}"), "/absent/b is not a program"),
         (("diff", "--ptxas", "{ptxas},{ptxas}", "{one}", "--output-format", "sarif"), "text or json"),
-        (("diff", "--ptxas", "{ptxas},{bad}", "{one}"), ":9: {bad} rejects it: Unsupported .version"),
+        (
+            ("diff", "--ptxas", "{ptxas},{bad}", "{one}"),
+            ":9: {bad} rejects it (exit status 255): Unsupported .version",
+        ),
     ],
 )
 def test_what_cannot_be_assembled_is_an_error(

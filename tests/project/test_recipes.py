@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tclint.findings.rules import all_rules
 from tests.tools.project import PACKAGE, ROOT
+from tests.tools.ptxas import fake_ptxas, printed
 
 if os.name != "posix":
     pytest.skip("the recipes are for a shell", allow_module_level=True)
@@ -67,6 +69,14 @@ def review(folder: Path) -> None:
     (folder / "changed.ptx").write_text(text)
 
 
+def spilling(folder: Path) -> None:
+    example = all_rules()["PB001"].examples[0]
+    (folder / "out").mkdir()
+    (folder / "out" / "gemm.ptx").write_text(example.code)
+    text = printed("has_too_few", registers=24, stores=60, loads=60, stack=64)
+    fake_ptxas(folder.parent / "tools" / "ptxas", text, shared={"has_too_few": 0})
+
+
 def program(folder: Path) -> None:
     # Without the fence, and without the wait: two defects, each with a fix.
     (folder / "broken.ptx").write_text(BAD.read_text().replace("wgmma.fence.sync.aligned;", "", 1))
@@ -96,6 +106,15 @@ CASES: dict[str, tuple[Callable[[Path], None], int, list[str]]] = {
         ["error[GD001]", "residual_early.ptx", "1 error in 1 of 2 files"],
     ),
     "The review of a generated or changed kernel": (review, 1, ["lost wait", "1 new finding", "WG001"]),
+    "Kernels that must not spill": (
+        spilling,
+        1,
+        [
+            "error[PB001]",
+            "needs 60 bytes of spill stores",
+            "kernel has_too_few in out/gemm.ptx: 24 registers",
+        ],
+    ),
     "A program that writes kernels": (program, 0, ["1. WG00", "2. WG00", "3. clean"]),
 }
 
@@ -127,6 +146,7 @@ def test_a_recipe_does_what_it_says(title: str, tmp_path: Path) -> None:
             "HOME": str(work),
             "TORCHINDUCTOR_CACHE_DIR": str(work / "inductor"),
             "TCLINT_NO_CACHE": "1",
+            "TCLINT_PTXAS": "",
         },
         capture_output=True,
         text=True,

@@ -64,6 +64,10 @@ def _file(report: FileReport, context: FormatContext) -> dict[str, Any]:
     }
     if report.executions:
         found["executions"] = [_execution(run) for run in report.executions]
+    if report.assembled is not None:
+        from tclint.report.formats import _figures
+
+        found["ptxas"] = _figures.as_object(report)
     if report.verdicts:
         found["verdicts"] = [_verdict(report, verdict) for verdict in report.verdicts]
     return found

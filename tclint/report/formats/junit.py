@@ -58,7 +58,7 @@ def _suite(number: int, report: FileReport, now: str, context: FormatContext) ->
             "time": "0",
         },
     )
-    yield "<properties/>"
+    yield from _properties(report)
     for case in cases:
         yield _tag("testcase", {"name": case.name, "classname": path, "time": "0"})
         if case.outcome:
@@ -69,6 +69,19 @@ def _suite(number: int, report: FileReport, now: str, context: FormatContext) ->
     yield "<system-out/>"
     yield "<system-err/>"
     yield "</testsuite>"
+
+
+def _properties(report: FileReport) -> Iterator[str]:
+    """What ptxas makes of the kernels, if the settings have a budget for it."""
+    if report.assembled is None:
+        yield "<properties/>"
+        return
+    from tclint.report.formats import _figures
+
+    yield "<properties>"
+    for name, value in (("ptxas", report.assembled.ptxas), *_figures.names(report)):
+        yield f"{_tag('property', {'name': name, 'value': value})}</property>"
+    yield "</properties>"
 
 
 def _problems(report: FileReport) -> Iterator[_Case]:

@@ -114,9 +114,21 @@ class _Run:
         )
 
     def _properties(self, reports: Sequence[FileReport]) -> dict[str, Any] | None:
-        """The properties of the run: the verdicts on each kernel, and what ``tclint merge`` needs; None without any."""
+        """The properties of the run: what ptxas makes of each kernel, the verdicts on it, and what ``tclint merge`` needs; None
+        without any."""
         part = {} if self._context.part is None else {"tclint/part": dict(self._context.part)}
-        return {**self._verdicts(reports), **part} or None
+        return {**self._figures(reports), **self._verdicts(reports), **part} or None
+
+    def _figures(self, reports: Sequence[FileReport]) -> dict[str, Any]:
+        """The property with what ptxas makes of each kernel; empty without any."""
+        from tclint.report.formats import _figures
+
+        found = [
+            {"uri": self._artifact(report.path).uri, "member": report.member, **made}
+            for report in reports
+            if (made := _figures.as_object(report)) is not None
+        ]
+        return {"tclint/ptxas": found} if found else {}
 
     def _verdicts(self, reports: Sequence[FileReport]) -> dict[str, Any]:
         """The property with the verdicts on each kernel; empty without any."""

@@ -78,7 +78,7 @@ class _Mark(NamedTuple):
 
 
 def render(reports: Sequence[FileReport], context: FormatContext) -> str:
-    """The errors of inputs, the findings, and the verdicts if they were asked for, with the tally as the last line."""
+    """The errors of inputs, the findings, and figures and verdicts if these were asked for, with the tally as the last line."""
     frames = _Frames(context)
     blocks: list[str] = []
     for report in reports:
@@ -86,6 +86,8 @@ def render(reports: Sequence[FileReport], context: FormatContext) -> str:
             blocks.append("\n".join(problems) + "\n")
         shown = (finding for finding in report.findings if finding.duplicate_of is None)
         blocks.extend("\n".join(frames.finding(report, finding)) + "\n" for finding in shown)
+    if figures := [line for report in reports for line in _figures(report, context)]:
+        blocks.append("\n".join(figures) + "\n")
     if verdicts := [line for report in reports for line in _verdicts(report)]:
         blocks.append("\n".join(verdicts) + "\n")
     if context.summary.unmet:
@@ -278,6 +280,14 @@ def _verdicts(report: FileReport) -> Iterator[str]:
 
         for kernel, verdicts in by_kernel(report):
             yield printable(line(report, kernel, verdicts))
+
+
+def _figures(report: FileReport, context: FormatContext) -> Iterator[str]:
+    """A line for each kernel, if the settings have a budget for it."""
+    if report.assembled is not None and not context.quiet:
+        from tclint.report.formats import _figures
+
+        yield from map(printable, _figures.lines(report))
 
 
 def _gone(entries: Sequence[Entry]) -> Iterator[str]:
