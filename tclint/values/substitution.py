@@ -91,8 +91,10 @@ class PathSubstitution:
         if found is None:
             if not self._max_memo:
                 return self._walk_within_budget(value, end)
-            if len(memo) >= self._max_memo or lifetimes.depth >= MAX_SUBSTITUTION_DEPTH:
-                raise _BudgetExhausted
+            if len(memo) >= self._max_memo:
+                raise _BudgetExhausted(f"more than {MAX_EXPRESSIONS_PER_QUESTION} expressions")
+            if lifetimes.depth >= MAX_SUBSTITUTION_DEPTH:
+                raise _BudgetExhausted(f"more than {MAX_SUBSTITUTION_DEPTH} expressions inside one another")
             memo[value, end] = value  # breaks cycles: a value in terms of itself is opaque
             lifetimes.depth += 1
             found = memo[value, end] = lifetimes.substituted(value, self, end)
@@ -109,16 +111,14 @@ class PathSubstitution:
         self._max_memo = known + MAX_EXPRESSIONS_PER_QUESTION
         try:
             return self.walk(value, end)
-        except _BudgetExhausted:
+        except _BudgetExhausted as exhausted:
             while len(memo) > known:
                 memo.popitem()
             lifetimes.depth = depth
             if depth:  # a part of the question that another path asks
                 raise
             memo[value, end] = value
-            lifetimes.gave_up(
-                f"more than {MAX_EXPRESSIONS_PER_QUESTION} expressions, or more than {MAX_SUBSTITUTION_DEPTH} inside one another"
-            )
+            lifetimes.gave_up(str(exhausted))
             return value
         finally:
             self._max_memo = 0
