@@ -26,14 +26,14 @@ from tclint.executor.launch import Launch
 from tclint.executor.run import Argument, Policy, call
 from tclint.syntax.source import Source
 
-__all__ = ["CASES", "INSTRUCTIONS", "OFF", "Case", "counted", "entry", "kernels", "prepare"]
+__all__ = ["APART", "CASES", "EMPTY", "INSTRUCTIONS", "OFF", "Case", "counted", "entry", "kernels", "prepare"]
 
 OFF = 0xFFFFFFFF
 """In place of the offset of a lane that does not execute the instruction."""
 THREADS = 512
 UNROLLED = 16
 """Instructions in one iteration, at different addresses with the same banks."""
-_APART = 8192
+APART = 8192
 """Between two of these addresses; no case accesses as many bytes."""
 
 
@@ -147,7 +147,7 @@ CASES = (
 def _body(instruction: Instruction) -> Iterator[str]:
     for n in range(UNROLLED):
         names = {f"d{k}": f"%d{n * 4 + k}" for k in range(4)}
-        yield "    @%on " + instruction.text.format(a=f"%a{n // 4}+{n % 4 * _APART}", **names)
+        yield "    @%on " + instruction.text.format(a=f"%a{n // 4}+{n % 4 * APART}", **names)
     for n in range(UNROLLED):
         for k in range(instruction.loads):
             yield f"    xor.b32 %sum, %sum, %d{n * 4 + k};"
@@ -167,7 +167,7 @@ _KERNEL = f"""
     .reg .pred %on, %more;
     .reg .b32 %lane, %index, %off, %sum, %left, %step, %a<4>, %d<64>;
     .reg .b64 %at, %out, %begin, %end;
-    .shared .align 1024 .b8 smem[{4 * _APART}];
+    .shared .align 1024 .b8 smem[{4 * APART}];
 
     ld.param.u64 %at, [offsets];
     ld.param.u64 %out, [out];

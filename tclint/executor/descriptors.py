@@ -22,7 +22,12 @@ from tclint._dataclass import dataclass
 from tclint.executor.errors import Unsupported
 from tclint.isa.effects import TCGEN05, WGMMA, Engine
 
-__all__ = ["Array", "Generation", "Major", "Matrix", "Read", "intervals", "load", "offsets", "unpack"]
+__all__ = [
+    "CHUNK", "Array", "Chunks", "Generation", "Major", "Matrix", "Read", "chunks", "intervals", "load", "offsets", "unpack",
+]  # fmt: skip
+
+CHUNK = 16
+"""The bytes that swizzling keeps together."""
 
 Array = npt.NDArray[Any]
 Major = Literal["K", "MN"]
@@ -96,6 +101,39 @@ def intervals(descriptor: int, matrix: Matrix) -> tuple[tuple[int, int], ...]:
     return tuple(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
+class Chunks(NamedTuple):
+    """The chunks of a matrix: int64 of shape (rows, chunks of a row), or of its columns if it is MN-major."""
+
+    addresses: Array
+    unswizzled: Array
+    """Their addresses without the swizzle."""
+    width: int
+    """The width of the swizzling pattern in bytes; 0 if there is none."""
+    pattern: tuple[int, int]
+    """Shift and mask of the swizzle: the address, shifted right and masked, is xored into the address."""
+    strides: bool
+    """Whether every stride that leads from one atom of the matrix to another one leads anywhere."""
+
+
+@lru_cache(256)
+def chunks(descriptor: int, matrix: Matrix) -> Chunks:
+    """The chunks that :func:`load` reads. Errors are those of :func:`offsets`."""
+    every = CHUNK * 8 // matrix.bits
+    swizzle = _mode(descriptor, matrix.generation)
+
+    def first(addresses: Array) -> Array:
+        along = addresses[..., 0] if matrix.major == "K" else addresses[..., 0].T
+        return np.ascontiguousarray(along[:, ::every])
+
+    addresses = first(_bytes(descriptor, matrix))
+    lines, along = addresses.shape
+    leads = along * CHUNK <= swizzle.width or bool(descriptor >> 16 & 0x3FFF)
+    strides = leads and (lines <= swizzle.depth or bool(descriptor >> 32 & 0x3FFF))
+    pattern = (swizzle.shift, swizzle.mask) if swizzle.mask else (0, 0)
+    width = swizzle.width if swizzle.mask else 0
+    return Chunks(addresses, first(_unswizzled(descriptor, matrix, swizzle)), width, pattern, strides)
+
+
 def unpack(data: Array, bits: int, padded: bool) -> Array:
     """Elements of 4 or 6 bits from the bytes along K: uint8 (rows, bytes) to uint8 codes (rows, elements).
 
@@ -112,8 +150,7 @@ def unpack(data: Array, bits: int, padded: bool) -> Array:
 @lru_cache(256)
 def _bytes(descriptor: int, matrix: Matrix) -> Array:
     """The address of every byte of every element: int64 of shape (rows, columns, size)."""
-    start, leading, stride = ((descriptor >> low & 0x3FFF) << 4 for low in (0, 16, 32))
-    base = descriptor >> 49 & 7
+    start, base = (descriptor & 0x3FFF) << 4, descriptor >> 49 & 7
     swizzle = _mode(descriptor, matrix.generation)
     if matrix.major == "K" and swizzle is _128B_32B_ATOMS:
         raise Unsupported("K-major matrix with 32-byte swizzle atoms")  # table 55 lists no such atom
@@ -122,11 +159,17 @@ def _bytes(descriptor: int, matrix: Matrix) -> Array:
     )
     if matrix.major == "K" and leaves and matrix.generation == "tcgen05":
         raise Unsupported(f"K-major matrix that leaves its {swizzle.width}-byte swizzle atom")
-    address = start + _linear(leading, stride, swizzle, matrix)
+    address = _unswizzled(descriptor, matrix, swizzle)
     # The base offset: 128-byte lines by which the pattern starts off its natural boundary (9.7.15.5.1.2.2).
     address ^= ((address - 128 * base) >> swizzle.shift) & swizzle.mask
     address.flags.writeable = False
     return address
+
+
+def _unswizzled(descriptor: int, matrix: Matrix, swizzle: _Swizzle) -> Array:
+    """The same without the swizzle."""
+    start, leading, stride = ((descriptor >> low & 0x3FFF) << 4 for low in (0, 16, 32))
+    return start + _linear(leading, stride, swizzle, matrix)
 
 
 def _mode(descriptor: int, generation: Generation) -> _Swizzle:

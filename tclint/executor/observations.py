@@ -52,6 +52,7 @@ KINDS = {
     "registers": "`setmaxnreg.inc` to fewer registers than the warp has, or `.dec` to more",
     "left-in-flight": "a CTA exits before an operation on its shared memory has completed",
     "box-bytes": "two phases expect different numbers of bytes of the same copies through tensor maps",
+    "tile-layout": "a matrix descriptor reads a tile in another layout than that in which a tensor copy wrote it",
     "exited-cta": "shared memory of a CTA is used that has exited",
     "unstarted-cta": "shared memory of another CTA is used, and nothing orders that after the start of the CTA",
 }
@@ -68,6 +69,7 @@ _CAUSES = {
     "mbarrier-absent": "the mbarrier is initialised, which has been invalidated since",
     "box-bytes": "the same copies, and another number of bytes",
     "tensor-memory-leak": "the allocation",
+    "tile-layout": "the copy",
 }
 """What the other instruction of an observation is, by kind; for any other kind it issued an operation."""
 

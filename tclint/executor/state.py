@@ -187,6 +187,8 @@ class Shared(SpaceMemory):
         self.filling: Array = np.zeros(words, np.int16)
         self.draining: Array = np.zeros(words, np.int16)
         self.operations: list[AsyncOperation] = []
+        self.tiles: Any = None
+        """The boxes that tensor copies have written (:class:`tclint.executor.tiles.Tiles`); None before the first one."""
         self.narrow: set[int] = set()
         """The plain stores of less than a word."""
 

@@ -207,16 +207,13 @@ class Multiplication:
         """The memory that it accesses, without executing it."""
         idesc = self._parse(operands)
         ctas = 1 + self.form.pair
-        stored = idesc.k >> self.form.sparse
-        shared = _extent(operands.b_desc, idesc.matrix_b(idesc.n // ctas))
+        shared = tuple(piece for one in self.matrices(operands) for piece in intervals(*one))
         first = [tile for tile in self._tiles(idesc) if tile.rank == 0]
         width = first[0].columns.stop - first[0].columns.start
         result = _rectangles(operands.d_tmem, first, width)
         reads = result if operands.enable_input_d else ()
         if self.a_in_tmem:
             reads += _rectangles(operands.a, first, 8)
-        else:
-            shared = _extent(operands.a, idesc.matrix_a(idesc.m // ctas, stored)) + shared
         if idesc.scale:
             rows = idesc.m // ctas
             for address, count in ((operands.scale_a_tmem, rows), (operands.scale_b_tmem, width)):
@@ -225,6 +222,13 @@ class Multiplication:
         if self.form.sparse:
             reads += _rectangles(operands.sp_meta_tmem + idesc.selector, first, 1 if idesc.bits > 8 else 2)
         return Ranges(shared, reads, result)
+
+    def matrices(self, operands: Operands) -> list[tuple[int, Matrix]]:
+        """The matrices in the shared memory of each CTA, A unless it is in tensor memory and B, with their descriptors."""
+        idesc, ctas = self._parse(operands), 1 + self.form.pair
+        left = idesc.matrix_a(idesc.m // ctas, idesc.k >> self.form.sparse)
+        right = (operands.b_desc, _in_bytes(idesc.matrix_b(idesc.n // ctas)))
+        return [right] if self.a_in_tmem else [(operands.a, _in_bytes(left)), right]
 
     def _parse(self, operands: Operands) -> InstructionDescriptor:
         """The instruction descriptor. Raises :class:`Unsupported` for operands that cannot be executed."""
@@ -283,11 +287,6 @@ def _shared(read: Read, descriptor: int, matrix: Matrix, kind: str) -> Array:
         bits, along = _BITS[kind], matrix.major == "K"
         codes = unpack(codes, bits, True) if along else unpack(codes.T, bits, True).T
     return _matrix(codes, kind)
-
-
-def _extent(descriptor: int, matrix: Matrix) -> tuple[tuple[int, int], ...]:
-    """The bytes that :func:`_shared` reads."""
-    return intervals(descriptor, _in_bytes(matrix))
 
 
 def _in_bytes(matrix: Matrix) -> Matrix:

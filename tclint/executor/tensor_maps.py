@@ -26,7 +26,7 @@ from tclint.executor.formats import encode as bits_of
 
 __all__ = [
     "ATOMICITIES", "FILLS", "INTERLEAVES", "MODES", "SIZE", "SWIZZLES", "TYPES", "UNKNOWN", "TensorMap", "TensorTransfer", "box",
-    "decode", "loaded", "reduce", "replace", "swizzle",
+    "decode", "loaded", "pattern", "reduce", "replace", "swizzle",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -198,6 +198,12 @@ class TensorMap:
         """Bytes of a row of the box, its innermost dimension, in shared memory."""
         count = self.box[0] if self.mode == "tile" else self.channels
         return count if self.type in _PADDED else -(-count * self.bits // 8)
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from one row of the box to the next, in shared memory: a shorter row leaves the rest of the swizzling
+        pattern's width unused."""
+        return max(self.row, self.swizzle)
 
     @property
     def rows(self) -> int:
@@ -420,7 +426,7 @@ def _transfer(tensor: TensorMap, first: int, starts: Array, inside: Array) -> Te
     unit = gcd(unit, end) if start < end < start + length else unit
     along, offsets = _row(tensor.row, length, unit)
     within = start + along
-    pitch = max(tensor.row, tensor.swizzle)  # a shorter row leaves the rest of the pattern's width unused
+    pitch = tensor.pitch
     return TensorTransfer(
         unit,
         np.add.outer(starts + tensor.address, within).ravel(),
@@ -454,12 +460,19 @@ def swizzle(tensor: TensorMap, offsets: Array, base: int) -> Array:
     """
     addresses: Array = offsets + base
     if tensor.swizzle:
-        mode = tensor.swizzle, tensor.atomicity
-        if mode not in _XOR:
-            raise Unsupported(f"a swizzle of {mode[0]} bytes with an atomicity of {mode[1]}")
-        shift, mask = _XOR[mode]
+        shift, mask = pattern(tensor)
         addresses ^= addresses >> shift & mask
     return addresses
+
+
+def pattern(tensor: TensorMap) -> tuple[int, int]:
+    """Shift and mask of the swizzle (5.5.7). Raises :class:`Unsupported` for modes that are not implemented."""
+    if not tensor.swizzle:
+        return 0, 0
+    mode = tensor.swizzle, tensor.atomicity
+    if mode not in _XOR:
+        raise Unsupported(f"a swizzle of {mode[0]} bytes with an atomicity of {mode[1]}")
+    return _XOR[mode]
 
 
 def loaded(tensor: TensorMap, data: Array) -> Array:

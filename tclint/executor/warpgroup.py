@@ -93,10 +93,13 @@ class Wgmma:
 
     def reads(self, a: int | Array, b: int, immediates: Immediates) -> tuple[Intervals, Intervals]:
         """The bytes of shared memory that A and B occupy, as sorted, disjoint ``(start, end)``; none for registers."""
-        return (
-            descriptors.intervals(a, self._a(immediates.trans_a)) if isinstance(a, int) else (),
-            descriptors.intervals(b, self._b(immediates.trans_b)),
-        )
+        *left, right = (descriptors.intervals(*one) for one in self.matrices(a, b, immediates))
+        return (left[0] if left else ()), right
+
+    def matrices(self, a: int | Array, b: int, immediates: Immediates) -> list[tuple[int, Matrix]]:
+        """The matrices in shared memory, A unless it is in registers and B, with their descriptors."""
+        left = [(a, self._a(immediates.trans_a))] if isinstance(a, int) else []
+        return [*left, (b, self._b(immediates.trans_b))]
 
     def _a(self, trans: int) -> Matrix:
         return self._matrix(self.m, self.stored, trans)

@@ -145,3 +145,13 @@ def test_an_unknown_one_suggests(opcode: str, suggestion: str) -> None:
     with pytest.raises(UnknownOpcode) as caught:
         isa(TABLE, opcode)
     assert str(caught.value) == f"unknown instruction '{opcode}' in the table of PTX ISA 9.5{suggestion}"
+
+
+def test_what_becomes_of_an_instruction_where_it_is_not_implemented() -> None:
+    text = isa(TABLE, "cp.async.bulk.load")
+    assert re.search(
+        r"machine code +\.multicast::cluster becomes a call of the driver on sm_120 or higher\n", text
+    )
+    assert re.search(r"\n +\.shared::cluster becomes a call of the driver on sm_120 or higher\n", text)
+    assert re.search(r"machine code +becomes a trap on sm_120 or higher\n", isa(TABLE, "fabric.try_get"))
+    assert "machine code" not in isa(TABLE, "cp.async.bulk.store")

@@ -28,6 +28,7 @@ from tclint.executor.memory import GENERIC, RANK, UNSIGNED, Array, Fault, Misali
 from tclint.executor.signals import AGAIN
 from tclint.executor.state import LANES, AsyncOperation, Range, Shared, Warp, stretch
 from tclint.executor.sync import Box, ExecutorMbarrier
+from tclint.executor.tiles import land
 from tclint.ir.nodes import Instruction, Not, Operand
 from tclint.ir.nodes import Memory as Address
 from tclint.isa.effects import BULK, GENERIC_COPIES, GROUPED
@@ -490,6 +491,8 @@ def _tensor_load(d: Decoder, i: Instruction) -> Op:
                     else transfer.offsets + offset
                 )
                 _units(memory.data, transfer.unit)[starts // transfer.unit] = data
+                if tensor is not None:
+                    land(memory, site, tensor, offset, starts, transfer.offsets + offset)
 
             unknown = boxes.unknown(w, lane) if tensor is None else None
             content = _Content(transfer.size, take, write, unknown=unknown)

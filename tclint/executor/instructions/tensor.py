@@ -17,6 +17,7 @@ from tclint.executor.memory import RANK, Array, Fault
 from tclint.executor.signals import AGAIN
 from tclint.executor.state import AsyncOperation, Cta, Tensor, TmemBlock, Warp, stretches
 from tclint.executor.sync import ExecutorMbarrier
+from tclint.executor.tiles import check_matrices
 from tclint.ir.nodes import Immediate, Instruction, Operand
 from tclint.isa.effects import TCGEN05_LD, TCGEN05_ST
 from tclint.isa.forms import Match
@@ -411,6 +412,8 @@ def _mma(d: Decoder, i: Instruction) -> Op:
         context = _Pair(ctas)
 
         def finish() -> None:
+            for cta in ctas:
+                check_matrices(w, site, cta.shared, run.matrices(operands))
             run(context, operands)
             _end(operation)
 

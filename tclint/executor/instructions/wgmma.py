@@ -18,6 +18,7 @@ from tclint.executor.decode import Decoder, executes, parts
 from tclint.executor.errors import Unsupported
 from tclint.executor.memory import Array
 from tclint.executor.state import LANES, AsyncOperation, Shared, Warp, stretches
+from tclint.executor.tiles import check_matrices
 from tclint.executor.warpgroup import INSTRUCTIONS, Immediates, Wgmma
 from tclint.ir.nodes import Immediate, Instruction, Operand
 from tclint.isa.effects import WGMMA
@@ -203,8 +204,10 @@ def _multiply(operation: AsyncOperation, run: Wgmma, immediates: Immediates) -> 
     """Compute D and write the accumulators of all four warps."""
     parts = operation.note["parts"]
     first = next(iter(parts.values()))
+    memory, w = operation.warp.cta.shared, operation.warp
+    check_matrices(w, first.site, memory, run.matrices(operation.note["a"], first.b, immediates))
     result = run.execute(
-        reader(operation.warp.cta.shared), operation.note["a"], first.b, operation.note["d"] if first.scale_d else None,
+        reader(memory), operation.note["a"], first.b, operation.note["d"] if first.scale_d else None,
         immediates, operation.note["m"],
     )  # fmt: skip
     for n, (w, part) in enumerate(parts.items()):
