@@ -543,7 +543,7 @@ def test_where_multicast_is_slow(target: str, slow: bool) -> None:
         assert ("calls a routine of the driver" in hits[0].message) == (target == "sm_120a")
 
 
-LOAD = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{}], [%rd1], 64, [{}];"
+CLUSTER_LOAD = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{}], [%rd1], 64, [{}];"
 TILE = "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [{}], [%rd0, {{%r9}}], [{}];"
 RING = """
 mov.u32 %r20, 0;
@@ -569,17 +569,17 @@ UNKNOWN = "ld.shared.u32 %r20, [tile];\n"
 @pytest.mark.parametrize(
     ("code", "fixed"),
     [
-        (LOAD.format("tile", "full"), 1),
+        (CLUSTER_LOAD.format("tile", "full"), 1),
         (TILE.format("tile", "full"), 1),
-        (LOAD.format("tile", "full") + TILE.format("tile", "full"), 2),
-        (RING.format(LOAD.format("%r22", "%r21")), 1),
-        (ROUNDED + LOAD.format("%r20", "full"), 1),
-        (CHOSEN + LOAD.format("%r20", "full"), 1),
-        (PEER.format("%r1") + LOAD.format("%r20", "full"), 0),
-        ("mov.u32 %r21, full;\n" + PEER.format("%r21") + LOAD.format("tile", "%r20"), 0),
-        (PAIRED + LOAD.format("%r20", "full"), 0),
-        (UNKNOWN + LOAD.format("%r20", "full"), 0),
-        (UNKNOWN + "selp.b32 %r20, %r20, %r1, %p0;\n" + LOAD.format("%r20", "full"), 0),
+        (CLUSTER_LOAD.format("tile", "full") + TILE.format("tile", "full"), 2),
+        (RING.format(CLUSTER_LOAD.format("%r22", "%r21")), 1),
+        (ROUNDED + CLUSTER_LOAD.format("%r20", "full"), 1),
+        (CHOSEN + CLUSTER_LOAD.format("%r20", "full"), 1),
+        (PEER.format("%r1") + CLUSTER_LOAD.format("%r20", "full"), 0),
+        ("mov.u32 %r21, full;\n" + PEER.format("%r21") + CLUSTER_LOAD.format("tile", "%r20"), 0),
+        (PAIRED + CLUSTER_LOAD.format("%r20", "full"), 0),
+        (UNKNOWN + CLUSTER_LOAD.format("%r20", "full"), 0),
+        (UNKNOWN + "selp.b32 %r20, %r20, %r1, %p0;\n" + CLUSTER_LOAD.format("%r20", "full"), 0),
     ],
 )
 @pytest.mark.parametrize("target", ["sm_120", "sm_121a", "sm_100a"])
@@ -596,7 +596,7 @@ def test_where_a_load_into_the_cluster_calls_the_driver(code: str, fixed: int, t
 @pytest.mark.parametrize(
     "copy",
     [
-        LOAD.format("tile", "full").replace("::cluster", "::cta"),
+        CLUSTER_LOAD.format("tile", "full").replace("::cluster", "::cta"),
         TILE.format("tile", "full").replace("::cluster", "::cta"),
         MULTICAST,
         "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r3], [tile], 64, [full];",

@@ -68,11 +68,11 @@ def test_nothing_is_lost_when_a_worker_is_killed(
     monkeypatch.setattr(pool, "_MAX_PENDING_ELSEWHERE", 4)  # some inputs are submitted to the broken executor
     whole, killed = pool.lint, tmp_path / "killed"
 
-    def lint(source: Any, *arguments: Any) -> Any:
+    def lint(source: Any, *arguments: Any, **options: Any) -> Any:
         if source.path == "3.ptx" and not killed.exists():
             killed.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return whole(source, *arguments)
+        return whole(source, *arguments, **options)
 
     monkeypatch.setattr(pool, "lint", lint)
     with forked() as executor:
@@ -87,8 +87,8 @@ def test_nothing_is_lost_when_a_worker_is_killed(
 def test_input_that_kills_its_worker_is_reported_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = pool.lint
 
-    def lint(source: Any, *arguments: Any) -> Any:
-        return os._exit(9) if source.path == "3.ptx" else whole(source, *arguments)
+    def lint(source: Any, *arguments: Any, **options: Any) -> Any:
+        return os._exit(9) if source.path == "3.ptx" else whole(source, *arguments, **options)
 
     monkeypatch.setattr(pool, "lint", lint)
     with forked() as executor:

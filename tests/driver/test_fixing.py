@@ -278,7 +278,7 @@ def test_diff_of_what_cannot_be_analysed_is_an_error(run_tclint: Process, wrong:
     wrong.write_text(WRONG.replace(".version 8.0\n", ""))
     done = run_tclint("check", "--isolated", "--diff", "k.ptx", "no.ptx")
     assert done.returncode == 2
-    assert "k.ptx:1: error: .version is missing\n" in done.stderr
+    assert "k.ptx:1: error: .version is missing: it must be the first directive\n" in done.stderr
     assert "no.ptx: error: no such file or directory\n" in done.stderr
 
 

@@ -295,7 +295,7 @@ class Terminal:
 
 def test_progress_estimates_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TERM", raising=False)
-    times = iter([0.0, *(float(second) for second in range(10, 100))])
+    times = iter([0.0, 0.0, *(float(second) for second in range(10, 100))])
     monkeypatch.setattr(_progress, "monotonic", lambda: next(times))
     items = [Checked(FileReport(path=str(n)), Counter()) for n in range(3)]
     stream = Terminal(True)

@@ -256,7 +256,7 @@ def test_kernels_before_one_that_is_cut() -> None:
     cut = SMALL + kernel("    add.s32 %r1 %r2, %r3;\n    ret;\n    mov.b32 %r", "next").removesuffix("\n}\n")
     out = shown(cut + "\n\n")
     assert CUT.format("next", SMALL.count("\n") + 1, cut.count("\n") + 1) in out
-    assert ": unexpected `%r2`\n" in out
+    assert ": unexpected `%r2`: expected `,` or `;` after `%r1`\n" in out
     assert out.endswith(SHOWN)
 
 
