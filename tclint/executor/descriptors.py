@@ -73,6 +73,8 @@ class Matrix(NamedTuple):
     """The width of an element: 8, 16 or 32 (see :func:`unpack` for narrower ones)."""
     major: Major
     generation: Generation
+    padded: int = 0
+    """The bits of an element if 16 elements of less than a byte are padded to 16 bytes (9.7.16.10.4.4); else 0."""
 
 
 def offsets(descriptor: int, matrix: Matrix) -> Array:

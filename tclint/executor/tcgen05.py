@@ -75,11 +75,14 @@ class InstructionDescriptor:
 
     def matrix_a(self, rows: int, columns: int) -> Matrix:
         """*rows* of A in shared memory, with that many *columns* stored."""
-        return Matrix(rows, columns, self.bits, self.major_a, TCGEN05)
+        return Matrix(rows, columns, self.bits, self.major_a, TCGEN05, self._padded(self.a))
 
     def matrix_b(self, rows: int) -> Matrix:
         """*rows* of B transposed in shared memory."""
-        return Matrix(rows, self.k, self.bits, self.major_b, TCGEN05)
+        return Matrix(rows, self.k, self.bits, self.major_b, TCGEN05, self._padded(self.b))
+
+    def _padded(self, kind: str) -> int:
+        return _BITS.get(kind, 0) if self.bits == 8 else 0
 
     @staticmethod
     @lru_cache(256)

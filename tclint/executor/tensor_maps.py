@@ -194,6 +194,11 @@ class TensorMap:
         return TYPES[self.type]
 
     @property
+    def padded(self) -> int:
+        """The bits of an element of which a copy pads 16 to 16 bytes in shared memory; 0 for other types."""
+        return self.bits if self.type in _PADDED else 0
+
+    @property
     def row(self) -> int:
         """Bytes of a row of the box, its innermost dimension, in shared memory."""
         count = self.box[0] if self.mode == "tile" else self.channels

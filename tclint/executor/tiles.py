@@ -95,6 +95,9 @@ def _contradiction(memory: Shared, tiles: Tiles, descriptor: int, matrix: Matrix
     )  # else its only row may be where the pattern permutes nothing
     if wrong.any() or (permuted and pattern(box.tensor) != layout.pattern):
         return box, f"{reads} {_swizzles(box.tensor, layout)}"
+    if box.tensor.padded not in (0, matrix.padded):
+        what = f"elements of {matrix.padded} bits" if matrix.padded else "elements that are not padded"
+        return box, f"{reads} {what} where the tensor map of the copy has {box.tensor.type}"
     if not written.all() or not layout.width:
         return None  # what else is there may be of any layout
     if layout.strides and len(np.unique(chunks)) < chunks.size:

@@ -143,6 +143,24 @@ def test_a_tile_of_one_row_has_no_pattern() -> None:
     assert Tile().copy(tensor((64, 1))).read(descriptor(swizzle=0), k_major(8, 8)) == ""
 
 
+@pytest.mark.parametrize(
+    ("type", "bits", "padded", "said"),
+    [
+        ("b4x16_p64", 8, 4, ""),
+        ("b6x16_p32", 8, 6, ""),
+        ("u8", 8, 4, ""),  # what is padded in global memory too is copied as bytes
+        ("b4x16_p64", 8, 0, "elements that are not padded"),
+        ("b4x16_p64", 8, 6, "elements of 6 bits"),
+        ("b6x16_p32", 8, 4, "elements of 4 bits"),
+    ],
+)
+def test_elements_of_less_than_a_byte(type: str, bits: int, padded: int, said: str) -> None:
+    of = TensorMap(0, type, (256, 64), (256,), (128, 64), swizzle=128)
+    text = Tile().copy(of).read(descriptor(of=TCGEN05), Matrix(64, 32, bits, "K", TCGEN05, padded))
+    assert said in text
+    assert bool(text) == bool(said)
+
+
 def test_what_others_have_written_since_is_not_judged() -> None:
     tile = Tile().copy(tensor((64, 64)))
     assert tile.read(descriptor(swizzle=64), k_major())
