@@ -128,7 +128,7 @@ CASES = (
     _case("ld64", "the first 16 lanes only", 1, lambda lane: OFF if lane > 15 else lane * 8),
     *_strided("ld128", w4=4, w8=8, w16=16, w32=32, w36=4, w0=2),
     *_wide("ld128", 16, pairs=2, apart=4, halves=4),
-    _case("ld128", "neighbours at one address in the first half", 3, lambda lane: (lane // 2 if lane < 16 else lane) * 16),
+    _case("ld128", "neighbours at one address in the first half", 4, lambda lane: (lane // 2 if lane < 16 else lane) * 16),
     *_strided("st32", w1=1, w2=2, w32=32, w33=1, w0=1),
     *_strided("st64", w2=2, w4=4, w32=32),
     *_strided("st128", w4=4, w8=8, w36=4),

@@ -5,8 +5,8 @@ the same word share it. What a warp accesses is divided by the width of the acce
 as the words that lie in one bank:
 
 * up to 4 bytes: the whole warp; 8 bytes: each half of it; 16 bytes: each quarter.
-* A load of 8 or 16 bytes moves two of these parts as one if all active lanes of both agree with their neighbour, the lane
-  whose number differs in the lowest bit or in the next one: the registers that go to both are returned once.
+* A load of 8 or 16 bytes moves two of these parts as one if all active lanes of the warp agree with their neighbour, the
+  lane whose number differs in the lowest bit or in the next one: the registers that go to both are returned once.
 * ``ldmatrix`` and ``stmatrix``: the eight rows of each matrix, at the addresses of eight lanes.
 * An atomic operation takes a wavefront for each lane of a bank, also where these are at one word.
 
@@ -87,13 +87,12 @@ def _wavefronts(which: bytes, where: bytes, size: int, kind: str) -> tuple[int, 
 def _parts(lanes: Array, offsets: Array, size: int, kind: str) -> Iterator[Array]:
     """The indices of the *lanes* whose accesses are moved together."""
     width = _ROWS if kind == "rows" else LANES * _WORD // max(size, _WORD)
-    for first in range(0, LANES, 2 * width):
-        both = np.flatnonzero((lanes >= first) & (lanes < first + 2 * width))
-        if kind == "load" and size > _WORD and _paired(lanes[both], offsets[both]):
-            parts = [both]
-        else:
-            parts = [both[lanes[both] < first + width], both[lanes[both] >= first + width]]
-        yield from (part for part in parts if len(part))
+    if kind == "load" and size > _WORD and _paired(lanes, offsets):
+        width *= 2
+    for first in range(0, LANES, width):
+        part = np.flatnonzero((lanes >= first) & (lanes < first + width))
+        if len(part):
+            yield part
 
 
 def _paired(lanes: Array, offsets: Array) -> bool:
