@@ -7,7 +7,7 @@ bytes is known for one number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, product
 from math import prod
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from tclint.ir.nodes import Special
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES
 from tclint.values.nodes import AddressOf, Loaded, ParameterRead
+from tclint.values.shared_memory import SharedAccess
 
 __all__ = [
     "ShapedConflict",
@@ -145,7 +146,7 @@ def _common(
     """The conflicts *left* of those in other shapes that *shaped* has as well; all that it has if there is no other."""
     met = set[tuple[bool, int]]()
     found: list[ShapedConflict] = []
-    for meeting in warp_races(shaped):
+    for meeting in warp_races(shaped, None if left is None else _in_blocks_of(model, left)):
         if not race_doubt(shaped, meeting):
             met |= _blocks(model, meeting)
             found.append(ShapedConflict(shaped, meeting))
@@ -154,6 +155,16 @@ def _common(
     if left is None:
         return found
     return [each for each in left if not met.isdisjoint(_blocks(model, each.conflict))]
+
+
+def _in_blocks_of(
+    model: KernelModel, left: list[ShapedConflict]
+) -> Callable[[SharedAccess, SharedAccess], bool]:
+    """Whether a conflict of two accesses keeps one of those that are *left* (:func:`_blocks`)."""
+    block_of, kept = model.cfg.block_of, set[tuple[bool, int]]()
+    for each in left:
+        kept |= _blocks(model, each.conflict)
+    return lambda a, b: (False, block_of[a.site]) in kept or (True, block_of[b.site]) in kept
 
 
 def races_in_larger_ctas(model: KernelModel) -> list[ShapedConflict]:
