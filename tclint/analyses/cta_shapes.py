@@ -23,11 +23,14 @@ from tclint.ir.nodes import Special
 from tclint.values import thread_masks as T
 from tclint.values.cta_shape import AXES
 from tclint.values.nodes import AddressOf, Loaded, ParameterRead
+from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["Search", "ShapedConflict", "in_all_launches", "undoubted_races"]
 
-Search = Callable[[KernelModel], Iterable[Conflict]]
-"""What finds the conflicts of a kernel in CTAs of one shape."""
+Pairs = Callable[[SharedAccess, SharedAccess], bool]
+"""Whether a conflict of two accesses is searched for."""
+Search = Callable[[KernelModel, Pairs | None], Iterable[Conflict]]
+"""What finds the conflicts of a kernel in CTAs of one shape, at least those of some pairs, if these are given."""
 
 _USUAL = (
     (16, 16),
@@ -75,9 +78,9 @@ class ShapedConflict(NamedTuple):
     """What a launch must have for the conflict, in words that follow *if*; empty if all that the kernel is made for do."""
 
 
-def undoubted_races(model: KernelModel) -> Iterator[Conflict]:
+def undoubted_races(model: KernelModel, pairs: Pairs | None) -> Iterator[Conflict]:
     """The races of :func:`~tclint.analyses.warp_races.warp_races` that nothing about the kernel makes doubtful."""
-    return (each for each in warp_races(model) if not race_doubt(model, each))
+    return (each for each in warp_races(model, pairs) if not race_doubt(model, each))
 
 
 def in_all_launches(model: KernelModel, direct: Iterable[Conflict], search: Search) -> list[ShapedConflict]:
@@ -162,7 +165,7 @@ def _common(
     """The conflicts *left* of those in other shapes that *shaped* has as well; all that it has if there is no other."""
     met = set[tuple[bool, int]]()
     found: list[ShapedConflict] = []
-    for meeting in search(shaped):
+    for meeting in search(shaped, None if left is None else _in_blocks_of(model, left)):
         met |= _blocks(model, meeting)
         found.append(ShapedConflict(shaped, meeting))
         if left and not any(met.isdisjoint(_blocks(model, each.conflict)) for each in left):
@@ -170,6 +173,14 @@ def _common(
     if left is None:
         return found
     return [each for each in left if not met.isdisjoint(_blocks(model, each.conflict))]
+
+
+def _in_blocks_of(model: KernelModel, left: list[ShapedConflict]) -> Pairs:
+    """Whether a conflict of two accesses keeps one of those that are *left* (:func:`_blocks`)."""
+    block_of, kept = model.cfg.block_of, set[tuple[bool, int]]()
+    for each in left:
+        kept |= _blocks(model, each.conflict)
+    return lambda a, b: (False, block_of[a.site]) in kept or (True, block_of[b.site]) in kept
 
 
 def _in_larger_ctas(model: KernelModel, search: Search) -> list[ShapedConflict]:
@@ -182,7 +193,7 @@ def _in_larger_ctas(model: KernelModel, search: Search) -> list[ShapedConflict]:
     for size in sorted(_SIZES):
         bounded = model.bounded(size)
         if bounded.fact(SharedByBound).fits:
-            met = search(bounded) if smaller else ()
+            met = search(bounded, None) if smaller else ()
             return [ShapedConflict(bounded, each, _more_than(smaller)) for each in met]
         smaller = size
     return []

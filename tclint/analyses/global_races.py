@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import product
 
 from tclint.analyses.global_memory import Source, depends_on
 from tclint.analyses.overlaps import Conflict, Route
@@ -27,6 +28,9 @@ _POINTER = 8
 """The size in bytes of a pointer."""
 _MAX_PAIRS = 1000
 """Pairs of a write and a read that are compared to find out whether a kernel may have a race; with more, it may."""
+
+_MAX_TESTED = 20_000
+"""Pairs that are tested for whether any path may make them overlap, before it is known which accesses count."""
 
 
 class GlobalByWarps(SharedByBound):
@@ -80,12 +84,14 @@ class GlobalByWarps(SharedByBound):
         reads, writes = found
         bases = [{self._origin(each) for each in group} for group in (reads, writes)]
         common = bases[0] & bases[1]
-        reads, writes = (
-            {a for a in group if self._origin(a) in common and self.counts(a)} for group in found
-        )
-        if len(reads) * len(writes) > _MAX_PAIRS:
-            return True
-        return any(self._may_overlap(write, read) for write in writes for read in reads)
+        reads, writes = ({a for a in group if self._origin(a) in common} for group in found)
+        if len(reads) * len(writes) > _MAX_TESTED:
+            reads, writes = (set(filter(self.counts, group)) for group in (reads, writes))
+            if len(reads) * len(writes) > _MAX_PAIRS:
+                return True
+        pairs = [pair for pair in product(writes, reads) if self.may_meet(*pair)]
+        pairs = [pair for pair in pairs if all(map(self.counts, pair))]
+        return len(pairs) > _MAX_PAIRS or any(self._may_overlap(*pair) for pair in pairs)
 
     @cached_property
     def by_position(self) -> bool:

@@ -249,11 +249,14 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
         overlap: Callable[[SharedAccess, SharedAccess, Route], bool],
         begins: Callable[[SharedAccess], bool] = lambda access: True,
         doubt: DoubtAbout | None = None,
+        of_interest: Callable[[SharedAccess, SharedAccess], bool] | None = None,
     ) -> OverlapSearch:
         """The search for accesses that satisfy *is_use* and that conflict with accesses *starts* that *begins* admits.
 
         *overlap* decides whether two conflict; *doubt* is that about a path, :meth:`synchronised_elsewhere` if None.
+        With *of_interest*, other pairs are not searched for.
         """
+        may_meet = self.memory.may_meet
         return OverlapSearch(
             self.model,
             self.model.solution(type(self))[1],
@@ -261,7 +264,7 @@ class SinceBarrier(FactSet[tuple[int, Since]]):
             self.operations,
             lambda access: is_use(access) and self.counts(access),
             overlap,
-            self.memory.may_meet,
+            may_meet if of_interest is None else lambda a, b: of_interest(a, b) and may_meet(a, b),
             begins=lambda access: access.writes is self.writes and not access.later and begins(access),
             memory=self.memory,
             doubt=doubt or self.synchronised_elsewhere,

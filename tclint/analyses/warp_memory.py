@@ -196,9 +196,10 @@ class SharedByWarps(SharedMemory):
         if here.index != there.index or a.lanes != ALL_LANES or b.lanes != ALL_LANES:
             return True
         stride, distance = gcd(here.stride, there.stride), there.offset - here.offset
-        if stride:
-            distance = min(distance % stride, -distance % stride)
-        return forms.gap(here.index, stride, self.group) < abs(distance) + max(a.size, b.size)
+        distance = min(distance % stride, -distance % stride) if stride else abs(distance)
+        least, greatest = forms.spacing(here.index, stride, self.group)
+        size = max(a.size, b.size)
+        return least < distance + size and distance < greatest + size
 
     def warps(self, access: SharedAccess, threads: int) -> list[tuple[int, Footprint]]:
         """The bytes that each warp touches, relative to the common base, without the constant offset."""

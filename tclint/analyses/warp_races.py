@@ -9,7 +9,7 @@ common is :mod:`.warp_memory`, and what a store leaves as it was is :mod:`.uncha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tclint.analyses.data_indices import DataReadsSince, DataWritesSince, SharedByData
 from tclint.analyses.extents import Extents
@@ -36,9 +36,12 @@ from tclint.values.shared_memory import SharedAccess
 
 __all__ = ["race_doubt", "warp_races"]
 
+Pairs = Callable[[SharedAccess, SharedAccess], bool]
+"""Whether a conflict of two accesses is of interest."""
 
-def warp_races(model: KernelModel) -> Iterator[Conflict]:
-    """The conflicts of *model*: accesses after writes, then writes after reads.
+
+def warp_races(model: KernelModel, of_interest: Pairs | None = None) -> Iterator[Conflict]:
+    """The conflicts of *model*: accesses after writes, then writes after reads; with *of_interest*, of these pairs only.
 
     A loop may test a counter, as a hint, while other warps still add to it. That does not excuse an access after the
     loop, so the search for conflicts with atomic operations continues without the loops in which it has found one.
@@ -51,19 +54,21 @@ def warp_races(model: KernelModel) -> Iterator[Conflict]:
         since, results = model.solution(kind)
         starts, passed = since.together(results), frozenset[int]()
         while starts:
-            met = list(_races_of(model, since, starts, passed))
+            met = list(_races_of(model, since, starts, passed, of_interest))
             yield from met
             met = [each for each in met if atomic(model, each.operation.site)]
             passed |= {component[block_of[each.use.site]] for each in met}
             starts &= {each.operation.site for each in met}
-    yield from _of_parted_threads(model)
+    yield from _of_parted_threads(model, of_interest)
     yield from lookups(model)
 
 
-def _of_parted_threads(model: KernelModel) -> Iterator[Conflict]:
+def _of_parted_threads(model: KernelModel, of_interest: Pairs | None) -> Iterator[Conflict]:
     """The conflicts of accesses that no thread makes both of: of a write with what other threads access."""
     since = model.solution(WritesSince)[0]
     for first, second in parted_accesses(since):
+        if of_interest is not None and not of_interest(first, second):
+            continue
         path = Path((), (), second.site, model.views.context_of(second.site).threads, False)
         if _races(model, since, first, second, Route(path, _as_it_is, _as_it_is)):
             yield Conflict(first, second, path)
@@ -74,7 +79,11 @@ def _as_it_is(value: int) -> int:
 
 
 def _races_of(
-    model: KernelModel, since: SinceBarrier, starts: frozenset[int], passed: frozenset[int]
+    model: KernelModel,
+    since: SinceBarrier,
+    starts: frozenset[int],
+    passed: frozenset[int],
+    of_interest: Pairs | None,
 ) -> OverlapSearch:
     """The search for conflicts with the accesses *starts*, in other components of the CFG than *passed*."""
     component, block_of = model.cfg.component, model.cfg.block_of
@@ -89,7 +98,10 @@ def _races_of(
         return access.writes or since.writes
 
     return since.conflicts(
-        starts, wanted, lambda first, second, route: _races(model, since, first, second, route)
+        starts,
+        wanted,
+        lambda first, second, route: _races(model, since, first, second, route),
+        of_interest=of_interest,
     )
 
 

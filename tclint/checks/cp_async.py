@@ -48,7 +48,9 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
     if not model.begins(CP_ASYNC):
         return
     alone = [ShapedConflict(model, each) for each in _unwaited(model, model.shared)]
-    found = alone or in_all_launches(model, (), lambda shaped: _unwaited(shaped, shaped.fact(SharedByBound)))
+    found = alone or in_all_launches(
+        model, (), lambda shaped, _: _unwaited(shaped, shaped.fact(SharedByBound))
+    )
     for (rule, _, _), equivalent in grouped((_cause(*each[:2]), each) for each in found).items():
         doubts = [_doubt(each.model, rule, each.conflict) for each in equivalent]
         at = next((k for k, each in enumerate(doubts) if not each), 0)
@@ -219,7 +221,7 @@ def copies_without_barrier(model: KernelModel) -> Iterator[Hit]:
     direct = _of_other_warps(model) if model.values.shape is not None else ()
     found = (
         ((_waits(each.model, each.conflict)[-1], block_of[each.conflict.use.site]), each)
-        for each in in_all_launches(model, direct, _of_other_warps)
+        for each in in_all_launches(model, direct, lambda shaped, _: _of_other_warps(shaped))
     )
     for (wait, _), equivalent in grouped(found).items():
         yield _without_barrier(model, wait, equivalent)

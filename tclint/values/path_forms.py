@@ -21,7 +21,7 @@ __all__ = ["PathForms"]
 
 MAX_PHIS = 32
 """Phis that one address may depend on."""
-MAX_GAP = 1 << 20
+MAX_DISTANCE = 1 << 20
 """The distance of addresses up to which they are compared: more than shared memory has."""
 _PRODUCED = frozenset((Loaded, Unmodelled, CollectiveResult))
 """What an instruction produces: a new value each time."""
@@ -67,7 +67,7 @@ class PathForms:
         self._uniformity = addresses.uniformity.uniformity
         self._forms: dict[Value, AddressForm | None] = {}
         self._phis: dict[Value, tuple[_Parts, _Moves] | None] = {}
-        self._gaps: dict[tuple[Value, int, int], int] = {}
+        self._spacings: dict[tuple[Value, int, int], tuple[int, int]] = {}
 
     def form(self, address: Value) -> AddressForm | None:
         """The form of *address* on whatever path, with no bound on the count; None if a path may make anything of it.
@@ -108,22 +108,27 @@ class PathForms:
             if t not in moving
         )
 
-    def gap(self, index: Value, stride: int, group: int) -> int:
-        """The least distance of the values of *index*, modulo *stride* unless it is 0, in two threads of one *group*.
+    def spacing(self, index: Value, stride: int, group: int) -> tuple[int, int]:
+        """How far the values of *index* in two threads of one *group* are apart: the least, modulo *stride* unless it is 0,
+        and the greatest distance.
 
-        A group is as many threads, from a multiple of this number on. 0 if the values are unknown.
+        A group is as many threads, from a multiple of this number on. If the values are unknown, 0 and MAX_DISTANCE.
         """
         key = index, stride, group
-        if key not in self._gaps:
-            thread_sets, found = self.addresses.thread_sets, 0
+        if key not in self._spacings:
+            thread_sets, found = self.addresses.thread_sets, (0, MAX_DISTANCE)
             planes = thread_sets.bit_slices(index)
             if planes is not None:
                 own = list(numbers(planes, T.full(thread_sets.threads)))[
                     ::-1
                 ]  # numbers are those of the last first
-                found = min(_least_gap(own[k : k + group], stride) for k in range(0, len(own), group))
-            self._gaps[key] = found
-        return self._gaps[key]
+                groups = [sorted(own[k : k + group]) for k in range(0, len(own), group)]
+                found = (
+                    min(_least_gap(each, stride) for each in groups),
+                    max(each[-1] - each[0] for each in groups),
+                )
+            self._spacings[key] = found
+        return self._spacings[key]
 
     # ------------------------------------------------------------ forms
 
@@ -250,7 +255,8 @@ class PathForms:
 
 
 def _least_gap(values: list[int], stride: int) -> int:
-    """The least distance of two of *values*, modulo *stride* unless it is 0; MAX_GAP if there is only one."""
-    values = sorted(value % stride for value in values) if stride else sorted(values)
+    """The least distance of two of *values*, which are sorted, modulo *stride* unless it is 0; MAX_DISTANCE if there is only one."""
+    if stride:
+        values = sorted(value % stride for value in values)
     around = [values[0] + stride] if stride else []
-    return min(map(sub, values[1:] + around, values), default=MAX_GAP)
+    return min(map(sub, values[1:] + around, values), default=MAX_DISTANCE)

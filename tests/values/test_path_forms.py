@@ -8,6 +8,7 @@ from tclint.analyses.lane_memory import SharedByLanes
 from tclint.analyses.model import KernelModel
 from tclint.values import UniformityScope
 from tclint.values.addresses import AddressForm
+from tclint.values.path_forms import MAX_DISTANCE
 from tests.tools.support import model, value
 
 BODY = """
@@ -117,11 +118,13 @@ def test_no_path_makes_one_base_of_what_each_thread_computes(
     assert kernel.values.path_forms.differs(form(kernel, register), UniformityScope.WARP) is differs
 
 
-def test_the_gap_is_that_of_two_threads_of_one_group(kernel: KernelModel) -> None:
+def test_the_spacing_is_that_of_two_threads_of_one_group(kernel: KernelModel) -> None:
     index, forms = form(kernel, WORD).index, kernel.values.path_forms
-    assert forms.gap(index, 0, 32) == forms.gap(index, 1024, 256) == 4
-    assert forms.gap(index, 512, 256) == 0 != forms.gap(index, 512, 32)
-    assert forms.gap(value(kernel, OWN, "here"), 0, 32) == 0
+    assert forms.spacing(index, 0, 32) == (4, 124)
+    assert forms.spacing(index, 1024, 256) == (4, 1020)
+    assert forms.spacing(index, 512, 256) == (0, 1020)
+    assert forms.spacing(index, 512, 32) == (4, 124)
+    assert forms.spacing(value(kernel, OWN, "here"), 0, 32) == (0, MAX_DISTANCE)
 
 
 EXCHANGE = """
@@ -146,7 +149,16 @@ more:
 
 @pytest.mark.parametrize(
     ("step", "apart", "meet"),
-    [(128, 0, False), (128, 128, False), (4, 0, True), (128, 4, True), (128, 126, True), (128, 2, True)],
+    [
+        (128, 0, False),
+        (128, 128, False),
+        (4, 0, True),
+        (128, 4, True),
+        (128, 126, True),
+        (128, 2, True),
+        (512, 128, False),
+        (512, 124, True),
+    ],
 )
 def test_lanes_meet_where_steps_of_a_loop_lead_one_to_the_bytes_of_another(
     step: int, apart: int, meet: bool
