@@ -41,7 +41,7 @@ from tclint.values.nodes import (
 from tclint.values.shared_memory import SharedAccess, SharedMemory
 from tclint.values.trials import Lanes
 
-__all__ = ["CertainAccesses", "Memory", "Witness"]
+__all__ = ["CertainAccesses", "Memory", "Witness", "launched"]
 
 _SIZES: tuple[Triple, ...] = ((1, 1, 1), (2, 1, 1), (32, 1, 1), (256, 1, 1), (1024, 1, 1))
 """CTAs of one dimension of which a launch decides the size."""
@@ -65,8 +65,8 @@ _FAR = 1 << 31
 """An offset from which on it is more likely that a number has wrapped."""
 _POINTERS = frozenset((AddressOf, Loaded, ParameterRead))
 """What an address is an offset of."""
-_POSITIVE = frozenset((ParameterRead, Constant, Sum, Arithmetic, Opaque))
-_QUOTIENTS = frozenset(("shr", "div"))
+_POSITIVE = frozenset((ParameterRead, Constant, Arithmetic, Opaque))
+_MONOTONE = frozenset(("shr", "div", "mul", "mad"))
 
 
 class Memory(SharedMemory):
@@ -94,6 +94,21 @@ class Witness(NamedTuple):
     """Whether a loop around it is taken to have a second iteration."""
     size: int | None = None
     """The threads that the CTA must have; None: it is so in CTAs of any size."""
+
+
+def launched(model: KernelModel) -> KernelModel:
+    """The model of the launch that was recorded, with its arguments of 32 bits; *model* itself if none was."""
+    recorded = model.recorded
+    if recorded is None:
+        return model
+    arguments = {
+        (parameter.name, 0): int.from_bytes(recorded.parameters[at : at + size], "little")
+        for parameter, (at, size) in zip(model.function.parameters, recorded.layout, strict=False)
+        if size == _WORD
+    }
+    made = model.shaped(recorded.block, arguments)
+    made.recorded = recorded
+    return made
 
 
 class CertainAccesses:
@@ -131,16 +146,21 @@ class CertainAccesses:
             not a.outside or not isinstance(a.extent, int) or a.extent > _WORD for a in accesses
         )
 
-    def is_sized(self, variable: Variable) -> bool:
-        """Whether the size of *variable* is known, and that of a parameter of a call does not depend on the call."""
+    def size(self, variable: Variable) -> int:
+        """The bytes of *variable*; 0 if they are unknown, or of a parameter of a call, which may be another one elsewhere.
+
+        A recorded launch states the size of dynamic shared memory.
+        """
         if variable.space == ".param":
-            return variable in self.model.function.parameters
-        return variable.size > 0
+            return variable.size if variable in self.model.function.parameters else 0
+        recorded = self.model.recorded
+        dynamic = not variable.size and variable.space == ".shared" and recorded is not None
+        return recorded.shared if dynamic and recorded is not None else variable.size
 
     def inside(self, access: SharedAccess, base: int, variable: Variable) -> bool:
         """Whether intervals show that *access* stays inside the *variable* at *base*."""
         span = self._span(access, base)
-        return span is not None and span[0] >= 0 and span[1] <= variable.size
+        return span is not None and span[0] >= 0 and span[1] <= self.size(variable)
 
     def always_outside(self, access: SharedAccess, base: int, variable: Variable) -> int | None:
         """The offset of *access* that is nearest to the *variable* at *base*, if all of them are outside; else None.
@@ -150,7 +170,7 @@ class CertainAccesses:
         of one that all threads of the CTA, or launches, may be without (:meth:`_is_chosen`).
         """
         span = self._span(access, base)
-        if span is None or not (span[0] > variable.size - access.size or span[1] < access.size):
+        if span is None or not (span[0] > self.size(variable) - access.size or span[1] < access.size):
             return None
         if any(map(self._is_chosen, conditions(self.model, access.site))):
             return None
@@ -158,7 +178,7 @@ class CertainAccesses:
         forms = ((other, *self.values.linear(other.address)) for other in self.all)
         alike = [(offset, other) for other, rest, offset in forms if rest == terms and offset != constant]
         within = sorted({offset for offset, other in alike if self.inside(other, base, variable)})
-        gaps = [b - a for a, b in pairwise(within)] or [variable.size - 1] * len(within)
+        gaps = [b - a for a, b in pairwise(within)] or [self.size(variable) - 1] * len(within)
         if gaps and min(abs(offset - constant) for offset, _ in alike) <= max(gaps):
             return None
         return span[0] if span[0] >= 0 else span[1] - access.size
@@ -337,13 +357,13 @@ class CertainAccesses:
         found = dict[tuple[int, int], int]()
         for access in self.all:
             of = self.variable(access) if access.lanes == _ALL else None
-            if of is None or not self.is_sized(of[1]):
+            if of is None or not self.size(of[1]):
                 continue
             threads, planes = self.model.views.context_of(access.site).threads, self._planes(access, of[0])
             every = self.values.threads
             if planes is None or threads != T.full(every):
                 continue
-            last = T.constant(of[1].size - access.size, every)
+            last = T.constant(self.size(of[1]) - access.size, every)
             outside = T.compare("lt", last, planes, every) | planes[-1] & threads
             if outside:
                 found[access.site, access.address] = (outside & -outside).bit_length() - 1
@@ -470,7 +490,8 @@ class CertainAccesses:
             return None
         left, right = map(values.constant_of, node.operands)
         count, number = (node.left, right) if left is None else (node.right, left)
-        if number is None or not self._counts(count):
+        least = -1 if node.relation == "lt" and left is None and number is not None and number <= 0 else 0
+        if number is None or not self._counts(count, least):
             return None
         if node.relation == "eq":
             return False if number == 0 else None
@@ -478,14 +499,20 @@ class CertainAccesses:
             return False if number <= 1 else None
         return True if number <= 0 else None
 
-    def _counts(self, value: int) -> bool:
-        """Whether the launch states *value*, or a quotient of a sum that is as large: the tiles of so many elements."""
+    def _counts(self, value: int, least: int) -> bool:
+        """Whether the launch states *value*, or a product or quotient of sums that are as large: the tiles of so many elements.
+
+        A sum may have a constant of at least *least*: a count less one is not negative.
+        """
         values, read = self.values, False
         for part in values.subexpressions(value, until=lambda v: type(values.node(v)) is ParameterRead):
             node = values.node(part)
-            if type(node) not in _POSITIVE or (type(node) is Sum and any(f < 0 for _, f in node.terms)):
-                return False
-            if isinstance(node, Arithmetic | Opaque) and node.name not in _QUOTIENTS:
+            if type(node) is Sum:
+                if node.constant < least or any(f < 0 for _, f in node.terms):
+                    return False
+            elif type(node) not in _POSITIVE or (
+                isinstance(node, Arithmetic | Opaque) and node.name not in _MONOTONE
+            ):
                 return False
             read = read or type(node) is ParameterRead
         return read

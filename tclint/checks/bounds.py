@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tclint.analyses.certain_accesses import CertainAccesses, Witness
+from tclint.analyses.certain_accesses import CertainAccesses, Witness, launched
 from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.analyses.pretty import ValuePrinter
@@ -31,11 +31,12 @@ MAX_NAME = 200
 @check(MA001, analyses=(CertainAccesses, ObjectNames))
 def outside(model: KernelModel) -> Iterator[Hit]:
     """Accesses to bytes that do not belong to the variable whose address they are computed from."""
+    model = launched(model)
     accesses = model.fact(CertainAccesses)
     found = list[tuple[object, Hit]]()
     for access in accesses.all:
         of = accesses.variable(access)
-        if of is None or not accesses.is_sized(of[1]) or accesses.inside(access, *of):
+        if of is None or not accesses.size(of[1]) or accesses.inside(access, *of):
             continue
         base, variable = of
         hit = _outside(model, access, base, variable)
@@ -48,7 +49,9 @@ def outside(model: KernelModel) -> Iterator[Hit]:
 
 def _outside(model: KernelModel, access: SharedAccess, base: int, variable: Variable) -> Hit | None:
     """The hit for an access that a thread certainly makes outside the *variable*, or that all threads make there."""
-    accesses, last = model.fact(CertainAccesses), variable.size - access.size
+    accesses = model.fact(CertainAccesses)
+    room = accesses.size(variable)
+    last = room - access.size
     witness = accesses.first(access, base, lambda offset: not 0 <= offset <= last)
     offset = accesses.always_outside(access, base, variable) if witness is None else witness.offset
     if offset is None:
@@ -59,7 +62,7 @@ def _outside(model: KernelModel, access: SharedAccess, base: int, variable: Vari
     which = f"byte {offset}" if offset == high else f"bytes {offset} to {high}"
     verb = "writes" if access.writes else "reads"
     when = "" if witness is None else _when(model, access, base, witness)
-    size = f"{variable.size} byte{'s' * (variable.size != 1)}"
+    size = f"{room} byte{'s' * (room != 1)}"
     return MA001.hit(
         site=access.site,
         message=f"{called(model, access.site)} {verb} {which} of {name}{when}, but {name} has {size}{_if(condition)}",
@@ -77,6 +80,7 @@ def _outside(model: KernelModel, access: SharedAccess, base: int, variable: Vari
 @check(MA002, analyses=(CertainAccesses,))
 def misaligned(model: KernelModel) -> Iterator[Hit]:
     """Accesses at an address that is not a multiple of their size (6.4.1)."""
+    model = launched(model)
     accesses = model.fact(CertainAccesses)
     aligned = [(a, n) for a in accesses.all if (n := _alignment(model, a)) > 1]
     found, alike = list[Hit](), set[object]()

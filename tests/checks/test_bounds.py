@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tclint.analyses.model import KernelModel
+from tclint.checks.bounds import outside
 from tclint.findings.scales import Severity
-from tests.tools.support import by_rule, kernel, lint, module
+from tclint.recording import Recording
+from tests.tools.support import built, by_rule, kernel, lint, module
 
 START = """
     .shared .align 16 .b8 tile[512];
@@ -270,3 +275,52 @@ def test_all_executions_of_an_access_are_outside_unless_a_compiler_unrolled_a_lo
     assert [message.endswith("if a thread executes it") for message in found] == [True] * wrong
     assert not messages(f"ld.global.u32 %r4, [%rd1]; setp.eq.u32 %p0, %r4, 7; {loads}")
     assert not messages(f"setp.gt.u32 %p0, %r9, 512; {loads}")
+
+
+@pytest.mark.parametrize(
+    ("condition", "wrong"),
+    [
+        ("add.s32 %r4, %r9, -1; mul.lo.s32 %r4, %r4, %r9; setp.lt.s32 %p0, %r4, 0;", True),
+        ("add.s32 %r4, %r9, 15; shr.s32 %r4, %r4, 4; setp.lt.s32 %p0, %r4, 1;", True),
+        ("add.s32 %r4, %r9, -1; setp.lt.s32 %p0, %r4, 1;", False),
+        ("and.b32 %r4, %r9, 3; setp.eq.s32 %p0, %r4, 0;", False),
+        ("setp.lt.s32 %p0, %r9, 4;", False),
+    ],
+)
+def test_only_what_holds_for_every_positive_count_is_taken_for_granted(condition: str, wrong: bool) -> None:
+    found = messages(f"{condition} @%p0 bra out; ld.shared.u32 %r8, [%r3+4]; out:")
+    assert [message.endswith("if number is positive") for message in found] == [True] * wrong
+
+
+@pytest.mark.parametrize(("threads", "number", "shared", "wrong"), [
+    (128, 128, 512, 1), (127, 127, 512, 0), (128, 127, 512, 0), (128, 128, 516, 0),
+])  # fmt: skip
+def test_a_recorded_launch_states_its_sizes(threads: int, number: int, shared: int, wrong: int) -> None:
+    body = """
+    mov.u32 %r0, %tid.x;
+    ld.param.u32 %r9, [number];
+    mov.u32 %r1, dynamic;
+    mad.lo.u32 %r3, %r0, 4, %r1;
+    setp.ge.u32 %p0, %r0, %r9;
+    @%p0 ret;
+    st.shared.u32 [%r3+4], %r0;
+    ret;
+    """
+    made = built(module(".extern .shared .align 16 .b8 dynamic[];", kernel(body, directives="")))
+    launch = Recording(
+        path=Path(),
+        kernel="k",
+        grid=(1, 1, 1),
+        block=(threads, 1, 1),
+        cluster=None,
+        shared=shared,
+        parameters=bytes(8) + number.to_bytes(4, "little"),
+        layout=((0, 8), (8, 4)),
+        maps=(),
+        allocations=(),
+        ptx=None,
+        end="done",
+    )
+    assert not list(outside(KernelModel(made.functions[0], made)))
+    found = list(outside(KernelModel(made.functions[0], made, recorded=launch)))
+    assert [hit.severity for hit in found] == [None] * wrong
