@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import islice, pairwise
 from math import prod
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
-from tclint.analyses.execution import ExecutionGuarantee
+from tclint.analyses.execution import Condition, ExecutionGuarantee, conditions
 from tclint.analyses.model import KernelModel
 from tclint.ir.nodes import Variable
 from tclint.isa.accesses import Access, StateSpace, Via
-from tclint.isa.special_registers import WARP, Triple
+from tclint.isa.forms import Match
+from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, Triple
+from tclint.values import UniformityScope
 from tclint.values import thread_masks as T
 from tclint.values.certainty import LAYOUTS, Certainty, Place, ending
 from tclint.values.nodes import (
@@ -31,12 +33,15 @@ from tclint.values.nodes import (
     Loaded,
     Opaque,
     ParameterRead,
+    SpecialRead,
     Sum,
+    Terms,
+    Unmodelled,
 )
 from tclint.values.shared_memory import SharedAccess, SharedMemory
 from tclint.values.trials import Lanes
 
-__all__ = ["CertainAccesses", "Memory", "Witness"]
+__all__ = ["CertainAccesses", "Memory", "Witness", "launched"]
 
 _SIZES: tuple[Triple, ...] = ((1, 1, 1), (2, 1, 1), (32, 1, 1), (256, 1, 1), (1024, 1, 1))
 """CTAs of one dimension of which a launch decides the size."""
@@ -48,16 +53,20 @@ _LOOPS = 2
 """The innermost loops around an access of which iterations other than the first are looked at."""
 _ALL = (1 << WARP) - 1
 """All lanes."""
-MAX_QUESTIONS = 400
+MAX_QUESTIONS = 1000
 """Accesses of one function for which a witness is looked for."""
 MAX_PARTS = 200
 """Subexpressions of an address that are looked at in advance."""
-_OPEN = frozenset((CollectiveResult, Loaded, ParameterRead))
+_OPEN = frozenset((CollectiveResult, Loaded, ParameterRead, Unmodelled))
 """What an address may be computed from that is not the same in every launch."""
+_WORD = 4
+"""The bytes of an access up to which its alignment is not asked for, where nothing else is known of the address."""
 _FAR = 1 << 31
 """An offset from which on it is more likely that a number has wrapped."""
-_POSITIVE = frozenset((ParameterRead, Constant, Sum, Arithmetic, Opaque))
-_QUOTIENTS = frozenset(("shr", "div"))
+_POINTERS = frozenset((AddressOf, Loaded, ParameterRead))
+"""What an address is an offset of."""
+_POSITIVE = frozenset((ParameterRead, Constant, Arithmetic, Opaque))
+_MONOTONE = frozenset(("shr", "div", "mul", "mad"))
 
 
 class Memory(SharedMemory):
@@ -76,14 +85,30 @@ class Witness(NamedTuple):
     """A thread of the first CTA that certainly executes an access, and where."""
 
     thread: int
-    shape: Triple
-    offset: int
     loops: tuple[tuple[int, int], ...]
     """The headers of the loops around the access, the outer ones first, each with the iterations of it that are over."""
+    offset: int
     decided: tuple[int, ...] = ()
     """The comparisons of what the launch states with zero that are taken to hold, such as that there is something to do."""
+    repeated: bool = False
+    """Whether a loop around it is taken to have a second iteration."""
     size: int | None = None
     """The threads that the CTA must have; None: it is so in CTAs of any size."""
+
+
+def launched(model: KernelModel) -> KernelModel:
+    """The model of the launch that was recorded, with its arguments of 32 bits; *model* itself if none was."""
+    recorded = model.recorded
+    if recorded is None:
+        return model
+    arguments = {
+        (parameter.name, 0): int.from_bytes(recorded.parameters[at : at + size], "little")
+        for parameter, (at, size) in zip(model.function.parameters, recorded.layout, strict=False)
+        if size == _WORD
+    }
+    made = model.shaped(recorded.block, arguments)
+    made.recorded = recorded
+    return made
 
 
 class CertainAccesses:
@@ -104,32 +129,112 @@ class CertainAccesses:
 
     @cached_property
     def all(self) -> list[SharedAccess]:
-        """The accesses of instructions that threads may reach, in program order."""
+        """The accesses of instructions that threads may reach, in program order.
+
+        Without those of at most four bytes through a pointer, in a kernel without variables that it may point to.
+        """
         rank, block_of, context_of = self.cfg.rank, self.cfg.block_of, self.model.views.context_of
-        sites = (i for i in sorted(self.memory.sites) if block_of[i] in rank)
+        matches = self.memory.sites
+        worth = {id(match): self._is_worth_asking(match) for match in matches.values()}
+        sites = (i for i in sorted(matches) if worth[id(matches[i])] and block_of[i] in rank)
         return [a for i in sites for a in self.memory.accesses(i) if context_of(i).threads]
 
-    def is_sized(self, variable: Variable) -> bool:
-        """Whether the size of *variable* is known, and that of a parameter of a call does not depend on the call."""
+    def _is_worth_asking(self, match: Match) -> bool:
+        """Whether the accesses of an instruction may be to a variable, or are so large that alignment matters."""
+        accesses = list(filter(self.memory.within, match.accesses))
+        return self._has_variables or any(
+            not a.outside or not isinstance(a.extent, int) or a.extent > _WORD for a in accesses
+        )
+
+    def size(self, variable: Variable) -> int:
+        """The bytes of *variable*; 0 if they are unknown, or of a parameter of a call, which may be another one elsewhere.
+
+        A recorded launch states the size of dynamic shared memory.
+        """
         if variable.space == ".param":
-            return variable in self.model.function.parameters
-        return variable.size > 0
+            return variable.size if variable in self.model.function.parameters else 0
+        recorded = self.model.recorded
+        dynamic = not variable.size and variable.space == ".shared" and recorded is not None
+        return recorded.shared if dynamic and recorded is not None else variable.size
 
     def inside(self, access: SharedAccess, base: int, variable: Variable) -> bool:
         """Whether intervals show that *access* stays inside the *variable* at *base*."""
-        addresses = self.values.addresses
+        span = self._span(access, base)
+        return span is not None and span[0] >= 0 and span[1] <= self.size(variable)
+
+    def always_outside(self, access: SharedAccess, base: int, variable: Variable) -> int | None:
+        """The offset of *access* that is nearest to the *variable* at *base*, if all of them are outside; else None.
+
+        Compilers unroll loops up to a bound that they do not know, and then access elements that do not exist where the bound
+        excludes it. So nothing is said of an access that continues a sequence of others which begins inside the variable, nor
+        of one that all threads of the CTA, or launches, may be without (:meth:`_is_chosen`).
+        """
+        span = self._span(access, base)
+        if span is None or not (span[0] > self.size(variable) - access.size or span[1] < access.size):
+            return None
+        if any(map(self._is_chosen, conditions(self.model, access.site))):
+            return None
+        terms, constant = self.values.linear(access.address)
+        forms = ((other, *self.values.linear(other.address)) for other in self.all)
+        alike = [(offset, other) for other, rest, offset in forms if rest == terms and offset != constant]
+        within = sorted({offset for offset, other in alike if self.inside(other, base, variable)})
+        gaps = [b - a for a, b in pairwise(within)] or [self.size(variable) - 1] * len(within)
+        if gaps and min(abs(offset - constant) for offset, _ in alike) <= max(gaps):
+            return None
+        return span[0] if span[0] >= 0 else span[1] - access.size
+
+    def _is_chosen(self, condition: Condition) -> bool:
+        """Whether a launch, or data that all threads have in common, decides whether a *condition* holds."""
+        values = self.values
+        p = values.before(condition.register, condition.at)
+        if values.uniformity(p) is UniformityScope.CTA:
+            return True
+        nodes = map(values.node, values.subexpressions(p, until=self._is_loaded))
+        return self._ordinary(p) is None and any(
+            type(node) is ParameterRead
+            or (type(node) is SpecialRead and not SPECIAL_REGISTERS[node.name].distinguishes_threads)
+            for node in nodes
+        )
+
+    def _is_loaded(self, value: int) -> bool:
+        return type(self.values.node(value)) is Loaded
+
+    def _span(self, access: SharedAccess, base: int) -> tuple[int, int] | None:
+        """Where the bytes begin and end that *access* may touch, relative to *base*; None if that is not bounded."""
+        addresses, threads = self.values.addresses, self.model.views.context_of(access.site).threads
         form = addresses.over_iterations(access.address)
-        span = None
-        if form.base == base:
-            span = addresses.span(form, access.size, self.model.views.context_of(access.site).threads)
-        return span is not None and span[0] >= 0 and span[1] <= variable.size
+        return addresses.span(form, access.size, threads) if form.base == base else None
 
     def variable(self, access: SharedAccess) -> tuple[int, Variable] | None:
         """The variable in which *access* is meant to be, with its address as a value; None if it is not known to be one."""
         values = self.values
-        bases = [(t, f) for t, f in values.linear(self.base(access))[0] if type(values.node(t)) is AddressOf]
+        terms, _ = values.linear(access.address)
+        if all(type(values.node(t)) is not AddressOf for t, _ in terms):
+            if not self._may_advance(terms):
+                return None
+            terms, _ = values.linear(self.base(access))
+        bases = [(t, f) for t, f in terms if type(values.node(t)) is AddressOf]
         variable = values.variable(bases[0][0]) if len(bases) == 1 and bases[0][1] == 1 else None
         return None if variable is None else (bases[0][0], variable)
+
+    def _may_advance(self, terms: Terms) -> bool:
+        """Whether a loop may have advanced the address of a variable to a sum of *terms*: a quick test."""
+        return any(f == 1 and self.values.is_phi(t) for t, f in terms)
+
+    @cached_property
+    def _has_variables(self) -> bool:
+        """Whether there is a variable with a size."""
+        variables = (*self.model.function.variables.values(), *self.model.module.variables.values())
+        return any(v.size and v.space in (".global", ".const", ".local") for v in variables)
+
+    def is_multiple(self, address: int, multiple: int) -> bool:
+        """Whether all that is added to a pointer in *address* is a *multiple* of a power of two: a quick test."""
+        values = self.values
+        terms, constant = values.linear(address)
+        rest = (values.times(t, f) for t, f in terms if f != 1 or type(values.node(t)) not in _POINTERS)
+        return not constant % multiple and all(
+            values.known_bits(v)[0] & multiple - 1 == multiple - 1 for v in rest
+        )
 
     def base(self, access: SharedAccess) -> int:
         """The part of the address that all threads of the CTA share and that never changes."""
@@ -140,12 +245,18 @@ class CertainAccesses:
         return self._bases[access.address]
 
     def first(
-        self, access: SharedAccess, base: int, wrong: Callable[[int], bool], least: int = 1
+        self,
+        access: SharedAccess,
+        base: int,
+        wrong: Callable[[int], bool],
+        least: int = 1,
+        again: bool = False,
     ) -> Witness | None:
         """A thread that executes *access* at an offset from *base* that is *wrong*; None if none is known.
 
         It does so in every launch with CTAs of at least so many threads as *least*, but for what the witness states. *base* is
-        the address of a variable, or a value that all threads share and of which the address is a sum.
+        the address of a variable, or a value that all threads share and of which the address is a sum. With *again*, loops
+        of which nothing is known are taken to have a second iteration.
         """
         if self._is_open(access, base):
             return None
@@ -155,14 +266,31 @@ class CertainAccesses:
             )
             return None
         self._left -= 1
-        ask = _Question(access, base, wrong)
-        for size in (None, *self._expected):
-            for positive in (False, True):
-                shapes = self.shapes if size is None else ((size, 1, 1),)
-                found = self._in_all([s for s in shapes if prod(s) >= least], positive, ask)
+        ask = _Question(access, base, wrong, again)
+        for size in (None, *dict.fromkeys(self._expected(access, base))):
+            shapes = [s for s in (self.shapes if size is None else ((size, 1, 1),)) if prod(s) >= least]
+            for positive in (False, True) if self._may_be_wrong(shapes, ask) else ():
+                found = self._in_all(shapes, positive, ask)
                 if found is not None:
                     return found._replace(size=size)
         return None
+
+    def _may_be_wrong(self, shapes: Sequence[Triple], ask: _Question) -> bool:
+        """Whether an offset that the index of the thread alone decides is wrong in a CTA of the first shape: a quick test."""
+        offset = self.values.add(ask.access.address, self.values.times(ask.base, -1))
+        threads = self.model.views.context_of(ask.access.site).threads
+        if not shapes or not self.values.addresses.is_index(offset):
+            return bool(shapes)
+        found = self.values.addresses.offsets(offset, threads & T.full(prod(shapes[0])))
+        return any(map(ask.wrong, found or ()))
+
+    def somewhere(self, access: SharedAccess, base: int) -> Witness | None:
+        """A thread of a CTA of at least two that executes *access* at a known offset from *base*; None if none is known."""
+        if self._is_open(access, base):
+            return None
+        ask = _Question(access, base, _always, False)
+        shape = next((s for s in self.shapes if prod(s) >= 2), None)
+        return None if shape is None else self._in(shape, False, ask) or self._in(shape, True, ask)
 
     def _is_open(self, access: SharedAccess, base: int) -> bool:
         """Whether the offset of *access* is computed from what no launch has in common: a quick test."""
@@ -181,13 +309,65 @@ class CertainAccesses:
         shapes = _SIZES if values.one_dimensional else (*_SIZES, *_SHAPES)
         return tuple(s for s in shapes if s[0] * s[1] <= most) or ((1, 1, 1),)
 
-    @cached_property
-    def _expected(self) -> tuple[int, ...]:
-        """Numbers of threads that the kernel is evidently made for: those that ``.maxntid`` states, or those of a warp."""
+    # ------------------------------------------------------------ sizes that are not stated
+
+    def _expected(self, access: SharedAccess, base: int) -> Iterator[int]:
+        """Numbers of threads that the kernel is evidently made for, of which the launch decides the number.
+
+        That which ``.maxntid`` states, if the kernel never asks for it; as many as a guard of *access* admits; those of a
+        warp, if the address is the same in each; and those for which all other accesses have room (:meth:`_room`).
+        """
         function, values = self.model.function, self.values
         if function.threads is not None or not values.one_dimensional:
-            return ()
-        return () if values.cta_size is None else (values.cta_size,)
+            return
+        if values.cta_size is not None:
+            yield values.cta_size
+            return
+        threads = self.model.views.context_of(access.site).threads
+        if threads and not threads & threads + 1 and threads.bit_length() < values.threads:
+            yield threads.bit_length()
+        planes = self._planes(access, base)
+        if planes is None:
+            return
+        first, every = T.full(WARP), T.full(values.threads)
+        if all((plane & first) * T.lane_zero(values.threads) & every == plane & every for plane in planes):
+            yield WARP
+        room = self._room(access)
+        if room is not None:
+            yield room
+
+    def _planes(self, access: SharedAccess, base: int) -> T.BitSlices | None:
+        """The offset of *access* from *base* in every thread, if the index of the thread alone decides it."""
+        return self.values.exact_slices(self.values.add(access.address, self.values.times(base, -1)))
+
+    def _room(self, access: SharedAccess) -> int | None:
+        """A usual size of CTAs for which all accesses but *access* have room, which has room for an odd number of threads.
+
+        None if there is no such size: CTAs consist of whole warps, so an odd number is nothing that a kernel is made for.
+        """
+        own = self._capacities.get((access.site, access.address))
+        others = [n for key, n in self._capacities.items() if key != (access.site, access.address)]
+        least = min(others, default=0)
+        usual = least >= 2 * WARP and least.bit_count() == 1
+        return least if own is not None and own < least and own % WARP and usual else None
+
+    @cached_property
+    def _capacities(self) -> dict[tuple[int, int], int]:
+        """How many threads each access to a variable has room for, if all threads make it and their index decides where."""
+        found = dict[tuple[int, int], int]()
+        for access in self.all:
+            of = self.variable(access) if access.lanes == _ALL else None
+            if of is None or not self.size(of[1]):
+                continue
+            threads, planes = self.model.views.context_of(access.site).threads, self._planes(access, of[0])
+            every = self.values.threads
+            if planes is None or threads != T.full(every):
+                continue
+            last = T.constant(self.size(of[1]) - access.size, every)
+            outside = T.compare("lt", last, planes, every) | planes[-1] & threads
+            if outside:
+                found[access.site, access.address] = (outside & -outside).bit_length() - 1
+        return found
 
     # ------------------------------------------------------------ executions
 
@@ -205,7 +385,7 @@ class CertainAccesses:
         around.sort(key=lambda h: -len(self.cfg.loops[h]))
         for warp in self._warps(shape, ask.access.site):
             begin = Place(shape, warp, tuple((h, 0) for h in around))
-            for place, lanes in self._iterations(begin, around[-_LOOPS:], positive, _ALL):
+            for place, lanes in self._iterations(begin, around[-_LOOPS:], positive, ask.again):
                 found = self._at(place, lanes, positive, ask)
                 if found is not None:
                     return found
@@ -219,21 +399,28 @@ class CertainAccesses:
         return dict.fromkeys((*warps[:_WARPS], *warps[-_WARPS:]))
 
     def _iterations(
-        self, place: Place, headers: Sequence[int], positive: bool, lanes: int
+        self, place: Place, headers: Sequence[int], positive: bool, again: bool, lanes: int = _ALL
     ) -> Iterator[tuple[Place, int]]:
-        """The first two and the last iterations of loops, with the lanes for which they exist."""
+        """The first two and the last iterations of loops, with the lanes for which they exist, as far as that is known."""
         if not headers:
             yield place, lanes
             return
         header, *inner = headers
-        yield from self._iterations(place, inner, positive, lanes)
-        key = place, header, positive
+        yield from self._iterations(place, inner, positive, again, lanes)
+        last = self._last_iterations(place, header, positive)
+        known = [n for lane, n in enumerate(last) if n and lanes >> lane & 1]
+        for over in {max(known, default=0), 1}:
+            there = sum(
+                1 << lane for lane, n in enumerate(last) if (again and over == 1 if n is None else n >= over)
+            )
+            if over and there & lanes:
+                yield from self._iterations(place.after(header, over), inner, positive, again, there & lanes)
+
+    def _last_iterations(self, place: Place, header: int, positive: bool) -> Lanes:
+        key = place.after(header, 0), header, positive
         if key not in self._last:
             self._last[key] = self._trial(place, positive).last_iterations(header)
-        last = [(lane, n) for lane, n in enumerate(self._last[key]) if n and lanes >> lane & 1]
-        for over in {max(n for _, n in last), 1} if last else ():
-            lanes = sum(1 << lane for lane, n in last if n >= over)
-            yield from self._iterations(place.after(header, over), inner, positive, lanes)
+        return self._last[key]
 
     def _at(self, place: Place, lanes: int, positive: bool, ask: _Question) -> Witness | None:
         """A lane of *lanes* that executes the access at a wrong offset, in these iterations."""
@@ -253,7 +440,11 @@ class CertainAccesses:
         for lane in wrong:
             if all(each[lane] == offsets[lane] for each in others):
                 counts = tuple(p for p in trial.decided if self._ordinary(p) is None)
-                return Witness(trial.first + lane, place.shape, offsets[lane] or 0, place.loops, counts)
+                repeated = any(
+                    over and self._last_iterations(place.after(header, 0), header, positive)[lane] is None
+                    for header, over in place.loops
+                )
+                return Witness(trial.first + lane, place.loops, offsets[lane] or 0, counts, repeated)
         return None
 
     def _offsets(self, place: Place, positive: bool, ask: _Question) -> Lanes:
@@ -299,7 +490,8 @@ class CertainAccesses:
             return None
         left, right = map(values.constant_of, node.operands)
         count, number = (node.left, right) if left is None else (node.right, left)
-        if number is None or not self._counts(count):
+        least = -1 if node.relation == "lt" and left is None and number is not None and number <= 0 else 0
+        if number is None or not self._counts(count, least):
             return None
         if node.relation == "eq":
             return False if number == 0 else None
@@ -307,14 +499,20 @@ class CertainAccesses:
             return False if number <= 1 else None
         return True if number <= 0 else None
 
-    def _counts(self, value: int) -> bool:
-        """Whether the launch states *value*, or a quotient of a sum that is as large: the tiles of so many elements."""
+    def _counts(self, value: int, least: int) -> bool:
+        """Whether the launch states *value*, or a product or quotient of sums that are as large: the tiles of so many elements.
+
+        A sum may have a constant of at least *least*: a count less one is not negative.
+        """
         values, read = self.values, False
         for part in values.subexpressions(value, until=lambda v: type(values.node(v)) is ParameterRead):
             node = values.node(part)
-            if type(node) not in _POSITIVE or (type(node) is Sum and any(f < 0 for _, f in node.terms)):
-                return False
-            if isinstance(node, Arithmetic | Opaque) and node.name not in _QUOTIENTS:
+            if type(node) is Sum:
+                if node.constant < least or any(f < 0 for _, f in node.terms):
+                    return False
+            elif type(node) not in _POSITIVE or (
+                isinstance(node, Arithmetic | Opaque) and node.name not in _MONOTONE
+            ):
                 return False
             read = read or type(node) is ParameterRead
         return read
@@ -329,3 +527,4 @@ class _Question:
     access: SharedAccess
     base: int
     wrong: Callable[[int], bool]
+    again: bool

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tclint.analyses.certain_accesses import CertainAccesses, Witness
+from tclint.analyses.certain_accesses import CertainAccesses, Witness, launched
 from tclint.analyses.model import KernelModel
 from tclint.analyses.objects import ObjectNames
 from tclint.analyses.pretty import ValuePrinter
 from tclint.checks import Hit, Mark, RuleId, check, grouped
-from tclint.checks._wording import called, copied_from
+from tclint.checks._wording import TWICE, called, copied_from
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Variable
 from tclint.values.nodes import ParameterRead
@@ -31,31 +31,38 @@ MAX_NAME = 200
 @check(MA001, analyses=(CertainAccesses, ObjectNames))
 def outside(model: KernelModel) -> Iterator[Hit]:
     """Accesses to bytes that do not belong to the variable whose address they are computed from."""
+    model = launched(model)
     accesses = model.fact(CertainAccesses)
     found = list[tuple[object, Hit]]()
     for access in accesses.all:
         of = accesses.variable(access)
-        if of is None or not accesses.is_sized(of[1]) or accesses.inside(access, *of):
+        if of is None or not accesses.size(of[1]) or accesses.inside(access, *of):
             continue
         base, variable = of
-        last = variable.size - access.size
-        witness = accesses.first(access, base, lambda offset, last=last: not 0 <= offset <= last)  # type: ignore[misc]
-        if witness is not None:
+        hit = _outside(model, access, base, variable)
+        if hit is not None:
             place = copied_from(model, access.site) or access.site
-            found.append(((variable.name, place, access.writes), _outside(model, access, of, witness)))
+            found.append(((variable.name, place, access.writes), hit))
     for same in grouped(found).values():
         yield replace(same[0], count=len(same))
 
 
-def _outside(model: KernelModel, access: SharedAccess, of: tuple[int, Variable], witness: Witness) -> Hit:
-    base, variable = of
+def _outside(model: KernelModel, access: SharedAccess, base: int, variable: Variable) -> Hit | None:
+    """The hit for an access that a thread certainly makes outside the *variable*, or that all threads make there."""
+    accesses = model.fact(CertainAccesses)
+    room = accesses.size(variable)
+    last = room - access.size
+    witness = accesses.first(access, base, lambda offset: not 0 <= offset <= last)
+    offset = accesses.always_outside(access, base, variable) if witness is None else witness.offset
+    if offset is None:
+        return None
+    condition = "a thread executes it" if witness is None else _condition(model, witness)
     name = model.fact(ObjectNames).base(base) or variable.name
-    low, high = witness.offset, witness.offset + access.size - 1
-    which = f"byte {low}" if low == high else f"bytes {low} to {high}"
+    high = offset + access.size - 1
+    which = f"byte {offset}" if offset == high else f"bytes {offset} to {high}"
     verb = "writes" if access.writes else "reads"
-    condition = _condition(model, witness)
-    when = _when(model, access, base, witness)
-    size = f"{variable.size} byte{'s' * (variable.size != 1)}"
+    when = "" if witness is None else _when(model, access, base, witness)
+    size = f"{room} byte{'s' * (room != 1)}"
     return MA001.hit(
         site=access.site,
         message=f"{called(model, access.site)} {verb} {which} of {name}{when}, but {name} has {size}{_if(condition)}",
@@ -73,9 +80,18 @@ def _outside(model: KernelModel, access: SharedAccess, of: tuple[int, Variable],
 @check(MA002, analyses=(CertainAccesses,))
 def misaligned(model: KernelModel) -> Iterator[Hit]:
     """Accesses at an address that is not a multiple of their size (6.4.1)."""
+    model = launched(model)
     accesses = model.fact(CertainAccesses)
     aligned = [(a, n) for a in accesses.all if (n := _alignment(model, a)) > 1]
-    found = [hit for access, multiple in aligned if (hit := _misaligned(model, access, multiple))]
+    found, alike = list[Hit](), set[object]()
+    for access, multiple in aligned:
+        terms, constant = model.values.linear(access.address)
+        key = terms, constant % multiple, multiple, model.guarded_block(access.site)
+        hit = None if key in alike else _misaligned(model, access, multiple)
+        if hit is None:
+            alike.add(key)
+        else:
+            found.append(hit)
     wrong = {hit.site for hit in found}
     found += _contradicting(model, [(a, n) for a, n in aligned if a.site not in wrong])
     by_place = grouped((copied_from(model, hit.site) or hit.site, hit) for hit in found)
@@ -95,26 +111,29 @@ def _alignment(model: KernelModel, access: SharedAccess) -> int:
 
 def _misaligned(model: KernelModel, access: SharedAccess, multiple: int) -> Hit | None:
     """The hit for an access that is misaligned in every thread, or in one that certainly executes it."""
-    values, context = model.values, model.views.context_of(access.site)
-    least, _, modulus = model.shared.remainder(access.address, multiple, lambda: context.threads)
+    accesses = model.fact(CertainAccesses)
+    if accesses.is_multiple(access.address, multiple):
+        return None
+    context = model.views.context_of(access.site)
+    least, most, modulus = model.shared.remainder(access.address, multiple, lambda: context.threads)
     if least:
         return _hit(model, access, multiple, f"it is {least} modulo {modulus}", None)
-    accesses = model.fact(CertainAccesses)
     base = accesses.base(access)
-    offset = values.add(access.address, values.times(base, -1))
-    if values.known_bits(offset)[0] & multiple - 1 == multiple - 1:
+    offset = model.values.add(access.address, model.values.times(base, -1))
+    apart = model.shared.remainder(offset, multiple, lambda: context.threads)
+    if (most, modulus) == (0, multiple) or (apart[0] == apart[1] and apart[2] == multiple):
         return None
     rest, _, modulus = model.shared.remainder(base, multiple, lambda: 1)
     if modulus > 1:
-        witness = accesses.first(access, base, lambda n: (n + rest) % modulus != 0, 2)
+        witness = accesses.first(access, base, lambda n: (n + rest) % modulus != 0, 2, True)
         if witness is not None:
             when = _when(model, access, base, witness)
             why = f"it is {(witness.offset + rest) % modulus} modulo {modulus}{when}"
             return _hit(model, access, multiple, why, witness)
     if modulus == multiple:
         return None
-    one = accesses.first(access, base, lambda n: True, 2)
-    other = one and accesses.first(access, base, lambda n: (n - one.offset) % multiple != 0, 2)
+    one = accesses.somewhere(access, base)
+    other = one and accesses.first(access, base, lambda n: (n - one.offset) % multiple != 0, 2, True)
     if one is None or other is None:
         return None
     what = f"threads {one.thread} and {other.thread}" if one.thread != other.thread else "two iterations"
@@ -216,11 +235,13 @@ def _when(model: KernelModel, access: SharedAccess, base: int, witness: Witness)
 
 def _condition(model: KernelModel, witness: Witness) -> str:
     """What the launch must have for it, in words that follow *if*; empty if every launch has it."""
-    words = [] if witness.size is None else [f"the CTA has {witness.size} threads"]
+    exact = "" if witness.size == model.values.cta_size else "at least "
+    words = [] if witness.size is None else [f"the CTA has {exact}{witness.size} threads"]
     printer, values = ValuePrinter(model.values), model.values
     read = (
         v for p in witness.decided for v in values.subexpressions(p) if type(values.node(v)) is ParameterRead
     )
     names = dict.fromkeys(printer.text(v, MAX_NAME) or "what the launch passes" for v in read)
     words += [f"{name} is positive" for name in names]
+    words += [TWICE] * witness.repeated
     return " and ".join(words)

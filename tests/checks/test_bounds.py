@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tclint.analyses.model import KernelModel
+from tclint.checks.bounds import outside
 from tclint.findings.scales import Severity
-from tests.tools.support import by_rule, kernel, lint, module
+from tclint.recording import Recording
+from tests.tools.support import built, by_rule, kernel, lint, module
 
 START = """
     .shared .align 16 .b8 tile[512];
@@ -85,12 +90,12 @@ def test_a_thread_leaves_the_variable(body: str) -> None:
         "setp.lt.u32 %p0, %r0, 127; @%p0 ld.shared.u32 %r8, [%r3+4];",
         "setp.lt.u32 %p0, %r0, 100; selp.u32 %r4, 16, 0, %p0; add.u32 %r4, %r4, %r3; ld.shared.u32 %r8, [%r4];",
         "min.u32 %r4, %r0, 63; shl.b32 %r4, %r4, 3; add.u32 %r4, %r4, %r1; ld.shared.u32 %r8, [%r4];",
-        "ld.global.u32 %r4, [%rd1]; setp.eq.u32 %p0, %r4, 7; @%p0 ld.shared.u32 %r8, [tile+512];",
-        "setp.gt.u32 %p0, %r9, 3; @%p0 ld.shared.u32 %r8, [tile+512];",
+        "ld.global.u32 %r4, [%rd1]; setp.eq.u32 %p0, %r4, 7; @%p0 ld.shared.u32 %r8, [%r3+4];",
+        "setp.gt.u32 %p0, %r9, 3; @%p0 ld.shared.u32 %r8, [%r3+4];",
         "setp.lt.u32 %p0, %r0, %r9; @%p0 ld.shared.u32 %r8, [%r3+4];",
         "shl.b32 %r4, %r9, 2; add.u32 %r4, %r4, %r1; ld.shared.u32 %r8, [%r4];",
         "ld.global.u32 %r4, [%rd1]; add.u32 %r4, %r4, %r1; ld.shared.u32 %r8, [%r4];",
-        "setp.gt.u32 %p0, %r0, 200; @%p0 ld.shared.u32 %r8, [tile+512];",
+        "setp.gt.u32 %p0, %r0, 200; @%p0 ld.shared.u32 %r8, [%r3+4];",
         "setp.gt.u32 %p0, %r0, 99; @%p0 trap; ld.shared.u32 %r8, [%r3+112];",
         "setp.gt.u32 %p0, %r0, 99; @%p0 ret; ld.shared.u32 %r8, [%r3+112];",
         loop(32),
@@ -225,3 +230,97 @@ def test_a_pointer_has_the_alignment_that_its_parameter_promises(promise: str, w
     )
     assert promise in whole
     assert len(by_rule(lint(whole), "MA002")) == wrong
+
+
+def test_a_loop_of_which_nothing_is_known_may_have_a_second_iteration() -> None:
+    body = """
+    mov.u64 %rd2, %rd1;
+again:
+    ld.global.v4.u32 {%r4, %r5, %r7, %r8}, [%rd2];
+    add.u64 %rd2, %rd2, STRIDE;
+    setp.lt.u32 %p0, %r4, 9;
+    @%p0 bra again;
+    """
+    (message,) = messages(body.replace("STRIDE", "24"), "MA002")
+    assert message.endswith("those of two iterations are 24 bytes apart, if the loop runs twice")
+    assert not messages(body.replace("STRIDE", "32"), "MA002")
+
+
+@pytest.mark.parametrize(
+    ("body", "size"),
+    [
+        ("st.shared.u32 [%r3], %r0; bar.sync 0; ld.shared.u32 %r8, [%r3+4];", 128),
+        ("setp.lt.u32 %p0, %r0, 100; @%p0 ld.shared.u32 %r8, [%r3+116];", 100),
+        (
+            "and.b32 %r4, %r0, 31; shl.b32 %r4, %r4, 4; add.u32 %r4, %r4, %r1; ld.shared.u32 %r8, [%r4+16];",
+            32,
+        ),
+        ("st.shared.u32 [%r3], %r0; bar.sync 0; ld.shared.u32 %r8, [%r3+256];", 0),
+        ("setp.lt.u32 %p0, %r0, 100; @%p0 ld.shared.u32 %r8, [%r3+112];", 0),
+        ("and.b32 %r4, %r0, 31; shl.b32 %r4, %r4, 4; add.u32 %r4, %r4, %r1; ld.shared.u32 %r8, [%r4+12];", 0),
+    ],
+)
+def test_a_kernel_is_evidently_made_for_so_many_threads(body: str, size: int) -> None:
+    found = messages(body, threads="")
+    assert [f"if the CTA has at least {size} threads" in message for message in found] == [True] * (size > 0)
+
+
+@pytest.mark.parametrize(("offsets", "wrong"), [((512,), True), ((508, 512), False), ((0, 4, 512), True)])
+def test_all_executions_of_an_access_are_outside_unless_a_compiler_unrolled_a_loop(
+    offsets: tuple[int, ...], wrong: bool
+) -> None:
+    loads = "\n".join(f"@%p0 ld.shared.u32 %r8, [tile+{offset}];" for offset in offsets)
+    own = "mul.wide.u32 %rd2, %r0, 4; add.u64 %rd2, %rd2, %rd1; ld.global.u32 %r4, [%rd2];"
+    found = messages(f"{own} setp.eq.u32 %p0, %r4, 7; {loads}")
+    assert [message.endswith("if a thread executes it") for message in found] == [True] * wrong
+    assert not messages(f"ld.global.u32 %r4, [%rd1]; setp.eq.u32 %p0, %r4, 7; {loads}")
+    assert not messages(f"setp.gt.u32 %p0, %r9, 512; {loads}")
+
+
+@pytest.mark.parametrize(
+    ("condition", "wrong"),
+    [
+        ("add.s32 %r4, %r9, -1; mul.lo.s32 %r4, %r4, %r9; setp.lt.s32 %p0, %r4, 0;", True),
+        ("add.s32 %r4, %r9, 15; shr.s32 %r4, %r4, 4; setp.lt.s32 %p0, %r4, 1;", True),
+        ("add.s32 %r4, %r9, -1; setp.lt.s32 %p0, %r4, 1;", False),
+        ("and.b32 %r4, %r9, 3; setp.eq.s32 %p0, %r4, 0;", False),
+        ("setp.lt.s32 %p0, %r9, 4;", False),
+    ],
+)
+def test_only_what_holds_for_every_positive_count_is_taken_for_granted(condition: str, wrong: bool) -> None:
+    found = messages(f"{condition} @%p0 bra out; ld.shared.u32 %r8, [%r3+4]; out:")
+    assert [message.endswith("if number is positive") for message in found] == [True] * wrong
+
+
+@pytest.mark.parametrize(("threads", "number", "shared", "wrong"), [
+    (128, 128, 512, 1), (127, 127, 512, 0), (128, 127, 512, 0), (128, 128, 516, 0),
+])  # fmt: skip
+def test_a_recorded_launch_states_its_sizes(threads: int, number: int, shared: int, wrong: int) -> None:
+    body = """
+    mov.u32 %r0, %tid.x;
+    ld.param.u32 %r9, [number];
+    mov.u32 %r1, dynamic;
+    mad.lo.u32 %r3, %r0, 4, %r1;
+    setp.ge.u32 %p0, %r0, %r9;
+    @%p0 ret;
+    st.shared.u32 [%r3+4], %r0;
+    ret;
+    """
+    made = built(module(".extern .shared .align 16 .b8 dynamic[];", kernel(body, directives="")))
+    launch = Recording(
+        path=Path(),
+        kernel="k",
+        grid=(1, 1, 1),
+        block=(threads, 1, 1),
+        cluster=None,
+        shared=shared,
+        parameters=bytes(8) + number.to_bytes(4, "little"),
+        layout=((0, 8), (8, 4)),
+        maps=(),
+        allocations=(),
+        ptx=None,
+        end="done",
+    )
+    assert not list(outside(KernelModel(made.functions[0], made)))
+    found = list(outside(KernelModel(made.functions[0], made, recorded=launch)))
+    assert [hit.severity for hit in found] == [None] * wrong
