@@ -141,7 +141,7 @@ class GlobalScopes:
         return frozenset(
             edge.target
             for seen in signals.observations
-            if not seen.waits or signals.word(seen) is Word.LOCK
+            if not seen.waits or signals.word(seen, *signals.signals(seen)) is Word.LOCK
             for edge in seen.passes
         )
 

@@ -224,14 +224,14 @@ class GlobalSignals:
 
     def word(self, seen: GlobalObservation, *signals: Site) -> Word:
         """What the word of an observation is, as it and *signals*, writes of it, show."""
-        how = [
-            match.combination
+        own, *others = (
+            "" if match is None or self.changes_nothing(i) else match.combination
             for i in (seen.site, *signals)
-            if (match := self.model.instruction(i).match) is not None and not self.changes_nothing(i)
-        ]
-        if how and how[0] in _SWAPS and not self.changes_nothing(seen.site):
+            for match in (self.model.instruction(i).match,)
+        )
+        if own in _SWAPS and not (others and all(each in _COUNTING for each in others)):
             return Word.LOCK
-        return Word.COUNTER if any(each in _COUNTING for each in how) else Word.FLAG
+        return Word.COUNTER if any(each in _COUNTING for each in (own, *others)) else Word.FLAG
 
     def signals(self, seen: GlobalObservation) -> list[Site]:
         """The writes that may let an observation pass, as far as this kernel writes the word.
@@ -472,6 +472,29 @@ class GlobalSignals:
             and not self._same_word(write, signal)
             and not disjoint(model, write, "write", read, "read")
         ]
+
+    def passed_on_without_fence(self, seen: GlobalObservation, read: Site) -> bool:
+        """Whether each holder of a lock reads with *read* what the last one has written, and no fence is around either.
+
+        What a multiprocessor has cached for one holder is then what the next one there reads.
+        """
+        model, match = self.model, self.model.instruction(read).match
+        signals = self.signals(seen)
+        if self.word(seen, *signals) is not Word.LOCK or match is None or not match.from_nearest_cache:
+            return False
+        if any(model.reaches(i, seen.site) for i in self.acquires | self.releases):
+            return False
+        place = self._place(read)
+        for signal in signals:
+            writes = [w for w, r in self.announced(signal, seen) if r == read and self._place(w) == place]
+            if self.unreleased(signal, writes) is not None:
+                return True
+        return False
+
+    def _place(self, site: Site) -> int | None:
+        """The address that a load or a store states."""
+        operand = self.model.instruction(site).named("a")
+        return None if operand is None else self.model.values.operand(operand, site)
 
     def only_strong(self, write: Site, read: Site) -> bool:
         """Whether both accesses to data are strong, as those through a pointer to ``volatile`` are."""

@@ -123,7 +123,8 @@ def _unacquired(
         else (),
         about=frozenset((site,)),
     )
-    return hit if seen.stated or narrow else hit.unshown(Severity.WARNING)
+    shown = seen.stated or narrow or signals.passed_on_without_fence(seen, path.end)
+    return hit if shown else hit.unshown(Severity.WARNING)
 
 
 @check(MO005, MO007, analyses=(GlobalSignals,))

@@ -353,6 +353,11 @@ class Match:
         """Whether a test of a phase first lets its thread wait for some time (9.7.13.15.16)."""
         return ".try_wait" in self.modifiers
 
+    @property
+    def from_nearest_cache(self) -> bool:
+        """Whether what a weak load reads may have been cached by its multiprocessor: not with ``.cg`` and ``.cv`` (9.7.9.1)."""
+        return not self.strong and {".cg", ".cv"}.isdisjoint(self.modifiers)
+
     @cached_property
     def multicast(self) -> bool:
         """Whether it acts on several CTAs of the cluster, those of a mask or all."""

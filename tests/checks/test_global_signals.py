@@ -343,7 +343,27 @@ DONE = "over:"
 def test_locks_flags_and_counters_without_a_stated_order(body: list[str], rules: set[str]) -> None:
     found = [f for f in lint(in_turn(*body)).findings if f.rule.id in ("MO003", "MO005", "MO007")]
     assert {f.rule.id for f in found} == rules
-    assert all(f.severity is Severity.INFO for f in found if f.rule.id != "MO007" and ".cta" not in f.message)
+    stated = [f for f in found if ".cta" in f.message or "takes a lock" in f.message]
+    assert all(f.severity is Severity.INFO for f in found if f.rule.id != "MO007" and f not in stated)
+
+
+@pytest.mark.parametrize(
+    ("body", "severity"),
+    [
+        ([LOCK, READ, WRITE, UNLOCK], Severity.WARNING),
+        ([LOCK, READ, WRITE, "st.global.u32 [%rd9], 0;"], Severity.WARNING),
+        ([LOCK, READ, WRITE, FENCE, UNLOCK], Severity.INFO),
+        ([FENCE, LOCK, READ, WRITE, UNLOCK], Severity.INFO),
+        ([LOCK, READ.replace("global", "global.cg"), WRITE, UNLOCK], Severity.INFO),
+        ([LOCK, READ, "mul.wide.u32 %rd3, %r2, 4;\nadd.u64 %rd3, %rd0, %rd3;\nst.global.u32 [%rd3], %r0;", UNLOCK], Severity.INFO),
+        ([WRITE, "st.volatile.global.u32 [%rd9], 1;", VOLATILE, READ, WRITE], Severity.INFO),
+    ],
+)  # fmt: skip
+def test_what_holders_of_a_lock_pass_on_without_a_fence_may_be_stale_in_a_cache(
+    body: list[str], severity: Severity
+) -> None:
+    (finding,) = by_rule(lint(in_turn(*body)), "MO003")
+    assert finding.severity is severity
 
 
 PART = "st.volatile.global.f32 [%rd1], %f0;"
@@ -377,6 +397,9 @@ def test_data_may_be_volatile(body: list[str], rules: set[str]) -> None:
         ([WRITE, "st.volatile.global.u32 [%rd9], 1;", VOLATILE, READ],
          ("polls a flag with a volatile load", "sets a flag with a relaxed write")),
         ([WRITE, "red.global.add.u32 [%rd9], 1;", VOLATILE, READ],
+         ("polls a counter with", "adds to a counter with a relaxed atomic operation")),
+        # A poll that resets the count.
+        ([WRITE, "red.global.add.u32 [%rd9], 1;", LOCK.replace("0, 1;", "1, 0;").replace("%r5, 0", "%r5, 1"), READ],
          ("polls a counter with", "adds to a counter with a relaxed atomic operation")),
     ],
 )  # fmt: skip
