@@ -17,7 +17,7 @@ from tclint.diff.compare import KernelChanges, compare
 from tclint.diff.skeleton import Skeleton, skeleton
 from tclint.driver.inputs import inputs
 from tclint.driver.one import Input
-from tclint.driver.pool import Checked, reports
+from tclint.driver.pool import Checked, cores, reports
 from tclint.findings.figures import RULES, Assembled, Recorded
 from tclint.findings.finding import FileReport, Finding
 from tclint.ir.frontend import analyse
@@ -173,11 +173,29 @@ def differences(
 
     With *assemblers*, the paths of two versions of ptxas, what they make of the old and the new file is compared too.
     """
+    if config.gate is not None:
+        _assemble_ahead(found, config)
     for old, new, how in found.pairs:
         difference = _difference(old, new, how, config, findings)
         if assemblers is not None and old is not None and new is not None:
             _assemble(difference, (old, new), assemblers)
         yield difference
+
+
+def _assemble_ahead(found: Sides, config: Config) -> None:
+    """Compiles what differs, as many files side by side as there are jobs, so that their figures are in the cache."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from tclint.cache.results import chosen
+    from tclint.driver.assembling import judged
+
+    differing = [(old, new) for old, new, _ in found.pairs if old and new and _data(old) != _data(new)]
+    if len(differing) < 2 or chosen(config) is None:
+        return
+    sources = [item[1] for pair in differing for item in pair if isinstance(item[1], Source)]
+    with ThreadPoolExecutor(config.jobs or cores()) as pool:
+        for _ in pool.map(lambda source: judged(source, config), sources):
+            pass
 
 
 def _assemble(difference: Difference, pair: tuple[Input, Input], assemblers: tuple[str, str]) -> None:

@@ -15,10 +15,11 @@ import signal
 import struct
 import subprocess
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from tclint.driver.cuda_tools import candidates, complaint, run
 from tclint.findings.figures import RULES, WORDS, Assembled, Figure, Gate, Judged, KernelFigures, Recorded
@@ -34,6 +35,7 @@ __all__ = [
     "Program",
     "compiled",
     "figures",
+    "folder_of",
     "gated",
     "judged",
     "sections",
@@ -87,6 +89,15 @@ def gated(config: Config, known: Iterable[Recorded] = ()) -> Config:
     return replace(config, gate=Gate(path, version[1], banner, _grouped(known)))
 
 
+@contextmanager
+def folder_of(gate: Gate) -> Iterator[Gate]:
+    """*gate* with a folder for the temporary files of all processes of a run."""
+    with TemporaryDirectory(
+        prefix="tclint-", ignore_cleanup_errors=True
+    ) as folder:  # a ptxas may still be writing
+        yield replace(gate, folder=folder)
+
+
 def _grouped(known: Iterable[Recorded]) -> dict[tuple[str | None, str | None], tuple[Recorded, ...]]:
     """*known* as a gate has them."""
     found = defaultdict[tuple[str | None, str | None], list[Recorded]](list)
@@ -135,7 +146,9 @@ def _kept(source: Source, config: Config) -> Assembled:
     key = digest("ptxas", gate.banner, *budget.options, source.data)
     if store is not None and (data := store.get(key)) is not None and (known := _decoded(data)) is not None:
         return known
-    with TemporaryDirectory(prefix="tclint-") as folder:
+    with TemporaryDirectory(
+        prefix="tclint-", dir=gate.folder if os.path.isdir(gate.folder) else None
+    ) as folder:
         program = Program(gate.path, f"ptxas {gate.version}", budget.options, budget.seconds)
         built = compiled(source, program, folder)
         made = Assembled(gate.version, built.target, figures(built))
@@ -244,7 +257,7 @@ def figures(built: Built) -> tuple[KernelFigures, ...]:
     """The figures of each kernel, by name. Raises SourceError if what ptxas printed or wrote is not understood."""
     try:
         with open(built.cubin, "rb") as file:
-            return understood(built.text, sections(file.read()))
+            return understood(built.text, sections(file))
     except (OSError, ValueError) as error:
         reason = "wrote no cubin" if isinstance(error, OSError) else error
         raise SourceError(f"{built.program.name} ended with {_status(0)}, but {reason}") from None
@@ -330,16 +343,20 @@ def _messages(codes: Counter[str]) -> tuple[Figure, ...]:
     return tuple(Figure(code, number) for code, number in sorted(codes.items()))
 
 
-def sections(data: bytes) -> dict[str, int]:
-    """The size in bytes of each section of a 64-bit ELF file, by name. Raises ValueError if *data* is none."""
+def sections(file: BinaryIO) -> dict[str, int]:
+    """The size in bytes of each section of a 64-bit ELF file, by name. Raises ValueError if *file* is none."""
     try:
-        if data[:6] != b"\x7fELF\x02\x01":
+        head = file.read(64)
+        if head[:6] != b"\x7fELF\x02\x01":
             raise ValueError("the file that it wrote is not a cubin")
-        (table,) = struct.unpack_from("<Q", data, 0x28)
-        step, number, names = struct.unpack_from("<HHH", data, 0x3A)
-        headers = [struct.unpack_from("<IIQQQQ", data, table + step * at) for at in range(number)]
+        (table,) = struct.unpack_from("<Q", head, 0x28)
+        step, number, names = struct.unpack_from("<HHH", head, 0x3A)
+        file.seek(table)
+        data = file.read(step * number)
+        headers = [struct.unpack_from("<IIQQQQ", data, step * at) for at in range(number)]
         start, size = headers[names][4:]
-        text = data[start : start + size]
+        file.seek(start)
+        text = file.read(size)
         return {text[header[0] :].split(b"\0", 1)[0].decode(): header[5] for header in headers}
-    except (struct.error, IndexError, UnicodeDecodeError):
+    except (struct.error, IndexError, OverflowError, UnicodeDecodeError):
         raise ValueError("the sections of its cubin cannot be read") from None

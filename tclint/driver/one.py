@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tclint.config.config import Config
@@ -35,7 +34,7 @@ def lint(
     """The report on one text: PTX, or a CUDA C++ or Python source with PTX in its strings, as its file name indicates.
 
     *past* caches earlier states of a PTX text, and *observer* adds hits, as in :func:`tclint.linting.check.check_source`.
-    Without *judged*, the rules about figures of ptxas are off, so that no comment about them counts as unused.
+    *judged* is what ptxas makes of it, if that was asked.
     Raises SourceError as :func:`tclint.inline.check` does.
     """
     from tclint.inline.hosts import is_host
@@ -44,13 +43,10 @@ def lint(
         from tclint.findings.selection import Request
         from tclint.linting.check import check_source
 
-        selected = config.selected
-        if config.ptxas_budget is not None and judged is None:
-            from tclint.findings.figures import RULES
-
-            selected = replace(selected, rules=selected.on.difference(RULES))
         recorded = _recorded(config.launch)
-        request = Request(selected, config.toolkit, config.assuming, recorded, config.dependent, judged)
+        request = Request(
+            config.selected, config.toolkit, config.assuming, recorded, config.dependent, judged
+        )
         return check_source(source, request, clock=clock, past=past, observer=observer)
     from time import perf_counter
 

@@ -8,6 +8,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -72,9 +73,13 @@ def reports(
     from tclint.cache.results import opened
 
     if config.ptxas_budget is not None:
-        from tclint.driver.assembling import gated
+        from tclint.driver.assembling import folder_of, gated
 
         config = gated(config)
+        if config.gate is not None and not config.gate.folder:
+            with folder_of(config.gate) as gate:
+                yield from reports(inputs, replace(config, gate=gate), note, executor)
+            return
     results = opened(config)
     if results is None:
         yield from _made(inputs, config, executor)
@@ -149,8 +154,6 @@ def cores() -> int:
 
 def check(item: Input, config: Config) -> Checked:
     """The result for one input. Every error becomes a problem in its report, unless ``TCLINT_DEBUG`` is set."""
-    from dataclasses import replace
-
     path, source = item
     seconds = Counter[str]()
     if isinstance(source, SourceError):
@@ -202,8 +205,6 @@ def _linted(source: Source, config: Config, seconds: Counter[str], judged: Judge
 
 def _finished(path: str, report: FileReport) -> FileReport:
     """*report* with what comes from files beside the input."""
-    from dataclasses import replace
-
     from tclint.driver.inputs import origin
 
     # Without findings and verdicts, nothing of the text is shown: free it before the next one is read.
@@ -222,8 +223,6 @@ def _executed(
 ) -> FileReport:
     """The report on a text whose kernels without findings are executed. Raises SourceError for a launch file that is
     invalid or does not fit the kernel."""
-    from dataclasses import replace
-
     from tclint.driver.executing import Executor
     from tclint.executor.launch import LaunchError
 
@@ -330,7 +329,6 @@ def _in_processes(inputs: Iterable[Input], config: Config, jobs: int) -> Iterato
 
 def _alone(item: Input, config: Config) -> Checked:
     from concurrent.futures.process import BrokenProcessPool
-    from dataclasses import replace
 
     with _pool(1) as pool:
         try:
@@ -407,8 +405,6 @@ def _narrowed(config: Config, item: Input) -> Config:
     source = item[1]
     if config.gate is None or not isinstance(source, Source):
         return config
-    from dataclasses import replace
-
     return replace(config, gate=config.gate.only(source.path, source.member))
 
 

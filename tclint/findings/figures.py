@@ -156,6 +156,9 @@ class Gate:
         default_factory=dict, compare=False
     )
     """Path and member -> the figures with which those of that module are compared."""
+    folder: str = field(default="", compare=False)
+    """Where the processes of a run put temporary files, so that none is left if they are killed; empty, or absent on another
+    machine: in the one of the system."""
 
     def of(self, path: str, member: str | None) -> tuple[Recorded, ...]:
         """What the figures of a module are compared with, the first of a kernel and target."""

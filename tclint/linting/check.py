@@ -17,6 +17,7 @@ from tclint.checks import Hit, Mark, kernel_checks, module_checks
 from tclint.dataflow import Unanswered
 from tclint.dataflow.solver import MAX_VISITS_PER_BLOCK, LimitExceeded
 from tclint.findings.edits import resolve
+from tclint.findings.figures import RULES as FIGURES
 from tclint.findings.finding import BlockedWait, FileReport, Finding, Fingerprints, OpenQuestion, Pair, Step
 from tclint.findings.moved import Former, former
 from tclint.findings.places import source_location
@@ -106,6 +107,10 @@ class _Run:
         past: IncrementalCache,
         observer: Observer | None,
     ) -> None:
+        rules = request.selected.rules
+        if request.judged is None and rules is not None and not rules.isdisjoint(FIGURES):
+            # They are off where there are no figures, so that no comment about them counts as unused.
+            request = replace(request, selected=replace(request.selected, rules=rules.difference(FIGURES)))
         self.source, self.request, self.past, self.observer = source, request, past, observer
         self.on = request.selected.on
         self.tick = _ticking(clock, past.pause)

@@ -330,3 +330,20 @@ def test_a_drop_in_for_ptxas_on_the_path_is_asked_once(
     monkeypatch.setenv("TCLINT_PTXAS", str(tmp_path / "bin" / "wrapper"))
     assert invoke("check", "k.ptx")[0] == 0
     assert set(Path("tried").read_text().split()) == {str(tmp_path / "bin" / "wrapper")}
+
+
+def test_folders_of_builds_are_compiled_once_and_leave_no_temporary_files(
+    ptxas: Ptxas, own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    for build in ("old", "new"):
+        Path(build).mkdir()
+        for name in "abc":
+            Path(build, f"{name}.ptx").write_text(f"{TEXT}// {name} {build if name != 'c' else ''}\n")
+    assert invoke("diff", "--jobs", "2", "old", "new")[0] == 0
+    calls = Path("bin/ptxas.calls").read_text().splitlines()
+    assert len(calls) == 4  # c is the same in both
+    assert all(f"{tmp_path}/tmp/tclint-" in call for call in calls)
+    assert invoke("check", "--no-cache", "--jobs", "2", "old")[0] == 0
+    assert list((tmp_path / "tmp").iterdir()) == []

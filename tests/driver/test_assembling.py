@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -93,7 +94,7 @@ def test_messages_belong_to_the_kernel_that_they_name_or_to_the_only_one() -> No
 
 
 def test_a_file_that_is_no_cubin_has_no_sections() -> None:
-    assert sections(cubin({"k": 1040}))[".nv.shared.k"] == 1040
+    assert sections(BytesIO(cubin({"k": 1040})))[".nv.shared.k"] == 1040
     whole = cubin({"k": 1040})
     for data in (
         b"",
@@ -104,7 +105,7 @@ def test_a_file_that_is_no_cubin_has_no_sections() -> None:
         whole[:0x3E] + b"\xff\xff" + whole[0x40:],
     ):
         with pytest.raises(ValueError, match="cubin"):
-            sections(data)
+            sections(BytesIO(data))
 
 
 # ---------------------------------------------------------------- failures

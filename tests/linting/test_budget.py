@@ -137,6 +137,8 @@ def test_a_comment_suppresses_the_finding_and_is_unused_without_it() -> None:
     found = run(limits=(limit(registers=8),), text=text)
     assert [(f.entry, f.suppressed) for f in found.findings] == [("gemm", "for now"), ("copy", None)]
     assert [f.rule.id for f in run(text=text).findings] == ["SU001"]
+    without = check_source(Source.from_bytes(text.encode(), "k.ptx"), Request(Selected(rules=ON)))
+    assert without.findings == ()  # no figures were asked for, so nothing is known of the comment
 
 
 # ---------------------------------------------------------------- growth

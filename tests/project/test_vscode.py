@@ -235,8 +235,15 @@ def test_settings_are_those_of_the_linter() -> None:
     own = {"tclint.path", "tclint.arguments", "tclint.trace.server", "tclint.inlineAssembly"}
     # They are about a run, not about what is found.
     run = {"fail-on", "exit-zero", "force-exclude", "include", "jobs", "cache", "entry", "max-input"}
-    run |= {"confirm", "confirm-steps", "execute", "execute-steps", "require"}
-    run |= {"ptxas-budget", "accept-ptxas-change"}
+    run |= {
+        "confirm",
+        "confirm-steps",
+        "execute",
+        "execute-steps",
+        "require",
+        "ptxas-budget",
+        "accept-ptxas-change",
+    }
     linter = {
         re.sub("[A-Z]", lambda letter: "-" + letter[0].lower(), name.removeprefix("tclint.")): setting
         for name, setting in declared.items()
