@@ -183,6 +183,10 @@ class OperandTypes:
     ) -> Iterator[Misfit]:
         """What is wrong with one operand of the instructions of *use*; it is of one kind in all of them."""
         first = column[0]
+        if isinstance(first, Vector) and width is not None and width.bits & (width.bits - 1):
+            problem = f"a vector of {len(first.items)}, which does not divide {match.modifiers[-1]}"
+            yield from ((i, problem) for i in use.sites)
+            return
         if isinstance(first, Memory):
             for i, operand in zip(use.sites, column, strict=True):
                 if problem := self._address(match, cast("Memory", operand)):

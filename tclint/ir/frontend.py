@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tclint._pattern import pattern
 from tclint.ir.nodes import BuildError, Module
+from tclint.ir.operands import quoted
 from tclint.ir.rebuild import Builds
 from tclint.isa.target import INTRODUCED, NEWEST, TARGETS, Target, dotted, exists
 from tclint.syntax import SyntaxProblem, first_item, problems, statements
@@ -66,7 +67,9 @@ class _Consequences:
                 data[a:b].decode("latin-1").strip() for a, b in ((problem.start_byte, end), (start, end))
             )
             if wrong.startswith(".") or whole.startswith("."):
-                self._lost.update(name.rstrip(_DIGITS) for name in _NAME.findall(whole))
+                names = _NAME.findall(whole)
+                self._lost.update(name.rstrip(_DIGITS) for name in names)
+                self._lost.update(quoted(name).rstrip("…") for name in names)
             else:
                 self._lost.update(_LABEL.findall(wrong))
 
@@ -117,7 +120,7 @@ def _newest_targets() -> list[str]:
     return [name for name, version in INTRODUCED.items() if version == newest]
 
 
-_NAME = pattern(r"[\w$%]{2,}")
+_NAME = pattern(r"[\w$%]+")
 _LABEL = pattern(r"^\$[\w$]+")
 _DIGITS = "0123456789"
 _NUMBERED = pattern(r"(?:[sS][mM]|compute)?[_-]?(\d{2,3})(\w?)")

@@ -334,6 +334,21 @@ def test_an_unknown_opcode_says_what_is_wrong_and_what_is_legal(opcode: str, mes
     assert hint in refused.help
 
 
+def test_of_two_words_a_letter_away_the_one_that_takes_the_operands_is_meant() -> None:
+    (finding,) = by_rule(lint(module(kernel("dd.s32 %r1, %r2, %r3;\nret;"))), "PX001")
+    assert (finding.help, [fix.message for fix in finding.fixes]) == ("did you mean add?", ["write add.s32"])
+
+
+def test_a_vector_that_does_not_divide_its_type() -> None:
+    (finding,) = by_rule(lint(module(kernel("mov.b64 {%r1, %r2, %r3}, %rd1;\nret;"))), "PX003")
+    assert finding.message == "mov.b64: operand 1 (d) is a vector of 3, which does not divide .b64"
+
+
+def test_a_label_of_an_unknown_branch_is_one_finding() -> None:
+    report = lint(module(kernel("bra.rz L;\nL: ret;")))
+    assert [f.rule.id for f in report.findings if f.rule.id.startswith("PX")] == ["PX002"]
+
+
 def test_modifiers_in_the_wrong_order_are_reordered_unless_their_order_has_a_meaning() -> None:
     report = lint(module(kernel("cvta.global.to.u64 %rd1, %rd2;\nret;")))
     (finding,) = by_rule(report, "PX002")
