@@ -222,7 +222,7 @@ class OperandTypes:
     def guards(self) -> Iterator[Misfit]:
         """The instructions whose guard is not a predicate, with what it is."""
         types = self.types
-        wrong = {i.guard for i in self.instructions if i.guard >= 0 and types[i.guard] != ".pred"}
+        wrong = {i.guard for i in self.instructions if i.guard >= 0 and types[i.guard] not in (".pred", "")}
         for at, instruction in enumerate(self.instructions) if wrong else ():
             if instruction.guard in wrong:
                 yield at, f"the guard is a {types[instruction.guard]} register, but must be a predicate"

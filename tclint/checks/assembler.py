@@ -20,7 +20,7 @@ from tclint.isa.forms import Match
 from tclint.isa.newer import beyond_table
 from tclint.isa.refusals import Refusal, refusal_of
 from tclint.isa.table import table
-from tclint.isa.target import KNOWN, NEWEST, Version, dotted, exists
+from tclint.isa.target import KNOWN, NEWEST, Version, dotted
 
 PX001 = RuleId("PX001")
 PX002 = RuleId("PX002")
@@ -107,10 +107,11 @@ def unknown(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     ]
     names = list(dict.fromkeys([opcode for opcode, _, _ in found] + [name for name, _, _ in stated]))
     if not names:
-        if not exists(module.version):
-            newest = f"{dotted(KNOWN)}, the newest that tclint knows"
-            message = f".version {dotted(module.version)} does not follow {newest}: check that it is meant"
-            yield PX008.hit(span=module.version_span, message=message)
+        message = (
+            f"PTX ISA {dotted(module.version)} is newer than what tclint knows completely ({dotted(KNOWN)}), "
+            "but everything in this module is known"
+        )
+        yield PX008.hit(span=module.version_span, message=message)
         return
     message = (
         f"not checked, because PTX ISA {dotted(module.version)} is newer than what tclint knows completely "

@@ -317,6 +317,8 @@ def _similar(name: str, known: Iterable[str]) -> str:
     are different names."""
     from tclint.isa.refusals import nearest_words  # few modules need it
 
+    if name[-1:].isdigit():  # a register or a parameter with a number, of which others are no misspelling
+        return ""
     kind = _DIGITS.sub("0", name)
     near = nearest_words(name, (other for other in known if _DIGITS.sub("0", other) != kind))
     return f"; did you mean {near[0]}?" if near else ""

@@ -267,7 +267,7 @@ def problems(tree: Tree) -> list[SyntaxProblem]:
     if (unopened := next(_unopened(root), None)) is not None:
         return [unopened]  # all that follows is outside a function
     if root.has_error:
-        errors = _errors(tree.walk())
+        errors = _independent(_errors(tree.walk()))
         for node in islice(errors, MAX_PROBLEMS):
             count += 1
             problem = _missing(node) if node.is_missing else _unexpected(node)
@@ -361,6 +361,23 @@ def _errors(cursor: TreeCursor) -> Iterator[Node]:
             in_error.pop()
 
 
+def _independent(errors: Iterator[Node]) -> Iterator[Node]:
+    """*errors* without those that only follow from another one: what is outside a function that was closed too early, and
+    what an unknown directive has swallowed."""
+    outside = -1
+    for node in errors:
+        top = node
+        while top.parent is not None and top.parent.parent is not None:
+            top = top.parent
+        if top.type == "function":
+            outside = -1
+        elif outside not in (-1, top.start_byte):
+            continue
+        elif top.type in ("ERROR", "directive"):
+            outside = top.start_byte
+        yield node
+
+
 def _missing(node: Node) -> SyntaxProblem:
     """The problem of a token that is not there. It is reported at the end of the text before it, not after a comment."""
     parent, before = node.parent, _previous(node)
@@ -422,7 +439,10 @@ def _unexpected(node: Node) -> SyntaxProblem:
         start, text = start + len(text) - len(rest), rest  # the comma before it is on another line, and right
     message = f"unexpected {_quote(text)}"
     directive = (text.split() or [b""])[0].decode("latin-1")
-    if directive.startswith(".") and directive not in _DIRECTIVES and (near := similar_directive(directive)):
+    near = f".{directive}" if f".{directive}" in _DIRECTIVES else ""
+    if directive.startswith(".") and directive not in _DIRECTIVES:
+        near = similar_directive(directive)
+    if near:
         message += f"; did you mean `{near}`?"
     before = node.prev_named_sibling
     if before is not None and before.type == "function":
