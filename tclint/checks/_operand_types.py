@@ -183,6 +183,10 @@ class OperandTypes:
     ) -> Iterator[Misfit]:
         """What is wrong with one operand of the instructions of *use*; it is of one kind in all of them."""
         first = column[0]
+        if isinstance(first, Vector) and width is not None and width.bits & (width.bits - 1):
+            problem = f"a vector of {len(first.items)}, which does not divide {match.modifiers[-1]}"
+            yield from ((i, problem) for i in use.sites)
+            return
         if isinstance(first, Memory):
             for i, operand in zip(use.sites, column, strict=True):
                 if problem := self._address(match, cast("Memory", operand)):
@@ -218,7 +222,7 @@ class OperandTypes:
     def guards(self) -> Iterator[Misfit]:
         """The instructions whose guard is not a predicate, with what it is."""
         types = self.types
-        wrong = {i.guard for i in self.instructions if i.guard >= 0 and types[i.guard] != ".pred"}
+        wrong = {i.guard for i in self.instructions if i.guard >= 0 and types[i.guard] not in (".pred", "")}
         for at, instruction in enumerate(self.instructions) if wrong else ():
             if instruction.guard in wrong:
                 yield at, f"the guard is a {types[instruction.guard]} register, but must be a predicate"

@@ -20,7 +20,7 @@ from tclint.isa.forms import Match
 from tclint.isa.newer import beyond_table
 from tclint.isa.refusals import Refusal, refusal_of
 from tclint.isa.table import table
-from tclint.isa.target import KNOWN, NEWEST, Version, dotted, exists
+from tclint.isa.target import KNOWN, NEWEST, Version, dotted
 
 PX001 = RuleId("PX001")
 PX002 = RuleId("PX002")
@@ -57,9 +57,9 @@ def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
             continue
         for opcode, sites in () if beyond_table(module.version) else grouped(_unmatched(function)).items():
             refused = refusal_of(isa, opcode)
+            hint, fixes = _meant(refused, opcode, sites, function)
             yield (PX001 if refused.unknown_instruction else PX002).hit(
-                function=function, site=min(sites), count=len(sites), message=refused.message, help=refused.help,
-                fixes=_renamed(refused, opcode, sites, function),
+                function=function, site=min(sites), count=len(sites), message=refused.message, help=hint, fixes=fixes,
             ).doubted(_OLDEST if oldest else "")  # fmt: skip
         for (opcode, problem), sites in grouped(_wrong(function, module)).items():
             yield PX003.hit(
@@ -107,10 +107,11 @@ def unknown(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     ]
     names = list(dict.fromkeys([opcode for opcode, _, _ in found] + [name for name, _, _ in stated]))
     if not names:
-        if not exists(module.version):
-            newest = f"{dotted(KNOWN)}, the newest that tclint knows"
-            message = f".version {dotted(module.version)} does not follow {newest}: check that it is meant"
-            yield PX008.hit(span=module.version_span, message=message)
+        message = (
+            f"PTX ISA {dotted(module.version)} is newer than what tclint knows completely ({dotted(KNOWN)}), "
+            "but everything in this module is known"
+        )
+        yield PX008.hit(span=module.version_span, message=message)
         return
     message = (
         f"not checked, because PTX ISA {dotted(module.version)} is newer than what tclint knows completely "
@@ -173,9 +174,11 @@ def _out_of_range(function: Function) -> Iterator[tuple[tuple[str, str, bool], i
                     yield (use.opcode, problem, any(operand.value in r for r in passed)), i
 
 
-def _renamed(refused: Refusal, opcode: str, sites: list[int], function: Function) -> tuple[Repair, ...]:
-    """The opcode that was meant: with its modifiers in order, or with the word that is a letter away, if only one such
-    word accepts such operands.
+def _meant(
+    refused: Refusal, opcode: str, sites: list[int], function: Function
+) -> tuple[str, tuple[Repair, ...]]:
+    """The help for an opcode, and the repair that writes what was meant: its modifiers in order, or the only word a letter
+    away that accepts such operands.
 
     If there are several, or the nearest word is further away, it may compute something else.
     """
@@ -187,17 +190,17 @@ def _renamed(refused: Refusal, opcode: str, sites: list[int], function: Function
 
     words = opcode.split(".")
     at = words.index(refused.wrong.removeprefix(".")) if refused.similar else 0
-    meant = {
+    spelled = {
         word: ".".join((*words[:at], word.removeprefix("."), *words[at + 1 :])) for word in refused.similar
     }
-    fitting = [word for word, new in meant.items() if fits(new)]
-    if fitting and fitting == [refused.near]:
-        new = meant[refused.near]
+    fitting = [word for word, new in spelled.items() if fits(new)]
+    if len(fitting) == 1 and refused.near:
+        hint, new = f"did you mean {fitting[0]}?", spelled[fitting[0]]
     elif refused.reordered and fits(refused.reordered):
-        new = refused.reordered
+        hint, new = refused.help, refused.reordered
     else:
-        return ()
-    return (Repair(f"write {new}", tuple(opcode_at(site, new, function) for site in sites)),)
+        return refused.help, ()
+    return hint, (Repair(f"write {new}", tuple(opcode_at(site, new, function) for site in sites)),)
 
 
 def _limits(match: Match) -> Iterator[tuple[int, tuple[range, ...], tuple[range, ...], str]]:

@@ -12,19 +12,25 @@ from tclint.isa.target import Version, dotted
 
 PX009 = RuleId("PX009")
 
+_NO_TYPE, _UNKNOWN_WORD = "no type", "unknown word in a declaration"
+"""Features that a misspelt type shows, of which the second says more."""
+
 
 @module_check(PX009)
 def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     """Statements that are no instructions and that ptxas rejects."""
+    uses = [*feature_uses(module, module.target)]
+    worded = {use.span for use in uses if use.word and use.spec.name == _UNKNOWN_WORD}
     found = (
         ((use.function and use.function.name, use.spec.name, use.spec.refused), use)
-        for use in feature_uses(module, module.target)
+        for use in uses
+        if not (use.spec.name == _NO_TYPE and use.span in worded)
         if _refusal(use.spec, use.word, module.version)
     )
-    for uses in grouped(found).values():
-        first, *_ = uses
+    for same in grouped(found).values():
+        first, *_ = same
         message = _refusal(first.spec, first.word, module.version)
-        yield PX009.hit(function=first.function, span=first.span, count=len(uses), message=message)
+        yield PX009.hit(function=first.function, span=first.span, count=len(same), message=message)
 
 
 def _refusal(spec: FeatureSpec, word: str, version: Version | None) -> str:

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["build"]
 
 _FILE = pattern(r'\.file\s+(\d{1,18})\s+"([^"]*)"')
+_SECTION_LABEL = pattern(r"^[ \t]*([A-Za-z_$%][\w$]*)[ \t]*(:?)", re.MULTILINE)
+_EXPECTS_NAME = pattern(r"(?:\.\w+|[,+-])\s*\Z")
+"""What a name follows that is a value and no label."""
+_NEAR = 200
+"""How much text before a name is searched for it."""
 _OF_MODULE = FEATURED | {
     "variable_declaration": "module-variable",
     "loc_directive": "module-loc",
@@ -112,6 +117,8 @@ class _Building:
         self.first: dict[str, int] = {}
         """Offset of the first declaration of each function and variable."""
         self.aliases: list[Node] = []
+        self.labels: set[str] = set()
+        """Those of the sections."""
 
     def add(self, node: Node) -> None:
         """Build the next item."""
@@ -144,10 +151,24 @@ class _Building:
                 module.files[int(match[1])] = match[2]
         elif kind == "section_directive":
             module.sections = True
+            self._section(start, end)
         elif kind == "alias_directive":
             self.aliases.append(node)
         if kind in _OF_MODULE:
             note(module.features, _OF_MODULE[kind], text, (start, end), module.version)
+
+    def _section(self, start: int, end: int) -> None:
+        """Check the labels of a section (11.5.2), which are unique in all sections."""
+        for label in _SECTION_LABEL.finditer(self.text, start, end):
+            name, at = label[1], (label.start(1), label.end(1))
+            if not label[2]:
+                if not _EXPECTS_NAME.search(self.text, max(start, label.start() - _NEAR), label.start()):
+                    message = f"expected `:` after label {quoted(name)}"
+                    self.module.errors.append(BuildError("misplaced", *at, message))
+            elif name in self.labels:
+                message = f"label {quoted(name)} is defined twice in the sections"
+                self.module.errors.append(BuildError("duplicate-label", *at, message))
+            self.labels.add(name)
 
     def _function(self, node: Node) -> None:
         """Build a function, and the prototypes in its body."""
@@ -254,6 +275,8 @@ def _report_undeclared(
             else:
                 message = f"{quoted(name)} is neither a name nor a constant"
         elif name in labels:
+            if ins.match is None:  # what it takes is not known
+                continue
             message = f"label {quoted(name)} is not an operand of this instruction"
         elif first.get(name, 0) > function.start + ins.start:
             message = f"{quoted(name)} is declared only after its first use"
@@ -279,6 +302,8 @@ def _undeclared(function: Function, name: str, *, guard: bool) -> str:
             return f"{quoted(name)} is not an operand: a constant is added, as in {minus[1]}+-{minus[2]}"
         if all(register.name != base for register in function.registers):
             return f"{quoted(name)} is neither a name nor a constant"
+        if name.endswith("]") and name[len(base)].isspace():
+            return f"{quoted(name)} is not an operand: a comma is missing after {base}, which is not an array"
         if name.endswith("]"):
             return f"{quoted(name)} is not an operand: {base} is a register, not an array"
         return f"{quoted(name)} is not an operand: only constants can be computed with"
@@ -292,6 +317,8 @@ def _similar(name: str, known: Iterable[str]) -> str:
     are different names."""
     from tclint.isa.refusals import nearest_words  # few modules need it
 
+    if name[-1:].isdigit():  # a register or a parameter with a number, of which others are no misspelling
+        return ""
     kind = _DIGITS.sub("0", name)
     near = nearest_words(name, (other for other in known if _DIGITS.sub("0", other) != kind))
     return f"; did you mean {near[0]}?" if near else ""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tclint._pattern import pattern
 from tclint.ir.nodes import BuildError, Module
+from tclint.ir.operands import quoted
 from tclint.ir.rebuild import Builds
 from tclint.isa.target import INTRODUCED, NEWEST, TARGETS, Target, dotted, exists
 from tclint.syntax import SyntaxProblem, first_item, problems, statements
@@ -25,16 +26,19 @@ def analyse(source: Source, builds: Builds | None = None) -> tuple[Module, list[
     def at(offset: int, message: str) -> Problem:
         return Problem(source.position(offset).line, message)
 
+    def misread(directive: bytes) -> bool:
+        return any(source.data.startswith(directive, problem.start_byte) for problem in broken)
+
     found = [at(p.start_byte, p.message + _without_end(source, p.function)) for p in broken]
     if not found and not module.functions and module.version is None and not module.variables:
         found.append(Problem(1, "contains no PTX (no .version directive, no function)"))
         return module, found
-    if module.version is None:
+    if module.version is None and not misread(b".version"):
         found.append(at(first_item(tree), ".version is missing: it must be the first directive"))
-    elif module.version <= NEWEST and not exists(module.version):
+    elif module.version is not None and module.version <= NEWEST and not exists(module.version):
         message = f"unknown .version {dotted(module.version)}; the newest known one is {dotted(NEWEST)}"
         found.append(at(module.version_span[0], message))
-    if not module.targets:
+    if not module.targets and not misread(b".target"):
         found.append(
             at(
                 module.version_span[1] if module.version else first_item(tree),
@@ -43,7 +47,10 @@ def analyse(source: Source, builds: Builds | None = None) -> tuple[Module, list[
         )
     found += [at(module.target_span[0], message) for message in _unknown_targets(module)]
     consequence = _Consequences(source.data, broken)
-    found += [at(e.start, e.message) for e in module.errors if not consequence(e, 0)]
+    inside = [(function.start, function.end) for function in module.functions]
+    outside = (p.start_byte for p in broken if not any(low <= p.start_byte < high for low, high in inside))
+    end = min(outside, default=len(source.data))  # after it, statements of a function may be outside of one
+    found += [at(e.start, e.message) for e in module.errors if e.start <= end and not consequence(e, 0)]
     for function in module.functions:
         start = function.start
         for error in function.errors:
@@ -66,7 +73,9 @@ class _Consequences:
                 data[a:b].decode("latin-1").strip() for a, b in ((problem.start_byte, end), (start, end))
             )
             if wrong.startswith(".") or whole.startswith("."):
-                self._lost.update(name.rstrip(_DIGITS) for name in _NAME.findall(whole))
+                names = _NAME.findall(whole)
+                self._lost.update(name.rstrip(_DIGITS) for name in names)
+                self._lost.update(quoted(name).rstrip("…") for name in names)
             else:
                 self._lost.update(_LABEL.findall(wrong))
 
@@ -117,7 +126,7 @@ def _newest_targets() -> list[str]:
     return [name for name, version in INTRODUCED.items() if version == newest]
 
 
-_NAME = pattern(r"[\w$%]{2,}")
+_NAME = pattern(r"[\w$%]+")
 _LABEL = pattern(r"^\$[\w$]+")
 _DIGITS = "0123456789"
 _NUMBERED = pattern(r"(?:[sS][mM]|compute)?[_-]?(\d{2,3})(\w?)")

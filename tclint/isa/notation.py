@@ -56,7 +56,7 @@ MODIFIER_KINDS = (
     (re.compile(r"\.(?:r[nzmp]i?|rna|rs)"), "rounding modifier"),
     (re.compile(r"\.(?:eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan)"), "comparison"),
     (re.compile(r"\.v\d+"), "vector size"),
-    (re.compile(r"\.(?:global|shared|local|const|param|tex)(?:::\w+)?"), "state space"),
+    (re.compile(r"\.(?:global|shared|local|const|param|tex|reg)(?:::\w+)?"), "state space"),
     (re.compile(r"\.(?:cta|cluster|gpu|sys)"), "scope"),
     (re.compile(r"\.(?:relaxed|acquire|release|acq_rel|weak|volatile|sc)"), "memory order"),
     (re.compile(r"\.m\d+n\d+k\d+"), "shape"),

@@ -8,7 +8,7 @@ wrong, and what is legal in its place.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 
@@ -87,9 +87,11 @@ class _Line:
         self.disordered = not syntax.begins(fitting)
         self.free = [slot for i, slot in enumerate(syntax.slots) if i not in self.filled]
         misspelt = [m for m in self.unknown if m not in known]
-        self.meant = {m: slot for m in misspelt if (slot := self._meant(m)) is not None}
+        self.meant = {m: slot for m in misspelt if (slot := self._free(m, _one_letter_apart)) is not None}
         """Misspelt modifier -> a free slot with a spelling that differs by one letter."""
-        wanted = self.meant.values()
+        self.alike = {m: slot for m in misspelt if (slot := self._free(m, _same_kind)) is not None}
+        """Misspelt modifier -> a free slot with a spelling of the same kind."""
+        wanted = [*self.meant.values(), *self.alike.values()]
         self.missing = [slot for slot in self.free if not slot.optional and slot not in wanted]
 
     def _place(self, k: int, tried: set[int]) -> bool:
@@ -103,14 +105,17 @@ class _Line:
                 return True
         return False
 
-    def _meant(self, unknown: str) -> Slot | None:
-        slots = (slot for slot in self.free if any(_one_letter_apart(unknown, s) for s in slot.spellings))
+    def _free(self, unknown: str, similar: Callable[[str, str], bool]) -> Slot | None:
+        slots = (slot for slot in self.free if any(similar(unknown, s) for s in slot.spellings))
         return min(slots, key=lambda slot: slot.optional, default=None)
 
     @cached_property
     def distance(self) -> int:
         """How much of the opcode this line contradicts. A type that it does not have weighs most."""
-        unknown = sum(1 if m in self.meant else 4 if TYPE.fullmatch(m) else 3 for m in self.unknown)
+        unknown = sum(
+            1 if m in self.meant else 2 if m in self.alike else 4 if TYPE.fullmatch(m) else 3
+            for m in self.unknown
+        )
         others = 2 * len(self.surplus) + 2 * len(self.missing) + self.disordered * (3 if self.moved else 1)
         return unknown + others or bool(self.contradiction)
 
@@ -163,7 +168,7 @@ def _unknown_root(isa: Table, opcode: str) -> Refusal:
     similar = tuple(word for word in isa.roots if _one_letter_apart(root, word))
     words = list(dict.fromkeys((*similar, *nearest_words(root, isa.roots, _MAX_ROOTS))))
     near = next((word for word in words if isa.candidates(f"{word}{dot}{rest}")), words[0] if words else "")
-    hint = f"did you mean {near}?" if near else ""
+    hint = f"did you mean {near}?" if near else "" if root.islower() else f"if it is a label, write {root}:"
     return Refusal(f"unknown instruction {root}", hint, root, near, similar)
 
 
@@ -274,6 +279,10 @@ def _disordered(isa: Table, opcode: str, best: _Line) -> Refusal:
 def _kind(modifier: str) -> str:
     """What a modifier is, in words: ``rounding modifier``; empty if it is of no kind that has a name."""
     return next((words for pattern, words in MODIFIER_KINDS if pattern.fullmatch(modifier)), "")
+
+
+def _same_kind(a: str, b: str) -> bool:
+    return _kind(a) == _kind(b) != ""
 
 
 def _sorted(spellings: Iterable[str]) -> list[str]:

@@ -267,7 +267,7 @@ def problems(tree: Tree) -> list[SyntaxProblem]:
     if (unopened := next(_unopened(root), None)) is not None:
         return [unopened]  # all that follows is outside a function
     if root.has_error:
-        errors = _errors(tree.walk())
+        errors = _independent(_errors(tree.walk()))
         for node in islice(errors, MAX_PROBLEMS):
             count += 1
             problem = _missing(node) if node.is_missing else _unexpected(node)
@@ -361,6 +361,23 @@ def _errors(cursor: TreeCursor) -> Iterator[Node]:
             in_error.pop()
 
 
+def _independent(errors: Iterator[Node]) -> Iterator[Node]:
+    """*errors* without those that only follow from another one: what is outside a function that was closed too early, and
+    what an unknown directive has swallowed."""
+    outside = -1
+    for node in errors:
+        top = node
+        while top.parent is not None and top.parent.parent is not None:
+            top = top.parent
+        if top.type == "function":
+            outside = -1
+        elif outside not in (-1, top.start_byte):
+            continue
+        elif top.type in ("ERROR", "directive"):
+            outside = top.start_byte
+        yield node
+
+
 def _missing(node: Node) -> SyntaxProblem:
     """The problem of a token that is not there. It is reported at the end of the text before it, not after a comment."""
     parent, before = node.parent, _previous(node)
@@ -386,7 +403,9 @@ def _is_label(instruction: Node, opcode: Node) -> bool:
     none begins with ``_`` or a capital letter."""
     first = _text(opcode)[:1]
     plain = instruction.type == "instruction" and opcode.type == "opcode"
-    return plain and instruction.start_byte == opcode.start_byte and (first in b"$_" or first.isupper())
+    return (
+        plain and instruction.start_byte == opcode.start_byte and (first in (b"$", b"_") or first.isupper())
+    )
 
 
 def _unexpected(node: Node) -> SyntaxProblem:
@@ -396,6 +415,10 @@ def _unexpected(node: Node) -> SyntaxProblem:
     if text.count(b'"') % 2:
         quote = node.start_byte + text.rindex(b'"')
         return SyntaxProblem(quote, quote + 1, "the string that starts here has no end on its line")
+    parent = node.parent
+    first = None if parent is None else next((child for child in parent.children if not child.is_extra), None)
+    if parent is not None and first is not None and _is_label(parent, first):
+        return _missing_colon(first)
     specific = _foreign(node, text) or _unseparated(node, text) or _incomplete(node, text)
     if specific is not None:
         return specific
@@ -415,8 +438,11 @@ def _unexpected(node: Node) -> SyntaxProblem:
     if (rest := text.lstrip(b", \t\r\n")) and rest != text and b"\n" in text[: len(text) - len(rest)]:
         start, text = start + len(text) - len(rest), rest  # the comma before it is on another line, and right
     message = f"unexpected {_quote(text)}"
-    word = text.split()[0].decode("latin-1")
-    if word.startswith(".") and word not in _DIRECTIVES and (near := similar_directive(word)):
+    directive = (text.split() or [b""])[0].decode("latin-1")
+    near = f".{directive}" if f".{directive}" in _DIRECTIVES else ""
+    if directive.startswith(".") and directive not in _DIRECTIVES:
+        near = similar_directive(directive)
+    if near:
         message += f"; did you mean `{near}`?"
     before = node.prev_named_sibling
     if before is not None and before.type == "function":
@@ -431,10 +457,16 @@ def _foreign(node: Node, text: bytes) -> SyntaxProblem | None:
         return None
     character = found[0].decode("utf-8", "replace")[0]
     start = node.start_byte + found.start()
-    message = (
-        f"unexpected character {_quote(character.encode())} (U+{ord(character):04X}), which is not ASCII"
-    )
+    message = f"unexpected character {_quote(character.encode())} (U+{ord(character):04X}{_named(character)}), which is not ASCII"
     return SyntaxProblem(start, start + len(character.encode()), message)
+
+
+def _named(character: str) -> str:
+    """The name of a character, after a blank; empty if it has none."""
+    import unicodedata
+
+    name = unicodedata.name(character, "")
+    return f" {name}" if name else ""
 
 
 _OPERAND = re.compile(rb"[\w$%.]+")
@@ -451,6 +483,12 @@ def _unseparated(node: Node, text: bytes) -> SyntaxProblem | None:
     ):
         return None
     before, after = _previous(node), node.next_sibling
+    while after is not None and after.is_extra:
+        after = after.next_sibling
+    if after is not None and after.is_named and after.start_byte == node.end_byte:
+        word = text + _text(after)
+        message = f"{_quote(word)} is neither a name nor a constant"
+        return SyntaxProblem(node.start_byte, after.end_byte, message)
     if before is not None and before.is_named and before.type not in _NO_OPERANDS:
         if before.end_byte == node.start_byte:
             word = _text(before) + text
@@ -462,11 +500,13 @@ def _unseparated(node: Node, text: bytes) -> SyntaxProblem | None:
             node.start_byte, node.end_byte,
             f"unexpected {_quote(text)}: expected `,` or `;` after {_quote(_text(before))}",
         )  # fmt: skip
-    if before is not None and before.type == "opcode":
-        if _is_label(node.parent, before):
-            return _missing_colon(before)
-        if after is not None and after.is_named:
-            return SyntaxProblem(node.start_byte, node.end_byte, f"expected `,` after {_quote(text)}")
+    if before is not None and before.type == "opcode" and after is not None and after.is_named:
+        start = node.parent.start_byte
+        between = _text(node.parent)[node.end_byte - start : after.start_byte - start]
+        if b"\n" in between:
+            statement = _quote(_text(node.parent)[: node.end_byte - start])
+            return SyntaxProblem(node.end_byte, node.end_byte, f"expected `;` after {statement}")
+        return SyntaxProblem(node.start_byte, node.end_byte, f"expected `,` after {_quote(text)}")
     return None
 
 
@@ -476,12 +516,11 @@ def _missing_colon(word: Node) -> SyntaxProblem:
 
 
 def _incomplete(node: Node, text: bytes) -> SyntaxProblem | None:
-    """The problem of a declaration without a type or a count, or of a label without its colon before other statements."""
-    before = _previous(node)
-    if before is not None and node.parent is not None and _is_label(node.parent, before):
-        return _missing_colon(before)
-    if text.decode("latin-1") in _SPACES:
-        return SyntaxProblem(node.start_byte, node.end_byte, f"expected a type after {_quote(text)}")
+    """The problem of a declaration without a type or a count, or of an unknown directive."""
+    space = re.match(rb"[\s,]*(\.\w+)(?=\s*$|\s+[\w$%])", text)
+    if space is not None and space[1].decode("latin-1") in _SPACES:
+        start, end = (node.start_byte + offset for offset in space.span(1))
+        return SyntaxProblem(start, end, f"expected a type after {_quote(space[1])}")
     if text == b"," and node.parent is not None and node.parent.type in ("instruction", "vector"):
         return SyntaxProblem(node.start_byte, node.end_byte, "expected an operand before `,`")
     if (

@@ -159,8 +159,8 @@ def test_availability(version: str, target: str, statement: str, rules: list[str
         ("9.6", "tcgen05.commit.brand::new.b64 [%r1];", ["PX008"]),
         ("9.5", "tcgen05.commit.brand::new.b64 [%r1];", ["PX002"]),
         ("10.0", "brandnew.u32 %r1;\nbrandnew.u32 %r2;\nadd.tight.u32 %r1, %r1, 1;", ["PX008"]),
-        ("9.6", "add.u32 %r1, %r2;", ["PX003"]),
-        ("9.6", "bar.sync 16;", ["PX004"]),
+        ("9.6", "add.u32 %r1, %r2;", ["PX008", "PX003"]),
+        ("9.6", "bar.sync 16;", ["PX008", "PX004"]),
     ],
 )
 def test_what_a_newer_version_may_have_is_unknown_and_not_wrong(
@@ -318,13 +318,15 @@ def test_no_target_is_named_if_none_has_every_instruction() -> None:
         ("shl.f128", "shl does not accept the modifier .f128 here", "it accepts .b16, .b32 or .b64"),
         ("st.generic.u16", "st does not accept the modifier .generic here", "write st.u16"),
         ("add.fast.f32", "add does not accept the modifier .fast here", "write add.f32"),
-        ("cp.async.bulk.tensor.2d.shared::cta.reg.mbarrier::complete_tx::bytes", "cp.async.bulk.tensor does not accept the modifier .reg here", "it lacks the state space .global"),
+        ("cp.async.bulk.tensor.2d.shared::cta.reg.mbarrier::complete_tx::bytes", "cp.async.bulk.tensor does not accept the modifier .reg here", "it accepts .global"),
         ("fma.rn.rz.f32", "fma.rn.rz.f32: .rn and .rz exclude each other", ""),
         ("ld.ca.cg.global.u32", "ld.ca.cg.global.u32: .ca and .cg exclude each other", ""),
         ("add.s32.s32", "add.s32.s32: .s32 appears twice", ""),
         ("cvta.global.to.u64", "cvta.global.to.u64: the modifiers are in the wrong order", "write cvta.to.global.u64"),
         ("cvt.rn.f32.f16x2", "cvt.rn.f32.f16x2: no form has its types in this order", "there is cvt.rn.f16x2.f32"),
         ("dad.f32", "unknown instruction dad", "did you mean add?"),
+        ("ld.reg.nc.b16", "ld does not accept the modifier .reg here", "it accepts .global"),
+        ("LBB0_2", "unknown instruction LBB0_2", "if it is a label, write LBB0_2:"),
         ("dad.u32", "unknown instruction dad", "did you mean"),
     ],
 )  # fmt: skip
@@ -332,6 +334,21 @@ def test_an_unknown_opcode_says_what_is_wrong_and_what_is_legal(opcode: str, mes
     refused = refusal_of(table(), opcode)
     assert refused.message == message
     assert hint in refused.help
+
+
+def test_of_two_words_a_letter_away_the_one_that_takes_the_operands_is_meant() -> None:
+    (finding,) = by_rule(lint(module(kernel("dd.s32 %r1, %r2, %r3;\nret;"))), "PX001")
+    assert (finding.help, [fix.message for fix in finding.fixes]) == ("did you mean add?", ["write add.s32"])
+
+
+def test_a_vector_that_does_not_divide_its_type() -> None:
+    (finding,) = by_rule(lint(module(kernel("mov.b64 {%r1, %r2, %r3}, %rd1;\nret;"))), "PX003")
+    assert finding.message == "mov.b64: operand 1 (d) is a vector of 3, which does not divide .b64"
+
+
+def test_a_label_of_an_unknown_branch_is_one_finding() -> None:
+    report = lint(module(kernel("bra.rz L;\nL: ret;")))
+    assert [f.rule.id for f in report.findings if f.rule.id.startswith("PX")] == ["PX002"]
 
 
 def test_modifiers_in_the_wrong_order_are_reordered_unless_their_order_has_a_meaning() -> None:
@@ -355,7 +372,8 @@ def test_an_opcode_that_lacks_one_modifier_is_explained_by_one_of_its_lines() ->
 
 
 @pytest.mark.parametrize(
-    ("version", "rules"), [("9.5", []), ("9.6", []), ("10.0", []), ("12.8", ["PX008"]), ("42.1", ["PX008"])]
+    ("version", "rules"),
+    [("9.5", []), ("9.6", ["PX008"]), ("10.0", ["PX008"]), ("12.8", ["PX008"]), ("42.1", ["PX008"])],
 )
 def test_a_newer_version_is_not_an_error(version: str, rules: list[str]) -> None:
     report = lint(module(kernel("ret;"), header=HEADER.replace("8.6", version)))

@@ -96,6 +96,12 @@ BAD: dict[str, tuple[str, str, str]] = {
     "a name of 1 MB": (hopper(kernel(f"%r{'1' * 1_000_000} add %r1;\nret;")), "%r111", ""),
     "half an instruction": (hopper(kernel("mov.u32 %r1,\nret;"), right("b")), "mov.u32", ""),
     "two commas": (hopper(kernel("add.s32 %r1, , %r2;")), "add.s32", ""),
+    "a register that is multiplied": (hopper(kernel("mov.u32 %r1, 0;\nmov.u32 %r2, %r1*2;")), "%r1*2", "%r1*2 is not an operand: only constants"),
+    "a register with an index": (hopper(kernel("mov.u32 %r1, 0;\nmov.u32 %r2, %r1[0];")), "%r1[0]", "%r1 is a register, not an array"),
+    "a misspelt special register": (hopper(kernel("mov.u32 %r1, %ctaids.x;")), "%ctaids", "did you mean %ctaid.x?"),
+    "a misspelt label": (hopper(kernel("bra LOOOP;\nLOOP: ret;")), "bra", "did you mean LOOP?"),
+    "a label of a section twice": (hopper(right()) + ".section .debug_str\n{\n$L1:\n.b8 1\n$L2:\n$L1:\n.b8 1\n}\n", "$L1:\n.b8 1\n}", "$L1 is defined twice in the sections"),
+    "a label of a section without a colon": (hopper(right()) + ".section .debug_str\n{\n$L1\n.b8 1\n}\n", "$L1", "expected `:` after label $L1"),
     "a bracket": (hopper(kernel("ld.global.u32 %r1, [%rd1;\nret;")), "ld.global", ""),
 }  # fmt: skip
 
@@ -117,6 +123,35 @@ def test_damage_is_reported(what: str, tmp_path: Path) -> None:
     assert "f0.ptx" in result.output
     assert "WG001" in result.output, "the other file is still checked"
     assert len(result.output) < 20_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        hopper(kernel("mov.u32 %r1, 0;\nadd.s32 %r2, %r1 %r1;\nret;")),
+        hopper(kernel("ld.global.u32 %r1, [%rd1;\nret;")),
+        hopper(kernel(".reg .b32 %x<>;\nmov.u32 %x1, 0;\nmov.u32 %r1, %x1;\nret;")),
+        hopper(kernel("bra $L1;\n$L1\nmov.u32 %r1, 0;\nret;")),
+        ".target sm_90a\n.address_size 64\n" + right(),
+        ".version 8.0\n.address_size 64\n" + right(),
+        ".version 8.0\n.target sm_90a\n.adress_size 64\n.extern .shared .align 16 .b8 s[];\n"
+        + kernel("mov.u64 %rd1, s;\nret;"),
+        hopper(
+            ".visible .entry k(.param .u64 p,\n.parm .u64 q)\n{ .reg .b64 %a;\nld.param.u64 %a, [q];\nret; }\n"
+        ),
+        hopper(".visible .entry k(.param .u64 p)\n.reg .b64 %a;\nld.param.u64 %a, [p];\nret; }\n"),
+    ],
+)
+def test_what_only_follows_from_a_syntax_error_is_not_an_error(text: str) -> None:
+    assert len(lint(text).problems) == 1
+
+
+def test_labels_of_sections_and_references_to_them() -> None:
+    text = (
+        hopper(kernel("$L1: ret;"))
+        + ".section .debug_str\n{\n$L1:\n.b8 1\n$L2:\n.b64 $L1\n.b64\n$L1\n}\n.section .debug_abbrev\n{\n$L3:\n.b8 1\n}\n"
+    )
+    assert lint(text).status == "analysed"
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,33 @@ def test_truncated_at_every_byte_keeps_what_was_whole() -> None:
         (".entry k() {\n add.s32 %r1, %r2\n mov.b32 %r1, 0;\n}", "", "expected `;` after `add.s32 %r1, %r2`"),
         (".entry k() { ld.b32 %r1, [%rd1; }", "", "expected `]` after `[%rd1`"),
         (".entry k() { ld.b32 %r1, %rd1]; }", "]", "unbalanced `]`"),
+        (".entry k() { mov.u32 %r1 %tid.x; }", "%r1", "expected `,` after `%r1`"),
+        (".entry k() { add.s32 %r1, , %r3; }", ",", "expected an operand before `,`"),
+        (".entry k() { bar.sync 0 // x\nret; }", "", "expected `;` after `bar.sync 0`"),
+        (
+            ".entry k() { $L\nadd.s32 %r1, 2; }",
+            "$L",
+            "expected `:` after label `$L`, or `;` after an instruction",
+        ),
+        (
+            ".entry k() { mov.u32 %r1, 08; }",
+            "08",
+            "`08` is neither a name nor a constant: a constant that begins with 0 is octal",
+        ),
+        (".entry k() { mov.u32 %r1, 12abc; }", "12abc", "`12abc` is neither a name nor a constant"),
+        (".entry k() { .reg x; ret; }", ".reg", "expected a type after `.reg`"),
+        (".entry k() { .reg .b32 %r<>; ret; }", "<>", "expected a number between `<` and `>`"),
+        (".entry k() { .regx .b32 %r<3>; ret; }", ".regx", "unknown directive `.regx`; did you mean `.reg`?"),
+        (
+            ".entry k(.param .u64 p,\n.parm .u64 q) { ret; }",
+            ".parm .u64 q",
+            "unexpected `.parm .u64 q`; did you mean `.param`?",
+        ),
+        (
+            ".entry k()\n.reg .b32 %r<4>;\nmov.b32 %r1, 0; }",
+            ".reg .b32 %r<4>;\nmov.b32 %r1, 0; }",
+            "expected `{` before `.reg`: the body of `k` has not begun",
+        ),
         (".entry k() { add.s32 %r1 %r2, %r3; }", "%r2", "unexpected `%r2`: expected `,` or `;` after `%r1`"),
         (".entry k() { .reg .b32 %r1, ; }", ",", "unexpected `,`"),
         (".entry k() { .loc 1 2\n ret; }", "", "expected an integer after `.loc 1 2`"),
@@ -206,6 +233,14 @@ def test_message(text: str, marked: str, message: str) -> None:
     (problem,) = problems(parse(text.encode()))
     assert problem.message == message
     assert text[problem.start_byte : problem.end_byte] == marked
+
+
+def test_character_outside_ascii() -> None:
+    text = ".entry k() { mov.u32 %r1ü, 2; }".encode()
+    (problem,) = problems(parse(text))
+    name = "LATIN SMALL LETTER U WITH DIAERESIS"
+    assert problem.message == f"unexpected character `ü` (U+00FC {name}), which is not ASCII"
+    assert text[problem.start_byte : problem.end_byte] == "ü".encode()
 
 
 def test_what_else_is_wrong_in_a_function_that_is_cut() -> None:
