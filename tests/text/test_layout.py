@@ -67,6 +67,10 @@ def body(statements: str) -> str:
             ".loc 1 5 7,function_name $L0+3 , inlined_at 1 2 3",
             "\t.loc\t1 5 7, function_name $L0+3, inlined_at 1 2 3\n",
         ),
+        (
+            ".loc 1 5 7, function_name.debug_str+3, inlined_at 1 2 3",
+            "\t.loc\t1 5 7, function_name .debug_str+3, inlined_at 1 2 3\n",
+        ),
         ('.pragma "nounroll" ;', '\t.pragma "nounroll";\n'),
         ("ret;ret;", "\tret;\n\tret;\n"),
     ],
