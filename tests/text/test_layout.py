@@ -214,3 +214,11 @@ def test_whatever_parses_is_formatted_once(pieces: list[tuple[int, str]]) -> Non
     except SourceError:
         return
     assert formatted(once) == once
+
+
+def test_the_example_of_the_page_is_laid_out() -> None:
+    page = (ROOT / "docs" / "text.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```ptx\n(.*?)```", page, re.DOTALL)
+    assert laid_out(example) == example
+    plain = example.replace(" // the element", "").replace("\n\n", "\n")
+    assert laid_out(" ".join(plain.split())) == plain
