@@ -96,7 +96,18 @@ def tokens(data: bytes) -> list[bytes]:
 
 
 def _texts(leaves: Iterable[_Leaf]) -> list[bytes]:
-    return [leaf.text if leaf.kind in _VERBATIM else _BLANKS.sub(b"", leaf.text) for leaf in leaves]
+    """The tokens without white space. A ``.loc`` is one, which the tree has as one or several."""
+    texts: list[bytes] = []
+    located = False
+    for leaf in leaves:
+        text = leaf.text if leaf.kind in _VERBATIM else _BLANKS.sub(b"", leaf.text)
+        within = leaf.place.kind == "loc_directive" and leaf.kind not in _EXTRAS
+        if within and located:
+            texts[-1] += text
+        else:
+            texts.append(text)
+        located = within
+    return texts
 
 
 # ---------------------------------------------------------------- tokens

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from itertools import pairwise
 from typing import TypeVar
@@ -56,22 +57,26 @@ class Reduction:
         self._found = found
         self._refused: set[bytes] = set()
         self.minimal = False
-        """Whether no single statement can be taken out."""
+        """Whether no single statement can be taken out of the text."""
 
     def run(self) -> None:
         """Reduces the text as far as possible. Raises Spent."""
         self._whole(normal, _plain(without_debug_data), _plain(without_comments), formatted)
         self._take(Units.top)
         blocks = self._take(Units.blocks)
-        self._take(Units.each, blocks)
+        self._take(Units.each, chunks=blocks)
+        while self._sweep() or self._simplify():
+            pass
+        self.minimal = True
+
+    def _sweep(self) -> bool:
+        """Takes out single parts until none can be; returns whether any was."""
+        before = now = self.data
         while True:
-            while self._take(Units.each, None):
-                pass
-            self.minimal = True
-            if not self._simplify():
-                break
-            self.minimal = False
-        self._whole(normal, formatted)
+            self._take(Units.each, size=2)
+            if self.data == now:
+                return now != before
+            now = self.data
 
     def _whole(self, *changes: Callable[[bytes], bytes]) -> None:
         """Applies the first of some changes of the whole text that leaves it interesting."""
@@ -81,31 +86,36 @@ class Reduction:
                 made.append((number, change(self.data)))
         self._ask(made)
 
-    def _take(self, parts: Callable[[Units], list[frozenset[int]]], blocks: int | None = 1) -> int:
-        """Takes out as many of the parts as possible, in chunks.
+    def _take(
+        self, parts: Callable[[Units], list[frozenset[int]]], size: int | None = None, chunks: int = 1
+    ) -> int:
+        """Takes out as many of the parts as possible, and returns how many are left.
 
-        The first chunks are all parts divided by *blocks*, or pairs if it is None. Returns how many parts are left, or with
-        None how many were taken out.
+        The first chunks have *size* parts; by default they are so many *chunks*.
         """
         units = Units(checked(self.data), self.data)
         given = parts(units)
-        size = 2 if blocks is None else max(len(given) // max(blocks, 1), 1)
-        kept = self._chunks(given, size, lambda chunk: units.without(frozenset().union(*chunk)))
-        return len(given) - len(kept) if blocks is None else len(kept)
+        size = size or max(len(given) // max(chunks, 1), 1)
+        return len(self._chunks(given, size, lambda chunk: units.without(frozenset().union(*chunk))))
 
     def _simplify(self) -> bool:
-        """Drops guards, initialisers and braces and makes constants of operands; returns whether anything changed."""
+        """Drops guards, initialisers and braces and makes constants of operands; returns whether anything changed.
+
+        Names and layout are those of the normal form in the end, as far as possible.
+        """
         before = self.data
         for changes in (_guards, _operands, _initialisers, _braces):
             data = self.data
             edits = list(changes(checked(data), data))
-            self._chunks(edits, len(edits), lambda some: joined(data, (e for part in some for e in part)))  # noqa: B023
+            self._chunks(edits, len(edits), partial(_edited, data))
+        self._whole(normal, formatted)
         return self.data != before
 
     def _chunks(self, given: Sequence[K], size: int, make: Callable[[Sequence[K]], bytes]) -> list[K]:
         """Applies as many of the changes *given* as possible, which *make* does to the text as it was, and returns the
         others. The first chunks have *size* changes."""
-        left, done = list(given), []  # type: list[K], list[K]
+        left: list[K] = list(given)
+        done: list[K] = []
         size = min(size, len(left))
         while size:
             end = len(left)
@@ -142,6 +152,10 @@ class Reduction:
 def _plain(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
     """A change of the text, and its layout."""
     return lambda data: formatted(change(data))
+
+
+def _edited(data: bytes, changes: Iterable[list[Edit]]) -> bytes:
+    return joined(data, (edit for change in changes for edit in change))
 
 
 def _digest(text: bytes) -> bytes:

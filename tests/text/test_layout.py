@@ -67,6 +67,10 @@ def body(statements: str) -> str:
             ".loc 1 5 7,function_name $L0+3 , inlined_at 1 2 3",
             "\t.loc\t1 5 7, function_name $L0+3, inlined_at 1 2 3\n",
         ),
+        (
+            ".loc 1 5 7, function_name.debug_str+3, inlined_at 1 2 3",
+            "\t.loc\t1 5 7, function_name .debug_str+3, inlined_at 1 2 3\n",
+        ),
         ('.pragma "nounroll" ;', '\t.pragma "nounroll";\n'),
         ("ret;ret;", "\tret;\n\tret;\n"),
     ],
@@ -210,3 +214,11 @@ def test_whatever_parses_is_formatted_once(pieces: list[tuple[int, str]]) -> Non
     except SourceError:
         return
     assert formatted(once) == once
+
+
+def test_the_example_of_the_page_is_laid_out() -> None:
+    page = (ROOT / "docs" / "text.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```ptx\n(.*?)```", page, re.DOTALL)
+    assert laid_out(example) == example
+    plain = example.replace(" // the element", "").replace("\n\n", "\n")
+    assert laid_out(" ".join(plain.split())) == plain
