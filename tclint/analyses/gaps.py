@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
 from tclint.findings.spans import Span, span
 from tclint.findings.verdicts import Reason
 from tclint.ir.inline import callees, reached
@@ -25,7 +25,7 @@ def damage(function: Function) -> Iterator[Reason]:
             return
 
 
-def gaps(model: KernelModel) -> Iterator[Reason]:
+def gaps(model: Kernel) -> Iterator[Reason]:
     """The instructions of the kernel whose effect on any operation is unknown, in program order."""
     function = model.function
     yield from damage(function)
@@ -42,7 +42,7 @@ def gaps(model: KernelModel) -> Iterator[Reason]:
     yield from (Reason(span(function, site), what, help) for site, what, help in sorted(found))
 
 
-def hidden(model: KernelModel) -> Iterator[tuple[int, str, str]]:
+def hidden(model: Kernel) -> Iterator[tuple[int, str, str]]:
     """The reachable instructions by which the kernel may execute others that are not known, so that it may do anything: each
     with why, and what would make them known."""
     instructions = model.function.instructions
@@ -60,11 +60,11 @@ def hidden(model: KernelModel) -> Iterator[tuple[int, str, str]]:
                     yield site, "where this branch leads is unknown", ""
 
 
-def _reachable(model: KernelModel, use: FormUse) -> list[int]:
+def _reachable(model: Kernel, use: FormUse) -> list[int]:
     return [site for site in use.sites if model.cfg.block_of[site] in model.cfg.rank]
 
 
-def _ambiguous(model: KernelModel) -> Iterator[Reason]:
+def _ambiguous(model: Kernel) -> Iterator[Reason]:
     """The names that are those of several variables (5.4.1): an instruction is not known to use one of them.
 
     Variables without a size all name the same memory, and parameters of calls are renamed.
@@ -85,7 +85,7 @@ def _ambiguous(model: KernelModel) -> Iterator[Reason]:
         yield Reason(None, f"{name} is declared in several scopes", "give each variable a name of its own")
 
 
-def _unknown_call(model: KernelModel, callee: str) -> str:
+def _unknown_call(model: Kernel, callee: str) -> str:
     """What is unknown of a call that is not inlined; empty if the callee has no events."""
     if callee in SYSTEM_CALLS:
         return ""

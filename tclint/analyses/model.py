@@ -67,6 +67,8 @@ class FactQuery:
     """Whether a path ends at an instruction, or at ``EXIT``, in that state of the fact."""
     to: Iterable[int]
     """The instructions at which *goal* can hold; empty if it can hold only where the function is left."""
+    context: ThreadContext | None = None
+    """The threads that may take the paths, and what holds for them; None: those that execute *start*."""
 
 
 class KernelModel(Kernel):
@@ -184,7 +186,7 @@ class KernelModel(Kernel):
                 relevant = merged = merged or list(relevant)
                 merged[block] = sorted(goal_sites.union(merged[block]))
         alive = results.blocks_reached_by(start) if start >= 0 else None
-        context = self.views.context_in_iteration(start)
+        context = query.context or self.views.context_in_iteration(start)
         return find_paths(
             self.search_cache,
             PathQuery(
@@ -244,12 +246,6 @@ class KernelModel(Kernel):
         self._made.clear()
         self._first_times.clear()
         self._entry_paths.clear()
-
-    def drop_facts(self, analysis: Analysis[Any], site: int) -> None:
-        """Records that *analysis* drops its facts at *site*, which is a call or the branch table of a dispatcher."""
-        call = self.instruction(site).flow == "call"
-        question = "facts past a call" if call else "facts past a branch table"
-        self.ledger.drop(question, site, f"{analysis} drops its facts there")
 
     def size_confidence(
         self, a: SharedAccess, b: SharedAccess, threads_a: int, threads_b: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
 from tclint.isa.effects import Exchange
 from tclint.isa.special_registers import SPECIAL_REGISTERS
 from tclint.values.nodes import (
@@ -43,14 +43,14 @@ _KINDS = {
 """Those of nodes whose class alone decides it."""
 
 
-def origin(model: KernelModel, value: int | None) -> str:
+def origin(model: Kernel, value: int | None) -> str:
     """What *value* depends on, such as ``memory``; of several such things, the least predictable one."""
     subexpressions = () if value is None else islice(model.values.subexpressions(value), _MAX_SUBEXPRESSIONS)
     found = {_kind(model, model.values.node(v)) for v in subexpressions}
     return next((words for kind, words in _ORIGINS.items() if kind in found), _ORIGINS["unknown"])
 
 
-def _kind(model: KernelModel, node: Node) -> str:
+def _kind(model: Kernel, node: Node) -> str:
     if type(node) is Unmodelled:
         return _made_by(model, node.site)
     if type(node) is Phi:
@@ -60,7 +60,7 @@ def _kind(model: KernelModel, node: Node) -> str:
     return _KINDS.get(type(node), "")
 
 
-def _made_by(model: KernelModel, site: int) -> str:
+def _made_by(model: Kernel, site: int) -> str:
     """The kind of the result of an instruction that has no expression."""
     match = model.instruction(site).match
     if match is not None and match.form.effects.exchange is Exchange.SHUFFLE:

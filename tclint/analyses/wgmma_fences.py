@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
 from tclint.dataflow.solver import Analysis
 from tclint.ir.cfg import Edge
 from tclint.ir.nodes import Instruction, Vector, registers
@@ -25,7 +25,7 @@ class WgmmaFences(Analysis[WgmmaFencesState]):
     Of a register that is only moved into those that a ``wgmma`` uses, only writes count as accesses.
     """
 
-    def __init__(self, model: KernelModel) -> None:
+    def __init__(self, model: Kernel) -> None:
         self.model = model
         self._bits: dict[int, int] = {}
         self._registers: list[int] = []

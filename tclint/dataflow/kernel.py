@@ -8,11 +8,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, partial
+from typing import Any
 
 from tclint.dataflow.answers import Decision, Guard, Ledger
 from tclint.dataflow.feasible_paths import Path
 from tclint.dataflow.path_search_cache import PathSearchCache
 from tclint.dataflow.reachability import Reachability
+from tclint.dataflow.solver import Analysis
 from tclint.dataflow.views import Views
 from tclint.ir.cfg import CFG, Edge
 from tclint.ir.nodes import Function, Immediate, Instruction, Module, Operand, Site, Variable
@@ -274,6 +276,12 @@ class Kernel:
         entered = {edge.target for edge in path.edges}
         passed = set(path.sites(self.cfg, start))
         return any(at in (entered if kind == "block" else passed) for kind, at in changes)
+
+    def drop_facts(self, analysis: Analysis[Any], site: int) -> None:
+        """Records that *analysis* drops its facts at *site*, which is a call or the branch table of a dispatcher."""
+        call = self.instruction(site).flow == "call"
+        question = "facts past a call" if call else "facts past a branch table"
+        self.ledger.drop(question, site, f"{analysis} drops its facts there")
 
     def reaches(self, start: Site, end: Site, avoiding: Collection[Site] = ()) -> bool:
         """Whether a path of the CFG leads from *start*, or the entry (-1), to *end* and passes none of *avoiding*.

@@ -8,6 +8,7 @@ the position of the CTA) are numbers of a :class:`World`: edge values, the same 
     scalar      what one instruction computes from its operands
     worlds      the shapes of a CTA, and the numbers of a launch
     threads     a register in every thread of a CTA, along one path of the graph
+    undefined   which bits of a result are undefined if bits of the operands are
     runs        one thread from the entry, along the path that its predicates select
 
 A wrong answer that no world contradicts is not found: this refutes, and proves nothing. Imports ``ir`` and ``isa``.

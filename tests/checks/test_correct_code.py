@@ -51,6 +51,7 @@ ALLOCATED = """
     @%p2 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 128;
     bar.sync 0;
     ld.shared.b32 %r9, [slot];
+    ld.param.u64 %rd0, [pointer];
     mov.b32 %r7, 0x08200490;
 """
 MMA = "tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd0, %rd0, %r7, %p0;"
@@ -97,6 +98,8 @@ done_with_it:
     shr.u32 %r1, %r0, 5;
     mov.u32 %r3, roles;
     add.s32 %r4, %r3, %r1;
+    ld.param.u32 %r2, [number];
+    st.shared.b8 [%r4], %r2;
     setmaxnreg.dec.sync.aligned.u32 24;
 next:
     ld.shared.s8 %r5, [%r4];
@@ -137,6 +140,10 @@ reads:
     mov.u32 %r0, %tid.x;
     setp.eq.u32 %p1, %r0, 0;
     ld.param.u64 %rd0, [pointer];
+    mul.lo.u32 %r1, %r0, 8;
+    mov.u32 %r2, tile;
+    add.u32 %r1, %r2, %r1;
+    st.shared.v2.b32 [%r1], {%r0, %r0};
     fence.proxy.async.shared::cta;
     bar.sync 0;
     @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd0], [tile], 1024;

@@ -17,7 +17,7 @@ from tests.tools.findings import finding, report
 ALL = meant("ALL")[0]
 """With the subjects of what moved from one rule to another."""
 CO = {id for id in ALL if id.startswith("CO")}
-DEFAULT = ALL - CO - {"AV003", "MO006", "TC026", *RULES}
+DEFAULT = ALL - CO - {"AV003", "MO006", "TC026", "UV001", "UV002", *RULES}
 WG = frozenset(id for id in ALL if id.startswith("WG"))
 TC = frozenset(id for id in ALL if id.startswith("TC"))
 
@@ -63,7 +63,7 @@ def selection(text: str) -> Selection:
         (["ignore=WG"], DEFAULT - WG),
         (["select=ALL"], ALL),
         (["extend_select=AV003"], DEFAULT | {"AV003"}),
-        (["extend_select=AV003,CO,MO006,PB,TC026"], ALL),
+        (["extend_select=AV003,CO,MO006,PB,TC026,UV"], ALL),
         (["select=AV003"], {"AV003"}),
         (["select=WG", "extend_select=arch-specific-overspecified"], WG | {"AV003"}),
         (["select=WG"], WG),

@@ -55,6 +55,7 @@ from tclint.analyses.tensor_maps import RELEASED, WRITTEN, TensorMaps
 from tclint.analyses.tmem_allocation import TensorAllocation
 from tclint.analyses.tmem_by_warps import TmemReadsSince, TmemWritesSince
 from tclint.analyses.tmem_transfers import TmemTransfers
+from tclint.analyses.undefined import CertainlyUndefined, MayBeUndefined
 from tclint.analyses.wgmma_accumulators import UnwrittenAccumulators
 from tclint.analyses.wgmma_fences import WgmmaFences
 from tclint.dataflow import Analysis, Path, PathQuery, PathSearchCache, Search, solve
@@ -239,6 +240,8 @@ STATES: dict[type[Analysis[Any]], Callable[[Any], st.SearchStrategy[Any]]] = {
     OutsideAfter: lambda analysis: st.booleans(),
     Depth: lambda analysis: st.integers(0, analysis.limit),
     Waited: lambda analysis: st.integers(0, analysis.limit),
+    MayBeUndefined: lambda analysis: st.integers(0, analysis.every),
+    CertainlyUndefined: lambda analysis: st.integers(0, analysis.every),
     UnwrittenAccumulators: lambda analysis: st.integers(0, analysis.boundary()),
     WgmmaFences: lambda analysis: st.tuples(
         st.booleans(), st.integers(0, (1 << len(analysis._registers)) - 1)

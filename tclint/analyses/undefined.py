@@ -1,0 +1,442 @@
+"""Registers whose value depends on one that nothing has written, and where such a value decides what can be observed.
+
+LLVM prints a value that nothing needs as a register without a definition, so most reads of such registers are
+harmless: a half that is shifted out, a lane that a select leaves, a sum that another one overwrites. What counts is where
+undefined *bits* arrive: at an address, a branch, a guard, a stored number. :class:`MayBeUndefined` says which registers can
+have any on some path, :class:`CertainlyUndefined` which have nothing else on every path, and so in every thread;
+:class:`UndefinedPaths` follows their bits along one path.
+
+That a path leads past all definitions does not say that a launch takes it: the program may know that one condition implies
+another. So a read counts only if nothing can have been written when it is executed for the first time, by any thread or by
+threads that every launch has and that execute no definition (:meth:`UndefinedPaths.unwritten_at`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
+from operator import or_
+from typing import NamedTuple
+
+from tclint.analyses.model import KernelModel
+from tclint.dataflow.kernel import Kernel
+from tclint.dataflow.solver import Analysis
+from tclint.exact.undefined import undefined_results
+from tclint.ir.nodes import Instruction, Memory, Operand, Site, Vector, registers
+from tclint.isa.accesses import StateSpace
+from tclint.isa.forms import Match
+from tclint.isa.special_registers import WARP
+from tclint.isa.widths import width_of
+from tclint.values import thread_masks as T
+
+__all__ = [
+    "UNWRITTEN",
+    "CertainlyUndefined",
+    "Decides",
+    "MayBeUndefined",
+    "UndefinedBits",
+    "UndefinedPaths",
+    "threads_without",
+]
+
+UndefinedBits = frozenset[tuple[int, int]]
+"""Registers, each with its undefined bits; ``UNWRITTEN`` for one that nothing has written."""
+UNWRITTEN = -1
+_OWN = (StateSpace.LOCAL, StateSpace.PARAM)
+"""What is stored there is observed where it is loaded, if at all."""
+
+
+class Decides(NamedTuple):
+    """Undefined bits of a register at an instruction where they decide something."""
+
+    register: int
+    what: str
+    """What they decide, in words."""
+
+
+class MayBeUndefined(Analysis[int]):
+    """The registers of which bits may be undefined, one bit each."""
+
+    def __init__(self, model: Kernel) -> None:
+        self.model = model
+        open_ = _passes_registers(model) or not model.function.entry
+        self.unwritten = frozenset() if open_ else _unwritten_at_entry(model) - _passed(model)
+        """The registers of an entry that some path reads before it writes them; guards and branches are ignored."""
+        self._number = {r: k for k, r in enumerate(self._derived())}
+        self.every = (1 << len(self._number)) - 1
+        """All registers that may be undefined at all."""
+
+    def _derived(self) -> list[int]:
+        """The registers that are unwritten or computed from such ones."""
+        if not self.unwritten:
+            return []
+        found, readers = dict.fromkeys(sorted(self.unwritten)), self.model.readers
+        work = list(found)
+        while work:
+            for site in readers.get(work.pop(), ()):
+                instruction = self.model.instruction(site)
+                if _computes(instruction):
+                    new = [r for r in instruction.writes if r not in found]
+                    found.update(dict.fromkeys(new))
+                    work += new
+        return list(found)
+
+    def bits(self, some: Iterable[int]) -> int:
+        """The set of those of *some* registers that may be undefined at all."""
+        number, found = self._number, 0
+        for register in some:
+            if register in number:
+                found |= 1 << number[register]
+        return found
+
+    def boundary(self) -> int:
+        return self.bits(self.unwritten)
+
+    def bottom(self) -> int:
+        return 0
+
+    def join(self, a: int, b: int) -> int:
+        return a | b
+
+    def affecting_sites(self) -> Iterable[Site]:
+        if not self._number:
+            return ()
+        readers, defs = self.model.readers, self.model.values.defs
+        return {site for r in self._number for site in (*readers.get(r, ()), *defs.get(r, ()))}
+
+    def transfer(self, state: int, at: Site, instruction: Instruction) -> int:
+        undefined = _computes(instruction) and state & self.bits(instruction.reads)
+        written = self.bits(instruction.writes)
+        return state | written if undefined else state & ~written
+
+
+class CertainlyUndefined(MayBeUndefined):
+    """The registers of which every path leaves all bits undefined."""
+
+    def __init__(self, model: Kernel) -> None:
+        super().__init__(model)
+        self._results = _Results(model, lambda at, register, bits: True)
+
+    def bottom(self) -> int:
+        return self.every
+
+    def join(self, a: int, b: int) -> int:
+        return a & b
+
+    def transfer(self, state: int, at: Site, instruction: Instruction) -> int:
+        undefined = {r: self._results.whole(r) for r in instruction.reads if state & self.bits((r,))}
+        results = self._results.of(at, instruction, undefined) if undefined else {}
+        whole = self.bits(r for r, mask in results.items() if mask == self._results.whole(r))
+        return state & ~self.bits(instruction.writes) | whole
+
+
+Everywhere = Callable[[Site, int, int], bool]
+"""Whether a register with these undefined bits at an instruction is undefined in all threads that execute it: what they
+compute together is undefined only then."""
+
+
+class _Results:
+    """The undefined bits of what instructions compute."""
+
+    def __init__(self, model: Kernel, everywhere: Everywhere) -> None:
+        self.model, self.everywhere = model, everywhere
+        self._known: dict[tuple[Site, UndefinedBits], dict[int, int]] = {}
+
+    def whole(self, register: int) -> int:
+        """All bits of a register."""
+        return (1 << width_of(self.model.function.registers[register].type)) - 1
+
+    def of(self, at: Site, instruction: Instruction, undefined: Mapping[int, int]) -> dict[int, int]:
+        """Register -> its undefined bits after the instruction, of those that it writes, given those of what it reads."""
+        key = at, frozenset(undefined.items())
+        if key not in self._known:
+            self._known[key] = self._computed(at, instruction, undefined)
+        return self._known[key]
+
+    def _computed(self, at: Site, instruction: Instruction, undefined: Mapping[int, int]) -> dict[int, int]:
+        if not _computes(instruction):
+            return {}
+        if _is_product(instruction):
+            return self._product(at, instruction, undefined)
+        if instruction.effects.exchange is not None:
+            source = instruction.named("a")
+            of = registers(source) if source is not None else ()
+            whole = any(r in undefined and self.everywhere(at, r, undefined[r]) for r in of)
+            return {r: self.whole(r) for r in instruction.writes} if whole else {}
+
+        def number(operand: Operand) -> int | None:
+            return self.model.values.constant_operand(operand, at)
+
+        masks = {r: self.whole(r) if bits == UNWRITTEN else bits for r, bits in undefined.items()}
+        return undefined_results(self.model.function, instruction, masks, number)
+
+    def _product(self, at: Site, instruction: Instruction, undefined: Mapping[int, int]) -> dict[int, int]:
+        """The undefined elements of A * B + C: those of which C is, or all if A or B is undefined as a whole."""
+        for factor in map(instruction.named, "ab"):
+            of = registers(factor) if factor is not None else ()
+            if of and all(r in undefined and self.everywhere(at, r, undefined[r]) for r in of):
+                return {r: self.whole(r) for r in instruction.writes}
+        d, c = instruction.named("d"), instruction.named("c")
+        if not isinstance(d, Vector) or not isinstance(c, Vector):
+            return {}
+        return {
+            result: self.whole(result)
+            for result, addend in zip(d.items, c.items, strict=False)
+            if isinstance(result, int)
+            and isinstance(addend, int)
+            and undefined.get(addend) in (UNWRITTEN, self.whole(addend))
+        }
+
+
+class UndefinedPaths:
+    """How undefined bits pass on paths of *threads*, and what they decide; *all_threads* of the kernel if that is what they
+    are."""
+
+    def __init__(self, model: KernelModel, threads: T.Threads, *, all_threads: bool) -> None:
+        self.model, self.threads, self.all_threads = model, threads, all_threads
+        self.may, self.results = model.solution(MayBeUndefined)
+        self._bits = _Results(model, self._everywhere)
+        self._unwritten: dict[tuple[int, Site], bool] = {}
+        self._read_first: dict[int, bool] = {}
+
+    def _everywhere(self, at: Site, register: int, bits: int) -> bool:
+        if self.all_threads and bits == UNWRITTEN:
+            return True
+        certain, results = self.model.solution(CertainlyUndefined)
+        return bool(results.before(at) & certain.bits((register,)))
+
+    def unwritten_at(self, register: int, at: Site) -> bool:
+        """Whether nothing has written a register when one of the threads executes *at* for the first time, or reads the
+        register for the first time there."""
+        key = register, at
+        if key not in self._unwritten:
+            self._unwritten[key] = self.counts(register) or self._first(register, at)
+        return self._unwritten[key]
+
+    def counts(self, register: int) -> bool:
+        """Whether each of the threads that accesses a register reads it first."""
+        if register not in self._read_first:
+            model, readers = self.model, self.model.readers.get(register, ())
+            always = [at for at in readers if model.instruction(at).guard < 0]
+            definitions = [d for d in self._definitions(register) if d not in readers]
+            self._read_first[register] = not model.reached_from((-1,), definitions, always)
+        return self._read_first[register]
+
+    def _first(self, register: int, at: Site) -> bool:
+        """Whether no definition of a register can precede the first execution of *at*."""
+        model = self.model
+        definitions = [d for d in self._definitions(register) if d != at]
+        if model.instruction(at).guard >= 0:  # a thread may pass it without reading
+            return not model.reaching(definitions, (at,))
+        return not model.reached_from((-1,), definitions, (at,))
+
+    def _definitions(self, register: int) -> list[Site]:
+        """What may write *register* for one of the threads."""
+        contexts, definitions = self.model.views.context_of, self.model.values.defs.get(register, ())
+        return [d for d in definitions if self.all_threads or contexts(d).threads & self.threads]
+
+    def _read(self, at: Site, state: UndefinedBits, reads: Iterable[int]) -> dict[int, int]:
+        """The undefined bits of the registers *reads*, as far as they count at an instruction."""
+        masks = dict(state)
+        return {
+            r: masks[r] for r in reads if r in masks and (masks[r] != UNWRITTEN or self.unwritten_at(r, at))
+        }
+
+    def step(self, state: UndefinedBits, at: Site, instruction: Instruction) -> UndefinedBits | None:
+        """The undefined bits after an instruction whose guard is true; None if there are none."""
+        undefined = self._read(at, state, instruction.reads)
+        results = self._bits.of(at, instruction, undefined) if undefined else {}
+        kept = [pair for pair in state if pair[0] not in instruction.writes]
+        return frozenset((*kept, *results.items())) or None
+
+    # ------------------------------------------------------------ where bits decide something
+
+    def may_decide(self, at: Site) -> bool:
+        """Whether the instruction would decide something with undefined bits in all registers that may have some."""
+        if self.model.cfg.block_of[at] not in self.model.cfg.rank:
+            return False
+        state, instruction = self.results.before(at), self.model.instruction(at)
+        reads = (*instruction.reads, instruction.guard)
+        undefined = {r: UNWRITTEN for r in reads if r >= 0 and state & self.may.bits((r,))}
+        return bool(undefined) and self._decided(at, undefined) is not None
+
+    def certainly_decided(self, at: Site) -> Decides | None:
+        """What registers decide at an instruction that are undefined on every path to it; None if nothing."""
+        certain, results = self.model.solution(CertainlyUndefined)
+        state, instruction = results.before(at), self.model.instruction(at)
+        reads = (*instruction.reads, instruction.guard)
+        undefined = {r: self._bits.whole(r) for r in reads if r >= 0 and state & certain.bits((r,))}
+        return self._decided(at, undefined) if undefined else None
+
+    def origins(self, register: int, at: Site) -> list[int]:
+        """The unwritten registers that make *register* undefined on every path to an instruction."""
+        certain, results = self.model.solution(CertainlyUndefined)
+        found, seen, work = set[int](), set[tuple[int, Site]](), [(register, at)]
+        while work:
+            register, at = work.pop()
+            state = results.before(at)
+            if (register, at) in seen or not state & certain.bits((register,)):
+                continue
+            seen.add((register, at))
+            defs = self.model.reaching(self.model.values.defs.get(register, ()), (at,))
+            if register in self.may.unwritten and self.unwritten_at(register, at):
+                found.add(register)
+            work += [(r, d) for d in defs for r in self.model.instruction(d).reads]
+        return sorted(found)
+
+    def decided(self, at: Site, state: UndefinedBits) -> Decides | None:
+        """What undefined bits decide at an instruction; None if they decide nothing that can be observed there."""
+        instruction = self.model.instruction(at)
+        undefined = self._read(at, state, (*instruction.reads, instruction.guard))
+        return self._decided(at, undefined) if undefined else None
+
+    def _decided(self, at: Site, undefined: Mapping[int, int]) -> Decides | None:
+        instruction = self.model.instruction(at)
+        match, flow = instruction.match, instruction.flow
+        if match is None or match.problem or not (flow or match.accesses or match.form.event):
+            return None
+        if instruction.guard in undefined:
+            return Decides(
+                instruction.guard,
+                "whether this branch is taken" if flow == "branch" else "whether this executes",
+            )
+        if flow == "call" or match.form.handled:
+            return None
+        for name, k in match.named.items():
+            operand = instruction.operands[k]
+            of = [r for r in registers(operand) if r in undefined]
+            if of and (k in match.reads or isinstance(operand, Memory)):
+                what = self._by_operand(at, name, {r: undefined[r] for r in of})
+                if what is not None:
+                    return what
+        return None
+
+    def _by_operand(self, at: Site, name: str, undefined: Mapping[int, int]) -> Decides | None:
+        """What the *undefined* registers of one operand decide."""
+        instruction = self.model.instruction(at)
+        match, operand = instruction.match, instruction.named(name)
+        assert match is not None
+        assert operand is not None
+        first = next(iter(undefined))
+        if isinstance(operand, Memory):
+            rows = any(a.rows for a in match.accesses)  # then only some lanes have an address that counts
+            return (
+                Decides(first, "the address")
+                if not rows or self._everywhere(at, first, undefined[first])
+                else None
+            )
+        if name in match.form.async_writes or "policy" in name:
+            return None  # an accumulator; a hint
+        if name in match.form.async_reads:
+            of = registers(operand)
+            whole = all(r in undefined and self._everywhere(at, r, undefined[r]) for r in of)
+            return Decides(first, "a matrix that is multiplied") if whole else None
+        if instruction.effects.exchange is not None and name == "a":
+            return None  # what lanes get is followed
+        spaces = {access.space for access in match.accesses if access.writes and not access.object}
+        if not match.form.memory or not spaces:
+            counts = match.form.event or instruction.flow
+            return Decides(first, f"the operand {name}") if counts else None
+        stored = self._stored(at, match, undefined) if spaces.isdisjoint(_OWN) else []
+        if spaces != {StateSpace.GLOBAL}:
+            stored = [r for r in stored if self._everywhere(at, r, undefined[r])]
+        return Decides(stored[0], "what it stores") if stored else None
+
+    def _stored(self, at: Site, match: Match, undefined: Mapping[int, int]) -> list[int]:
+        """Those of the registers of which more than half of what is stored is undefined: padding may be."""
+        element = (1 << max(width_of(match.element), 1)) - 1
+        stored = {r: element & self._bits.whole(r) for r in undefined}
+        return [
+            r for r, bits in undefined.items() if 2 * (bits & stored[r]).bit_count() > stored[r].bit_count()
+        ]
+
+
+def threads_without(model: KernelModel, unwritten: Iterable[int]) -> Iterator[UndefinedPaths]:
+    """The paths of threads that every launch has, that read one of these registers, and that execute no definition of it."""
+    found, context = set[T.Threads](), model.views.context_of
+    for register in unwritten:
+        readers = model.readers.get(register, ())
+        definitions = [d for d in model.values.defs.get(register, ()) if d not in readers]
+        defining = reduce(or_, (context(d).threads for d in definitions), 0)
+        for site in readers if definitions else ():
+            threads = _of_first_warp(model, context(site).threads) & ~defining
+            if threads and threads not in found:
+                found.add(threads)
+                yield UndefinedPaths(model, threads, all_threads=False)
+
+
+def _of_first_warp(model: KernelModel, threads: T.Threads) -> T.Threads:
+    """Those of *threads* that a launch has in which one of them exists, if its warps are full."""
+    last = ((threads & -threads).bit_length() + WARP - 1) // WARP * WARP
+    return model.shared.certain_threads(threads) | threads & T.full(last) & model.cta
+
+
+def _computes(instruction: Instruction) -> bool:
+    """Whether it computes its results from registers, so that undefined bits may pass."""
+    match = instruction.match
+    return match is not None and not match.problem and not match.accesses and not instruction.flow
+
+
+def _is_product(instruction: Instruction) -> bool:
+    """Whether a warp multiplies matrices, which lie in its registers."""
+    match = instruction.match
+    return (
+        match is not None
+        and match.scope == "warp"
+        and all(name in match.named for name in "dabc")
+        and bool(match.shape)
+    )
+
+
+def _passed(model: Kernel) -> frozenset[int]:
+    """The registers that a call passes or returns (11.2): what becomes of them is not known."""
+    calls = (model.instruction(site) for use in model.function.uses if use.flow for site in use.sites)
+    return frozenset(
+        r for i in calls if i.flow == "call" for operand in i.operands for r in registers(operand)
+    )
+
+
+def _passes_registers(model: Kernel) -> bool:
+    """Whether a function of the module has parameters or results in registers: a call that is inlined writes none."""
+    declared = (variables for f in model.module.functions for variables in f.formals or ())
+    return any(v.space == ".reg" for variables in declared for v in variables)
+
+
+def _unwritten_at_entry(model: Kernel) -> frozenset[int]:
+    """The registers that a path from the entry reads before it writes them, whatever guards and branches decide.
+
+    Most registers have one definition, which dominates all reads: only the others take part in the search.
+    """
+    cfg, instructions = model.cfg, model.function.instructions
+    single = {
+        r: cfg.block_of[sites[0]]
+        for r, sites in model.values.defs.items()
+        if len(sites) == 1 and instructions[sites[0]].guard < 0
+    }
+    exposed: dict[int, set[int]] = {}
+    """Block -> the registers that it reads before it writes them, and that no single definition dominates."""
+    written: dict[int, set[int]] = {}
+    for block in cfg.order:
+        here, reads = set[int](), set[int]()
+        for at in range(cfg.blocks[block].start, cfg.blocks[block].end):
+            instruction = instructions[at]
+            reads.update(r for r in instruction.reads if r not in here)
+            if instruction.guard < 0:
+                here.update(instruction.writes)
+            elif instruction.guard not in here:
+                reads.add(instruction.guard)
+        exposed[block] = {r for r in reads if r not in single or not _above(model, single[r], block)}
+        written[block] = here
+    live, work = dict(exposed), list(cfg.order)
+    while work:
+        block = work.pop()
+        for source in cfg.sources[block]:
+            if source in live and (more := live[block] - written[source] - live[source]):
+                live[source] = live[source] | more
+                work.append(source)
+    return frozenset(live.get(0, ()))
+
+
+def _above(model: Kernel, definition: int, block: int) -> bool:
+    """Whether a block with a definition dominates another one."""
+    return definition != block and model.cfg.dominates(definition, block)
