@@ -24,6 +24,8 @@ from tclint.values.shared_memory import SharedAccess
 MA001 = RuleId("MA001")
 MA002 = RuleId("MA002")
 
+_WORD = 4
+"""Accesses of at most so many bytes are not compared with each other: hardly any is misaligned, and most accesses are such."""
 MAX_NAME = 200
 """Characters of the name of a parameter."""
 
@@ -162,7 +164,7 @@ def _needs(model: KernelModel, access: SharedAccess, multiple: int) -> str:
 def _contradicting(model: KernelModel, aligned: list[tuple[SharedAccess, int]]) -> Iterator[Hit]:
     """Accesses of one thread at a distance that is not a multiple of what both need: one of the two is misaligned."""
     values, cfg, seen = model.values, model.cfg, set[int]()
-    for multiple in sorted({n for _, n in aligned}, reverse=True):
+    for multiple in sorted({n for _, n in aligned if n > _WORD}, reverse=True):
         bits = multiple.bit_length() - 1
         groups = grouped(
             ((tuple(cfg.enclosing_loops(cfg.block_of[a.site])), terms), (a, constant % multiple))

@@ -58,7 +58,7 @@ CAUSED_BY: Mapping[str, frozenset[str]] = {
     )),
     "cluster": frozenset((
         "exited-cta", "unstarted-cta", "cta-mask", "mbarrier-absent", "mbarrier-overrun", "deadlock-arrivals", "deadlock-bytes",
-        "deadlock-barrier", "fault-cluster", "fault-bounds",
+        "deadlock-barrier", "fault-cluster",
     )),
     "addresses": frozenset((
         "read-too-early", "source-overwritten", "filled-twice", "unordered", "proxy", "left-in-flight",

@@ -214,6 +214,7 @@ def test_a_slow_machine_gives_the_same_verdict(monkeypatch: pytest.MonkeyPatch) 
         ("BK007", "cta-mask"),
         ("CA004", "fault-misaligned"),
         ("CV010", "barrier-count"),
+        ("MA002", "fault-misaligned"),
         ("MB002", "mbarrier-unordered"),
         ("TC005", "uncommitted"),
         ("TM002", "fault-tensor-memory"),

@@ -22,7 +22,7 @@ from tclint.syntax.source import Source
 from tests.tools.support import HOPPER, built, kernel, module
 
 WAITS = ("arrivals", "bytes", "barrier", "lanes", "registers", "memory", "other")
-FAULTS = ("misaligned", "address", "tensor-memory", "barrier", "cluster", "bounds", "stopped")
+FAULTS = ("misaligned", "bounds", "address", "tensor-memory", "barrier", "cluster", "stopped")
 FUNCTION = prepared(
     built(
         module(

@@ -541,3 +541,42 @@ def test_tensor_memory_is_not_bounded_since_no_execution_observes_its_order(body
     (found,) = [v for v in report.verdicts if v.hazard is HazardClass.TENSOR_MEMORY]
     assert (found.status, found.launches) == (Status.UNKNOWN, ())
     assert "--execute" not in found.reasons[0].help
+
+
+LAUNCH = """
+[buffers]
+x = {{ type = "i32", shape = [128], values = {number} }}
+y = {{ type = "i32", shape = [128] }}
+
+[[launches]]
+entry = "k"
+grid = [1]
+block = [128]
+arguments = ["x", "y"]
+"""
+INDEXED = """
+    .shared .align 4 .b8 tile[512];
+    ld.param.u64 %rd0, [in];
+    mov.u32 %r0, %tid.x;
+    mad.wide.u32 %rd0, %r0, 4, %rd0;
+    ld.global.u32 %r1, [%rd0];
+    mov.u32 %r2, tile;
+    mad.lo.u32 %r3, %r1, {size}, %r2;
+    st.shared.u32 [%r3], 0;
+    ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "size", "rules"),
+    [(127, 4, set()), (128, 4, {"MA001"}), (-1, 4, {"MA001"}), (5, 2, {"MA002"}), (6, 2, set())],
+)
+def test_an_index_that_a_launch_passes_is_outside_or_misaligned(
+    tmp_path: Path, number: int, size: int, rules: set[str]
+) -> None:
+    path = tmp_path / "k.ptx"
+    path.write_text(module(kernel(INDEXED.format(size=size), parameters=".param .u64 in, .param .u64 out")))
+    (tmp_path / "k.launch.toml").write_text(LAUNCH.format(number=number))
+    _, output = invoke("check", "--isolated", "--execute", "--output-format", "json", str(path))
+    (file,) = json.loads(output)["files"]
+    assert {finding["id"] for finding in file["findings"]} & {"MA001", "MA002"} == rules
