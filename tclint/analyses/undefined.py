@@ -153,6 +153,12 @@ class _Results:
             self._known[key] = self._computed(at, instruction, undefined)
         return self._known[key]
 
+    def kept(self, at: Site, register: int) -> bool:
+        """Whether an instruction that writes a register leaves it undefined if it was: a sum is, a select need not be."""
+        instruction = self.model.instruction(at)
+        undefined = {register: UNWRITTEN} if register in instruction.reads else {}
+        return register in self.of(at, instruction, undefined)
+
     def _computed(self, at: Site, instruction: Instruction, undefined: Mapping[int, int]) -> dict[int, int]:
         if not _computes(instruction):
             return {}
@@ -218,7 +224,7 @@ class UndefinedPaths:
         if register not in self._read_first:
             model, readers = self.model, self.model.readers.get(register, ())
             always = [at for at in readers if model.instruction(at).guard < 0]
-            definitions = [d for d in self._definitions(register) if d not in readers]
+            definitions = [d for d in self._definitions(register) if not self._bits.kept(d, register)]
             self._read_first[register] = not model.reached_from((-1,), definitions, always)
         return self._read_first[register]
 
@@ -354,9 +360,10 @@ class UndefinedPaths:
 def threads_without(model: KernelModel, unwritten: Iterable[int]) -> Iterator[UndefinedPaths]:
     """The paths of threads that every launch has, that read one of these registers, and that execute no definition of it."""
     found, context = set[T.Threads](), model.views.context_of
+    results = _Results(model, lambda at, register, bits: False)
     for register in unwritten:
         readers = model.readers.get(register, ())
-        definitions = [d for d in model.values.defs.get(register, ()) if d not in readers]
+        definitions = [d for d in model.values.defs.get(register, ()) if not results.kept(d, register)]
         defining = reduce(or_, (context(d).threads for d in definitions), 0)
         for site in readers if definitions else ():
             threads = _of_first_warp(model, context(site).threads) & ~defining

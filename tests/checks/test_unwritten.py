@@ -68,6 +68,7 @@ RIGHT = {
     "a lane that is never stored": "mov.b32 {%h3, %h4}, %r3;\nst.global.u32 [%rd2], %r9;",
     "a select that may leave it": "selp.b32 %r3, %r2, %r9, %p1;\n" + STORE,
     "a mask that is not known": "and.b32 %r3, %r2, %r9;\n" + STORE,
+    "a maximum so far": "setp.eq.u32 %p2, %r9, 7;\n@%p2 bra M;\n" + LOOP.format("setp.gt.u32 %p3, %r5, 4;\nselp.b32 %r3, %r5, %r3, %p3;") + "\nM:\n" + STORE,
     "overwritten": "mov.u32 %r3, %r2;\nmov.u32 %r3, 0;\n" + STORE,
     "a register cleared by itself": "xor.b32 %r3, %r3, %r3;\n" + STORE,
     "the same guard": "@%p1 mov.u32 %r3, 1;\n@%p1 st.global.u32 [%rd2], %r3;",
