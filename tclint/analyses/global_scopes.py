@@ -71,7 +71,7 @@ class GlobalScopes:
 
     def _race(self, site: Site, other: Site) -> bool:
         """Whether *other*, in another CTA, accesses the word of *site*, and one of the two writes it."""
-        if not (self._writes(site) or self._writes(other)) or not self._by_many(other):
+        if not (self._changes(site) or self._changes(other)) or not self._by_many(other):
             return False
         if site == other and not self._match(site).combination:  # many store one value
             return False
@@ -92,7 +92,7 @@ class GlobalScopes:
     def _of_another(self, site: Site, other: Site) -> bool:
         """Whether one of the two waits for what the other writes in another CTA, a whole number of elements away."""
         for poll, write in ((site, other), (other, site)):
-            if not self._writes(poll) and self._writes(write) and self._address(poll) in self._polled:
+            if not self._changes(poll) and self._changes(write) and self._address(poll) in self._polled:
                 if self._disjoint(poll, write):
                     return False
                 to = self._address(write)
@@ -119,7 +119,11 @@ class GlobalScopes:
         values = self.model.values
         (terms, start), (others, end) = values.linear(own), values.linear(other)
         unit = values.addresses.unit
-        stride = gcd(*(f * unit(t) for t, f in terms if depends_on(values, t) - {Source.THREAD}))
+        strides = (
+            gcd(*(f * unit(t) for t, f in each if depends_on(values, t) - {Source.THREAD}))
+            for each in (terms, others)  # the first CTA may write at a constant distance from the pointer
+        )
+        stride = next(filter(None, strides), 0)
         apart = dict(terms)
         for term, factor in others:
             apart[term] = apart.get(term, 0) - factor
@@ -153,8 +157,11 @@ class GlobalScopes:
     def _origins(self, site: Site) -> frozenset[int]:
         return self.signals.origins(site, "write" if self._writes(site) else "read")
 
+    def _changes(self, site: Site) -> bool:
+        """Whether *site* may change the word, unlike an atomic operation that adds 0 to read it."""
+        return self._writes(site) and not self.signals.changes_nothing(site)
+
     def _writes(self, site: Site) -> bool:
-        """Whether *site* changes the word."""
         return bool(global_operands(self._match(site), "write"))
 
     def _address(self, site: Site) -> int:

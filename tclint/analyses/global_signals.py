@@ -74,6 +74,7 @@ class GlobalSignals:
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self.origins = cache(partial(origins, model))
+        self._disjoint = cache(partial(disjoint, model))
         self._closures: dict[int, tuple[list[Edge], dict[int, int]] | None] = {}
 
     # ------------------------------------------------------------ observations
@@ -254,12 +255,12 @@ class GlobalSignals:
 
     def _lets_pass(self, signal: Site, seen: GlobalObservation) -> bool:
         """Whether *signal* writes the word of an observation, and a value with which a thread passes it."""
-        model, site = self.model, seen.site
+        site = seen.site
         if signal in self._polling:  # it waits itself, and takes what it waits for
             return False
         if signal != site and (
             self.origins(signal, "write").isdisjoint(self.origins(site, "read"))
-            or disjoint(model, signal, "write", site, "read")
+            or self._disjoint(signal, "write", site, "read")
         ):
             return False
         if self.changes_nothing(signal):
@@ -470,7 +471,7 @@ class GlobalSignals:
             if not to.isdisjoint(from_)
             and not (self.only_strong(write, read) and self._synchronises(read))
             and not self._same_word(write, signal)
-            and not disjoint(model, write, "write", read, "read")
+            and not self._disjoint(write, "write", read, "read")
         ]
 
     def passed_on_without_fence(self, seen: GlobalObservation, read: Site) -> bool:
@@ -508,8 +509,8 @@ class GlobalSignals:
     def _same_word(self, write: Site, signal: Site) -> bool:
         """Whether *write* may be of the word of a *signal*."""
         own = self.origins(signal, "write")
-        return not own.isdisjoint(self.origins(write, "write")) and not disjoint(
-            self.model, write, "write", signal, "write"
+        return not own.isdisjoint(self.origins(write, "write")) and not self._disjoint(
+            write, "write", signal, "write"
         )
 
     def _follows(self, seen: GlobalObservation, signal: Site) -> Iterator[Site]:

@@ -86,6 +86,11 @@ def severities(*body: str) -> list[Severity]:
         ([STATUS.format("gpu"), BEFORE, LOOK.format("gpu")], []),
         ([STATUS.format("cta"), BEFORE, LOOK.format("gpu")], [NOTE]),
         ([STATUS.format("gpu"), BEFORE, LOOK.format("cta")], [WARNING]),
+        (["@%p2 st.relaxed.cta.global.v2.u32 [%rd0], {%r8, %r7};", BEFORE, LOOK.format("gpu")], [NOTE]),
+        (["@%p2 st.relaxed.cta.global.v2.u32 [%rd0+4], {%r8, %r7};", BEFORE, LOOK.format("gpu")], []),
+        # A poll that adds 0, and the word of the next CTA.
+        (["poll:\natom.gpu.global.add.u32 %r5, [%rd2], 0;\nsetp.eq.u32 %p3, %r5, 0;\n@%p3 bra poll;", ADD.format("cta", "%rd2+8")], [NOTE]),
+        (["poll:\natom.gpu.global.add.u32 %r5, [%rd2], 0;\nsetp.eq.u32 %p3, %r5, 0;\n@%p3 bra poll;", ADD.format("cta", "%rd2+4")], []),
         # Another array, at a distance that is not known, and words of one CTA.
         ([STATUS.format("cta"), "mul.wide.u32 %rd6, %r20, 8;", LOOK.format("gpu")], []),
         (["shl.b64 %rd6, %rd1, 0;\nst.relaxed.cta.global.u32 [%rd2], 1;", POLL.format("cta", "%rd2+4")], []),
