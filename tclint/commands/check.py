@@ -148,6 +148,9 @@ def command(
     --verdict states for each kernel which classes of hazards are violated, proved, bounded by replays, or unknown, and
     --require fails unless they are proved or bounded; docs/verdicts.md describes both.
 
+    A table ptxas-budget in the configuration has ptxas compile each module, and limits what it makes of the kernels:
+    registers, spills, stack, shared memory, messages such as C7510; docs/configuration.md describes it.
+
     Exit code: 0 clean, 1 findings at or above --fail-on or a requirement that is not met, 2 usage error, an input that
     could not be analysed, a file that --fix could not write, or a comment that suppresses nothing. With --fix, only the
     remaining findings count; with --diff, it is 1 if anything would change. With --add-ignore it is 0 or 2, and with

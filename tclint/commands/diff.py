@@ -15,7 +15,7 @@ from tclint.commands._settings import SettingsCommand, resolve
 @click.command(
     cls=SettingsCommand,
     unused=(
-        *("fail_on", "exclude", "force_exclude", "include", "baseline"),
+        *("fail_on", "exclude", "force_exclude", "include", "baseline", "jobs"),
         *("verdict", "require", "assume", "accept_ptxas_change"),
     ),
 )

@@ -341,7 +341,7 @@ def test_folders_of_builds_are_compiled_once_and_leave_no_temporary_files(
         Path(build).mkdir()
         for name in "abc":
             Path(build, f"{name}.ptx").write_text(f"{TEXT}// {name} {build if name != 'c' else ''}\n")
-    assert invoke("diff", "--jobs", "2", "old", "new")[0] == 0
+    assert invoke("diff", "--config", "jobs = 2", "old", "new")[0] == 0
     calls = Path("bin/ptxas.calls").read_text().splitlines()
     assert len(calls) == 4  # c is the same in both
     assert all(f"{tmp_path}/tmp/tclint-" in call for call in calls)
