@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from tclint.checks import Hit, Mark, RuleId, grouped, module_check
 from tclint.checks._operand_types import OperandTypes
@@ -18,9 +19,11 @@ from tclint.ir.operands import shape
 from tclint.isa.directives import directives
 from tclint.isa.forms import Match
 from tclint.isa.newer import beyond_table
-from tclint.isa.refusals import Refusal, refusal_of
 from tclint.isa.table import table
 from tclint.isa.target import KNOWN, NEWEST, Version, dotted
+
+if TYPE_CHECKING:
+    from tclint.isa.refusals import Refusal
 
 PX001 = RuleId("PX001")
 PX002 = RuleId("PX002")
@@ -56,6 +59,8 @@ def refused(module: Module, toolkit: Version | None) -> Iterator[Hit]:
         if function.damaged:  # no finding about it is shown
             continue
         for opcode, sites in () if beyond_table(module.version) else grouped(_unmatched(function)).items():
+            from tclint.isa.refusals import refusal_of  # few kernels need it
+
             refused = refusal_of(isa, opcode)
             hint, fixes = _meant(refused, opcode, sites, function)
             yield (PX001 if refused.unknown_instruction else PX002).hit(

@@ -12,7 +12,6 @@ from tclint.checks._repairs import arrive_together, waits_for_all_groups
 from tclint.findings.edits import Repair, before, reversion
 from tclint.ir.needs import needs
 from tclint.ir.nodes import Module, Vector, registers
-from tclint.isa.diagnostics import driver_for
 from tclint.isa.effects import WGMMA
 from tclint.isa.target import TOOLKITS, Version, dotted, toolkit_for
 from tclint.values.nodes import Constant, FloatConstant
@@ -40,6 +39,8 @@ def version_too_high(module: Module, toolkit: Version | None) -> Iterator[Hit]:
     newest = TOOLKITS.get(toolkit) if toolkit is not None else None
     if toolkit is None or newest is None or module.version is None or module.version <= newest:
         return
+    from tclint.isa.diagnostics import driver_for  # few modules need it
+
     first, driver = toolkit_for(module.version), driver_for(module.version)
     yield TL001.hit(
         span=module.version_span,

@@ -419,7 +419,7 @@ def _unexpected(node: Node) -> SyntaxProblem:
     first = None if parent is None else next((child for child in parent.children if not child.is_extra), None)
     if parent is not None and first is not None and _is_label(parent, first):
         return _missing_colon(first)
-    specific = _foreign(node, text) or _unseparated(node, text) or _incomplete(node, text)
+    specific = _foreign(node, text) or _unended(node) or _unseparated(node, text) or _incomplete(node, text)
     if specific is not None:
         return specific
     openers: list[Node] = []
@@ -467,6 +467,20 @@ def _named(character: str) -> str:
 
     name = unicodedata.name(character, "")
     return f" {name}" if name else ""
+
+
+def _unended(node: Node) -> SyntaxProblem | None:
+    """The problem of an instruction without its semicolon, whose last operand is read with the directive after it, as in
+    ``%rd1 .loc``."""
+    before, parent = _previous(node), node.parent
+    if before is None or parent is None or parent.type != "instruction" or not before.is_named:
+        return None
+    first, newline, _ = _text(before).partition(b"\n")
+    if not newline or before.type in _NO_OPERANDS:
+        return None
+    end = before.start_byte + len(first.rstrip())
+    statement = _quote(_text(parent)[: end - parent.start_byte])
+    return SyntaxProblem(end, end, f"expected `;` after {statement}")
 
 
 _OPERAND = re.compile(rb"[\w$%.]+")

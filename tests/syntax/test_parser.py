@@ -235,6 +235,13 @@ def test_message(text: str, marked: str, message: str) -> None:
     assert text[problem.start_byte : problem.end_byte] == marked
 
 
+def test_instruction_without_semicolon_before_a_location() -> None:
+    text = b".entry k() { add.s64 %rd1, %rd2, %rd3\n.loc 1 92 44\nret; }"
+    first = problems(parse(text))[0]
+    assert first.message == "expected `;` after `add.s64 %rd1, %rd2, %rd3`"
+    assert text[: first.start_byte].endswith(b"%rd3")
+
+
 def test_character_outside_ascii() -> None:
     text = ".entry k() { mov.u32 %r1ü, 2; }".encode()
     (problem,) = problems(parse(text))
