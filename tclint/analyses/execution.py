@@ -57,6 +57,8 @@ class ExecutionGuarantee:
         self.model = model
         self._same = model.fact(SameInWarps)
         self._blocks: dict[int, bool] = {}
+        self._entered: dict[int, list[tuple[int, bool]]] = {}
+        """The answers of :meth:`_entering`."""
         self._predicates: dict[tuple[int, int, bool], bool] = {}
         self._by_size: dict[tuple[int, int, bool], bool] = {}
         self._varying: dict[int, bool] = {}
@@ -185,12 +187,16 @@ class ExecutionGuarantee:
         if instruction.guard >= 0:
             yield self.model.values.before(instruction.guard, site), not instruction.negated
 
-    def _entering(self, block: int) -> Iterator[tuple[int, bool]]:
+    def _entering(self, block: int) -> list[tuple[int, bool]]:
         """The predicates that decide whether *block* is entered, not repeated, each with its value then."""
-        cfg = self.model.cfg
-        for edge in cfg.control_dependences(block):
-            if not (cfg.dominates(edge.target, edge.source) and cfg.dominates(edge.target, block)):
-                yield self.model.values.before(edge.predicate, cfg.blocks[edge.source].end - 1), edge.value
+        if block not in self._entered:
+            cfg, before = self.model.cfg, self.model.values.before
+            self._entered[block] = [
+                (before(edge.predicate, cfg.blocks[edge.source].end - 1), edge.value)
+                for edge in cfg.control_dependences(block)
+                if not (cfg.dominates(edge.target, edge.source) and cfg.dominates(edge.target, block))
+            ]
+        return self._entered[block]
 
     def accepts(self, threads: int, p: int, truth: bool) -> bool:
         """Whether *p* is *truth* for all of *threads*, is CTA-uniform, or is one of the accepted unknown conditions."""

@@ -75,21 +75,27 @@ class SharedByLanes(SharedByBound):
         """
         values = self.values
         terms, constant = values.linear(value)
-        total, changed = values.constant(constant), False
+        parts_of = {term: parts for term, _ in terms if depth and (parts := self._parts(term))}
+        if not parts_of:
+            return value
+        total = values.constant(constant)
         for term, factor in terms:
-            node = values.node(term)
-            parts: tuple[int, ...] = ()
-            if type(node) is Opaque and node.name == "mad" and depth:
-                product = self.addresses.table.intern(Opaque, "mul", node.modifiers, node.operands[:2])
-                parts = (product, node.operands[2]) if values.uniformity(product) <= self.scope else ()
-            elif type(node) is Arithmetic and node.name in ("or", "xor") and depth:
-                one, two = map(self._clear_bits, node.operands)
-                parts = node.operands if not ~(one | two) & T.full(int(node.type[2:])) else ()
-            changed = changed or bool(parts)
+            parts = parts_of.get(term, ())
             for part in parts or (term,):
                 own = self._as_sum(part, depth - 1) if parts else part
                 total = values.add(total, values.times(own, factor))
-        return total if changed else value
+        return total
+
+    def _parts(self, term: int) -> tuple[int, ...]:
+        """The numbers of which *term* is the sum; none if it is not a sum."""
+        values, node = self.values, self.values.node(term)
+        if type(node) is Opaque and node.name == "mad":
+            product = self.addresses.table.intern(Opaque, "mul", node.modifiers, node.operands[:2])
+            return (product, node.operands[2]) if values.uniformity(product) <= self.scope else ()
+        if type(node) is Arithmetic and node.name in ("or", "xor"):
+            one, two = map(self._clear_bits, node.operands)
+            return node.operands if not ~(one | two) & T.full(int(node.type[2:])) else ()
+        return ()
 
     def _clear_bits(self, value: int) -> int:
         """The bits of *value* that are 0 in all threads."""

@@ -87,11 +87,14 @@ class SharedByWarps(SharedMemory):
 
     def _reads_unstored(self) -> bool:
         """Whether threads read a variable that only threads which the CTA does not have store before."""
+        rank, block_of, context_of = self.model.cfg.rank, self.model.cfg.block_of, self.model.views.context_of
+        if all(context_of(i).threads & self.model.cta for i in self.writers if block_of[i] in rank):
+            return False
         stores: dict[Variable | None, list[tuple[int, bool]]] = {}
         reads: list[tuple[Variable | None, int]] = []
         for site in self.sites:
-            made = self.model.views.context_of(site).threads & self.model.cta != 0
-            for access in self.accesses(site) if self.model.cfg.block_of[site] in self.model.cfg.rank else ():
+            made = context_of(site).threads & self.model.cta != 0
+            for access in self.accesses(site) if block_of[site] in rank else ():
                 terms = self.values.linear(access.address)[0]
                 variable = next(filter(None, (self.values.variable(term) for term, _ in terms)), None)
                 if access.writes:

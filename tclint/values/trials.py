@@ -17,6 +17,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
+from operator import mul
 from typing import Any
 from zlib import crc32
 
@@ -27,6 +28,8 @@ from tclint.isa.forms import Match, floating
 from tclint.isa.lane_exchange import match_result, reduced, shuffled, vote_result
 from tclint.isa.special_registers import SPECIAL_REGISTERS, WARP, LaunchShape, Triple
 from tclint.values import Values
+from tclint.values import thread_masks as T
+from tclint.values.addresses import numbers
 from tclint.values.integers import EVERY, applied, as_signed, type_width
 from tclint.values.nodes import (
     PREDICATES,
@@ -159,12 +162,8 @@ class Trial:
         planes = self.values.exact_slices(value)
         if planes is None:
             return None
-        planes = tuple(plane >> self.first for plane in planes)
-        return tuple(
-            sum((plane >> lane & 1) << bit for bit, plane in enumerate(planes))
-            - ((planes[-1] >> lane & 1) << len(planes))
-            for lane in range(WARP)
-        )
+        planes = tuple([plane >> self.first for plane in planes])
+        return tuple(numbers(planes, T.full(WARP)))[::-1]  # numbers begins with the last thread
 
     def _computed(self, value: int, node: Node) -> Lanes:
         evaluate = _EVALUATE.get(type(node))
@@ -197,7 +196,7 @@ class Trial:
     def _sum(self, node: Sum) -> Lanes:
         factors = [factor for _, factor in node.terms]
         return self._each(
-            lambda *row: node.constant + sum(n * f for n, f in zip(row, factors, strict=True)),
+            lambda *row: sum(map(mul, row, factors), node.constant),
             *(self.lanes(term) for term, _ in node.terms),
         )
 
@@ -384,7 +383,8 @@ class Trial:
         if edge.predicate < 0:
             return (1,) * WARP if edge.case < 0 else self._case(edge)
         truths = self.lanes(self.values.before(edge.predicate, self.cfg.blocks[edge.source].end - 1))
-        return tuple(None if truth is None else int(bool(truth) is edge.value) for truth in truths)
+        value = edge.value
+        return tuple([None if truth is None else int(bool(truth) is value) for truth in truths])
 
     def _case(self, edge: Edge) -> Lanes:
         """The lanes that choose an entry of a branch table."""
@@ -454,8 +454,8 @@ class Trial:
         for lane in range(WARP):
             sure = [argument for way, argument in ways if way[lane]]
             able = sure or [argument for way, argument in ways if way[lane] is None]
-            numbers = {self.lanes(argument)[lane] for argument in able}
-            found.append(numbers.pop() if len(numbers) == 1 else None)
+            its = {self.lanes(argument)[lane] for argument in able}
+            found.append(its.pop() if len(its) == 1 else None)
         if any(self.values.representative(argument) in self._own for _, argument in ways):
             self._own.add(phi)
         return tuple(found)
@@ -477,12 +477,12 @@ class Trial:
 
 def _both(left: Lanes, right: Lanes) -> Lanes:
     rows = zip(left, right, strict=True)
-    return tuple(0 if 0 in row else None if None in row else 1 for row in rows)
+    return tuple([0 if 0 in row else None if None in row else 1 for row in rows])
 
 
 def _either(left: Lanes, right: Lanes) -> Lanes:
     rows = zip(left, right, strict=True)
-    return tuple(1 if 1 in row else None if None in row else 0 for row in rows)
+    return tuple([1 if 1 in row else None if None in row else 0 for row in rows])
 
 
 def _mixed(name: str, *numbers: int) -> int:

@@ -129,7 +129,10 @@ class ValueTable:
 
     def arguments(self, phi: Value) -> tuple[Value, ...]:
         """The incoming values of a phi, in the order of the block's sources; empty if they were not followed."""
-        return tuple(self.representative(a) for a in self.phi_arguments.get(phi, ()))
+        arguments = self.phi_arguments.get(phi, ())
+        if self.alias.keys().isdisjoint(arguments):
+            return arguments
+        return tuple(map(self.representative, arguments))
 
     def subexpressions(
         self, *values: int, until: Callable[[int], bool] = lambda value: False
@@ -166,7 +169,7 @@ class ValueTable:
         """See :meth:`difference`. The sign is chosen so that the first factor is positive."""
         if node.relation != "lt" or not node.signed:
             return None
-        (ours, constant), (theirs, limit) = self._terms(node.left), self._terms(node.right)
+        (ours, constant), (theirs, limit) = self.linear(node.left), self.linear(node.right)
         if not theirs and not constant:
             return None
         total = dict(ours)
@@ -182,8 +185,8 @@ class ValueTable:
             return Compare("lt", self.total(negative, 0), self.constant(1 - limit), True, node.width), True
         return Compare("lt", self.total(terms, 0), self.constant(limit), True, node.width), False
 
-    def _terms(self, value: Value) -> tuple[Terms, int]:
-        """See :meth:`linear`."""
+    def linear(self, value: Value) -> tuple[Terms, int]:
+        """*value* as ``(terms with their factors, constant)``. Values with equal terms are a known distance apart."""
         alias = self.alias
         while value in alias:
             value = alias[value]
@@ -207,19 +210,15 @@ class ValueTable:
             return terms[0][0]
         return self.intern(Sum, terms, constant)
 
-    def linear(self, value: Value) -> tuple[Terms, int]:
-        """*value* as ``(terms with their factors, constant)``. Values with equal terms are a known distance apart."""
-        return self._terms(self.representative(value))
-
     def add(self, a: Value, b: Value, width: int = 64) -> Value:
         """a + b as a sum of terms."""
         if (number := self.constant_of(b)) is None and (number := self.constant_of(a)) is not None:
             a = b
         if number is not None:
-            terms, constant = self._terms(a)
+            terms, constant = self.linear(a)
             return self.total(terms, as_signed(constant + number, width))
-        ta, ca = self._terms(a)
-        tb, cb = self._terms(b)
+        ta, ca = self.linear(a)
+        tb, cb = self.linear(b)
         if not tb:
             return self.total(ta, as_signed(ca + cb, width))
         if not ta:
@@ -236,7 +235,7 @@ class ValueTable:
         """*a* times a constant."""
         if factor == 0:
             return self.constant(0)
-        terms, constant = self._terms(a)
+        terms, constant = self.linear(a)
         if factor == 1 and width >= 32 and _INT32_MIN <= constant < -_INT32_MIN:
             return self.total(terms, constant)
         return self.total(
@@ -315,7 +314,7 @@ class ValueTable:
 
     def without_aligned(self, value: Value, bits: int) -> Value:
         """*value* without the terms on which its low *bits* do not depend: multiples, and addresses aligned so well."""
-        terms, constant = self._terms(value)
+        terms, constant = self.linear(value)
         kept = tuple((t, f) for t, f in terms if self.multiple(t) * f % (1 << bits))
         return self.total(kept, constant) if len(kept) < len(terms) else value
 
@@ -439,7 +438,7 @@ class ValueTable:
 
     def truncated(self, value: Value) -> Value:
         """*value* in a register of 32 bits. A constant that is added wraps; what it is added to is taken not to."""
-        terms, constant = self._terms(value)
+        terms, constant = self.linear(value)
         wraps = terms and not _INT32_MIN <= constant < -_INT32_MIN
         return self.total(terms, as_signed(constant, 32)) if wraps else value
 
