@@ -80,6 +80,11 @@ class Memory(SharedMemory):
             StateSpace.REGISTERS,
         )
 
+    def accesses(self, site: int) -> tuple[SharedAccess, ...]:
+        """The accesses of the instruction at *site*, which are not kept: they are as many as the text has instructions."""
+        match = self.sites.get(site)
+        return () if match is None else tuple(self._find(site, match))
+
 
 class Witness(NamedTuple):
     """A thread of the first CTA that certainly executes an access, and where."""
@@ -127,7 +132,6 @@ class CertainAccesses:
 
     # ------------------------------------------------------------ questions
 
-    @cached_property
     def all(self) -> list[SharedAccess]:
         """The accesses of instructions that threads may reach, in program order.
 
@@ -175,7 +179,7 @@ class CertainAccesses:
         if any(map(self._is_chosen, conditions(self.model, access.site))):
             return None
         terms, constant = self.values.linear(access.address)
-        forms = ((other, *self.values.linear(other.address)) for other in self.all)
+        forms = ((other, *self.values.linear(other.address)) for other in self.all())
         alike = [(offset, other) for other, rest, offset in forms if rest == terms and offset != constant]
         within = sorted({offset for offset, other in alike if self.inside(other, base, variable)})
         gaps = [b - a for a, b in pairwise(within)] or [self.size(variable) - 1] * len(within)
@@ -355,7 +359,7 @@ class CertainAccesses:
     def _capacities(self) -> dict[tuple[int, int], int]:
         """How many threads each access to a variable has room for, if all threads make it and their index decides where."""
         found = dict[tuple[int, int], int]()
-        for access in self.all:
+        for access in self.all():
             of = self.variable(access) if access.lanes == _ALL else None
             if of is None or not self.size(of[1]):
                 continue

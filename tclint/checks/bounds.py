@@ -36,7 +36,7 @@ def outside(model: KernelModel) -> Iterator[Hit]:
     model = launched(model)
     accesses = model.fact(CertainAccesses)
     found = list[tuple[object, Hit]]()
-    for access in accesses.all:
+    for access in accesses.all():
         of = accesses.variable(access)
         if of is None or not accesses.size(of[1]) or accesses.inside(access, *of):
             continue
@@ -84,7 +84,7 @@ def misaligned(model: KernelModel) -> Iterator[Hit]:
     """Accesses at an address that is not a multiple of their size (6.4.1)."""
     model = launched(model)
     accesses = model.fact(CertainAccesses)
-    aligned = [(a, n) for a in accesses.all if (n := _alignment(model, a)) > 1]
+    aligned = [(a, n) for a in accesses.all() if (n := _alignment(model, a)) > 1]
     found, alike = list[Hit](), set[object]()
     for access, multiple in aligned:
         terms, constant = model.values.linear(access.address)

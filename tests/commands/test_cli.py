@@ -209,7 +209,7 @@ def test_standard_input(run: Run) -> None:
         (["check", "a", "--max-findings", "-3"], "is not in the range"),
         (["check", "a", "-o", "absent/b"], "--output-file: "),
         (["baseline", "a", "--fail-on", "error"], "No such option '--fail-on'"),
-        (["diff", "a", "b", "--jobs", "2"], "No such option '--jobs'"),
+        (["diff", "a", "b", "--shard", "1/2"], "No such option '--shard'"),
         (["chekc", "a"], "Did you mean 'check'"),
         (["check", "a", "--pedantik"], "'--pedantic'?"),
         (["check", "a", "--output-format", "jason"], "Did you mean 'json'"),

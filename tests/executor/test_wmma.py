@@ -248,7 +248,7 @@ def test_lines_that_are_aligned_to_their_elements_only_are_noted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "stride", "kind"), [("%r0+2", 16, "misaligned"), ("%r0", 1 << 12, "stopped")]
+    ("address", "stride", "kind"), [("%r0+2", 16, "misaligned"), ("%r0", 1 << 12, "bounds")]
 )
 def test_a_line_outside_memory_or_across_elements_is_a_fault(address: str, stride: int, kind: str) -> None:
     found = run(stored(address, stride))
