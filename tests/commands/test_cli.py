@@ -484,6 +484,7 @@ def test_dump_calls_the_stage(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_rules_and_explain(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules.declared("default")  # is kept
     monkeypatch.setattr(rules, "all_rules", lambda: {"WG001": RULE})
     code, out, _ = run("rules")
     assert (code, out) == (0, f"WG001  error  {RULE.name}  {RULE.summary}\n")

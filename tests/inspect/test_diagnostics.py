@@ -97,7 +97,7 @@ def test_the_other_forms_of_an_explanation() -> None:
     assert invoke("explain", "--short", "C7508")[1].startswith("C7508\n  Every setmaxnreg")
     first, second = json.loads(invoke("explain", "--output-format", "json", "716", "WG001")[1])
     assert (first["names"], first["rules"], second["id"]) == (
-        ["CUDA_ERROR_MISALIGNED_ADDRESS", "cudaErrorMisalignedAddress"], ["CA004"], "WG001",
+        ["CUDA_ERROR_MISALIGNED_ADDRESS", "cudaErrorMisalignedAddress"], ["CA004", "MA002"], "WG001",
     )  # fmt: skip
 
 
