@@ -484,8 +484,10 @@ def test_dump_calls_the_stage(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_rules_and_explain(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    rules.declared("default")  # is kept
-    monkeypatch.setattr(rules, "all_rules", lambda: {"WG001": RULE})
+    class OneRule(dict[str, rules.Rule]):
+        front = rules.all_rules().front
+
+    monkeypatch.setattr(rules, "all_rules", lambda: OneRule(WG001=RULE))
     code, out, _ = run("rules")
     assert (code, out) == (0, f"WG001  error  {RULE.name}  {RULE.summary}\n")
     code, out, _ = run("explain", RULE.name)
