@@ -42,6 +42,8 @@ class DivergentBranches(Divergence):
         if split.own:
             return "what the lanes of a warp load differs"
         bounds = split.bounds
+        if not bounds and split.rows:
+            return " and ".join(f"{name} is {number}" for name, number in split.rows)
         if not bounds:
             return "" if split.of_any_launch else "a word that all lanes load is between their indices"
         names = [self._words.text(value, _MAX_NAME) or "a parameter" for value, _ in bounds]

@@ -50,14 +50,18 @@ class SharedByWarps(SharedMemory):
 
     @cached_property
     def room(self) -> int:
-        """The threads that the kernel allows, up to the first one whose accesses are out of bounds: no launch has more."""
+        """The threads that the kernel allows, up to the first one whose accesses are out of bounds: no launch has more.
+
+        In whole warps, if it has room for one: an array with a margin has room for some threads of a warp that no launch has.
+        """
         cta = self.model.cta
         if self.function.threads is not None:
             return cta
         outside = reduce(
             or_, (self._outside(access) & threads for access, threads in self._by_the_last()), cta + 1
         )
-        return T.full((outside & -outside).bit_length() - 1)
+        threads = (outside & -outside).bit_length() - 1
+        return T.full(threads // _WARP * _WARP or threads)
 
     def _by_the_last(self) -> Iterator[tuple[SharedAccess, int]]:
         """The accesses that all threads from some index on make, with these threads."""

@@ -410,7 +410,7 @@ def _at_fault(model: KernelModel, fault: _Fault, sites: list[int]) -> Hit:
         help = "execute it where all lanes of the mask converge, or compute the mask of those that take the branch"
     return fault.rule.hit(
         site=i,
-        message=message if fault.own else f"{message} if {fault.when}",
+        message=message if fault.own or not fault.when else f"{message} if {fault.when}",
         steps=(
             *(
                 ()

@@ -88,6 +88,20 @@ class Split:
         nodes = map(values.node, _parts(values, self.predicate))
         return not self.own and not any(type(node) is ParameterRead or type(node) is Loaded for node in nodes)
 
+    @property
+    def rows(self) -> tuple[tuple[str, int], ...]:
+        """The numbers of threads along y and z that decide it, each with its register, where the kernel does not state them."""
+        values = self.trial.values
+        if values.function.threads is not None:
+            return ()
+        read = {
+            node.name: v
+            for v in _parts(values, self.predicate)
+            if type(node := values.node(v)) is SpecialRead and node.name in ("%ntid.y", "%ntid.z")
+        }
+        numbers = [(name, self.trial.lanes(v)[0]) for name, v in sorted(read.items())]
+        return tuple((name, number) for name, number in numbers if number is not None)
+
     def unless_multiple(self, edge: Edge) -> bool:
         """Whether lanes part exactly where the only bound is not a multiple of the warp size."""
         if self.own or len(self.bounds) != 1:

@@ -150,3 +150,18 @@ def test_lanes_that_exit_without_waiting_are_not_waited_for(
 def test_a_shuffle_that_only_reads_lanes_that_have_exited_is_reported(shuffle: str, found: bool) -> None:
     body = f"setp.ge.u32 %p1, %r2, 16; @%p1 exit; shfl.sync.{shuffle}, -1; st.global.u32 [%rd0], %r5;"
     assert bool(by_rule(lint(text(body)), "CV005")) == found
+
+
+def test_the_rows_of_the_cta_decide_which_lanes_come() -> None:
+    """``for (r = tid.x; r < blockDim.z; ..)`` around a shuffle of the whole warp (llm.c)."""
+    body = f"""
+    mov.u32 %r6, %tid.x;
+    mov.u32 %r7, %ntid.z;
+    setp.ge.u32 %p1, %r6, %r7;
+    @%p1 bra L;
+    shfl.sync.down.b32 %r5, %r1, 1, 31, -1;
+    st.global.u32 [%rd1], %r5;
+    {END}
+    bar.sync 0;"""
+    (finding,) = by_rule(lint(text(body, directives="")), "CV005")
+    assert finding.message.endswith("only thread 0 does if %ntid.z is 1")

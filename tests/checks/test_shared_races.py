@@ -1301,3 +1301,18 @@ def test_the_input_may_select_any_thread(decides: str, first: str, between: str,
     second = "@%p4 st.shared.u32 [tile], 1;"
     body = f"{decides}\n{first}\n{between}\n{second}\nbar.sync 0;\n{READ}"
     assert len([f for f in found(body, directives=".maxntid 128") if f[0] == "SM001"]) == races
+
+
+@pytest.mark.parametrize(("elements", "races"), [(40, 0), (72, 1)])
+def test_an_array_with_a_margin_has_no_room_for_a_part_of_a_warp(elements: int, races: int) -> None:
+    """A tile of 32 elements between margins, in a CTA of one warp: threads 32 to 35 would be in bounds too."""
+    body = f"""
+    .shared .align 4 .b8 margins[{4 * elements}];
+    mov.u32 %r7, margins;
+    add.u32 %r8, %r7, %r2;
+    st.shared.u32 [%r8+16], %r0;
+    setp.lt.u32 %p4, %r0, 4;
+    @%p4 st.shared.u32 [%r8+144], %r9;
+    bar.sync 0;
+    ld.shared.u32 %r6, [%r8+16];"""
+    assert len([f for f in found(body, directives="") if f[0] == "SM001"]) == races
