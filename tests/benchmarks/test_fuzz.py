@@ -100,7 +100,7 @@ LOOKED_CLEAN = {
 """Text that ptxas refuses, and that tclint called analysed without an error."""
 REFUSED_ONCE = {
     "a constant in parentheses": "mov.u32 %r1, (1);\nmov.u32 %r2, ((1 + 2));",
-    "an offset in parentheses": "ld.global.u32 %r1, [%rd1+(4*2)];\nld.shared.u32 %r1, [bar+(4*2)];",
+    "an offset in parentheses": "ld.global.u32 %r1, [%rd1+(4*2)];\nld.shared.u32 %r1, [bar+(2*2)];",
     "a special register as an address": "ld.shared.u32 %r1, [%laneid];",
     "the name of an outer scope": "{ .shared .b32 bar; .reg .b32 %r<3>; }",
     "a modifier twice": "bar.sync.sync 0;\nadd.sat.s32.sat %r1, 1, 2;\ndiv.approx.ftz.f32.approx %f1, %f1, %f1;",
