@@ -17,7 +17,7 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.overlaps import OVERLAP, Conflict
 from tclint.analyses.plausibility import synchronises_lanes
 from tclint.analyses.since_barrier import WritesSince
-from tclint.analyses.warp_memory import SharedByBound, atomic, has_warps, may_be_one_warp
+from tclint.analyses.warp_memory import SharedByBound, atomic, has_warps
 from tclint.analyses.warp_races import race_doubt, warp_races
 from tclint.ir.nodes import Special
 from tclint.values import thread_masks as T
@@ -242,7 +242,7 @@ def _for_all_arguments(model: KernelModel, search: Search) -> list[ShapedConflic
     ends soon.
     """
     bounds, words = _deciding_words(model)
-    if not words or not _unsynchronised(model) or may_be_one_warp(model):
+    if not words or not _unsynchronised(model):
         return []
     if len(words) > MAX_WORDS:
         model.ledger.give_up(OVERLAP, -1, f"more than {MAX_WORDS} words of parameters that decide accesses")

@@ -1316,3 +1316,19 @@ def test_an_array_with_a_margin_has_no_room_for_a_part_of_a_warp(elements: int, 
     bar.sync 0;
     ld.shared.u32 %r6, [%r8+16];"""
     assert len([f for f in found(body, directives="") if f[0] == "SM001"]) == races
+
+
+def test_a_kernel_that_shows_no_second_warp_races_if_there_is_one() -> None:
+    """``s[t] = d[t]; d[t] = s[n - 1 - t];`` in dynamic shared memory, without any barrier."""
+    body = """
+    mov.u32 %r7, dynamic;
+    add.u32 %r8, %r7, %r2;
+    st.shared.u32 [%r8], %r0;
+    not.b32 %r6, %r0;
+    add.u32 %r6, %r6, %r9;
+    shl.b32 %r6, %r6, 2;
+    add.u32 %r6, %r7, %r6;
+    ld.shared.u32 %r6, [%r6];"""
+    ((rule, confidence, message),) = found(body, directives="")
+    assert (rule, confidence) == ("SM001", Confidence.MEDIUM)
+    assert "if the CTA has more than 32 threads" in message
