@@ -70,6 +70,8 @@ MAX_EDGES_PER_ENTRY_PATH = 96
 """The length in edges of a path that :func:`concrete_entry_path` may find."""
 MAX_BLOCKS_PER_ENTRY_PATH, MAX_BLOCKS_PER_CONTINUED_ENTRY_PATH = 256, 1024
 """The blocks that :func:`concrete_entry_path` may visit, without and with edges along which the path must continue."""
+_SUMS_PER_BLOCK = 8
+"""The comparisons of sums for contradictions that take as long as a block; almost all paths need none."""
 
 _DISPATCHED = "a branch table selects the role by a value in memory, and paths are not followed past it"
 _NO_THREAD = Infeasible("no thread executes the start")
@@ -498,7 +500,9 @@ def concrete_entry_path(
     work = [(0, cache.entry_prefix(context or ThreadContext(T.full(cache.values.threads))))]
     cut = False
     by: Edge | None = None
-    while work and budget:
+    contradictions = cache.values.contradictions
+    compared = contradictions.compared
+    while work and budget > 0:
         block, here = work.pop()
         if block == target:
             there: EntryPrefix | None = here
@@ -506,8 +510,10 @@ def concrete_entry_path(
                 there = there and there.extended(edge, views)
             if there is not None:
                 return Found(tuple(here.along.edges))
-        budget -= 1
-        cache.states += 1
+        cost = 1 + (contradictions.compared - compared) // _SUMS_PER_BLOCK
+        compared = contradictions.compared
+        budget -= cost
+        cache.states += cost
         if len(here.along.edges) == MAX_EDGES_PER_ENTRY_PATH:
             cut = True
             continue
@@ -518,7 +524,9 @@ def concrete_entry_path(
             else:
                 by = edge
     if work:
-        return cache.ledger.give_up(ENTRY_PATH, site, f"more than {limit} blocks")
+        return cache.ledger.give_up(
+            ENTRY_PATH, site, f"more than {limit} blocks, or comparisons that take as long"
+        )
     if cut:
         return cache.ledger.give_up(ENTRY_PATH, site, too_long)
     return Infeasible(by or "no path continues along the requested edges")

@@ -210,6 +210,7 @@ class Values:
         self.refine = conditions.refine
         """A path condition extended by the truth of a predicate, and by what follows structurally."""
         self.unsatisfiable, self.contradicts = conditions.unsatisfiable, conditions.contradicts
+        self.contradictions = conditions.contradictions
         """Whether facts, or a predicate and facts, are certain to exclude each other."""
         self.compared, self.differences = conditions.compared, conditions.differences
         """The values, and the differences of values, on which comparisons depend."""

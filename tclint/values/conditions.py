@@ -25,6 +25,8 @@ class Conditions:
         """Decides predicates about %tid.x where the shape of the CTA is unknown."""
         self.ranges, self.loops = ranges, ranges.loops
         self.contradictions = Contradictions(ranges)
+        self._nothing = PathCondition()
+        """No facts: what is assumed first is looked up where it was assumed first before."""
         self.table, self.cfg = ranges.table, ranges.loops.cfg
         self.registers, self.lifetimes = ranges.loops.registers, ranges.loops.lifetimes
         self._facts: dict[frozenset[tuple[int, bool]], PathCondition] = {}
@@ -197,24 +199,32 @@ class Conditions:
         number = self.table.constant_of(p)
         if number == 0:
             return True
-        conditions = [*([] if number else [(p, True)]), *literals]
         # Whether one literal refutes another may depend on which of them is assumed first.
-        return self._inconsistent(conditions) or self._inconsistent(conditions[::-1])
+        literals = tuple(literals)
+        facts = self._together(literals[::-1])
+        if facts is None:
+            return True
+        if not number:
+            if self.entails(p, facts) is False or self.unsatisfiable(self.refine(p, True, facts), facts):
+                return True
+            literals = (p, True), *literals
+        return self._together(literals) is None
 
     def unsatisfiable(self, facts: PathCondition, before: PathCondition | None = None) -> bool:
         """Whether *facts* are unsatisfiable because of what they say about sums and differences taken together.
 
         They are *before* extended, or *before* is None.
         """
-        return self.contradictions.impossible(facts) or self.contradictions.excluded(facts, before)
+        return self.contradictions.impossible(facts, before) or self.contradictions.excluded(facts, before)
 
-    def _inconsistent(self, literals: Iterable[tuple[int, bool]]) -> bool:
-        facts = PathCondition()
+    def _together(self, literals: Iterable[tuple[int, bool]]) -> PathCondition | None:
+        """The path condition of *literals*, assumed one after the other; None if they are certainly unsatisfiable."""
+        facts = self._nothing
         for q, truth in literals:
             if self.entails(q, facts) is (not truth):
-                return True
+                return None
             facts = self.refine(q, truth, facts)
-        return self.unsatisfiable(facts)
+        return None if self.unsatisfiable(facts) else facts
 
     def compared(self, p: Value) -> frozenset[Value]:
         """The values by which other predicates can decide the comparison *p*: sides, their difference, their parts."""

@@ -12,10 +12,10 @@ from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import NamedTuple
 
-from tclint.values.entailment import ConditionalIntervals, KnownRanges
+from tclint.values.entailment import ConditionalIntervals
 from tclint.values.integers import Range
 from tclint.values.nodes import Sum, Terms, Value, is_choice
-from tclint.values.path_condition import PathCondition
+from tclint.values.path_condition import KnownRanges, PathCondition
 from tclint.values.ranges import MAX_FINITE_BOUND, UNBOUNDED, may_be_congruent
 from tclint.values.value_table import MAX_TERMS_PER_SUM
 
@@ -40,6 +40,8 @@ class Contradictions:
 
     def __init__(self, ranges: ConditionalIntervals) -> None:
         self.ranges, self.loops, self.table = ranges, ranges.loops, ranges.table
+        self.compared = 0
+        """The sums whose ranges were compared so far, which is what takes time here."""
         self._impossible: dict[int, tuple[KnownRanges, bool]] = {}
         """``id(known)`` -> ``(known, answer)``. Stores the key object so that its id stays unique."""
         self._known_values: dict[int, tuple[KnownRanges, dict[int, int]]] = {}
@@ -60,11 +62,17 @@ class Contradictions:
         self._additive_sums: dict[Terms, list[tuple[int, int]]] = {}
         """The terms of such a sum or difference -> the two bases, of all pairs."""
 
-    def impossible(self, facts: PathCondition) -> bool:
-        """Whether the known ranges of two bases contradict that of their sum or difference."""
+    def impossible(self, facts: PathCondition, before: PathCondition | None = None) -> bool:
+        """Whether the known ranges of two bases contradict that of their sum or difference.
+
+        If *facts* extend *before*, which is known to be possible, only pairs are compared about which more is known.
+        """
         known = self.ranges.known(facts)
         if id(known) not in self._impossible:
-            self._impossible[id(known)] = known, self._any(known)
+            earlier = None if before is None else self._impossible.get(id(self.ranges.known(before)))
+            since = KnownRanges() if earlier is None or earlier[1] else earlier[0]
+            fresh = KnownRanges({b: ends for b, ends in known.items() if since.get(b) != ends})
+            self._impossible[id(known)] = known, bool(fresh) and self._any(known, fresh)
         return self._impossible[id(known)][1]
 
     def excluded(self, facts: PathCondition, before: PathCondition | None = None) -> bool:
@@ -121,10 +129,10 @@ class Contradictions:
             )
         return found
 
-    def _any(self, known: KnownRanges) -> bool:
-        """Whether there is a contradiction between two of the *known* ranges."""
+    def _any(self, known: KnownRanges, fresh: KnownRanges) -> bool:
+        """Whether there is a contradiction between two of the *known* ranges; without *fresh* ones there is none."""
         agreeing = {base for base, ends in known.items() if self._agrees(base, ends, known)}
-        return any(self._contradict(pair, known, agreeing) for pair in self._pairs(known, agreeing))
+        return any(self._contradict(pair, known, fresh, agreeing) for pair in self._pairs(known, agreeing))
 
     def _pairs(self, known: KnownRanges, agreeing: AbstractSet[int]) -> Iterator[tuple[int, int]]:
         """The pairs of *known* bases of which :meth:`_contradict` does not say no without a comparison of ranges.
@@ -190,9 +198,15 @@ class Contradictions:
         for terms in sums:
             self._additive_sums.setdefault(terms, []).append((one, two))
 
-    def _contradict(self, pair: tuple[int, int], known: KnownRanges, agreeing: AbstractSet[int]) -> bool:
-        """Whether the ranges of a *pair* of bases contradict that of their sum or difference."""
+    def _contradict(
+        self, pair: tuple[int, int], known: KnownRanges, fresh: KnownRanges, agreeing: AbstractSet[int]
+    ) -> bool:
+        """Whether the ranges of a *pair* of bases contradict that of their sum or difference.
+
+        The sum is looked at if the range of one of the three is *fresh*, or that of a part of the sum.
+        """
         (one, two), ranges = pair, self.ranges
+        first_look = one in fresh or two in fresh
         (low, high), (first, last) = known[one], known[two]
         agree = one in agreeing and two in agreeing
         sums = self._sums.setdefault(pair, {})
@@ -208,6 +222,8 @@ class Contradictions:
                 additive.append(base)
                 if agree and base not in known:
                     continue  # the range of the sum is that of terms which contradict neither of the two
+            if not first_look and not ranges.mentions(fresh, base):
+                continue
             if (total.bounded or ranges.mentions(known, base)) and self._contradicts(
                 total, least, most, known
             ):
@@ -219,6 +235,7 @@ class Contradictions:
 
     def _contradicts(self, total: _Sum, least: int, most: int, known: KnownRanges) -> bool:
         """Whether the range from *least* to *most* of a sum contradicts that of its base."""
+        self.compared += 1
         there = (0, 0)
         if self.table.constant_of(total.base) is None:
             there = self.ranges.range_of(total.base, known)
@@ -233,7 +250,7 @@ class Contradictions:
         sign = -1 if negative else 1
         terms = {(t, f * sign) for t, f in table.linear(one)[0]}
         terms |= {(t, f * factor * sign) for t, f in table.linear(two)[0]}
-        bounded = bool(self.loops.bounds(base)) or self.ranges.range_of(base, {}) != UNBOUNDED
+        bounded = bool(self.loops.bounds(base)) or self.ranges.range_of(base, KnownRanges()) != UNBOUNDED
         node = table.node(base)
         same = (
             constant == 0 and type(node) is Sum and not node.constant and node.terms == tuple(sorted(terms))

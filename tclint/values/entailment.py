@@ -49,7 +49,7 @@ from tclint.values.nodes import (
     extremum_type,
     is_choice,
 )
-from tclint.values.path_condition import PathCondition
+from tclint.values.path_condition import KnownRanges, PathCondition
 from tclint.values.ranges import (
     INFINITY,
     UNBOUNDED,
@@ -59,10 +59,7 @@ from tclint.values.ranges import (
     ordered_as_unsigned,
 )
 
-__all__ = ["ConditionalIntervals", "KnownRanges"]
-
-KnownRanges = dict[int, Range]
-"""Known ranges: by base, or by a number read as unsigned (:meth:`ValueTable.plain`)."""
+__all__ = ["ConditionalIntervals"]
 
 MAX_EXPRESSION_DEPTH = 6
 """Nesting of expressions that is followed; the range of a deeper one is unbounded."""
@@ -96,7 +93,7 @@ class ConditionalIntervals:
         self._divisors: dict[int, int] = {}
         """Base -> the power of two of which it is a multiple, wherever it wraps; 0 for a constant."""
         self._needs_no_facts: dict[int, bool] = {}
-        self._no_ranges: KnownRanges = {}
+        self._no_ranges = KnownRanges()
         self._refined: dict[tuple[int, int, bool], tuple[KnownRanges, KnownRanges]] = {}
         """``(id(known), fact, truth)`` -> ``(known, refined)``. Stores the key object so that its id stays unique."""
         self._entailed: dict[tuple[int, int, bool], bool | None] = {}
@@ -203,7 +200,7 @@ class ConditionalIntervals:
         for truth in (True, False) if near else ():
             there = self.refine(p, truth, known)
             for value in near:
-                others = {b: r for b, r in there.items() if b != value}
+                others = KnownRanges({b: r for b, r in there.items() if b != value})
                 one, two = (
                     known[value],
                     intersect(self.range_of(value, others, 0), self._bits_of(value, others)),
@@ -272,7 +269,9 @@ class ConditionalIntervals:
         """*known* refined by one more fact."""
         key = id(known), fact, truth
         if key not in self._refined:
-            self._refined[key] = known, self._refine(fact, truth, known)
+            self._refined[key] = known, (refined := self._refine(fact, truth, known))
+            if refined.computed is None:
+                refined.computed = {}
         return self._refined[key][1]
 
     def _refine(self, fact: Value, truth: bool, known: KnownRanges) -> KnownRanges:
@@ -304,12 +303,12 @@ class ConditionalIntervals:
             limit -= 1 << width
             bounds = (-INFINITY, limit - 1) if truth else (limit, -1)
         else:  # the range has values of both signs
-            known = known.copy()
+            known = KnownRanges(known)
             self._add_unsigned_range(
                 left, width, (0, limit - 1) if truth else (limit, (1 << width) - 1), known
             )
             return known
-        known = known.copy()
+        known = KnownRanges(known)
         self._add_range(left, bounds, known)
         if (canonical := self.loops.canonical(left)) != left:
             self._add_range(canonical, bounds, known)
@@ -367,7 +366,7 @@ class ConditionalIntervals:
         low, high = known.get(self.table.plain(value, width), (0, every))
         number &= every
         if number in (low, high):
-            known = known.copy()
+            known = KnownRanges(known)
             self._add_unsigned_range(value, width, (low + (number == low), high - (number == high)), known)
         return known
 
@@ -510,18 +509,25 @@ class ConditionalIntervals:
 
     def range_alone(self, base: Value) -> Range | None:
         """The range of *base* where none of its own is known; None if known ranges of other values narrow it."""
-        return None if self._parts(base) or self.loops.bounds(base) else self.range_of(base, {}, 1)
+        return (
+            None if self._parts(base) or self.loops.bounds(base) else self.range_of(base, self._no_ranges, 1)
+        )
 
     def range_of(self, value: Value, known: KnownRanges, depth: int = 0) -> Range:
         """The range of *value* under *known*; with *depth* operations around it, less deep ones in it are followed."""
         node = self.table.node(value)
         if type(node) is Constant:
             return node.number, node.number
+        computed = None
         if known.keys().isdisjoint(self._parts(value)):
             found = self._unconditional.get((value, depth))
             if found is None:
-                found = self._unconditional[value, depth] = self._computed_range(value, node, {}, depth)
+                nothing = self._no_ranges
+                found = self._unconditional[value, depth] = self._computed_range(value, node, nothing, depth)
         else:
+            computed = known.computed
+            if computed is not None and (value, depth) in computed:
+                return computed[value, depth]
             found = self._computed_range(value, node, known, depth)
         base, shift, negative = self.loops.base(value)
         if base in known:
@@ -542,6 +548,8 @@ class ConditionalIntervals:
                     high - less if high + 1 < 1 << width else INFINITY,
                 )
                 found = intersect(found, (low, high))
+        if computed is not None:
+            computed[value, depth] = found
         return found
 
     def _computed_range(self, value: Value, node: Node, known: KnownRanges, depth: int) -> Range:
@@ -638,7 +646,7 @@ class ConditionalIntervals:
         """The range of *value* read as unsigned."""
         bounds = as_read(self.range_of(value, known, depth), width, False)
         view = self.read_as_unsigned.get(value, {}).get(width)
-        return bounds if view not in known else intersect(bounds, known[view])
+        return bounds if view is None or view not in known else intersect(bounds, known[view])
 
     def _narrowed(self, value: Value, found: Range, known: KnownRanges, depth: int) -> Range:
         """*found* narrowed by the maxima and minima in *value*, or by *value* being one."""
@@ -669,7 +677,7 @@ class ConditionalIntervals:
                     width = width_of(self.loops.registers.function.registers[phi.register].type) or 32
                     half = 1 << width - 1
                     low, high = low if low >= -half else -INFINITY, high if high < half else INFINITY
-                    found = found | {value: (low, high)}
+                    found = KnownRanges(found | {value: (low, high)})
         return found
 
     def _loop_range(self, base: Value, known: KnownRanges, depth: int) -> Range:

@@ -1,4 +1,4 @@
-"""Path conditions: sets of predicates with known truth."""
+"""Path conditions: sets of predicates with known truth, and the ranges of values that follow from them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from collections.abc import Iterable, Mapping
 from tclint.values.integers import Range
 from tclint.values.value_table import Comparisons
 
-__all__ = ["PathCondition"]
+__all__ = ["KnownRanges", "PathCondition"]
+
+
+class KnownRanges(dict[int, Range]):
+    """Known ranges: by base, or by a number read as unsigned (:meth:`ValueTable.plain`)."""
+
+    __slots__ = ("computed",)
+
+    def __init__(self, ranges: Mapping[int, Range] | None = None) -> None:
+        super().__init__(ranges or {})
+        self.computed: dict[tuple[int, int], Range] | None = None
+        """``(value, depth)`` -> range, as of :meth:`ConditionalIntervals.range_of`; None until they are complete."""
 
 
 class PathCondition(dict[int, bool]):
@@ -34,7 +45,7 @@ class PathCondition(dict[int, bool]):
         """``(predicate, truth)`` -> this path condition extended by it."""
         self.bounds: Comparisons | None = None
         """Compared value -> its comparisons with constants; None: not collected yet."""
-        self.ranges: dict[int, Range] | None = None
+        self.ranges: KnownRanges | None = None
         """Sum -> its range, as the comparisons imply; None: not collected yet."""
         self.points: dict[int, dict[int, bool]] | None = None
         """Difference -> constants that it is known to equal or not to equal; None: not collected yet."""

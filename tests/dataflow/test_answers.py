@@ -231,7 +231,7 @@ def test_an_entry_path_that_no_iteration_allows_is_infeasible() -> None:
     ("name", "most", "why"),
     [
         ("MAX_EDGES_PER_ENTRY_PATH", 6, "more than 6 edges"),
-        ("MAX_BLOCKS_PER_ENTRY_PATH", 5, "more than 5 blocks"),
+        ("MAX_BLOCKS_PER_ENTRY_PATH", 5, "more than 5 blocks, or comparisons that take as long"),
     ],
 )
 def test_an_entry_path_beyond_its_budget_is_given_up(

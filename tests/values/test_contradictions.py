@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations
 from random import Random
 
@@ -10,7 +11,7 @@ import pytest
 from tclint.analyses.model import KernelModel
 from tclint.values import PathCondition
 from tclint.values.contradictions import Contradictions
-from tclint.values.entailment import KnownRanges
+from tclint.values.path_condition import KnownRanges
 from tclint.values.ranges import UNBOUNDED, may_be_congruent
 from tests.tools.support import model, value
 
@@ -33,12 +34,6 @@ VALUES = """
 REGISTERS = [f"%r{i}" for i in range(1, 14)]
 
 
-def contradictions_of(kernel: KernelModel) -> Contradictions:
-    """The contradictions that the values of *kernel* ask for."""
-    found: Contradictions = kernel.values.unsatisfiable.__self__.contradictions  # type: ignore[attr-defined]
-    return found
-
-
 def by_definition(contradictions: Contradictions, facts: PathCondition) -> bool:
     """The answer without any of the questions that need not be asked."""
     ranges, table = contradictions.ranges, contradictions.table
@@ -56,11 +51,9 @@ def by_definition(contradictions: Contradictions, facts: PathCondition) -> bool:
     return False
 
 
-def test_what_need_not_be_asked_hides_no_contradiction() -> None:
-    """Comparisons of random values and differences, each condition both ways."""
-    answers = set[bool]()
-    random = Random(0)
-    for _ in range(40):
+def compared(random: Random, kernels: int) -> Iterator[tuple[KernelModel, list[int]]]:
+    """Kernels with comparisons of random values and differences, which are 8 predicates."""
+    for _ in range(kernels):
         lines = []
         for p in range(8):
             left, right = random.sample(REGISTERS, 2)
@@ -69,8 +62,15 @@ def test_what_need_not_be_asked_hides_no_contradiction() -> None:
             kind = random.choice(["lt.s32", "lt.s32", "eq.s32", "lt.u32"])
             lines.append(f"setp.{kind} %p{p}, {left}, {random.randrange(-9, 20)};")
         kernel = model(VALUES + "\n".join(lines) + "\nend: ret;")
-        contradictions = contradictions_of(kernel)
-        predicates = [value(kernel, f"%p{p}") for p in range(8)]
+        yield kernel, [value(kernel, f"%p{p}") for p in range(8)]
+
+
+def test_what_need_not_be_asked_hides_no_contradiction() -> None:
+    """Each condition both ways."""
+    answers = set[bool]()
+    random = Random(0)
+    for kernel, predicates in compared(random, 40):
+        contradictions = kernel.values.contradictions
         for _ in range(12):
             facts = PathCondition()
             for p in random.sample(predicates, random.randrange(2, 7)):
@@ -81,15 +81,38 @@ def test_what_need_not_be_asked_hides_no_contradiction() -> None:
     assert answers == {True, False}
 
 
+def test_one_more_fact_is_compared_with_what_it_concerns_alone() -> None:
+    """A path condition that grows is impossible from the same fact on, at less than two thirds of the comparisons."""
+    random, work, answers = Random(1), {True: 0, False: 0}, set[bool]()
+    for kernel, predicates in compared(random, 20):
+        contradictions = kernel.values.contradictions
+        for _ in range(6):
+            facts = PathCondition()
+            for p in random.sample(predicates, 7):
+                before, facts = facts, kernel.values.refine(p, random.random() < 0.5, facts)
+                for grows in (True, False):
+                    if not grows:
+                        contradictions._impossible.clear()
+                    since = contradictions.compared
+                    answer = contradictions.impossible(facts, before if grows else None)
+                    work[grows] += contradictions.compared - since
+                    assert answer is by_definition(contradictions, facts)
+                answers.add(answer)
+                if answer:
+                    break
+    assert answers == {True, False}
+    assert 3 * work[True] < 2 * work[False]
+
+
 def test_conditions_with_the_same_ranges_are_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = model(VALUES + "setp.lt.s32 %p0, %r1, 3; setp.lt.s32 %p1, %r2, 4; end: ret;")
-    contradictions = contradictions_of(kernel)
+    contradictions = kernel.values.contradictions
     asked: list[KnownRanges] = []
     decide = contradictions._any
 
-    def noted(known: KnownRanges) -> bool:
+    def noted(known: KnownRanges, fresh: KnownRanges) -> bool:
         asked.append(known)
-        return decide(known)
+        return decide(known, fresh)
 
     monkeypatch.setattr(contradictions, "_any", noted)
     facts = PathCondition()
@@ -124,7 +147,7 @@ def test_a_pair_without_a_contradiction_is_asked_about_again_where_its_sum_is_kn
         setp.lt.s32 %p6, %r6, 0;
         end: ret;
     """)
-    contradictions = contradictions_of(kernel)
+    contradictions = kernel.values.contradictions
     truths = {"%p5": False, "%p0": False, "%p1": False, "%p2": True, "%p3": False, "%p4": True, "%p6": False}
     for left, answer in ((1, False), (0, True)):
         facts = PathCondition()
@@ -147,7 +170,7 @@ LOADED = """
 @pytest.mark.parametrize("opcode", ["add.s32", "sub.s32"])
 def test_an_additive_pair_is_asked_about_where_its_sum_or_difference_is_known(opcode: str) -> None:
     kernel = model(f"{LOADED} add.s32 %r4, %r1, %r3; {opcode} %r5, %r4, %r2; end: ret;")
-    contradictions = contradictions_of(kernel)
+    contradictions = kernel.values.contradictions
     _, first, second, total = (value(kernel, r) for r in ("%r1", "%r2", "%r4", "%r5"))
     known = dict.fromkeys((first, second), (0, 9))
     pair = min(first, second), max(first, second)
@@ -160,7 +183,7 @@ def test_an_additive_pair_is_asked_about_where_its_sum_or_difference_is_known(op
 @pytest.mark.parametrize("term", ["min.s32 %r4, %r1, %r3;", "max.u32 %r4, %r1, %r3;", "and.b32 %r4, %r1, 7;"])
 def test_a_pair_is_asked_about_where_a_term_may_narrow_the_sum(term: str) -> None:
     kernel = model(f"{LOADED} {term} end: ret;")
-    contradictions = contradictions_of(kernel)
+    contradictions = kernel.values.contradictions
     pair = value(kernel, "%r2"), value(kernel, "%r4")
     known = dict.fromkeys(pair, (0, 9))
     assert pair in contradictions._pairs(known, known.keys())
@@ -201,7 +224,7 @@ def test_a_pair_is_not_additive_where_its_sum_says_more_than_its_terms(
     code: str, truths: tuple[bool, ...]
 ) -> None:
     kernel = model(code)
-    contradictions, facts = contradictions_of(kernel), PathCondition()
+    contradictions, facts = kernel.values.contradictions, PathCondition()
     for p, truth in enumerate(truths):
         assert not contradictions.impossible(facts)
         facts = kernel.values.refine(value(kernel, f"%p{p}"), truth, facts)
