@@ -188,6 +188,6 @@ class _Result:
         size, number = self.before
         left = instructions(self.data)
         share = f" ({left / number:.1%})" if number else ""
-        sizes = f"{left:,} of {count(number, 'instruction')}{share}, {len(self.data):,} of {size:,} bytes"
+        sizes = f"{left:,} of {number:,} instructions{share}, {len(self.data):,} of {size:,} bytes"
         end = "no statement can be taken out" if minimal else "stopped before nothing more can be taken out"
         write_notes([f"{self.target}: {sizes}, after {count(self.command.calls, 'call')}; {end}."])
