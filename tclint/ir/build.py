@@ -119,12 +119,15 @@ class _Building:
         self.aliases: list[Node] = []
         self.labels: set[str] = set()
         """Those of the sections."""
+        self.adrift = False
+        """Whether a syntax error may have put the statements of a function at module scope."""
 
     def add(self, node: Node) -> None:
         """Build the next item."""
         kind, start, end = node.type, node.start_byte, node.end_byte
         module, text = self.module, self.text
         self.header.take(kind, start, end)
+        self.adrift = kind != "function" and (self.adrift or node.has_error)
         if kind == "function":
             self._function(node)
         elif kind == "variable_declaration":
@@ -154,7 +157,7 @@ class _Building:
             self._section(start, end)
         elif kind == "alias_directive":
             self.aliases.append(node)
-        if kind in _OF_MODULE:
+        if kind in _OF_MODULE and not self.adrift:
             note(module.features, _OF_MODULE[kind], text, (start, end), module.version)
 
     def _section(self, start: int, end: int) -> None:
@@ -308,6 +311,8 @@ def _undeclared(function: Function, name: str, *, guard: bool) -> str:
             return f"{quoted(name)} is not an operand: {base} is a register, not an array"
         return f"{quoted(name)} is not an operand: only constants can be computed with"
     word = "register" if guard or name.startswith("%") else "name"
+    if any(register.name == f"%{name}" for register in function.registers):
+        return f"{word} {quoted(name)} is not declared; did you mean %{name}?"
     known = (*SPECIAL_REGISTERS, *function.variables, *(p.name for p in function.parameters))
     return f"{word} {quoted(name)} is not declared{_similar(name, known)}"
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 
 from tree_sitter import Language, Node, Parser, Point, Query, QueryCursor, Tree, TreeCursor
 
@@ -424,6 +424,8 @@ def _unexpected(node: Node) -> SyntaxProblem:
         return specific
     openers: list[Node] = []
     for child in node.children:
+        if child.type in ("dot_word", "identifier") and not openers and (near := _directive(child)):
+            return _unknown_directive(child, near)
         kind = child.type
         if kind in CLOSERS:
             openers.append(child)
@@ -438,12 +440,6 @@ def _unexpected(node: Node) -> SyntaxProblem:
     if (rest := text.lstrip(b", \t\r\n")) and rest != text and b"\n" in text[: len(text) - len(rest)]:
         start, text = start + len(text) - len(rest), rest  # the comma before it is on another line, and right
     message = f"unexpected {_quote(text)}"
-    directive = (text.split() or [b""])[0].decode("latin-1")
-    near = f".{directive}" if f".{directive}" in _DIRECTIVES else ""
-    if directive.startswith(".") and directive not in _DIRECTIVES:
-        near = similar_directive(directive)
-    if near:
-        message += f"; did you mean `{near}`?"
     before = node.prev_named_sibling
     if before is not None and before.type == "function":
         message += " outside a function, which an unbalanced `}` may have closed"
@@ -470,17 +466,39 @@ def _named(character: str) -> str:
 
 
 def _unended(node: Node) -> SyntaxProblem | None:
-    """The problem of an instruction without its semicolon, whose last operand is read with the directive after it, as in
-    ``%rd1 .loc``."""
-    before, parent = _previous(node), node.parent
-    if before is None or parent is None or parent.type != "instruction" or not before.is_named:
+    """The problem of a statement without its semicolon, to which the next line was added: in a token of its own, or in the
+    last operand of an instruction, as in ``%rd1 .loc``."""
+    parent = node.parent
+    if parent is None or parent.type not in ("instruction", "variable_declaration", "block"):
         return None
-    first, newline, _ = _text(before).partition(b"\n")
-    if not newline or before.type in _NO_OPERANDS:
+    statement = node if parent.type == "block" else parent
+    if (end := next(_ends(statement, node), None)) is None:
         return None
-    end = before.start_byte + len(first.rstrip())
-    statement = _quote(_text(parent)[: end - parent.start_byte])
-    return SyntaxProblem(end, end, f"expected `;` after {statement}")
+    begun = _quote(_text(statement)[: end - statement.start_byte])
+    return SyntaxProblem(end, end, f"expected `;` after {begun}")
+
+
+def _ends(statement: Node, error: Node) -> Iterator[int]:
+    """Where a *statement* probably ends before or in an *error*, because what follows is on the next line."""
+    for node in dict.fromkeys((statement, error)):
+        parts = [
+            c for c in node.children if c.start_byte <= error.end_byte and (c.is_error or not c.is_extra)
+        ]
+        for last, following in zip_longest(parts, parts[1:]):
+            first, newline, _ = _text(last).partition(b"\n")
+            if last.type == "selection" and newline:  # of a name and what begins the next line: `%rd1 .loc`
+                yield last.start_byte + len(first.rstrip())
+            elif following is not None and _apart(last, following, statement.type):
+                yield last.end_byte
+
+
+def _apart(last: Node, following: Node, statement: str) -> bool:
+    """Whether a *statement* of some type probably ends between two of its parts, since they are on two lines."""
+    first = _text(following)[:1]
+    if last.end_point.row == following.start_point.row or not last.is_named or first in (b",", b";"):
+        return False
+    operand = last.type == "identifier" or (last.type not in _NO_OPERANDS and statement == "instruction")
+    return operand or (last.type == "opcode" and first not in (b"%", b"[", b"{"))
 
 
 _OPERAND = re.compile(rb"[\w$%.]+")
@@ -535,20 +553,41 @@ def _incomplete(node: Node, text: bytes) -> SyntaxProblem | None:
     if space is not None and space[1].decode("latin-1") in _SPACES:
         start, end = (node.start_byte + offset for offset in space.span(1))
         return SyntaxProblem(start, end, f"expected a type after {_quote(space[1])}")
-    if text == b"," and node.parent is not None and node.parent.type in ("instruction", "vector"):
-        return SyntaxProblem(node.start_byte, node.end_byte, "expected an operand before `,`")
+    if text in (b",", b";") and node.parent is not None and node.parent.type in ("instruction", "vector"):
+        before, after = _previous(node), node.next_sibling
+        if text == b";" and before is not None and before.type == ",":
+            return SyntaxProblem(before.start_byte, before.end_byte, "expected an operand after `,`")
+        if text == b",":
+            where = "before" if after is None or after.is_named or after.type == "," else "after"
+            return SyntaxProblem(node.start_byte, node.end_byte, f"expected an operand {where} `,`")
     if (
         node.parent is not None
         and node.parent.type == "directive"
         and (word := node.parent.child(0)) is not None
     ):
-        unknown = _text(word).decode("latin-1")
-        near = similar_directive(unknown)
-        hint = f"; did you mean `{near}`?" if near else ""
-        return SyntaxProblem(word.start_byte, word.end_byte, f"unknown directive {_quote(_text(word))}{hint}")
+        return _unknown_directive(word, _directive(word))
+    if (
+        node.parent is not None
+        and node.parent.type == "parameter_list"
+        and node.children[0].type == "parameter"
+    ):
+        return SyntaxProblem(node.end_byte, node.end_byte, f"expected `,` after {_quote(text)}")
     if re.fullmatch(rb"<\s*>", text):
         return SyntaxProblem(node.start_byte, node.end_byte, "expected a number between `<` and `>`")
     return None
+
+
+def _directive(word: Node) -> str:
+    """The directive that was probably meant by a word, which may lack its period; empty if none is close."""
+    text = _text(word).decode("latin-1")
+    if text.startswith("."):
+        return similar_directive(text)
+    return f".{text}" if f".{text}" in _DIRECTIVES else ""
+
+
+def _unknown_directive(word: Node, near: str) -> SyntaxProblem:
+    hint = f"; did you mean `{near}`?" if near else ""
+    return SyntaxProblem(word.start_byte, word.end_byte, f"unknown directive {_quote(_text(word))}{hint}")
 
 
 _DIRECTIVES = frozenset(
