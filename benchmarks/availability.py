@@ -14,7 +14,6 @@ first ``.version`` that the table allows there, one step below it, 9.1 and the n
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import time
@@ -26,6 +25,7 @@ from itertools import islice
 from typing import Any
 
 from benchmarks import results
+from benchmarks.arguments import command_line
 from benchmarks.coverage import statement
 from benchmarks.ptxas import OLDEST, PRELUDE, Ptxas, PtxasMissing, before, find, without_target
 from benchmarks.spellings import Spelling, operand_lists, spellings
@@ -334,9 +334,7 @@ def report(data: Mapping[str, Any], limit: int) -> None:
 
 def main() -> None:
     """Run the grid; exit 1 when less than 99.9 % of the points agree."""
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    arguments = command_line("benchmarks.availability", __doc__)
     arguments.add_argument(
         "--form", action="append", default=[], help="only forms whose name starts so (repeatable)"
     )

@@ -15,7 +15,6 @@ A GPU can prove a mutant wrong and no mutant right: what the ISA leaves undefine
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import random
@@ -32,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import launch, mutation, ptxas, results, sanitize
+from benchmarks.arguments import command_line
 from benchmarks.corpus.fixtures import FOLDER as KERNELS
 from benchmarks.equivalence import equivalent
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
@@ -288,11 +288,7 @@ def judge(data: Record) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Prepare a folder, or read what came out of it; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.hardware",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.hardware", __doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     first = commands.add_parser("prepare", help="plant, compile, list the jobs")
     first.add_argument("folder", type=Path)

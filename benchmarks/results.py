@@ -12,7 +12,6 @@ part without a record is named as not measured. With the names of parts, it prin
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import os
@@ -25,6 +24,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
+from benchmarks.arguments import command_line
 from tclint import __version__ as tclint_version
 
 __all__ = ["PARTS", "RECORDS", "Part", "kernels", "main", "page", "processor", "save", "skip", "table"]
@@ -211,11 +211,7 @@ def page() -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the page, print tables, or see whether the page is what the records say; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.results",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.results", __doc__)
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit 1 if the page is out of date"
     )

@@ -11,7 +11,6 @@ tclint about each mutant; *judge* asks it again about the mutants of the record,
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections import Counter, defaultdict
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import hardware, results
+from benchmarks.arguments import command_line
 from benchmarks.sanitize import TOOLS, role_of
 
 __all__ = [
@@ -187,11 +187,7 @@ def _originals(data: Any) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Read what the tools reported, and judge the mutants; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.sanitizer",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.sanitizer", __doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     first = commands.add_parser("collect", help="read the reports and judge the mutants")
     first.add_argument("folder", type=Path)

@@ -10,7 +10,6 @@ lacks; with ``--older`` also each word that an older ptxas lacks, whether the ta
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from benchmarks.arguments import command_line
 from benchmarks.ptxas import Ptxas, PtxasMissing, find
 from tclint.isa.directives import directives
 from tclint.isa.features import features
@@ -148,9 +148,7 @@ def _show(title: str, found: Words, marks: Words | None = None) -> None:
 
 def main() -> None:
     """Print the words that a ptxas adds to the table."""
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    arguments = command_line("benchmarks.vocabulary", __doc__)
     arguments.add_argument("--older", type=Path, help="an older ptxas: show what it lacks")
     options = arguments.parse_args()
     try:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 from benchmarks import needed, ptxas, results
+from benchmarks.arguments import command_line
 from benchmarks.needed import score
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Prepares a folder, or reads what came out of it; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.needed",
-        description=needed.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.needed", needed.__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     first = commands.add_parser("prepare", help="change, compile, list the jobs")
     first.add_argument("folder", type=Path)
