@@ -27,7 +27,7 @@ from typing import Any
 from benchmarks import results
 from benchmarks.arguments import command_line
 from benchmarks.coverage import statement
-from benchmarks.ptxas import OLDEST, PRELUDE, Ptxas, PtxasMissing, before, find, without_target
+from benchmarks.ptxas import OLDEST, PRELUDE, Ptxas, before, find, needing_ptxas, without_target
 from benchmarks.spellings import Spelling, operand_lists, spellings
 from tclint.ir.frontend import analyse
 from tclint.ir.needs import instruction_needs
@@ -350,11 +350,9 @@ def main() -> None:
     arguments.add_argument("--record", action="store_true", help="keep the result for docs/results.md")
     options = arguments.parse_args()
     started = time.monotonic()
-    try:
+    with needing_ptxas():
         oracle = find()
         print(f"ptxas {oracle.release}, {len(oracle.targets)} targets")
-    except PtxasMissing as error:
-        sys.exit(f"availability: {error}")
     forms = [
         form
         for form in table()

@@ -302,11 +302,8 @@ def main(arguments: list[str] | None = None) -> int:
     if (options.command == "run") != (options.folder is None):
         parser.error("prepare and collect need a folder" if options.folder is None else "run needs no folder")
     if options.command == "prepare":
-        try:
+        with ptxas.needing_ptxas():
             plan = prepare(options.folder, ptxas.find())
-        except ptxas.PtxasMissing as error:
-            print(error, file=sys.stderr)
-            return 1
         print(
             f"{len(plan['jobs'])} jobs; where the GPU is: python {options.folder}/run.py --digests {options.folder}"
         )

@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks import results
 from benchmarks.arguments import command_line
 from benchmarks.availability import GRID, NEWEST
-from benchmarks.ptxas import OLDEST, Ptxas, PtxasMissing, before, find, without_target
+from benchmarks.ptxas import OLDEST, Ptxas, before, find, needing_ptxas, without_target
 from tclint.ir.frontend import analyse
 from tclint.ir.needs import needs
 from tclint.isa.directives import directives
@@ -228,11 +228,9 @@ def main() -> None:
     arguments.add_argument("--every-version", action="store_true", help="ask at every .version")
     arguments.add_argument("--record", action="store_true", help="keep the result for docs/results.md")
     options = arguments.parse_args()
-    try:
+    with needing_ptxas():
         ptxas = find()
         print(f"ptxas {ptxas.release}, {len(ptxas.targets)} targets")
-    except PtxasMissing as error:
-        sys.exit(f"features: {error}")
     asked = [
         sample
         for sample in samples()

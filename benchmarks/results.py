@@ -27,7 +27,7 @@ from typing import Any, Protocol
 from benchmarks.arguments import command_line
 from tclint import __version__ as tclint_version
 
-__all__ = ["PARTS", "RECORDS", "Part", "kernels", "main", "page", "processor", "save", "skip", "table"]
+__all__ = ["PARTS", "RECORDS", "Part", "kernels", "main", "page", "processor", "recorded", "save", "skip", "table"]
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "benchmarks" / "records"
@@ -164,6 +164,13 @@ def records() -> dict[str, Record]:
     """Every record there is, by part."""
     found = ((part, RECORDS / f"{part}.json") for part in PARTS)
     return {part: json.loads(path.read_text(encoding="utf-8")) for part, path in found if path.is_file()}
+
+
+def recorded(part: str) -> Record:
+    """The record of *part*; without one, the program ends."""
+    if (found := records().get(part)) is None:
+        sys.exit(f"no {part}.json: prepare, run and collect first")
+    return found
 
 
 def page() -> str:

@@ -16,11 +16,8 @@ def main(arguments: list[str] | None = None) -> int:
     first = commands.add_parser("prepare", help="compile the kernels, and count what each case should take")
     first.add_argument("folder", type=Path)
     options = parser.parse_args(arguments)
-    try:
+    with ptxas.needing_ptxas():
         cases = wavefronts.prepare(options.folder)
-    except ptxas.PtxasMissing as error:
-        print(error, file=sys.stderr)
-        return 1
     print(f"{len(cases)} cases; next, where the GPU is: python3 {options.folder}/launcher.py")
     return 0
 
