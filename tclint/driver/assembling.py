@@ -21,7 +21,17 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from tclint.driver.cuda_tools import ToolError, candidates, complaint, run
-from tclint.findings.figures import RULES, WORDS, Assembled, Figure, Gate, Judged, KernelFigures, Recorded
+from tclint.findings.figures import (
+    ANYWHERE,
+    RULES,
+    WORDS,
+    Assembled,
+    Figure,
+    Gate,
+    Judged,
+    KernelFigures,
+    Recorded,
+)
 from tclint.findings.selection import SettingsError
 from tclint.syntax.source import Source, SourceError
 
@@ -97,11 +107,11 @@ def folder_of(gate: Gate) -> Iterator[Gate]:
         yield replace(gate, folder=folder)
 
 
-def _grouped(known: Iterable[Recorded]) -> dict[tuple[str | None, str | None], tuple[Recorded, ...]]:
+def _grouped(known: Iterable[Recorded]) -> dict[tuple[str, str | None], tuple[Recorded, ...]]:
     """*known* as a gate has them."""
-    found = defaultdict[tuple[str | None, str | None], list[Recorded]](list)
+    found = defaultdict[tuple[str, str | None], list[Recorded]](list)
     for each in known:
-        found[each.path, None if each.path is None else each.member].append(each)
+        found[(each.path, each.member) if each.path else ANYWHERE].append(each)
     return {key: tuple(some) for key, some in found.items()}
 
 

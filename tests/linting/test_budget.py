@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.findings.figures import (
+    ANYWHERE,
     RULES,
     WORDS,
     Assembled,
@@ -41,7 +42,7 @@ def kernel(name: str, **amounts: int | None) -> KernelFigures:
 
 
 def recorded(figures: KernelFigures, ptxas: str = "13.5.37", target: str = "sm_90a") -> Recorded:
-    return Recorded(None, None, ptxas, target, figures)
+    return Recorded(*ANYWHERE, ptxas, target, figures)
 
 
 def run(
