@@ -27,7 +27,19 @@ from typing import Any, Protocol
 from benchmarks.arguments import command_line
 from tclint import __version__ as tclint_version
 
-__all__ = ["PARTS", "RECORDS", "Part", "kernels", "main", "page", "processor", "recorded", "save", "skip", "table"]
+__all__ = [
+    "PARTS",
+    "RECORDS",
+    "Part",
+    "kernels",
+    "main",
+    "page",
+    "processor",
+    "recorded",
+    "save",
+    "skip",
+    "table",
+]
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "benchmarks" / "records"
