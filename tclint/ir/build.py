@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tclint._pattern import pattern
-from tclint.ir.declarations import declared, misaligned, targets_of, unknown_directive
+from tclint.ir.declarations import declared, misaligned, misspelt_directive, targets_of
 from tclint.ir.features import FEATURED, note
 from tclint.ir.functions import FunctionBuilder, make_function
 from tclint.ir.nodes import BuildError, FeatureUse, Function, Module, Symbol
@@ -134,7 +134,7 @@ class _Building:
             self._variables(start, end)
         elif kind == "directive":
             module.sections |= text.startswith("@@", start)
-            if message := unknown_directive(text[start:end]):
+            if message := misspelt_directive(text[start:end]):
                 module.errors.append(BuildError("misplaced", start, end, message))
         elif kind == "version_directive":
             try:

@@ -34,8 +34,8 @@ __all__ = [
     "parse",
     "problems",
     "reparse",
-    "similar_directive",
     "statements",
+    "unknown_directive",
 ]
 
 LANGUAGE = Language(language())
@@ -424,8 +424,9 @@ def _unexpected(node: Node) -> SyntaxProblem:
         return specific
     openers: list[Node] = []
     for child in node.children:
-        if child.type in ("dot_word", "identifier") and not openers and (near := _directive(child)):
-            return _unknown_directive(child, near)
+        word = not openers and child.type in ("dot_word", "identifier")
+        if word and _directive(_text(child).decode("latin-1")):
+            return _unknown_directive(child)
         kind = child.type
         if kind in CLOSERS:
             openers.append(child)
@@ -565,7 +566,7 @@ def _incomplete(node: Node, text: bytes) -> SyntaxProblem | None:
         and node.parent.type == "directive"
         and (word := node.parent.child(0)) is not None
     ):
-        return _unknown_directive(word, _directive(word))
+        return _unknown_directive(word)
     if (
         node.parent is not None
         and node.parent.type == "parameter_list"
@@ -577,17 +578,25 @@ def _incomplete(node: Node, text: bytes) -> SyntaxProblem | None:
     return None
 
 
-def _directive(word: Node) -> str:
-    """The directive that was probably meant by a word, which may lack its period; empty if none is close."""
-    text = _text(word).decode("latin-1")
-    if text.startswith("."):
-        return similar_directive(text)
-    return f".{text}" if f".{text}" in _DIRECTIVES else ""
+def unknown_directive(word: str) -> str:
+    """The message about a *word* that is no directive, with the one that was probably meant if one is close."""
+    near = _directive(word)
+    return f"unknown directive {_quote(word.encode('latin-1'))}" + (
+        f"; did you mean `{near}`?" if near else ""
+    )
 
 
-def _unknown_directive(word: Node, near: str) -> SyntaxProblem:
-    hint = f"; did you mean `{near}`?" if near else ""
-    return SyntaxProblem(word.start_byte, word.end_byte, f"unknown directive {_quote(_text(word))}{hint}")
+def _unknown_directive(word: Node) -> SyntaxProblem:
+    return SyntaxProblem(word.start_byte, word.end_byte, unknown_directive(_text(word).decode("latin-1")))
+
+
+def _directive(word: str) -> str:
+    """The directive that was probably meant by *word*, which may lack its period; empty if none is close."""
+    from difflib import get_close_matches
+
+    if not word.startswith("."):
+        return f".{word}" if f".{word}" in _DIRECTIVES else ""
+    return next(iter(get_close_matches(word, sorted(_DIRECTIVES), n=1, cutoff=0.75)), "")
 
 
 _DIRECTIVES = frozenset(
@@ -599,13 +608,6 @@ _DIRECTIVES = frozenset(
 _SPACES = _DIRECTIVES & frozenset(
     (".reg", ".sreg", ".shared", ".global", ".local", ".const", ".param", ".tex")
 )
-
-
-def similar_directive(word: str) -> str:
-    """The directive that was probably meant by *word*; empty if none is close."""
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(word, sorted(_DIRECTIVES), n=1, cutoff=0.75)), "")
 
 
 def _cut(node: Node, openers: Sequence[Node]) -> SyntaxProblem | None:
