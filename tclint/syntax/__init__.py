@@ -362,11 +362,14 @@ def _errors(cursor: TreeCursor) -> Iterator[Node]:
 
 
 def _independent(errors: Iterator[Node]) -> Iterator[Node]:
-    """*errors* without those that only follow from another one: what is outside a function that was closed too early, and
-    what an unknown directive has swallowed."""
+    """*errors* without those that only follow from another one: what is outside a function that was closed too early,
+    what an unknown directive has swallowed, and the rest of a broken statement, which begins like a directive."""
     outside = -1
     for node in errors:
-        top = node
+        top, rest = node, node.parent
+        before = _previous(rest) if rest is not None and rest.type == "directive" else None
+        if before is not None and before.has_error and before.end_point.row == node.start_point.row:
+            continue
         while top.parent is not None and top.parent.parent is not None:
             top = top.parent
         if top.type == "function":
@@ -385,6 +388,8 @@ def _missing(node: Node) -> SyntaxProblem:
         return _missing_colon(before)
     message = f"expected {DESCRIPTIONS.get(node.type, f'`{node.type}`')}"
     at = node.start_byte if before is None else before.end_byte
+    if node.type == ";" and parent is not None and parent.type == "instruction":
+        at = next(_ends(parent, node), at)
     if parent is not None and parent.start_byte < at:
         message += f" after {_quote(_text(parent)[: at - parent.start_byte])}"
     return SyntaxProblem(at, at, message)
@@ -470,11 +475,13 @@ def _unended(node: Node) -> SyntaxProblem | None:
     """The problem of a statement without its semicolon, to which the next line was added: in a token of its own, or in the
     last operand of an instruction, as in ``%rd1 .loc``."""
     parent = node.parent
-    if parent is None or parent.type not in ("instruction", "variable_declaration", "block"):
+    if parent is None or parent.type not in ("instruction", "indexed", "variable_declaration", "block"):
         return None
     statement = node if parent.type == "block" else parent
     if (end := next(_ends(statement, node), None)) is None:
         return None
+    if parent.type == "indexed" and parent.parent is not None:
+        statement = parent.parent
     begun = _quote(_text(statement)[: end - statement.start_byte])
     return SyntaxProblem(end, end, f"expected `;` after {begun}")
 
@@ -487,7 +494,9 @@ def _ends(statement: Node, error: Node) -> Iterator[int]:
         ]
         for last, following in zip_longest(parts, parts[1:]):
             first, newline, _ = _text(last).partition(b"\n")
-            if last.type == "selection" and newline:  # of a name and what begins the next line: `%rd1 .loc`
+            if (
+                last.type in ("selection", "opcode") and newline
+            ):  # with what begins the next line: `%rd1 .loc`
                 yield last.start_byte + len(first.rstrip())
             elif following is not None and _apart(last, following, statement.type):
                 yield last.end_byte

@@ -182,6 +182,21 @@ def test_truncated_at_every_byte_keeps_what_was_whole() -> None:
         (".entry k(.param .u64 p .param .u64 q) { ret; }", "", "expected `,` after `.param .u64 p`"),
         (".entry k() { ret\nL: bra L; }", "", "expected `;` after `ret`"),
         (".entry k() { ret\nadd.u32 %r1, %r2, %r3; }", "", "expected `;` after `ret`"),
+        (
+            ".entry k() { add.u32 %r1, %r2, %r3\nst.u32 [%rd1], %r1; }",
+            "",
+            "expected `;` after `add.u32 %r1, %r2, %r3`",
+        ),
+        (
+            ".entry k() { cp.async.commit_group\n.loc 1 9 5\nadd.u32 %r1, %r2, %r3; }",
+            "",
+            "expected `;` after `cp.async.commit_group`",
+        ),
+        (
+            ".entry k() {\n%p1 st.global.v4.b32 [%rd1+4], { %r1, %r2, %r3, %r4 };\nret; }",
+            "",
+            "expected `;` after `%p1 st.global`",
+        ),
         (".entry k() { bra L\nL: ret; }", "", "expected `;` after `bra L`"),
         (".entry k() { ret\n$L: @%p1 bra $L; }", "", "expected `;` after `ret`"),
         (".entry k() { .reg .b32 %r1\nret; }", "", "expected `;` after `.reg .b32 %r1`"),
