@@ -58,7 +58,8 @@ def _head(source: Source, function: Function) -> tuple[int, int]:
 def problems(module: Module, judged: Judged) -> Iterator[Problem]:
     """Why there are no figures of the module, or none of some of its kernels."""
     if judged.problem:
-        yield Problem(judged.line, judged.problem)
+        if module.targets:  # else that is a problem of the text, and ptxas was not asked
+            yield Problem(judged.line, judged.problem)
         return
     known = {kernel.kernel for kernel in judged.made.kernels}
     for function in module.bodies:

@@ -228,6 +228,16 @@ def test_a_kernel_without_figures_makes_the_report_partial() -> None:
     assert [p.message for p in report.problems] == ["ptxas 13.5.37 printed no figures of copy"]
 
 
+@pytest.mark.parametrize("text", [TEXT, "// nothing\n"])
+def test_why_there_are_no_figures_is_said_once(text: str) -> None:
+    judged = Judged(Budget(), Assembled("13.5.37"), problem="no figures")
+    report = check_source(
+        Source.from_bytes(text.encode(), "k.ptx"), Request(Selected(rules=ON), judged=judged)
+    )
+    assert len(report.problems) == 1
+    assert ("no figures" in report.problems[0].message) == (text == TEXT)
+
+
 @pytest.mark.parametrize(
     ("figures", "line"),
     [
