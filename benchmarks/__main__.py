@@ -10,7 +10,6 @@ minutes: that is what CI runs.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import shlex
@@ -20,6 +19,7 @@ import tempfile
 import time
 
 from benchmarks import results
+from benchmarks.arguments import command_line
 
 __all__ = ["main", "run"]
 
@@ -51,9 +51,7 @@ def run(command: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure the parts that were asked for; 1 if one of them could not be."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line("benchmarks", __doc__)
     parser.add_argument(
         "parts", nargs="*", metavar="PART", help=f"of {', '.join(results.PARTS)}; default: all"
     )

@@ -14,7 +14,6 @@ first ``.version`` that the table allows there, one step below it, 9.1 and the n
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import time
@@ -26,8 +25,9 @@ from itertools import islice
 from typing import Any
 
 from benchmarks import results
+from benchmarks.arguments import command_line
 from benchmarks.coverage import statement
-from benchmarks.ptxas import OLDEST, PRELUDE, Ptxas, PtxasMissing, before, find, without_target
+from benchmarks.ptxas import OLDEST, PRELUDE, Ptxas, before, find, needing_ptxas, without_target
 from benchmarks.spellings import Spelling, operand_lists, spellings
 from tclint.ir.frontend import analyse
 from tclint.ir.needs import instruction_needs
@@ -334,9 +334,7 @@ def report(data: Mapping[str, Any], limit: int) -> None:
 
 def main() -> None:
     """Run the grid; exit 1 when less than 99.9 % of the points agree."""
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    arguments = command_line("benchmarks.availability", __doc__)
     arguments.add_argument(
         "--form", action="append", default=[], help="only forms whose name starts so (repeatable)"
     )
@@ -352,11 +350,9 @@ def main() -> None:
     arguments.add_argument("--record", action="store_true", help="keep the result for docs/results.md")
     options = arguments.parse_args()
     started = time.monotonic()
-    try:
+    with needing_ptxas():
         oracle = find()
         print(f"ptxas {oracle.release}, {len(oracle.targets)} targets")
-    except PtxasMissing as error:
-        sys.exit(f"availability: {error}")
     forms = [
         form
         for form in table()

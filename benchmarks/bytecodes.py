@@ -14,7 +14,6 @@ What runs in C (a copy of a set, sorting) is one instruction; ``benchmarks.speed
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -27,6 +26,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from benchmarks import grow
+from benchmarks.arguments import command_line
 from benchmarks.results import RECORDS, ROOT
 from tclint.findings.rules import all_rules
 from tclint.isa.table import table
@@ -201,11 +201,7 @@ def _version() -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Compare with the record, or make it; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.bytecodes",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.bytecodes", __doc__)
     parser.add_argument("--update", action="store_true", help="record the counts of now")
     options = parser.parse_args(arguments)
     if os.environ.get(SEED) != "0":  # the order of a set of texts must be the same each time

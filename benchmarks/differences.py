@@ -9,12 +9,12 @@ of it beside others.
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from benchmarks.arguments import command_line
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
 from tclint.diff.compare import OpChange, compare
 from tclint.diff.skeleton import Skeleton, skeleton
@@ -117,7 +117,7 @@ def measure(data: bytes, each: int = 2) -> Iterator[tuple[str, str, Fault]]:
 
 def main() -> None:
     """Measures the files, and prints a line for each operator."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line("benchmarks.differences", __doc__)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--each", type=int, default=2, help="faults of a kind in each kernel, at most")
     parser.add_argument("--show", action="store_true", help="print what is not exact")

@@ -13,7 +13,6 @@ launches, all convicted mutants, and those that came out right although tclint f
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
@@ -30,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import hardware, launch, ptxas, results
+from benchmarks.arguments import command_line
 from benchmarks.corpus.fixtures import FOLDER as KERNELS
 from benchmarks.executor_page import ABOUT, COMMAND, SLICE, TITLE, figure, tables
 from tclint.ir.frontend import analyse
@@ -291,11 +291,7 @@ def runs(only: str, schedules: Sequence[str], jobs: int) -> Record:
 
 def main(arguments: list[str] | None = None) -> int:
     """Prepare a folder, read what came out of it, or run the executor; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.executor",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.executor", __doc__)
     parser.add_argument("command", nargs="?", choices=("run", "prepare", "collect"), default="run")
     parser.add_argument("folder", nargs="?", type=Path, help="of prepare and collect")
     parser.add_argument("--schedule", action="append", metavar="NAME", help=f"{', '.join(SCHEDULES)}")
@@ -306,11 +302,8 @@ def main(arguments: list[str] | None = None) -> int:
     if (options.command == "run") != (options.folder is None):
         parser.error("prepare and collect need a folder" if options.folder is None else "run needs no folder")
     if options.command == "prepare":
-        try:
+        with ptxas.needing_ptxas():
             plan = prepare(options.folder, ptxas.find())
-        except ptxas.PtxasMissing as error:
-            print(error, file=sys.stderr)
-            return 1
         print(
             f"{len(plan['jobs'])} jobs; where the GPU is: python {options.folder}/run.py --digests {options.folder}"
         )

@@ -10,7 +10,6 @@ there, one step below it, 9.1 and the newest, or at every one since the target c
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -23,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import results
+from benchmarks.arguments import command_line
 from benchmarks.availability import GRID, NEWEST
-from benchmarks.ptxas import OLDEST, Ptxas, PtxasMissing, before, find, without_target
+from benchmarks.ptxas import OLDEST, Ptxas, before, find, needing_ptxas, without_target
 from tclint.ir.frontend import analyse
 from tclint.ir.needs import needs
 from tclint.isa.directives import directives
@@ -222,19 +222,15 @@ def measure(ptxas: Ptxas, asked: Sequence[Sample], every: bool) -> dict[str, Any
 
 def main() -> None:
     """Run the grid; exit 1 when less than 99.9 % of the points agree."""
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    arguments = command_line("benchmarks.features", __doc__)
     arguments.add_argument("--kind", action="append", choices=KINDS, help="only these (repeatable)")
     arguments.add_argument("--name", action="append", default=[], help="only what is called so (repeatable)")
     arguments.add_argument("--every-version", action="store_true", help="ask at every .version")
     arguments.add_argument("--record", action="store_true", help="keep the result for docs/results.md")
     options = arguments.parse_args()
-    try:
+    with needing_ptxas():
         ptxas = find()
         print(f"ptxas {ptxas.release}, {len(ptxas.targets)} targets")
-    except PtxasMissing as error:
-        sys.exit(f"features: {error}")
     asked = [
         sample
         for sample in samples()

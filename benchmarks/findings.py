@@ -9,7 +9,6 @@ that is not there is listed as not judged. Exit status 1 if a finding was judged
 
 from __future__ import annotations
 
-import argparse
 import csv
 import sys
 from collections import Counter, defaultdict
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import results
+from benchmarks.arguments import command_line
 from benchmarks.corpus.builder import default_cache
 from benchmarks.strangers.ledger import Ledger
 from tclint.findings.scales import Severity
@@ -145,11 +145,7 @@ def _places(lines: list[int]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Lint, print the figures, record them; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.findings",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.findings", __doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=default_cache(), help="default: the corpus")
     parser.add_argument("--record", action="store_true", help="keep the result for docs/results.md")
     options = parser.parse_args(arguments)

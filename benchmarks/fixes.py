@@ -10,12 +10,12 @@ does not have.
 
 from __future__ import annotations
 
-import argparse
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from benchmarks.arguments import command_line
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
 from benchmarks.mutation import kernels
 from benchmarks.ptxas import PtxasMissing, find
@@ -106,9 +106,7 @@ def _files(folders: Iterable[Path]) -> list[Path]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line("benchmarks.fixes", __doc__)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--faults", action="store_true")
     parser.add_argument("--each", type=int, default=20, help="faults of each operator")

@@ -15,7 +15,6 @@ A GPU can prove a mutant wrong and no mutant right: what the ISA leaves undefine
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import random
@@ -32,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import launch, mutation, ptxas, results, sanitize
+from benchmarks.arguments import add_judgement, command_line
 from benchmarks.corpus.fixtures import FOLDER as KERNELS
 from benchmarks.equivalence import equivalent
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
@@ -288,38 +288,24 @@ def judge(data: Record) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Prepare a folder, or read what came out of it; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.hardware",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.hardware", __doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     first = commands.add_parser("prepare", help="plant, compile, list the jobs")
     first.add_argument("folder", type=Path)
     first.add_argument("--each", type=int, default=8, help="mutants of each operator (8)")
     first.add_argument("--seed", type=int, default=7)
-    second = commands.add_parser("collect", help="read the results and judge the mutants")
-    second.add_argument("folder", type=Path)
-    third = commands.add_parser("judge", help="judge the mutants of the record again")
-    for command in (second, third):
-        command.add_argument("--record", action="store_true", help="write the record and the page of results")
+    add_judgement(commands, "mutants")
     options = parser.parse_args(arguments)
     if options.command == "prepare":
-        try:
+        with ptxas.needing_ptxas():
             plan = prepare(options.folder, ptxas.find(), options.each, options.seed)
-        except ptxas.PtxasMissing as error:
-            print(error, file=sys.stderr)
-            return 1
         count = sum("mutant" in job["cubins"] for job in plan["jobs"].values())
         print(f"{count} mutants; next, where the GPU is: python {options.folder}/run.py {options.folder}")
         return 0
     if options.command == "collect":
-        data, skipped = collect(options.folder)
+        data, skipped = collect(options.answer)
     else:
-        record = results.records().get("hardware")
-        if record is None:
-            print("no hardware.json: prepare, run and collect first", file=sys.stderr)
-            return 1
+        record = results.recorded("hardware")
         data, skipped = record["data"], record["skipped"]
     judge(data)
     print(figure(data), "", *tables(data), sep="\n")

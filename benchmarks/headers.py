@@ -13,7 +13,6 @@ The headers come from the packages of :data:`PACKAGES`, or from a folder that co
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import results
+from benchmarks.arguments import command_line
 from benchmarks.corpus.builder import default_cache
 from benchmarks.ptxas import OLDEST, Ptxas, PtxasMissing, before, find, without_target
 from benchmarks.strangers.sources import Source as Package
@@ -238,11 +238,7 @@ def _folders(cache: Path) -> Iterator[Path]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure; 1 where the table does not know a string that ptxas accepts, or its availability differs."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.headers",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.headers", __doc__)
     parser.add_argument("--folder", type=Path, help="use the headers below this folder, and fetch nothing")
     parser.add_argument("--limit", type=int, default=40, help="differences shown (default 40)")
     parser.add_argument("--record", action="store_true", help="keep the result for docs/results.md")

@@ -13,7 +13,6 @@ with others nothing is compared. Exit status 1 where valgrind is missing.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -26,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from benchmarks.arguments import command_line
 from benchmarks.results import RECORDS, ROOT
 from benchmarks.speed import check_command
 
@@ -120,11 +120,7 @@ def compare(recorded: Mapping[str, int], now: Mapping[str, int]) -> Iterator[tup
 
 def main(arguments: list[str] | None = None) -> int:
     """Compare with the record, or make it; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.instructions",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.instructions", __doc__)
     parser.add_argument("--update", action="store_true", help="record the counts of now")
     options = parser.parse_args(arguments)
     if shutil.which("valgrind") is None:

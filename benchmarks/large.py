@@ -10,7 +10,6 @@ status 1 where an archive or ptxas is missing.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tarfile
 from collections import defaultdict
@@ -22,6 +21,7 @@ from typing import NamedTuple
 from unittest import mock
 
 from benchmarks import results
+from benchmarks.arguments import command_line
 from benchmarks.ptxas import Ptxas, PtxasMissing, find
 from benchmarks.speed import Stopwatch, check_command, process, ptxas_seconds, split
 from tclint.analyses.model import KernelModel
@@ -155,11 +155,7 @@ def table(costs: Sequence[Cost], by_layer: Mapping[str, float]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.large",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.large", __doc__)
     parser.add_argument("--without-ptxas", action="store_true", help="measure tclint alone")
     options = parser.parse_args(arguments)
     try:

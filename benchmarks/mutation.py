@@ -20,7 +20,6 @@ the changed kernels into a folder instead, for ``benchmarks.same``.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import re
@@ -34,6 +33,7 @@ from time import process_time
 from typing import Any
 
 from benchmarks import locations, results
+from benchmarks.arguments import command_line
 from benchmarks.corpus.builder import default_cache
 from benchmarks.equivalence import equivalent
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
@@ -297,9 +297,7 @@ def _ask(
 
 def main() -> None:
     """Plant, lint, print the score."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line("benchmarks.mutation", __doc__)
     parser.add_argument("folders", metavar="FOLDER", type=Path, nargs="*", help="kernels; the corpus if none")
     parser.add_argument(
         "--operator", default="", help="only operators whose name this regular expression finds"

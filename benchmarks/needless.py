@@ -16,7 +16,6 @@ With *--draw*, it lists notes on the kernels as they are, drawn by the seed, to 
 
 from __future__ import annotations
 
-import argparse
 import random
 import re
 import sys
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import mutation, results
+from benchmarks.arguments import command_line
 from benchmarks.corpus.builder import default_cache
 from benchmarks.faults import OPERATORS, Kernel, apply
 from tclint.findings.edits import joined
@@ -261,11 +261,7 @@ def _family() -> frozenset[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, or draw notes; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.needless",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.needless", __doc__)
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     parser.add_argument("--each", type=int, default=40, help="places of each kind that is planted (40)")
     parser.add_argument("--needed", type=int, default=400, help="needed instructions to ask about (400)")

@@ -21,7 +21,6 @@ tclint or the file of that test is edited.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import importlib
 import inspect
@@ -39,6 +38,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import tclint.verdicts
+from benchmarks.arguments import command_line
 from benchmarks.journal import Journal, key, sources
 from benchmarks.verdict_score import readings, record
 
@@ -335,9 +335,7 @@ def asked(
 
 def main() -> None:
     """Ask about each rule; exit status 1 if a change is neither caught nor read."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line("benchmarks.prover_rules", __doc__)
     parser.add_argument(
         "tests", nargs="*", default=[TESTS], help="the tests to run, by default all of the package"
     )

@@ -16,7 +16,8 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +34,7 @@ __all__ = [
     "PtxasMissing",
     "before",
     "find",
+    "needing_ptxas",
     "target_of",
     "without_target",
 ]
@@ -49,6 +51,15 @@ def before(version: Version) -> Version:
 
 class PtxasMissing(RuntimeError):
     """No ptxas was found, or the one named does not run."""
+
+
+@contextmanager
+def needing_ptxas() -> Iterator[None]:
+    """Where this raises PtxasMissing, the program ends with its message and status 1."""
+    try:
+        yield
+    except PtxasMissing as error:
+        sys.exit(str(error))
 
 
 PRELUDE = """\

@@ -14,7 +14,6 @@ what only the end of a CTA completes.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import json
 import sys
@@ -22,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import results
+from benchmarks.arguments import command_line
 from tclint.isa.effects import ENDLESS, ENGINES
 from tclint.isa.table import EVENTS
 
@@ -126,11 +126,7 @@ def counts(package: Path = PACKAGE) -> dict[str, int]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print counts beside the recorded ones; the exit status is 1 if one has risen."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.ratchet",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.ratchet", __doc__)
     parser.add_argument("--list", choices=COUNTS, help="print each place of a count")
     parser.add_argument("--update", action="store_true", help="record lower counts")
     options = parser.parse_args(arguments)

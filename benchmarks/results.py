@@ -12,7 +12,6 @@ part without a record is named as not measured. With the names of parts, it prin
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import os
@@ -25,9 +24,22 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
+from benchmarks.arguments import command_line
 from tclint import __version__ as tclint_version
 
-__all__ = ["PARTS", "RECORDS", "Part", "kernels", "main", "page", "processor", "save", "skip", "table"]
+__all__ = [
+    "PARTS",
+    "RECORDS",
+    "Part",
+    "kernels",
+    "main",
+    "page",
+    "processor",
+    "recorded",
+    "save",
+    "skip",
+    "table",
+]
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "benchmarks" / "records"
@@ -166,6 +178,13 @@ def records() -> dict[str, Record]:
     return {part: json.loads(path.read_text(encoding="utf-8")) for part, path in found if path.is_file()}
 
 
+def recorded(part: str) -> Record:
+    """The record of *part*; without one, the program ends."""
+    if (found := records().get(part)) is None:
+        sys.exit(f"no {part}.json: prepare, run and collect first")
+    return found
+
+
 def page() -> str:
     """The text of ``docs/results.md``."""
     known = records()
@@ -211,11 +230,7 @@ def page() -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the page, print tables, or see whether the page is what the records say; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.results",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.results", __doc__)
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit 1 if the page is out of date"
     )

@@ -17,7 +17,6 @@ them compares with no record that has them. Exit status 0 if all is the same, 1 
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import os
@@ -32,6 +31,7 @@ from random import Random
 from typing import Any
 
 from benchmarks import results
+from benchmarks.arguments import command_line
 from benchmarks.corpus.builder import default_cache
 from benchmarks.observed import launches, watched
 
@@ -226,11 +226,7 @@ def _say(found: list[str], files: int) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Record, compare, or try orders; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.same",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.same", __doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("record", "orders"):
         command = commands.add_parser(name)

@@ -11,7 +11,6 @@ tclint about each mutant; *judge* asks it again about the mutants of the record,
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections import Counter, defaultdict
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import hardware, results
+from benchmarks.arguments import add_judgement, command_line
 from benchmarks.sanitize import TOOLS, role_of
 
 __all__ = [
@@ -187,25 +187,14 @@ def _originals(data: Any) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Read what the tools reported, and judge the mutants; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.sanitizer",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.sanitizer", __doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    first = commands.add_parser("collect", help="read the reports and judge the mutants")
-    first.add_argument("folder", type=Path)
-    second = commands.add_parser("judge", help="judge the mutants of the record again")
-    for command in (first, second):
-        command.add_argument("--record", action="store_true", help="write the record and the page of results")
+    add_judgement(commands, "mutants")
     options = parser.parse_args(arguments)
     if options.command == "collect":
-        data, skipped = collect(options.folder)
+        data, skipped = collect(options.answer)
     else:
-        record = results.records().get("sanitizer")
-        if record is None:
-            print("no sanitizer.json: prepare, run and collect first", file=sys.stderr)
-            return 1
+        record = results.recorded("sanitizer")
         data, skipped = record["data"], record["skipped"]
     hardware.judge({"mutants": data["mutants"], "refused": []})
     print(figure(data), "", *tables(data), sep="\n")

@@ -9,7 +9,6 @@ measured in a fresh process each. README.md in this folder says what each of the
 
 from __future__ import annotations
 
-import argparse
 import atexit
 import json
 import re
@@ -31,6 +30,7 @@ from typing import Any
 from unittest import mock
 
 from benchmarks import grow, processes, results
+from benchmarks.arguments import command_line
 from benchmarks.corpus.builder import default_cache
 from benchmarks.ptxas import Ptxas, PtxasMissing, find
 from tclint import syntax
@@ -746,11 +746,7 @@ def _oracle(wanted: bool, notes: list[str]) -> Ptxas | None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.speed",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.speed", __doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=default_cache(), help="default: the corpus")
     parser.add_argument("--ptxas", action="store_true", help="compare with ptxas (slow)")
     parser.add_argument("--growth", action="store_true", help="measure how time and memory grow")

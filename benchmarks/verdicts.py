@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import ptxas, sass
+from benchmarks.arguments import command_line
 from benchmarks.corpus.builder import default_cache
 from benchmarks.faults import OPERATORS, Fault, Kernel, apply
 from benchmarks.journal import Journal, key, sources
@@ -178,9 +179,7 @@ def _spread(
 
 def main() -> None:
     """Count, plant faults, or ask others."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line("benchmarks.verdicts", __doc__)
     parser.add_argument(
         "paths", metavar="PATH", type=Path, nargs="*", default=[default_cache()], help="default: the corpus"
     )

@@ -10,15 +10,14 @@ lacks; with ``--older`` also each word that an older ptxas lacks, whether the ta
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from benchmarks.ptxas import Ptxas, PtxasMissing, find
+from benchmarks.arguments import command_line
+from benchmarks.ptxas import Ptxas, find, needing_ptxas
 from tclint.isa.directives import directives
 from tclint.isa.features import features
 from tclint.isa.special_registers import SPECIAL_REGISTERS
@@ -148,16 +147,12 @@ def _show(title: str, found: Words, marks: Words | None = None) -> None:
 
 def main() -> None:
     """Print the words that a ptxas adds to the table."""
-    arguments = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    arguments = command_line("benchmarks.vocabulary", __doc__)
     arguments.add_argument("--older", type=Path, help="an older ptxas: show what it lacks")
     options = arguments.parse_args()
-    try:
+    with needing_ptxas():
         ptxas = find()
         print(f"ptxas {ptxas.build}")
-    except PtxasMissing as error:
-        sys.exit(f"vocabulary: {error}")
     place = newest(ptxas)
     print(
         f"newest .version: {dotted(place.version)} (the table: {dotted(RELEASED[-1])}), tried on {place.target}"

@@ -9,10 +9,10 @@ status is 1 if anything is.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
+from benchmarks.arguments import command_line
 from benchmarks.corpus.builder import Builder, Skipped, default_cache, locked
 from benchmarks.corpus.producers import PRODUCERS
 
@@ -21,11 +21,7 @@ __all__ = ["main"]
 
 def main(arguments: list[str] | None = None) -> int:
     """Build the producers that were asked for; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.corpus",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.corpus", __doc__)
     parser.add_argument("--only", action="append", choices=PRODUCERS, metavar="PRODUCER", default=[])
     parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--limit", type=_positive, metavar="N", help="files of each producer at most")

@@ -5,11 +5,11 @@ Each is a file of the corpus that was made of a source of our own, and a link to
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from pathlib import Path
 
+from benchmarks.arguments import command_line
 from benchmarks.corpus.builder import default_cache
 
 __all__ = ["FOLDER", "KERNELS", "SOURCES", "main"]
@@ -61,7 +61,7 @@ def files() -> dict[str, Path]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Copy the kernels and link their sources; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.corpus.fixtures", description=__doc__)
+    parser = command_line("benchmarks.corpus.fixtures", __doc__)
     parser.add_argument("--cache", type=Path, default=default_cache())
     cache = parser.parse_args(arguments).cache
     wanted = {f"{p}-{name}.ptx": cache / p / f"{name}.ptx" for p, names in KERNELS.items() for name in names}

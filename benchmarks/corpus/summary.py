@@ -5,7 +5,6 @@ It reads ``manifest.json`` and compiles nothing.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import results
+from benchmarks.arguments import command_line
 from benchmarks.corpus.builder import default_cache
 from benchmarks.corpus.producers import PRODUCERS
 
@@ -103,7 +103,7 @@ def _main_packages(packages: dict[str, str]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the figures, and record them; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.corpus.summary", description=__doc__)
+    parser = command_line("benchmarks.corpus.summary", __doc__)
     parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--record", action="store_true", help="keep the result for docs/results.md")
     options = parser.parse_args(arguments)

@@ -18,7 +18,6 @@ those that were recorded before, and saves them after each ten thousand. Exit 1 
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import results
+from benchmarks.arguments import command_line
 from benchmarks.corpus.builder import default_cache
 from benchmarks.fuzz.commands import cases, failure
 from benchmarks.fuzz.kernels import draw
@@ -207,11 +207,7 @@ def _ptxas_here(skipped: list[str]) -> Ptxas | None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Fuzz, print what failed by kind; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.fuzz",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.fuzz", __doc__)
     parser.add_argument("folders", type=Path, nargs="*", help="where .ptx files are (default: the corpus)")
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--seed", type=int, help="1; with --record the first that is not in the record")

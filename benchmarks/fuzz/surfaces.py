@@ -11,7 +11,6 @@ counted, so the growth of coverage shows when more runs stop paying. A run depen
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import logging
@@ -32,6 +31,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from benchmarks import results
+from benchmarks.arguments import command_line
 from benchmarks.fuzz import messages, recordings
 from benchmarks.fuzz.oracle import PACKAGE, Hang, where
 from benchmarks.fuzz.text import BYTES, TOKENS
@@ -523,11 +523,7 @@ def _record(name: str, seed: int, found: Session) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Fuzz the surfaces that are named, and print what came of it; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.fuzz.surfaces",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.fuzz.surfaces", __doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(SURFACES)} (all)")
     parser.add_argument("--runs", type=int, default=20_000, help="of each (20000)")
     parser.add_argument("--seed", type=int, default=1)

@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 from benchmarks import hangs, ptxas, results
+from benchmarks.arguments import add_judgement, command_line
 from benchmarks.hangs import score
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Prepares a folder, or reads what came out of it; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.hangs",
-        description=hangs.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.hangs", hangs.__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     first = commands.add_parser("prepare", help="plant, compile, list the jobs")
     first.add_argument("folder", type=Path)
-    second = commands.add_parser("collect", help="read an answer and judge it")
-    second.add_argument("folder", type=Path)
-    third = commands.add_parser("judge", help="judge the hangs of the record again")
-    for command in (second, third):
-        command.add_argument("--record", action="store_true", help="write the record and the page of results")
+    add_judgement(commands, "hangs")
     options = parser.parse_args(arguments)
     if options.command != "prepare":
-        return _judge(options.folder if options.command == "collect" else None, options.record)
-    try:
+        return _judge(options.answer if options.command == "collect" else None, options.record)
+    with ptxas.needing_ptxas():
         plan = hangs.prepare(options.folder)
-    except ptxas.PtxasMissing as error:
-        print(error, file=sys.stderr)
-        return 1
     count = sum(job["planted"] for job in plan["jobs"].values())
     print(f"{count} planted deadlocks, {len(plan['refused'])} refused by ptxas: {', '.join(plan['refused'])}")
     print(f"next, where the GPU is: OUT=ANSWER sh {options.folder}/run.sh")
@@ -41,14 +30,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _judge(answer: Path | None, record: bool) -> int:
     """Judges an answer, added to the record, or the record; the exit status."""
-    known = results.records().get("hangs")
     if answer is not None:
+        known = results.records().get("hangs")
         data = score.collect(score.read(answer), known["data"] if known is not None else None)
-    elif known is not None:
-        data = known["data"]
     else:
-        print("no hangs.json: prepare, run and collect first", file=sys.stderr)
-        return 1
+        data = results.recorded("hangs")["data"]
     score.judge(data)
     print(score.figure(data), "", *score.tables(data), sep="\n")
     if record:

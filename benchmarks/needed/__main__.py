@@ -2,47 +2,34 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 from benchmarks import needed, ptxas, results
+from benchmarks.arguments import add_judgement, command_line
 from benchmarks.needed import score
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Prepares a folder, or reads what came out of it; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.needed",
-        description=needed.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.needed", needed.__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     first = commands.add_parser("prepare", help="change, compile, list the jobs")
     first.add_argument("folder", type=Path)
-    second = commands.add_parser("collect", help="read an answer and judge it")
-    second.add_argument("answer", type=Path)
-    third = commands.add_parser("judge", help="ask tclint about the record again")
-    for command in (second, third):
-        command.add_argument("--record", action="store_true", help="write the record and the page of results")
+    add_judgement(commands, "instructions")
     options = parser.parse_args(arguments)
     if options.command == "prepare":
-        try:
+        with ptxas.needing_ptxas():
             plan = needed.prepare(options.folder)
-        except ptxas.PtxasMissing as error:
-            print(error, file=sys.stderr)
-            return 1
         print(
             f"{len(plan['jobs'])} jobs; next, where the GPU is: python3 {options.folder}/launcher.py ANSWER"
         )
         return 0
     if options.command == "collect":
         data, skipped = score.collect(options.answer)
-    elif (known := results.records().get("needed")) is not None:
-        data, skipped = known["data"], known["skipped"]
     else:
-        print("no needed.json: prepare, launch and collect first", file=sys.stderr)
-        return 1
+        known = results.recorded("needed")
+        data, skipped = known["data"], known["skipped"]
     score.judge(data)
     print(score.figure(data), "", *score.tables(data), sep="\n")
     print(*skipped, sep="\n", file=sys.stderr)

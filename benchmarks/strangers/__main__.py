@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import results
+from benchmarks.arguments import command_line
 from benchmarks.corpus.builder import Skipped, default_cache
 from benchmarks.strangers import draw, ledger, measure, pool, score, sources
 from benchmarks.strangers.compile import Toolkit
@@ -143,11 +144,7 @@ def _score(options: argparse.Namespace) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Do what was asked; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.strangers",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line("benchmarks.strangers", __doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     gather = commands.add_parser("gather", help="fetch the sources")
     gather.add_argument("--only", action="append", metavar="SOURCE", default=[])

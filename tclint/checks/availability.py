@@ -108,6 +108,9 @@ def _hit(
     """The hit for a feature called *what*; *fixes* and *other*, in words, avoid it where the target lacks it."""
     assert module.version is not None
     if lacking.available.lacking(target, module.version) == "target":
+        if (removed := lacking.available.removed(target)) is not None:
+            message = f"{what} is not available on {target}: .version {dotted(removed)} removed it"
+            return AV001.hit(message=message, help=other, **where)
         need = lacking.available.describe()
         return AV001.hit(
             message=f"{what} is not available on {target}: it requires {need}",

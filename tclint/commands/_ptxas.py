@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from tclint.driver.cuda_tools import TRIED, environment, run
+from tclint.driver.cuda_tools import TRIED, ToolError, environment, run
 
 __all__ = ["TRIED", "Given", "PtxasMissing", "execute", "find", "given", "main", "release"]
 
@@ -142,11 +142,10 @@ def _candidates(program: str) -> Iterator[str]:
 def release(path: str) -> tuple[int, int] | None:
     """The CUDA release of a ptxas, ``(13, 5)``; None if it cannot be determined."""
     import re
-    import subprocess
 
     try:
         output = run(path, "--version", seconds=10).stdout
-    except (OSError, subprocess.TimeoutExpired):
+    except ToolError:
         return None
     found = re.search(r"release (\d+)\.(\d+)", output)
     return (int(found[1]), int(found[2])) if found else None

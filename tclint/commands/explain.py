@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tclint.commands import CLEAN
-from tclint.commands._common import Choice, complete_rules, usage, width, write
+from tclint._read import MAX_BYTES
+from tclint.commands import CLEAN, FAILURE
+from tclint.commands._common import Choice, at, complete_rules, only_source, usage, width, write
 
 if TYPE_CHECKING:
     from tclint.findings.rules import Rule
@@ -36,6 +37,8 @@ def command(rules: tuple[str, ...], every: bool, output_format: str, short: bool
 
     After these, a KERNEL is a PTX file in which these rules are checked, so that their findings show where it is; for 222,
     the oldest driver that compiles the file is shown.
+
+    Exit code: 0 shown, 2 usage error, or a KERNEL that could not be analysed.
     """
     if every == bool(rules):
         raise click.UsageError(
@@ -47,9 +50,7 @@ def command(rules: tuple[str, ...], every: bool, output_format: str, short: bool
     if kernels and output_format == "json":
         raise click.UsageError("A KERNEL cannot be combined with --output-format json: use tclint check.")
     write(_pages(found, output_format, short))
-    for kernel in kernels:
-        write("\n" + _places(found, kernel))
-    return CLEAN
+    return max((_places(found, kernel) for kernel in kernels), default=CLEAN)
 
 
 def _named(words: Sequence[str], every: bool) -> tuple[list[Rule | Diagnostic], list[str]]:
@@ -66,8 +67,10 @@ def _named(words: Sequence[str], every: bool) -> tuple[list[Rule | Diagnostic], 
         try:
             found.append(known or find(word))
         except UnknownRule as error:
-            if found and os.path.isfile(word):
+            if found and (os.path.exists(word) or os.path.splitext(word)[1]):
                 kernels.append(word)
+            elif os.path.isfile(word):
+                raise click.UsageError(f"Name a rule before the file {word}.") from None
             elif re.fullmatch(r"[cC]?\d{3,5}", word):
                 codes = list(diagnostics())
                 raise usage(LookupError(f"unknown code {word}; known are {', '.join(codes)}")) from None
@@ -95,34 +98,32 @@ def _pages(found: Sequence[Rule | Diagnostic], output_format: str, short: bool) 
     return "\n".join(page)
 
 
-def _places(found: Sequence[Rule | Diagnostic], kernel: str) -> str:
-    """What the rules of *found* report in a file, and which driver it needs, if that is asked."""
+def _places(found: Sequence[Rule | Diagnostic], kernel: str) -> int:
+    """Writes what the rules of *found* report in a file, and which driver it needs, if that is asked; returns the exit code.
+    Raises ClickException."""
     from tclint.api import check_paths
     from tclint.findings.rules import Rule
     from tclint.inspect.diagnostics import UNSUPPORTED_VERSION, needed_driver
-    from tclint.syntax.source import Source, SourceError
+    from tclint.syntax.source import SourceError
 
-    ids: list[str] = []
+    rules: list[str] = []
     lines: list[str] = []
-    asked = False
     for one in found:
         if isinstance(one, Rule):
-            ids.append(one.id)
-        elif one.code == UNSUPPORTED_VERSION:
-            asked = True  # its rule compares the version with a toolkit
+            rules.append(one.id)
+        elif one.code != UNSUPPORTED_VERSION:  # its rule compares the version with a toolkit
+            rules += one.rules
         else:
-            ids += one.rules
-    if asked:
-        try:
-            lines += [f"{kernel}: {line}" for line in needed_driver(Source.read(kernel))]
-        except SourceError as error:
-            raise usage(ValueError(f"{kernel}: {error}")) from None
-    if ids:
-        lines += (
-            check_paths([kernel], select=tuple(dict.fromkeys(ids)), exit_zero=True)
-            .render("concise")
-            .splitlines()
-        )
-    elif not asked:
+            try:
+                lines += [f"{kernel}: {line}" for line in needed_driver(only_source(kernel, MAX_BYTES))]
+            except SourceError as error:
+                raise click.ClickException(at(kernel, error)) from None
+    failed = False
+    if rules:
+        report = check_paths([kernel], select=tuple(dict.fromkeys(rules)), exit_zero=True)
+        failed = bool(report.problems)
+        lines += report.render("concise").splitlines()
+    elif not lines:
         lines.append(f"{kernel}: not checked, because no rule looks for this")
-    return "".join(f"{line}\n" for line in lines)
+    write("".join(f"{line}\n" for line in ("", *lines)))
+    return FAILURE if failed else CLEAN

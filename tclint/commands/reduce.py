@@ -78,10 +78,15 @@ def command(
     Exit code: 0 the result is written, 2 usage error, a kernel that does not fail to begin with, or a command that says
     something else when it is asked again.
     """
+    from tclint.text.command import Command
+
     arguments: tuple[str, ...] = ctx.meta[_COMMAND]
     if not arguments:
         raise click.UsageError("There is no COMMAND: tclint reduce KERNEL -- COMMAND.")
-    return _reduced(kernel, _target(kernel, output), (arguments, seconds, jobs, max_calls), limit)
+    target = _target(kernel, output)
+    with Command(arguments, seconds, jobs, max_calls) as asked:
+        _reduce(kernel, target, asked, limit)
+    return CLEAN
 
 
 def _target(kernel: str, output: str | None) -> str:
@@ -98,33 +103,29 @@ def _target(kernel: str, output: str | None) -> str:
     return target
 
 
-def _reduced(
-    kernel: str, target: str, asked: tuple[tuple[str, ...], float, int, int | None], limit: int
-) -> int:
-    """Reduces *kernel* with the :class:`Command` that *asked* makes; returns the exit code. Raises ClickException."""
+def _reduce(kernel: str, target: str, command: Command, limit: int) -> None:
+    """Writes the smallest text that is found for *kernel* to *target*. Raises ClickException."""
     from tclint._write import OutputError
     from tclint.syntax.source import SourceError
-    from tclint.text.command import Command, CommandError
+    from tclint.text.command import CommandError
     from tclint.text.reduce import Reduction, Spent
 
     try:
         data = only_source(kernel, limit).data
-        with Command(*asked) as command:
-            result = _Result(target, data, command)
-            reduction = Reduction(data, command.first, result.keep)
-            _refuse_unfit(kernel, command, data)
-            try:
-                reduction.run()
-                result.refuse_flaky()
-            except Spent:
-                pass
-            finally:  # also after an interrupt
-                result.finish(reduction.minimal)
+        result = _Result(target, data, command)
+        reduction = Reduction(data, command.first, result.keep)
+        _refuse_unfit(kernel, command, data)
+        try:
+            reduction.run()
+            result.refuse_flaky()
+        except Spent:
+            pass
+        finally:  # also after an interrupt
+            result.finish(reduction.minimal)
     except SourceError as error:
         raise click.ClickException(at(kernel, error)) from None
     except (CommandError, OutputError) as error:
         raise click.ClickException(str(error)) from None
-    return CLEAN
 
 
 def _refuse_unfit(kernel: str, command: Command, data: bytes) -> None:
@@ -188,6 +189,6 @@ class _Result:
         size, number = self.before
         left = instructions(self.data)
         share = f" ({left / number:.1%})" if number else ""
-        sizes = f"{left:,} of {count(number, 'instruction')}{share}, {len(self.data):,} of {size:,} bytes"
+        sizes = f"{left:,} of {number:,} instructions{share}, {len(self.data):,} of {size:,} bytes"
         end = "no statement can be taken out" if minimal else "stopped before nothing more can be taken out"
         write_notes([f"{self.target}: {sizes}, after {count(self.command.calls, 'call')}; {end}."])

@@ -17,6 +17,7 @@ _OPTION = pattern(
     r"|def-load-cache|def-store-cache|Ofast-compile|device-debug|compile-only)(=[\w,]+)?"
 )
 """The options of ptxas that a file may give: none of them names a file."""
+_FIGURES = f"{', '.join(WORDS)}, and codes such as C7510"
 _TEXTS = {"type": "array", "items": {"type": "string", "minLength": 1}}
 _AMOUNT = {"type": "integer", "minimum": 0}
 _AMOUNTS = {
@@ -66,7 +67,9 @@ SCHEMA: Mapping[str, Any] = {
 def read(value: object) -> Budget:
     """The budget that a table stands for. Raises SettingsError."""
     table = _table(value, "it")
-    _refuse_unknown(table, SCHEMA["properties"], "key")
+    for key in table:
+        if key not in SCHEMA["properties"]:
+            raise SettingsError(f"unknown key {key}{nearest(key, SCHEMA['properties'])}")
     limits = table.get("limits", [])
     if not isinstance(limits, list):
         raise SettingsError(
@@ -107,18 +110,14 @@ def _limit(value: object) -> Limit:
     table = _table(value, "limits")
     amounts = {key: amount for key, amount in table.items() if key not in ("kernels", "targets")}
     if not amounts:
-        raise SettingsError(
-            f"an entry of limits limits nothing; there are {', '.join(WORDS)}, and codes such as C7510"
-        )
+        raise SettingsError(f"an entry of limits limits nothing; there are {_FIGURES}")
     return Limit(_texts(table, "kernels"), _texts(table, "targets"), tuple(_amounts(amounts)))
 
 
 def _amounts(table: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     for key, amount in table.items():
         if key not in WORDS and not CODES.fullmatch(key):
-            raise SettingsError(
-                f"unknown figure {key}{nearest(key, WORDS) or '; there are ' + ', '.join(WORDS)}"
-            )
+            raise SettingsError(f"unknown figure {key}{nearest(key, WORDS) or f'; there are {_FIGURES}'}")
         if not _whole(amount) or amount < 0:
             raise SettingsError(f"{key} must be a number, at least 0")
         yield key, amount
@@ -139,9 +138,3 @@ def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 def _whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _refuse_unknown(table: Mapping[str, Any], known: Mapping[str, Any], what: str) -> None:
-    for key in table:
-        if key not in known:
-            raise SettingsError(f"unknown {what} {key}{nearest(key, known)}")

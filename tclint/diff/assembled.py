@@ -6,14 +6,13 @@ ptxas prints the first three with ``-v``. The instructions are counted in the ma
 from __future__ import annotations
 
 import re
-import subprocess
 from collections import Counter
 from collections.abc import Iterable
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from tclint.driver.assembling import MAX_SECONDS, Program, compiled, figures
-from tclint.driver.cuda_tools import candidates, complaint, run
+from tclint.driver.cuda_tools import ToolError, candidates, complaint, run
 from tclint.findings.figures import WORDS, KernelFigures
 from tclint.syntax.source import Source, SourceError
 
@@ -73,10 +72,8 @@ def _disassembled(program: str, cubin: str) -> str:
     """What a disassembler prints. Raises SourceError."""
     try:
         done = run(program, cubin, seconds=MAX_SECONDS)
-    except subprocess.TimeoutExpired:
-        raise SourceError(f"{program} took longer than {MAX_SECONDS} s") from None
-    except OSError as error:
-        raise SourceError(f"{program} cannot be run: {error.strerror or error}") from None
+    except ToolError as error:
+        raise SourceError(f"{program} {error}") from None
     if done.returncode:
         raise SourceError(f"{program} failed: {complaint(done)}")
     return done.stdout

@@ -18,7 +18,7 @@ from tclint.diff.skeleton import Skeleton, skeleton
 from tclint.driver.inputs import inputs
 from tclint.driver.one import Input
 from tclint.driver.pool import Checked, cores, reports
-from tclint.findings.figures import RULES, Assembled, Recorded
+from tclint.findings.figures import ANYWHERE, RULES, Assembled, Recorded
 from tclint.findings.finding import FileReport, Finding
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
@@ -370,11 +370,11 @@ def _judged(
     before = old.report.assembled or Assembled(config.gate.version)
     known = tuple(
         Recorded(
-            None, None, before.ptxas, before.target, replace(each, kernel=names.get(each.kernel, each.kernel))
+            *ANYWHERE, before.ptxas, before.target, replace(each, kernel=names.get(each.kernel, each.kernel))
         )
         for each in before.kernels
     )
-    (new,) = reports(pair[1:], replace(config, gate=replace(config.gate, known={(None, None): known})))
+    (new,) = reports(pair[1:], replace(config, gate=replace(config.gate, known={ANYWHERE: known})))
     after = new.report.assembled or Assembled(config.gate.version)
     difference.figures = compared(facts(before.kernels), facts(after.kernels), names)
     yield from (old, new)

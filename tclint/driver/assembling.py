@@ -13,7 +13,6 @@ import os
 import re
 import signal
 import struct
-import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,8 +20,18 @@ from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from tclint.driver.cuda_tools import candidates, complaint, run
-from tclint.findings.figures import RULES, WORDS, Assembled, Figure, Gate, Judged, KernelFigures, Recorded
+from tclint.driver.cuda_tools import ToolError, candidates, complaint, run
+from tclint.findings.figures import (
+    ANYWHERE,
+    RULES,
+    WORDS,
+    Assembled,
+    Figure,
+    Gate,
+    Judged,
+    KernelFigures,
+    Recorded,
+)
 from tclint.findings.selection import SettingsError
 from tclint.syntax.source import Source, SourceError
 
@@ -98,11 +107,11 @@ def folder_of(gate: Gate) -> Iterator[Gate]:
         yield replace(gate, folder=folder)
 
 
-def _grouped(known: Iterable[Recorded]) -> dict[tuple[str | None, str | None], tuple[Recorded, ...]]:
+def _grouped(known: Iterable[Recorded]) -> dict[tuple[str, str | None], tuple[Recorded, ...]]:
     """*known* as a gate has them."""
-    found = defaultdict[tuple[str | None, str | None], list[Recorded]](list)
+    found = defaultdict[tuple[str, str | None], list[Recorded]](list)
     for each in known:
-        found[each.path, None if each.path is None else each.member].append(each)
+        found[(each.path, each.member) if each.path else ANYWHERE].append(each)
     return {key: tuple(some) for key, some in found.items()}
 
 
@@ -110,10 +119,8 @@ def _banner(path: str) -> str:
     """What the ptxas at *path* prints about its version. Raises SettingsError."""
     try:
         done = run(path, "--version", seconds=_VERSION_SECONDS)
-    except subprocess.TimeoutExpired:
-        raise SettingsError(f"{path} --version took longer than {_VERSION_SECONDS} s") from None
-    except OSError as error:
-        raise SettingsError(f"ptxas-budget needs ptxas: {path}: {error.strerror or error}") from None
+    except ToolError as error:
+        raise SettingsError(f"ptxas-budget needs ptxas: {path} --version {error}") from None
     if done.returncode:
         raise SettingsError(f"{path} --version {_ended(done.returncode)}")
     return done.stdout
@@ -219,10 +226,8 @@ def compiled(source: Source, program: Program, folder: str) -> Built:
     command = (program.path, "-v", *program.options, f"-arch={arch}", "-o", cubin, text)
     try:
         done = run(*command, seconds=program.seconds)
-    except subprocess.TimeoutExpired:
-        raise SourceError(f"{program.name} took longer than {program.seconds} s and was stopped") from None
-    except OSError as error:
-        raise SourceError(f"{program.name} cannot be run: {error.strerror or error}") from None
+    except ToolError as error:
+        raise SourceError(f"{program.name} {error}") from None
     output = done.stderr + done.stdout
     if done.returncode > 0 and (refusal := _ERROR.search(output)):
         raise SourceError(

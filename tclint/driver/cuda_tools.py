@@ -15,6 +15,10 @@ TRIED = "TCLINT_PTXAS_TRIED"
 """An environment variable that lists the programs already run as ptxas in this chain of calls; none is run twice."""
 
 
+class ToolError(Exception):
+    """A tool cannot be run, or took too long. The message is to follow its name."""
+
+
 def candidates(name: str) -> Iterator[str]:
     """The executables called *name*, in order of preference.
 
@@ -62,19 +66,24 @@ def environment(path: str) -> dict[str, str]:
 
 
 def run(*command: str, seconds: float) -> CompletedProcess[str]:
-    """What a tool printed, and its exit status. Raises OSError, and TimeoutExpired after that many *seconds*."""
+    """What a tool printed, and its exit status. Raises ToolError, also after that many *seconds*."""
     import subprocess
 
-    return subprocess.run(
-        command,
-        env=environment(command[0]),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=seconds,
-        check=False,
-    )
+    try:
+        return subprocess.run(
+            command,
+            env=environment(command[0]),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ToolError(f"took longer than {seconds} s and was stopped") from None
+    except OSError as error:
+        raise ToolError(f"cannot be run: {error.strerror or error}") from None
 
 
 def complaint(done: CompletedProcess[str]) -> str:

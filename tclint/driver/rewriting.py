@@ -9,11 +9,9 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from tclint.syntax.source import GZIP, ZSTD, Source, SourceError, read_bytes
+from tclint.syntax.source import BYTE_ORDER_MARK, GZIP, ZSTD, Source, SourceError, read_bytes
 
 __all__ = ["Rewritten", "rewritten"]
-
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Rewritten(NamedTuple):
@@ -44,7 +42,7 @@ def rewritten(name: str | None, source: Source, text: bytes, limit: int, diff: b
         return Rewritten(f"the file {error}", failed=True)
     begin = raw.find(source.data)
     if name is not None and (
-        begin not in (0, len(_BYTE_ORDER_MARK)) or raw[begin + len(source.data) :].strip(b"\0")
+        begin not in (0, len(BYTE_ORDER_MARK)) or raw[begin + len(source.data) :].strip(b"\0")
     ):
         if raw.startswith((GZIP, ZSTD)):
             return Rewritten("the file is compressed")

@@ -17,6 +17,7 @@ from tclint._dataclass import dataclass
 from tclint._pattern import pattern
 
 __all__ = [
+    "ANYWHERE",
     "CODES",
     "RULES",
     "WORDS",
@@ -73,9 +74,10 @@ class KernelFigures:
         known = [amount for amount in found if amount is not None]
         return sum(known) if len(known) == len(found) else None
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(figure.name for figure in self.figures)
+    def beside(self, other: KernelFigures) -> Iterator[tuple[str, int | None, int | None]]:
+        """Each figure of either, and what it is of this kernel and of the *other* one."""
+        for name in dict.fromkeys(figure.name for figure in (*self.figures, *other.figures)):
+            yield name, self.amount(name), other.amount(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +125,7 @@ class Budget:
 
     def growth(self, old: KernelFigures, new: KernelFigures) -> Iterator[tuple[str, int]]:
         """The figures that have grown by more than the allowance, or are no longer known, with what they were."""
-        for name in dict.fromkeys((*old.names, *new.names)):
-            before, after = old.amount(name), new.amount(name)
+        for name, before, after in old.beside(new):
             if before is not None and (after is None or after > before + self._allowed(name)):
                 yield name, before
 
@@ -132,11 +133,15 @@ class Budget:
         return max((most for name, most in self.allowance if covers(name, figure)), default=0)
 
 
+ANYWHERE: tuple[str, str | None] = ("", None)
+"""In place of the path and the member of a module."""
+
+
 class Recorded(NamedTuple):
     """The figures that a kernel had: in a baseline, or in the other build of ``tclint diff``."""
 
-    path: str | None
-    """Of its file, absolute; None: the kernel of that name and target in any file is compared with it."""
+    path: str
+    """Of its file; empty: the kernel of that name and target in any file is compared with it."""
     member: str | None
     ptxas: str
     target: str
@@ -152,21 +157,20 @@ class Gate:
     version: str
     banner: str
     """All that it prints about its version, which identifies it."""
-    known: Mapping[tuple[str | None, str | None], tuple[Recorded, ...]] = field(
-        default_factory=dict, compare=False
-    )
-    """Path and member -> the figures with which those of that module are compared."""
+    known: Mapping[tuple[str, str | None], tuple[Recorded, ...]] = field(default_factory=dict, compare=False)
+    """Absolute path and member -> the figures with which those of that module are compared; :data:`ANYWHERE` has those of
+    any module."""
     folder: str = field(default="", compare=False)
     """Where the processes of a run put temporary files, so that none is left if they are killed; empty, or absent on another
     machine: in the one of the system."""
 
     def of(self, path: str, member: str | None) -> tuple[Recorded, ...]:
         """What the figures of a module are compared with, the first of a kernel and target."""
-        return (*self.known.get((os.path.abspath(path), member), ()), *self.known.get((None, None), ()))
+        return (*self.known.get((os.path.abspath(path), member), ()), *self.known.get(ANYWHERE, ()))
 
     def only(self, path: str, member: str | None) -> Gate:
         """The gate for one module, which is all that its process has to know."""
-        return replace(self, known={(None, None): self.of(path, member)})
+        return replace(self, known={ANYWHERE: self.of(path, member)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tclint.driver.cuda_tools import candidates, variable
+from tclint.driver.cuda_tools import ToolError, candidates, complaint, run, variable
 from tclint.hang.positions import PositionError
 
 __all__ = ["LineTable", "MachineCodeError", "assembled", "parsed"]
@@ -108,17 +107,9 @@ def _run(tool: str, *arguments: str) -> str:
             " or give the output of nvdisasm -gp with --sass"
         )
     try:
-        run = subprocess.run(
-            [program, *arguments],
-            check=False,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LIMIT,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise MachineCodeError(f"{tool}: {error}") from None
-    if run.returncode:
-        said = next(iter((run.stderr or run.stdout).strip().splitlines()), f"exit status {run.returncode}")
-        raise MachineCodeError(f"{tool}: {said}")
-    return run.stdout
+        done = run(program, *arguments, seconds=_LIMIT)
+    except ToolError as error:
+        raise MachineCodeError(f"{tool} {error}") from None
+    if done.returncode:
+        raise MachineCodeError(f"{tool} failed: {complaint(done)}")
+    return done.stdout

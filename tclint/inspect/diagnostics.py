@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tclint.findings.rules import all_rules
-from tclint.inspect.requirements import required
-from tclint.ir.frontend import analyse
+from tclint.inspect.targets import read
 from tclint.isa.diagnostics import Diagnostic, driver_for
 from tclint.isa.target import Version, dotted, toolkit_for
 from tclint.syntax.source import Source
@@ -58,33 +57,26 @@ def diagnostic_short(one: Diagnostic) -> str:
 
 def driver_words(version: Version) -> str:
     """The oldest driver that compiles PTX of *version* at run time, in words."""
-    driver = driver_for(version)
-    toolkit = toolkit_for(version)
-    if driver is None:
-        since = (
-            f"the driver of CUDA {dotted(toolkit)}"
-            if toolkit is not None
-            else "a driver that tclint does not know"
-        )
-        return f"{since} or a newer one"
-    return f"driver {driver} or a newer one"
+    if driver := driver_for(version):
+        since = f"driver {driver}"
+    elif toolkit := toolkit_for(version):
+        since = f"the driver of CUDA {dotted(toolkit)}"
+    else:
+        since = "a driver that tclint does not know"
+    return f"{since} or a newer one"
 
 
 def needed_driver(source: Source) -> Iterator[str]:
     """Which driver compiles the module in *source* at run time, and which would if its ``.version`` were as low as it can
     be: a line each."""
-    module, _ = analyse(source)
-    version, target = module.version, module.target
-    if version is None:
+    shown = read(source)
+    if shown.module is None or (version := shown.module.version) is None:
         yield "no .version: the driver cannot compile it"
         return
     yield f".version {dotted(version)} requires {driver_words(version)} (Linux)"
-    if target is None or any(function.damaged for function in module.functions):
+    needs, target = shown.requires, shown.module.target
+    if needs is None or needs.unknown or target is None:
         return
-    start, end = module.version_span
-    first = b".version 1.0".ljust(end - start)  # every feature is then noted, however common
-    old, _ = analyse(Source(source.data[:start] + first + source.data[end:], source.path))
-    needs = required(old, None, lambda at: source.position(at).line)
     least = needs.versions.get(target)
-    if least is not None and least < version and not needs.unknown:
+    if least is not None and least < version:
         yield f"it uses nothing newer than .version {dotted(least)} on {target}, which requires {driver_words(least)}"

@@ -50,7 +50,7 @@ class ShownTargets:
     problems: tuple[Problem, ...]
     module: Module | None = None
     requires: Requirements | None = None
-    """What the whole module requires; None if it could not be read."""
+    """What the whole module requires; None if it could not be read, or is none."""
     kernels: tuple[KernelTargets, ...] = ()
     functions: tuple[str, ...] = ()
     """The names of all functions with a body."""
@@ -64,7 +64,8 @@ def read(source: Source, entry: tuple[str, ...] = ()) -> ShownTargets:
     def line(at: int) -> int:
         return source.position(at).line
 
-    whole = None if any(f.damaged for f in old.functions) else required(old, None, line)
+    empty = module.version is None and not module.functions
+    whole = None if empty or any(f.damaged for f in old.functions) else required(old, None, line)
     starts = {f.start: f for f in old.functions}
     found = (
         KernelTargets(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tclint._pattern import pattern
-from tclint.ir.declarations import declared, misaligned, targets_of, unknown_directive
+from tclint.ir.declarations import declared, misaligned, misspelt_directive, targets_of
 from tclint.ir.features import FEATURED, note
 from tclint.ir.functions import FunctionBuilder, make_function
 from tclint.ir.nodes import BuildError, FeatureUse, Function, Module, Symbol
@@ -119,19 +119,22 @@ class _Building:
         self.aliases: list[Node] = []
         self.labels: set[str] = set()
         """Those of the sections."""
+        self.adrift = False
+        """Whether a syntax error may have put the statements of a function at module scope."""
 
     def add(self, node: Node) -> None:
         """Build the next item."""
         kind, start, end = node.type, node.start_byte, node.end_byte
         module, text = self.module, self.text
         self.header.take(kind, start, end)
+        self.adrift = kind != "function" and (self.adrift or node.has_error)
         if kind == "function":
             self._function(node)
         elif kind == "variable_declaration":
             self._variables(start, end)
         elif kind == "directive":
             module.sections |= text.startswith("@@", start)
-            if message := unknown_directive(text[start:end]):
+            if message := misspelt_directive(text[start:end]):
                 module.errors.append(BuildError("misplaced", start, end, message))
         elif kind == "version_directive":
             try:
@@ -154,7 +157,7 @@ class _Building:
             self._section(start, end)
         elif kind == "alias_directive":
             self.aliases.append(node)
-        if kind in _OF_MODULE:
+        if kind in _OF_MODULE and not self.adrift:
             note(module.features, _OF_MODULE[kind], text, (start, end), module.version)
 
     def _section(self, start: int, end: int) -> None:
@@ -308,6 +311,8 @@ def _undeclared(function: Function, name: str, *, guard: bool) -> str:
             return f"{quoted(name)} is not an operand: {base} is a register, not an array"
         return f"{quoted(name)} is not an operand: only constants can be computed with"
     word = "register" if guard or name.startswith("%") else "name"
+    if any(register.name == f"%{name}" for register in function.registers):
+        return f"{word} {quoted(name)} is not declared; did you mean %{name}?"
     known = (*SPECIAL_REGISTERS, *function.variables, *(p.name for p in function.parameters))
     return f"{word} {quoted(name)} is not declared{_similar(name, known)}"
 

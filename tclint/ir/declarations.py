@@ -8,16 +8,16 @@ from functools import lru_cache
 
 from tclint._pattern import pattern
 from tclint.ir.nodes import LARGEST, Variable
-from tclint.ir.operands import clean, integer, quoted, split_operands
+from tclint.ir.operands import clean, integer, split_operands
 
 __all__ = [
     "ONE_REGISTER",
     "declared",
     "misaligned",
+    "misspelt_directive",
     "positions",
     "size_of",
     "targets_of",
-    "unknown_directive",
 ]
 
 _SIZES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16}
@@ -130,12 +130,10 @@ def targets_of(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in words if word.strip())
 
 
-def unknown_directive(text: str) -> str:
+def misspelt_directive(text: str) -> str:
     """The error for a directive without a rule in the grammar; empty for the lines of DWARF data and for a type."""
     if text.startswith("@@") or _NOTHING.fullmatch(clean(text)):
         return ""
-    from tclint.syntax import similar_directive  # few modules need it
+    from tclint.syntax import unknown_directive  # few modules need it
 
-    word = text.split()[0].rstrip(";")
-    near = similar_directive(word)
-    return f"unknown directive {quoted(word)}" + (f"; did you mean {near}?" if near else "")
+    return unknown_directive(text.split()[0].rstrip(";"))

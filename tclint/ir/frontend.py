@@ -33,7 +33,10 @@ def analyse(source: Source, builds: Builds | None = None) -> tuple[Module, list[
     if not found and not module.functions and module.version is None and not module.variables:
         found.append(Problem(1, "contains no PTX (no .version directive, no function)"))
         return module, found
-    if module.version is None and not misread(b".version"):
+    if module.version is None and module.version_span[1]:
+        message = f".version must be two numbers, such as {dotted(NEWEST)}"
+        found.append(at(module.version_span[0], message))
+    elif module.version is None and not misread(b".version"):
         found.append(at(first_item(tree), ".version is missing: it must be the first directive"))
     elif module.version is not None and module.version <= NEWEST and not exists(module.version):
         message = f"unknown .version {dotted(module.version)}; the newest known one is {dotted(NEWEST)}"

@@ -16,7 +16,7 @@ from sys import intern
 from typing import TYPE_CHECKING, Any
 
 from tclint._pattern import pattern
-from tclint.ir.declarations import declared, misaligned, positions, size_of, targets_of, unknown_directive
+from tclint.ir.declarations import declared, misaligned, misspelt_directive, positions, size_of, targets_of
 from tclint.ir.features import FEATURED, note
 from tclint.ir.nodes import (
     NOTHING,
@@ -321,7 +321,7 @@ class FunctionBuilder:
             elif kind in ("ERROR", "unclosed"):
                 self.function.damaged = True
             elif kind == "directive":
-                self.unknown_directive(child)
+                self.misspelt_directive(child)
             elif kind == "function":
                 prototype = _head(
                     child, self.text, self.function.version, self.function.target, self.isa, self.outer
@@ -415,8 +415,8 @@ class FunctionBuilder:
             if index < 0 and name not in of_branches:  # a list is reported where a branch uses it
                 self.report("undefined-label", index, f"label {quoted(name)} is not defined")
 
-    def unknown_directive(self, node: Node) -> None:
-        if message := unknown_directive(self.text[node.start_byte : node.end_byte]):
+    def misspelt_directive(self, node: Node) -> None:
+        if message := misspelt_directive(self.text[node.start_byte : node.end_byte]):
             self.trouble("misplaced", node.start_byte, node.end_byte, message)
 
     def report(self, kind: str, index: int, message: str) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from dataclasses import field
 from functools import cache, cached_property
-from itertools import product
+from itertools import product, takewhile
 
 from tclint._dataclass import dataclass
 
@@ -133,6 +133,11 @@ class Syntax:
     def accepts(self) -> frozenset[str]:
         """Every modifier spelling that some slot accepts."""
         return frozenset().union(*(slot.spellings for slot in self.slots))
+
+    def named(self, modifiers: tuple[str, ...]) -> int:
+        """How many of *modifiers*, from the first on, are words of the name of the instruction."""
+        stem = zip(modifiers, self.slots[: self.stem], strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] in pair[1].spellings, stem))
 
     def bind(self, modifiers: tuple[str, ...]) -> dict[str, str] | None:
         """Slot name -> the spelling of *modifiers* that fills it; None if they do not match this line."""

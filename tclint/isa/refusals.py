@@ -20,6 +20,7 @@ from tclint.isa.table import Table, split_opcode
 __all__ = ["Refusal", "nearest_words", "refusal_of"]
 
 _NUMBER = re.compile(r"\d+")
+_ROUNDING = "rounding modifier"
 _MAX_CHOICES = 8
 """Spellings that a message lists; of more, it lists the first ones."""
 _MAX_ROOTS = 8
@@ -50,11 +51,16 @@ class Refusal:
 
 
 def refusal_of(isa: Table, opcode: str) -> Refusal:
-    """What is wrong with *opcode*, which matches no form of *isa*."""
+    """What is wrong with *opcode*, which matches no form of *isa*.
+
+    Only the lines count that have most of the words with which it begins: of ``cp.async.bulk.shared``, those of bulk copies.
+    """
     root, modifiers = split_opcode(opcode)
     given = isa.roots.get(root, ())
     if not given:
         return _unknown_root(isa, opcode)
+    named = max(syntax.named(modifiers) for _, syntax in given)
+    given = [line for line in given if line[1].named(modifiers) == named]
     known = frozenset(chain.from_iterable(syntax.accepts for _, syntax in given))
     lines = [_Line(form, syntax, modifiers, known) for form, syntax in given]
     best = min(lines, key=lambda line: (line.distance, len(line.syntax.slots)))
@@ -75,7 +81,7 @@ class _Line:
     """A syntax line, compared with the modifiers of an opcode."""
 
     def __init__(self, form: Form, syntax: Syntax, modifiers: tuple[str, ...], known: frozenset[str]) -> None:
-        """*known* are the modifiers of all lines of the instruction: none of these is misspelt."""
+        """*known* are the modifiers of all lines that may have been meant: none of these is misspelt."""
         self.form, self.syntax, self.modifiers = form, syntax, modifiers
         self.unknown = [m for m in modifiers if m not in syntax.accepts]
         self.filled: dict[int, int] = {}
@@ -89,8 +95,9 @@ class _Line:
         misspelt = [m for m in self.unknown if m not in known]
         self.meant = {m: slot for m in misspelt if (slot := self._free(m, _one_letter_apart)) is not None}
         """Misspelt modifier -> a free slot with a spelling that differs by one letter."""
-        self.alike = {m: slot for m in misspelt if (slot := self._free(m, _same_kind)) is not None}
-        """Misspelt modifier -> a free slot with a spelling of the same kind."""
+        replaced = (m for m in self.unknown if m in misspelt or _kind(m) == _ROUNDING)
+        self.alike = {m: slot for m in replaced if (slot := self._free(m, _same_kind)) is not None}
+        """Modifier that is misspelt, or rounds as in another line -> a free slot with a spelling of the same kind."""
         wanted = [*self.meant.values(), *self.alike.values()]
         self.missing = [slot for slot in self.free if not slot.optional and slot not in wanted]
 
@@ -150,12 +157,7 @@ class _Line:
     @property
     def stem(self) -> str:
         """The words of the opcode that name the instruction: ``cp.async.bulk``."""
-        words = [self.syntax.root]
-        for k, modifier in enumerate(self.modifiers[: self.syntax.stem]):
-            if modifier not in self.syntax.slots[k].spellings:
-                break
-            words.append(modifier)
-        return "".join(words)
+        return "".join((self.syntax.root, *self.modifiers[: self.syntax.named(self.modifiers)]))
 
     @property
     def opcode(self) -> str:
@@ -165,8 +167,9 @@ class _Line:
 
 def _unknown_root(isa: Table, opcode: str) -> Refusal:
     root, dot, rest = opcode.partition(".")
-    similar = tuple(word for word in isa.roots if _one_letter_apart(root, word))
-    words = list(dict.fromkeys((*similar, *nearest_words(root, isa.roots, _MAX_ROOTS))))
+    lower = root.lower()
+    similar = tuple(word for word in isa.roots if word == lower or _one_letter_apart(root, word))
+    words = list(dict.fromkeys((*similar, *nearest_words(lower, isa.roots, _MAX_ROOTS))))
     near = next((word for word in words if isa.candidates(f"{word}{dot}{rest}")), words[0] if words else "")
     hint = f"did you mean {near}?" if near else "" if root.islower() else f"if it is a label, write {root}:"
     return Refusal(f"unknown instruction {root}", hint, root, near, similar)
@@ -177,25 +180,23 @@ def _unknown_modifier(isa: Table, opcode: str, best: _Line, lines: Sequence[_Lin
     wrong = best.unknown[0]
     everything = list(dict.fromkeys(chain.from_iterable(_sorted(line.syntax.accepts) for line in lines)))
     similar = tuple(word for word in everything if _one_letter_apart(wrong, word))
-    near = "" if wrong in everything else _meant_by(wrong, best, similar)
-    near = near or (
-        "" if wrong in everything or _kind(wrong) else next(iter(nearest_words(wrong, everything)), "")
-    )
+    near = "" if wrong in everything else _meant_by(wrong, best, similar, everything)
     message = f"{best.stem} does not accept the modifier {wrong} here"
     return Refusal(message, _instead(isa, opcode, best, lines, near), wrong, near, similar)
 
 
-def _meant_by(wrong: str, best: _Line, similar: Sequence[str]) -> str:
-    """The spelling of the nearest line that was probably meant by *wrong*; empty if none is close. One of the sizes or
-    shapes is as likely as another."""
+def _meant_by(wrong: str, best: _Line, similar: Sequence[str], everything: Sequence[str]) -> str:
+    """The spelling that was probably meant by *wrong*, of the nearest line if it has one; empty if none is close. One of
+    the numbers, sizes or shapes is as likely as another."""
     kind = _kind(wrong)
-    if kind not in ("", "type"):
+    if kind != "type" and (kind or _alternatives(best, wrong)):
         return ""
     slot = best.meant.get(wrong)
     close = [m for m in _sorted(slot.spellings if slot else best.syntax.accepts) if m in similar]
     close = [m for m in close if _kind(m) == kind] or close
     if not close and not kind:
-        close = nearest_words(wrong, best.syntax.accepts)
+        longer = [m for m in everything if m.startswith(f"{wrong}_")]
+        close = nearest_words(wrong, best.syntax.accepts) or nearest_words(wrong, everything) or longer
     return close[0] if close else ""
 
 
@@ -218,11 +219,10 @@ def _instead(isa: Table, opcode: str, best: _Line, lines: Sequence[_Line], near:
 
 
 def _alternatives(best: _Line, wrong: str) -> list[str]:
-    """The modifiers of the kind of *wrong* that the free slots of the line accept; of many, the nearest sizes first."""
-    kind = _kind(wrong)
-    words = [m for slot in best.free for m in _sorted(slot.spellings) if kind and _kind(m) == kind]
+    """The modifiers like *wrong* that the free slots of the line accept; of many, the nearest sizes first."""
+    words = (m for slot in best.free for m in _sorted(slot.spellings) if _same_kind(m, wrong))
     found = list(dict.fromkeys(words))
-    if len(found) > _MAX_CHOICES and kind != "type":
+    if len(found) > _MAX_CHOICES and _kind(wrong) != "type":
         found.sort(key=lambda m: sum(abs(a - b) for a, b in zip(_numbers(m), _numbers(wrong), strict=False)))
     return found
 
@@ -233,7 +233,9 @@ def _excluded(best: _Line) -> str:
     if best.modifiers.count(wrong) > sum(wrong in slot.spellings for slot in best.syntax.slots):
         return f"{wrong} appears twice"
     holders = [best.modifiers[k] for i, k in best.filled.items() if wrong in best.syntax.slots[i].spellings]
-    return f"{' and '.join((*dict.fromkeys(holders), wrong))} exclude each other"
+    if len(holders) > 1:
+        return f"{_kind(wrong)} {wrong} is one too many".lstrip()
+    return f"{holders[0]} and {wrong} exclude each other"
 
 
 def _lacking(lines: Sequence[_Line]) -> str:
@@ -282,7 +284,9 @@ def _kind(modifier: str) -> str:
 
 
 def _same_kind(a: str, b: str) -> bool:
-    return _kind(a) == _kind(b) != ""
+    """Whether both are of one kind, or differ in numbers alone."""
+    kinds = _kind(a), _kind(b)
+    return kinds[0] == kinds[1] and (kinds[0] != "" or _NUMBER.split(a) == _NUMBER.split(b) != [b])
 
 
 def _sorted(spellings: Iterable[str]) -> list[str]:

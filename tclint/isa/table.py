@@ -287,7 +287,8 @@ def _wrong_part(form: Form, operand: OperandSlot, binding: Mapping[str, str], sh
 
 def _wrong_count(syntax: Syntax, shapes: tuple[str, ...]) -> str:
     count = "1 operand" if len(shapes) == 1 else f"{len(shapes)} operands"
-    return f"{count}, but the syntax is {syntax.text.partition(' ')[2].strip()!r}"
+    wanted = syntax.text.partition(" ")[2].strip()
+    return f"{count}, but {f'the syntax is {wanted!r}' if wanted else 'it takes none'}"
 
 
 def _accesses(

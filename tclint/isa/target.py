@@ -249,6 +249,11 @@ class Availability:
         first = min((p.since for p in self.patterns if p.covers(target)), default=(0, 0))
         return max(self.since, first)
 
+    def removed(self, target: Target) -> Version | None:
+        """The first ``.version`` that no longer allows the feature under *target*; None if every later one does."""
+        until = max((p.until for p in self.patterns if p.covers(target)), default=_NEVER)
+        return until if until < _NEVER else None
+
     def lacking(self, target: Target, version: Version) -> str:
         """What does not have the feature: ``target``, or the ``version`` on that target; empty if both have it."""
         if not self.on(target, version):

@@ -6,7 +6,7 @@ of the text that an analysis could know. A figure that ptxas cannot determine fa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tclint.checks import Hit, RuleId
@@ -58,7 +58,8 @@ def _head(source: Source, function: Function) -> tuple[int, int]:
 def problems(module: Module, judged: Judged) -> Iterator[Problem]:
     """Why there are no figures of the module, or none of some of its kernels."""
     if judged.problem:
-        yield Problem(judged.line, judged.problem)
+        if module.targets:  # else that is a problem of the text, and ptxas was not asked
+            yield Problem(judged.line, judged.problem)
         return
     known = {kernel.kernel for kernel in judged.made.kernels}
     for function in module.bodies:
@@ -145,11 +146,8 @@ def _changed(module: Module, judged: Judged) -> Iterator[Hit]:
 
 def _differences(old: KernelFigures, new: KernelFigures) -> str:
     """``gemm: registers 168 -> 176``; empty if no figure differs."""
-    rows: Iterable[tuple[str, int | None, int | None]] = (
-        (name, old.amount(name), new.amount(name)) for name in dict.fromkeys((*old.names, *new.names))
-    )
     words = ", ".join(
-        f"{WORDS.get(name, name)} {_number(a)} -> {_number(b)}" for name, a, b in rows if a != b
+        f"{WORDS.get(name, name)} {_number(a)} -> {_number(b)}" for name, a, b in old.beside(new) if a != b
     )
     return f"{new.kernel or 'the module'}: {words}" if words else ""
 

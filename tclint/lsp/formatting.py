@@ -5,9 +5,9 @@ from __future__ import annotations
 from lsprotocol import types
 
 from tclint.findings.spans import Span
-from tclint.lsp.text import BYTE_ORDER_MARK, DocumentText
+from tclint.lsp.text import DocumentText
 from tclint.syntax import TextChange
-from tclint.syntax.source import SourceError
+from tclint.syntax.source import BYTE_ORDER_MARK, SourceError
 from tclint.text.layout import formatted
 
 __all__ = ["formats"]

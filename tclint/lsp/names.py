@@ -18,6 +18,7 @@ from tclint.findings.finding import FileReport
 from tclint.findings.spans import Span, span
 from tclint.ir.nodes import Function, Memory, Module, registers
 from tclint.syntax import Node, Tree
+from tclint.text.names import span_of
 
 __all__ = ["Cursor"]
 
@@ -101,7 +102,7 @@ class Cursor:
 
     def declarations(self) -> list[Span]:
         """The declarations of the name: the ``.reg`` of a register; the label, function or variable itself."""
-        return [_span(node) for node in self._definitions[1]]
+        return [span_of(node) for node in self._definitions[1]]
 
     def definitions(self) -> list[Span]:
         """The definitions: the writes of a register, the inits of an mbarrier, else the declarations."""
@@ -129,7 +130,7 @@ class Cursor:
             for node in self._named(self.name, scope)
             if node.id not in defining and self._scope_of(node) == scope.id
         )
-        return _in_order([*own, *map(_span, uses)])
+        return _in_order([*own, *map(span_of, uses)])
 
     @property
     def _instructions(self) -> list:  # type: ignore[type-arg]
@@ -215,7 +216,7 @@ class Cursor:
         spelled = re.compile(rb"(?<![\w$%])" + re.escape(name.encode()) + rb"(?![\w$])")
         for match in spelled.finditer(self.data, scope.start_byte, scope.end_byte):
             node = self.tree.root_node.descendant_for_byte_range(*match.span())
-            if node is not None and node.type == "identifier" and _span(node) == Span(*match.span()):
+            if node is not None and node.type == "identifier" and span_of(node) == Span(*match.span()):
                 yield node
 
 
@@ -228,10 +229,6 @@ def _scope(node: Node) -> Iterator[Node]:
         above = above.parent
     if above is not None:
         yield above
-
-
-def _span(node: Node) -> Span:
-    return Span(node.start_byte, node.end_byte)
 
 
 def _text(data: bytes, node: Node) -> str:

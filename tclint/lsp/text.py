@@ -10,10 +10,9 @@ from itertools import accumulate
 from lsprotocol import types
 
 from tclint.findings.spans import Span
+from tclint.syntax.source import BYTE_ORDER_MARK
 
-__all__ = ["BYTE_ORDER_MARK", "DocumentText"]
-
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+__all__ = ["DocumentText"]
 
 
 class DocumentText:

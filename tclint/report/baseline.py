@@ -27,7 +27,7 @@ from tclint.findings.places import region
 from tclint.findings.rules import all_rules
 from tclint.findings.selection import Selected, SettingsError
 
-__all__ = ["DEFAULT", "Baseline", "Entry", "KernelEntry", "of", "read"]
+__all__ = ["DEFAULT", "Baseline", "Entry", "of", "read"]
 
 DEFAULT = "tclint-baseline.json"
 SCHEMA = 1
@@ -61,40 +61,14 @@ class Entry:
         return self.path, self.member
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelEntry:
-    """What ptxas made of a kernel."""
-
-    path: str
-    """As that of an :class:`Entry`."""
-    member: str | None = None
-    ptxas: str
-    """Its version."""
-    target: str
-    figures: KernelFigures
-
-    @property
-    def module_key(self) -> ModuleKey:
-        return self.path, self.member
-
-    def as_object(self) -> dict[str, Any]:
-        return {
-            "path": self.path,
-            "member": self.member,
-            "entry": self.figures.kernel or None,
-            "ptxas": self.ptxas,
-            "target": self.target,
-            **dict(self.figures.figures),
-        }
-
-
 @dataclass(frozen=True, slots=True)
 class Baseline:
     """The entries of a baseline file, and which of them a run did not find again."""
 
     path: str
     entries: tuple[Entry, ...] = ()
-    kernels: tuple[KernelEntry, ...] = ()
+    kernels: tuple[Recorded, ...] = ()
+    """The figures of kernels; their paths are as those of the entries."""
     vanished: frozenset[int] = frozenset()
     """Indices of the entries whose finding a run looked for and did not find."""
 
@@ -116,14 +90,16 @@ class Baseline:
         here = frozenset(places)
         arguments = [os.path.abspath(path) for path in paths]
         failed = [os.path.abspath(report.path) for report in reports if report.status == "failed"]
-        kernels = tuple(each for each in self.kernels if not self._lost(each, here, arguments, failed))
+        kernels = tuple(
+            each for each in self.kernels if not self._lost((each.path, each.member), here, arguments, failed)
+        )
         if not self.entries:
             return list(reports), replace(self, kernels=kernels)
         own: defaultdict[tuple[ModuleKey, str], deque[int]] = defaultdict(deque)
         moved: defaultdict[str, deque[int]] = defaultdict(deque)
         for number, entry in enumerate(self.entries):
             own[entry.module_key, entry.kind].append(number)
-            if self._missing(entry, here):
+            if self._missing(entry.module_key, here):
                 moved[entry.kind].append(number)
         used: dict[tuple[int, int], int] = {}
         candidates = list(_candidates(reports, selected))
@@ -174,20 +150,17 @@ class Baseline:
         kernels = self.kernels if prune else self._with_figures(reports)
         return Baseline(self.path, tuple(sorted(entries, key=_order)), kernels)
 
-    def _with_figures(self, reports: Iterable[FileReport]) -> tuple[KernelEntry, ...]:
+    def _with_figures(self, reports: Iterable[FileReport]) -> tuple[Recorded, ...]:
         """The kernels with the figures of this run, in the order of the file."""
         made = {
             self._module_key(report): report.assembled
             for report in reports
             if report.assembled is not None and report.assembled.kernels
         }
-        kernels = [each for each in self.kernels if each.module_key not in made]
-        for (path, member), assembled in made.items():
+        kernels = [each for each in self.kernels if (each.path, each.member) not in made]
+        for place, assembled in made.items():
             kernels += (
-                KernelEntry(
-                    path=path, member=member, ptxas=assembled.ptxas, target=assembled.target, figures=each
-                )
-                for each in assembled.kernels
+                Recorded(*place, assembled.ptxas, assembled.target, each) for each in assembled.kernels
             )
         return tuple(sorted(kernels, key=lambda k: (k.path, k.member or "", k.figures.kernel, k.target)))
 
@@ -197,18 +170,17 @@ class Baseline:
         found, moved = [], defaultdict[tuple[str, str], list[Recorded]](list)
         for each in self.kernels:
             path = os.path.normpath(os.path.join(self._folder, each.path))
-            one = Recorded(path, each.member, each.ptxas, each.target, each.figures)
             if os.path.lexists(path):
-                found.append(one)
+                found.append(each._replace(path=path))
             else:
-                moved[each.figures.kernel, each.target].append(one._replace(path=None))
+                moved[each.figures.kernel, each.target].append(each._replace(path=""))
         return (*found, *(alone[0] for alone in moved.values() if len(alone) == 1))
 
     def __str__(self) -> str:
         """The text of the file: JSON with one entry per line, in an order that does not depend on line numbers."""
         parts = {"findings": [asdict(entry) for entry in self.entries]}
         if self.kernels:
-            parts["kernels"] = [each.as_object() for each in self.kernels]
+            parts["kernels"] = [*map(_kernel_object, self.kernels)]
         lines = {
             key: ",".join(f"\n{to_json(each, indent=None)[:-1]}" for each in objects)
             for key, objects in parts.items()
@@ -239,13 +211,14 @@ class Baseline:
             path = os.path.abspath(report.path)
         return clean(path.replace(os.sep, "/")), report.member
 
-    def _missing(self, entry: Entry | KernelEntry, here: frozenset[ModuleKey]) -> bool:
+    def _missing(self, module: ModuleKey, here: frozenset[ModuleKey]) -> bool:
         """Whether the module of an entry no longer exists, in which case its findings may have moved."""
-        if entry.module_key in here:
+        if module in here:
             return False
-        if entry.member is not None and any(path == entry.path for path, _ in here):
+        path, member = module
+        if member is not None and any(path == other for other, _ in here):
             return True
-        return not os.path.lexists(os.path.join(self._folder, entry.path))
+        return not os.path.lexists(os.path.join(self._folder, path))
 
     def _looked_for(
         self,
@@ -267,19 +240,19 @@ class Baseline:
             return entry.rule not in all_rules() or entry.rule not in selected.ignored(
                 path, entry.entry or ""
             )
-        return self._lost(entry, here, arguments, failed)
+        return self._lost(entry.module_key, here, arguments, failed)
 
     def _lost(
         self,
-        entry: Entry | KernelEntry,
+        module: ModuleKey,
         here: frozenset[ModuleKey],
         arguments: Sequence[str],
         failed: Sequence[str],
     ) -> bool:
         """Whether this run would have had the module of an entry if it still existed."""
-        path = os.path.normpath(os.path.join(self._folder, entry.path))
+        path = os.path.normpath(os.path.join(self._folder, module[0]))
         named = any(_in(path, argument) or fnmatchcase(path, argument) for argument in arguments)
-        return named and not any(_in(path, other) for other in failed) and self._missing(entry, here)
+        return named and not any(_in(path, other) for other in failed) and self._missing(module, here)
 
 
 def of(path: str | None) -> Baseline:
@@ -331,7 +304,7 @@ def _read(path: str, number: int, found: Any) -> Entry:
     return Entry(**values)
 
 
-def _read_kernel(path: str, number: int, found: Any) -> KernelEntry:
+def _read_kernel(path: str, number: int, found: Any) -> Recorded:
     """As :func:`_read`, for an object among ``kernels``."""
     kinds = {
         "path": (str,),
@@ -349,13 +322,20 @@ def _read_kernel(path: str, number: int, found: Any) -> KernelEntry:
     ]
     if wrong:
         raise SettingsError(f"the baseline {path}: kernel {number} has a missing or invalid '{wrong[0]}'")
-    return KernelEntry(
-        path=found["path"],
-        member=found.get("member"),
-        ptxas=found["ptxas"],
-        target=found["target"],
-        figures=KernelFigures(found.get("entry") or "", tuple(Figure(*pair) for pair in figures.items())),
-    )
+    kernel = KernelFigures(found.get("entry") or "", tuple(Figure(*pair) for pair in figures.items()))
+    return Recorded(found["path"], found.get("member"), found["ptxas"], found["target"], kernel)
+
+
+def _kernel_object(one: Recorded) -> dict[str, Any]:
+    """The object that :func:`_read_kernel` reads."""
+    return {
+        "path": one.path,
+        "member": one.member,
+        "entry": one.figures.kernel or None,
+        "ptxas": one.ptxas,
+        "target": one.target,
+        **dict(one.figures.figures),
+    }
 
 
 def _in(path: str, other: str) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 
 from tree_sitter import Language, Node, Parser, Point, Query, QueryCursor, Tree, TreeCursor
 
@@ -34,8 +34,8 @@ __all__ = [
     "parse",
     "problems",
     "reparse",
-    "similar_directive",
     "statements",
+    "unknown_directive",
 ]
 
 LANGUAGE = Language(language())
@@ -362,11 +362,14 @@ def _errors(cursor: TreeCursor) -> Iterator[Node]:
 
 
 def _independent(errors: Iterator[Node]) -> Iterator[Node]:
-    """*errors* without those that only follow from another one: what is outside a function that was closed too early, and
-    what an unknown directive has swallowed."""
+    """*errors* without those that only follow from another one: what is outside a function that was closed too early,
+    what an unknown directive has swallowed, and the rest of a broken statement, which begins like a directive."""
     outside = -1
     for node in errors:
-        top = node
+        top, rest = node, node.parent
+        before = _previous(rest) if rest is not None and rest.type == "directive" else None
+        if before is not None and before.has_error and before.end_point.row == node.start_point.row:
+            continue
         while top.parent is not None and top.parent.parent is not None:
             top = top.parent
         if top.type == "function":
@@ -385,6 +388,8 @@ def _missing(node: Node) -> SyntaxProblem:
         return _missing_colon(before)
     message = f"expected {DESCRIPTIONS.get(node.type, f'`{node.type}`')}"
     at = node.start_byte if before is None else before.end_byte
+    if node.type == ";" and parent is not None and parent.type == "instruction":
+        at = next(_ends(parent, node), at)
     if parent is not None and parent.start_byte < at:
         message += f" after {_quote(_text(parent)[: at - parent.start_byte])}"
     return SyntaxProblem(at, at, message)
@@ -424,6 +429,9 @@ def _unexpected(node: Node) -> SyntaxProblem:
         return specific
     openers: list[Node] = []
     for child in node.children:
+        word = not openers and child.type in ("dot_word", "identifier")
+        if word and _directive(_text(child).decode("latin-1")):
+            return _unknown_directive(child)
         kind = child.type
         if kind in CLOSERS:
             openers.append(child)
@@ -438,12 +446,6 @@ def _unexpected(node: Node) -> SyntaxProblem:
     if (rest := text.lstrip(b", \t\r\n")) and rest != text and b"\n" in text[: len(text) - len(rest)]:
         start, text = start + len(text) - len(rest), rest  # the comma before it is on another line, and right
     message = f"unexpected {_quote(text)}"
-    directive = (text.split() or [b""])[0].decode("latin-1")
-    near = f".{directive}" if f".{directive}" in _DIRECTIVES else ""
-    if directive.startswith(".") and directive not in _DIRECTIVES:
-        near = similar_directive(directive)
-    if near:
-        message += f"; did you mean `{near}`?"
     before = node.prev_named_sibling
     if before is not None and before.type == "function":
         message += " outside a function, which an unbalanced `}` may have closed"
@@ -470,17 +472,43 @@ def _named(character: str) -> str:
 
 
 def _unended(node: Node) -> SyntaxProblem | None:
-    """The problem of an instruction without its semicolon, whose last operand is read with the directive after it, as in
-    ``%rd1 .loc``."""
-    before, parent = _previous(node), node.parent
-    if before is None or parent is None or parent.type != "instruction" or not before.is_named:
+    """The problem of a statement without its semicolon, to which the next line was added: in a token of its own, or in the
+    last operand of an instruction, as in ``%rd1 .loc``."""
+    parent = node.parent
+    if parent is None or parent.type not in ("instruction", "indexed", "variable_declaration", "block"):
         return None
-    first, newline, _ = _text(before).partition(b"\n")
-    if not newline or before.type in _NO_OPERANDS:
+    statement = node if parent.type == "block" else parent
+    if (end := next(_ends(statement, node), None)) is None:
         return None
-    end = before.start_byte + len(first.rstrip())
-    statement = _quote(_text(parent)[: end - parent.start_byte])
-    return SyntaxProblem(end, end, f"expected `;` after {statement}")
+    if parent.type == "indexed" and parent.parent is not None:
+        statement = parent.parent
+    begun = _quote(_text(statement)[: end - statement.start_byte])
+    return SyntaxProblem(end, end, f"expected `;` after {begun}")
+
+
+def _ends(statement: Node, error: Node) -> Iterator[int]:
+    """Where a *statement* probably ends before or in an *error*, because what follows is on the next line."""
+    for node in dict.fromkeys((statement, error)):
+        parts = [
+            c for c in node.children if c.start_byte <= error.end_byte and (c.is_error or not c.is_extra)
+        ]
+        for last, following in zip_longest(parts, parts[1:]):
+            first, newline, _ = _text(last).partition(b"\n")
+            if (
+                last.type in ("selection", "opcode") and newline
+            ):  # with what begins the next line: `%rd1 .loc`
+                yield last.start_byte + len(first.rstrip())
+            elif following is not None and _apart(last, following, statement.type):
+                yield last.end_byte
+
+
+def _apart(last: Node, following: Node, statement: str) -> bool:
+    """Whether a *statement* of some type probably ends between two of its parts, since they are on two lines."""
+    first = _text(following)[:1]
+    if last.end_point.row == following.start_point.row or not last.is_named or first in (b",", b";"):
+        return False
+    operand = last.type == "identifier" or (last.type not in _NO_OPERANDS and statement == "instruction")
+    return operand or (last.type == "opcode" and first not in (b"%", b"[", b"{"))
 
 
 _OPERAND = re.compile(rb"[\w$%.]+")
@@ -535,20 +563,49 @@ def _incomplete(node: Node, text: bytes) -> SyntaxProblem | None:
     if space is not None and space[1].decode("latin-1") in _SPACES:
         start, end = (node.start_byte + offset for offset in space.span(1))
         return SyntaxProblem(start, end, f"expected a type after {_quote(space[1])}")
-    if text == b"," and node.parent is not None and node.parent.type in ("instruction", "vector"):
-        return SyntaxProblem(node.start_byte, node.end_byte, "expected an operand before `,`")
+    if text in (b",", b";") and node.parent is not None and node.parent.type in ("instruction", "vector"):
+        before, after = _previous(node), node.next_sibling
+        if text == b";" and before is not None and before.type == ",":
+            return SyntaxProblem(before.start_byte, before.end_byte, "expected an operand after `,`")
+        if text == b",":
+            where = "before" if after is None or after.is_named or after.type == "," else "after"
+            return SyntaxProblem(node.start_byte, node.end_byte, f"expected an operand {where} `,`")
     if (
         node.parent is not None
         and node.parent.type == "directive"
         and (word := node.parent.child(0)) is not None
     ):
-        unknown = _text(word).decode("latin-1")
-        near = similar_directive(unknown)
-        hint = f"; did you mean `{near}`?" if near else ""
-        return SyntaxProblem(word.start_byte, word.end_byte, f"unknown directive {_quote(_text(word))}{hint}")
+        return _unknown_directive(word)
+    if (
+        node.parent is not None
+        and node.parent.type == "parameter_list"
+        and node.children[0].type == "parameter"
+    ):
+        return SyntaxProblem(node.end_byte, node.end_byte, f"expected `,` after {_quote(text)}")
     if re.fullmatch(rb"<\s*>", text):
         return SyntaxProblem(node.start_byte, node.end_byte, "expected a number between `<` and `>`")
     return None
+
+
+def unknown_directive(word: str) -> str:
+    """The message about a *word* that is no directive, with the one that was probably meant if one is close."""
+    near = _directive(word)
+    return f"unknown directive {_quote(word.encode('latin-1'))}" + (
+        f"; did you mean `{near}`?" if near else ""
+    )
+
+
+def _unknown_directive(word: Node) -> SyntaxProblem:
+    return SyntaxProblem(word.start_byte, word.end_byte, unknown_directive(_text(word).decode("latin-1")))
+
+
+def _directive(word: str) -> str:
+    """The directive that was probably meant by *word*, which may lack its period; empty if none is close."""
+    from difflib import get_close_matches
+
+    if not word.startswith("."):
+        return f".{word}" if f".{word}" in _DIRECTIVES else ""
+    return next(iter(get_close_matches(word, sorted(_DIRECTIVES), n=1, cutoff=0.75)), "")
 
 
 _DIRECTIVES = frozenset(
@@ -560,13 +617,6 @@ _DIRECTIVES = frozenset(
 _SPACES = _DIRECTIVES & frozenset(
     (".reg", ".sreg", ".shared", ".global", ".local", ".const", ".param", ".tex")
 )
-
-
-def similar_directive(word: str) -> str:
-    """The directive that was probably meant by *word*; empty if none is close."""
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(word, sorted(_DIRECTIVES), n=1, cutoff=0.75)), "")
 
 
 def _cut(node: Node, openers: Sequence[Node]) -> SyntaxProblem | None:

@@ -60,7 +60,7 @@ _NOT_TEXT = (
 LEXICAL = pattern(rb'"[^"\n]*"|(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))', re.DOTALL)
 """A string or a comment."""
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_UTF8_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _PIECE = 2**20
 _DECODER = codecs.getincrementaldecoder("utf-8")
 
@@ -107,7 +107,7 @@ class Source:
                 raise SourceError(f"no PTX in it: it is {kind}")
         if data.startswith(_UTF16):
             raise SourceError("is UTF-16 text; PTX must be ASCII or UTF-8", 1)
-        given, data = len(data), data.removeprefix(_UTF8_MARK).rstrip(b"\0")
+        given, data = len(data), data.removeprefix(BYTE_ORDER_MARK).rstrip(b"\0")
         if (nul := data.find(b"\0")) >= 0:
             line = _line_of(data, nul)
             raise SourceError(f"is binary, not PTX text: byte {nul} (line {line}) is NUL", line)

@@ -62,8 +62,6 @@ class Command:
 
         With several jobs the next texts are asked about before the answer is known, which does not change it.
         """
-        if self._jobs == 1:
-            return next((i for i, text in enumerate(texts) if self.status(text) == 0), None)
         self._stopped = False
         with ThreadPoolExecutor(self._jobs) as pool:
             try:

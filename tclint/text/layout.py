@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tclint._pattern import pattern
 from tclint.syntax import Node, Tree, parse, problems
 from tclint.syntax.source import SourceError
+from tclint.text.names import LABELS
 
 __all__ = ["checked", "formatted", "tokens"]
 
@@ -21,8 +22,6 @@ _BLANK = b" \t\n\f\r\x1a"
 _BLANKS = pattern(rb"[ \t\n\f\r\x1a]+")
 _COMMA = pattern(rb"[ \t\n\f\r\x1a]*,[ \t\f\r\x1a]*(\n?)[ \t\n\f\r\x1a]*")
 _LINE_END = pattern(rb"\r+\n")
-_MARGIN = frozenset({"label", "branch_targets", "call_targets", "call_prototype"})
-"""The statements that begin with a label."""
 _VERBATIM = frozenset({"string", "source_section_directive"})
 _EXTRAS = frozenset({"comment", "preprocessor"})
 """What may be between any two tokens."""
@@ -160,7 +159,7 @@ def _begins(kind: str, place: _Place) -> int:
     if place.kind == "module":
         return 0
     if place.kind == "block":
-        return -1 if kind == "{" else place.depth if kind == "}" else 0 if kind in _MARGIN else place.inner
+        return -1 if kind == "{" else place.depth if kind == "}" else 0 if kind in LABELS else place.inner
     if place.kind == "function":
         return place.depth if kind in ("block", "performance_directive", "pragma_directive") else -1
     if place.listed:
@@ -293,14 +292,14 @@ def _between(last: _Leaf, leaf: _Leaf) -> bytes:
         return b""
     if before in (b"(", b"[", b"{", b"@") or "range" in (leaf.place.kind, last.place.kind):
         return b""
-    if after == b":" and leaf.place.kind in _MARGIN:
+    if after == b":" and leaf.place.kind in LABELS:
         return b""
     if last.kind in ("!", "~", "+", "-", "cast") and last.place.kind in ("unary", "guard"):
         return b" " if last.kind == "-" and leaf.kind in ("integer", "float") else b""  # `- 1` is not `-1`
     if last.kind == "opcode":
         return b" \t"
     for operator in (last, leaf):
-        if operator.kind in _OPERATORS and operator.place.kind not in ("unary", *_MARGIN):
+        if operator.kind in _OPERATORS and operator.place.kind not in ("unary", *LABELS):
             doubled = operator is last and after[:1] == before
             return b"" if operator.kind in _CLOSE and operator.place.kind != "group" and not doubled else b" "
     if after == b"[" and (leaf.place.kind == "dimension" or last.place.kind == "indexed"):

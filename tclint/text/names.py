@@ -6,13 +6,15 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from tclint._dataclass import dataclass
+from tclint.findings.spans import Span
 from tclint.ir.operands import integer
 from tclint.ir.scopes import containing, split_name
 from tclint.syntax import Node, Tree
 
-__all__ = ["Declaration", "Use", "nodes", "resolved"]
+__all__ = ["LABELS", "Declaration", "Use", "nodes", "resolved", "span_of"]
 
-_LABELS = frozenset({"label", "branch_targets", "call_targets", "call_prototype"})
+LABELS = frozenset({"label", "branch_targets", "call_targets", "call_prototype"})
+"""The statements that begin with a label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,11 @@ def nodes(root: Node, kinds: Collection[str]) -> Iterator[Node]:
                 return
             cursor.goto_parent()
             depth -= 1
+
+
+def span_of(node: Node) -> Span:
+    """The bytes of a node."""
+    return Span(node.start_byte, node.end_byte)
 
 
 def resolved(tree: Tree, data: bytes) -> tuple[list[Declaration], list[Use], set[str]]:
@@ -159,7 +166,7 @@ def _declared(parent: Node, field: str | None) -> str:
                 return "prototype"
             first = parent.child(0)
             return "argument" if first is not None and first.type == ".reg" else "parameter"
-    return "label" if field == "label" and kind in _LABELS else "use"
+    return "label" if field == "label" and kind in LABELS else "use"
 
 
 def _type(statement: Node, data: bytes) -> bytes:

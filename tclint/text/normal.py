@@ -15,7 +15,7 @@ from tclint.findings.finding import Edit
 from tclint.findings.spans import Span
 from tclint.syntax import Node, Tree
 from tclint.text.layout import checked, formatted
-from tclint.text.names import Declaration, Use, nodes, resolved
+from tclint.text.names import Declaration, Use, nodes, resolved, span_of
 
 __all__ = ["normal", "without_comments", "without_debug_data"]
 
@@ -56,20 +56,20 @@ def normal(data: bytes) -> bytes:
 def without_debug_data(data: bytes) -> bytes:
     """*data* without comments, line information and DWARF. Raises SourceError for a syntax error."""
     tree = checked(data)
-    edits = [Edit(_span(node), " ") for node in _debug_data(tree)]
+    edits = [Edit(span_of(node), " ") for node in _debug_data(tree)]
     for target in nodes(tree.root_node, ("target_directive",)):
         # ptxas refuses the option where there is no DWARF.
         words = [child for child in target.children if child.type in (",", "identifier")]
         for comma, word in zip(words[1::2], words[2::2], strict=True):
             if word.text == b"debug":
-                edits += [Edit(_span(comma), ""), Edit(_span(word), "")]
+                edits += [Edit(span_of(comma), ""), Edit(span_of(word), "")]
     return joined(data, edits)
 
 
 def without_comments(data: bytes) -> bytes:
     """*data* without comments. Raises SourceError for a syntax error."""
     comments = nodes(checked(data).root_node, ("comment", "preprocessor"))
-    return joined(data, (Edit(_span(node), " ") for node in comments))
+    return joined(data, (Edit(span_of(node), " ") for node in comments))
 
 
 def _debug_data(tree: Tree) -> Iterator[Node]:
@@ -137,7 +137,7 @@ class _Registers:
             for node in nodes(body, ("variable_declaration",)) if body is not None else ():
                 first = node.child(0)
                 if first is not None and first.type == ".reg":
-                    yield Edit(_span(node), "")
+                    yield Edit(span_of(node), "")
             if body is not None:
                 at = body.start_byte + 1
                 yield Edit(Span(at, at), self._declared(self.counts[function.start_byte]))
@@ -153,7 +153,3 @@ def _free(prefix: str, others: set[str]) -> str:
     while any(name.startswith(prefix) and name[len(prefix) :].isdecimal() for name in others):
         prefix += "_"
     return prefix
-
-
-def _span(node: Node) -> Span:
-    return Span(node.start_byte, node.end_byte)

@@ -18,10 +18,10 @@ from typing import TypeVar
 from tclint.findings.edits import joined
 from tclint.findings.finding import Edit
 from tclint.findings.spans import Span
-from tclint.syntax import Node, Tree, parse, problems
+from tclint.syntax import Tree, parse, problems
 from tclint.syntax.source import SourceError
 from tclint.text.layout import checked, formatted
-from tclint.text.names import nodes, resolved
+from tclint.text.names import nodes, resolved, span_of
 from tclint.text.normal import normal, without_comments, without_debug_data
 from tclint.text.units import Units
 
@@ -168,7 +168,7 @@ def _digest(text: bytes) -> bytes:
 def _guards(tree: Tree, data: bytes) -> Iterator[list[Edit]]:
     """Each guard, to be dropped."""
     for guard in nodes(tree.root_node, ("guard",)):
-        yield [Edit(_span(guard), "")]
+        yield [Edit(span_of(guard), "")]
 
 
 def _operands(tree: Tree, data: bytes) -> Iterator[list[Edit]]:
@@ -180,7 +180,7 @@ def _operands(tree: Tree, data: bytes) -> Iterator[list[Edit]]:
         for before, node in pairwise(terms):
             type = types.get(node.start_byte, b".pred") if node.type == "identifier" else b".pred"
             if before.type == "," and not type.endswith(b".pred"):
-                yield [Edit(_span(node), _CONSTANTS.get(type, "0"))]
+                yield [Edit(span_of(node), _CONSTANTS.get(type, "0"))]
 
 
 def _initialisers(tree: Tree, data: bytes) -> Iterator[list[Edit]]:
@@ -204,7 +204,3 @@ def _braces(tree: Tree, data: bytes) -> Iterator[list[Edit]]:
                 if node.type == "block":
                     todo.append(node)
                     yield [Edit(Span(at, at + 1), "") for at in (node.start_byte, node.end_byte - 1)]
-
-
-def _span(node: Node) -> Span:
-    return Span(node.start_byte, node.end_byte)

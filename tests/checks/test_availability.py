@@ -51,6 +51,13 @@ def test_a_special_register_in_an_address_counts(address: str) -> None:
     assert messages(text(body, "8.0", "sm_90")) == []
 
 
+def test_what_a_version_removed_names_no_older_target() -> None:
+    vote = ".reg .pred %p<2>;\n.reg .b32 %r<2>;\nvote.ballot.b32 %r1, %p1;"
+    (finding,) = (f for f in lint(text(vote, "8.0", "sm_90")).findings if f.rule.id.startswith("AV"))
+    assert finding.message == "vote.ballot.b32 is not available on sm_90: .version 6.4 removed it"
+    assert (finding.help, finding.fixes) == ("on sm_90 use vote.sync with a membermask", ())
+
+
 def test_a_directive_is_reported_with_the_fix_for_its_version() -> None:
     code = ".version 8.7\n.target sm_90\n.address_size 64\n.entry k()\n.local_maxnreg 32\n{ ret; }\n"
     (finding,) = (f for f in lint(code).findings if f.rule.id == "AV002")

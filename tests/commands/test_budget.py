@@ -19,6 +19,7 @@ from tests.tools.ptxas import fake_ptxas, printed
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the stand-ins for ptxas are shell scripts")
 TEXT = ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() { ret; }\n"
+CHECK = ("check", "--baseline", "tclint-baseline.json", "--output-format", "concise", "k.ptx")
 LIMIT = "[[ptxas-budget.limits]]\nspill-stores = 0\nregisters = 40\n"
 Ptxas = Callable[..., str]
 
@@ -113,49 +114,46 @@ def test_growth_is_compared_with_the_baseline_and_recording_it_again_accepts_it(
     assert invoke("baseline", "k.ptx") == (
         0, "tclint-baseline.json: 0 findings (0 new, 0 gone), figures of 1 kernel\n",
     )  # fmt: skip
-    check = ("check", "--baseline", "tclint-baseline.json", "--output-format", "concise", "k.ptx")
-    assert invoke(*check)[0] == 0
+    assert invoke(*CHECK)[0] == 0
     ptxas(loads=4)
-    code, text = invoke(*check)
+    code, text = invoke(*CHECK)
     assert (code, ids(text)) == (1, ["PB002"])
     assert "needs 4 bytes of spill loads, and it needed 0 before" in text
     invoke("baseline", "--prune", "k.ptx")
-    assert invoke(*check)[0] == 1
+    assert invoke(*CHECK)[0] == 1
     invoke("baseline", "k.ptx")
-    assert invoke(*check)[0] == 0
+    assert invoke(*CHECK)[0] == 0
 
 
 def test_what_exceeded_a_limit_when_it_was_recorded_is_hidden_until_it_grows(ptxas: Ptxas) -> None:
     ptxas(registers=48)
     assert "1 finding (1 new" in invoke("baseline", "k.ptx")[1]
-    check = ("check", "--baseline", "tclint-baseline.json", "--output-format", "concise", "k.ptx")
-    assert invoke(*check)[0] == 0
+    assert invoke(*CHECK)[0] == 0
     ptxas(registers=49)
-    code, text = invoke(*check)
+    code, text = invoke(*CHECK)
     assert (code, ids(text)) == (1, ["PB002"])
     ptxas(registers=48, stores=4)
-    assert ids(invoke(*check)[1]) == ["PB001"]
+    assert ids(invoke(*CHECK)[1]) == ["PB001"]
 
 
 def test_a_new_ptxas_fails_until_it_is_accepted_or_recorded(ptxas: Ptxas) -> None:
     invoke("baseline", "k.ptx")
     ptxas("13.6.9", registers=39, barriers=2)
-    check = ("check", "--baseline", "tclint-baseline.json", "--output-format", "concise", "k.ptx")
-    code, text = invoke(*check)
+    code, text = invoke(*CHECK)
     assert (code, ids(text)) == (1, ["PB003"])
     assert "ptxas is 13.6.9, and the baseline was recorded with 13.5.37" in text
-    code, text = invoke(*check, "--accept-ptxas-change")
+    code, text = invoke(*CHECK, "--accept-ptxas-change")
     assert code == 0
     assert "info PB003" in text
     invoke("baseline", "k.ptx")
-    assert invoke(*check)[0] == 0
+    assert invoke(*CHECK)[0] == 0
 
 
 def test_a_kernel_keeps_its_figures_if_its_file_moves_unless_two_could_be_meant(ptxas: Ptxas) -> None:
     invoke("baseline", "k.ptx")
     ptxas(loads=4)
     Path("k.ptx").rename("moved.ptx")
-    check = ("check", "--baseline", "tclint-baseline.json", "--output-format", "concise", "moved.ptx")
+    check = (*CHECK[:-1], "moved.ptx")
     assert ids(invoke(*check)[1]) == ["PB002"]
     document = json.loads(Path("tclint-baseline.json").read_text())
     document["kernels"].append(document["kernels"][0] | {"path": "gone.ptx"})

@@ -107,7 +107,10 @@ def test_the_other_forms_of_an_explanation() -> None:
         (("C7999",), "unknown code C7999; known are C7501,"),
         (("999",), "unknown code 999"),
         (("nosuch.ptx",), "unknown rule nosuch.ptx"),
-        (("WG001", "nosuch.ptx"), "unknown rule nosuch.ptx"),
+        (("WG001", "nosuch"), "unknown rule nosuch"),
+        (("fixtures/wgmma_unwaited.ptx", "WG001"), "Name a rule before the file fixtures/wgmma_unwaited.ptx"),
+        (("WG001", "nosuch.ptx"), "nosuch.ptx: error: no such file or directory"),
+        (("222", "nosuch.ptx"), "nosuch.ptx: no such file or directory"),
         (("WG001", "--output-format", "json", "fixtures/wgmma_unwaited.ptx"), "A KERNEL cannot be combined"),
     ],
 )
@@ -120,11 +123,10 @@ def test_what_cannot_be_explained(
     assert words in text
 
 
-def test_a_file_that_is_not_text_has_no_driver(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", ["222", "C7514"])
+def test_a_file_that_is_not_text_is_an_error(code: str, tmp_path: Path) -> None:
     path = tmp_path / "k.cubin"
     path.write_bytes(b"\x7fELF")
-    code, text = invoke("explain", "222", str(path))
-    assert (code, text) == (
-        2,
-        f"{path}: no PTX in it: it is an ELF file (cubin, object, library or executable).",
-    )
+    status, text = invoke("explain", code, str(path))
+    assert status == 2
+    assert "is an ELF file (cubin, object, library or executable), but" in text

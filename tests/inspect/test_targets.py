@@ -149,6 +149,7 @@ def test_a_damaged_kernel_is_not_shown_and_the_others_are() -> None:
     assert one.problems
     assert [found.requires is None for found in one.kernels] == [True, False]
     assert one.requires is None
+    assert render_text([shown("// nothing")]).count("\n") == 1
 
 
 def test_the_json_follows_its_schema() -> None:

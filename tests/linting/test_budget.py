@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tclint.findings.figures import (
+    ANYWHERE,
     RULES,
     WORDS,
     Assembled,
@@ -41,7 +42,7 @@ def kernel(name: str, **amounts: int | None) -> KernelFigures:
 
 
 def recorded(figures: KernelFigures, ptxas: str = "13.5.37", target: str = "sm_90a") -> Recorded:
-    return Recorded(None, None, ptxas, target, figures)
+    return Recorded(*ANYWHERE, ptxas, target, figures)
 
 
 def run(
@@ -225,6 +226,16 @@ def test_a_kernel_without_figures_makes_the_report_partial() -> None:
     report = check_source(Source.from_bytes(TEXT.encode(), "k.ptx"), request)
     assert report.status == "partial"
     assert [p.message for p in report.problems] == ["ptxas 13.5.37 printed no figures of copy"]
+
+
+@pytest.mark.parametrize("text", [TEXT, "// nothing\n"])
+def test_why_there_are_no_figures_is_said_once(text: str) -> None:
+    judged = Judged(Budget(), Assembled("13.5.37"), problem="no figures")
+    report = check_source(
+        Source.from_bytes(text.encode(), "k.ptx"), Request(Selected(rules=ON), judged=judged)
+    )
+    assert len(report.problems) == 1
+    assert ("no figures" in report.problems[0].message) == (text == TEXT)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,17 @@ import re
 from tclint import _toml
 from tclint.config import budget
 from tclint.driver.assembling import understood
-from tclint.findings.figures import RULES, WORDS, Assembled, Budget, Figure, Judged, KernelFigures, Recorded
+from tclint.findings.figures import (
+    ANYWHERE,
+    RULES,
+    WORDS,
+    Assembled,
+    Budget,
+    Figure,
+    Judged,
+    KernelFigures,
+    Recorded,
+)
 from tclint.findings.rules import CodeBlock, Rule
 
 PTXAS = "13.5.37"
@@ -38,5 +48,5 @@ def judged(rule: Rule, block: CodeBlock) -> Judged | None:
 def _recorded(found: dict[str, object]) -> Recorded:
     figures = tuple(Figure(name, int(str(found[name]))) for name in WORDS)
     return Recorded(
-        None, None, str(found["ptxas"]), str(found["target"]), KernelFigures(str(found["entry"]), figures)
+        *ANYWHERE, str(found["ptxas"]), str(found["target"]), KernelFigures(str(found["entry"]), figures)
     )

@@ -67,7 +67,7 @@ def _file(report: FileReport, context: FormatContext) -> dict[str, Any]:
     if report.assembled is not None:
         from tclint.report.formats import _figures
 
-        found["ptxas"] = _figures.as_object(report)
+        found["ptxas"] = _figures.as_object(report.assembled)
     if report.verdicts:
         found["verdicts"] = [_verdict(report, verdict) for verdict in report.verdicts]
     return found

@@ -79,7 +79,7 @@ def _properties(report: FileReport) -> Iterator[str]:
     from tclint.report.formats import _figures
 
     yield "<properties>"
-    for name, value in (("ptxas", report.assembled.ptxas), *_figures.names(report)):
+    for name, value in (("ptxas", report.assembled.ptxas), *_figures.names(report.assembled)):
         yield f"{_tag('property', {'name': name, 'value': value})}</property>"
     yield "</properties>"
 

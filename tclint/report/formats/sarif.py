@@ -124,9 +124,9 @@ class _Run:
         from tclint.report.formats import _figures
 
         found = [
-            {"uri": self._artifact(report.path).uri, "member": report.member, **made}
+            {"uri": self._artifact(report.path).uri, "member": report.member, **_figures.as_object(made)}
             for report in reports
-            if (made := _figures.as_object(report)) is not None
+            if (made := report.assembled) is not None
         ]
         return {"tclint/ptxas": found} if found else {}
 

@@ -287,7 +287,7 @@ def _figures(report: FileReport, context: FormatContext) -> Iterator[str]:
     if report.assembled is not None and not context.quiet:
         from tclint.report.formats import _figures
 
-        yield from map(printable, _figures.lines(report))
+        yield from map(printable, _figures.lines(report, report.assembled))
 
 
 def _gone(entries: Sequence[Entry]) -> Iterator[str]:
