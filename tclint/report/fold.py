@@ -56,7 +56,7 @@ def fold(reports: Sequence[FileReport], summary: Summary) -> tuple[list[FileRepo
     same_line: dict[Hashable, list[tuple[int, Finding]]] = {}
     for number, report in enumerate(reports):
         seen: Counter[Hashable] = Counter()
-        for index, finding in enumerate(_causes(report)):
+        for index, finding in enumerate(causes(report)):
             key: Hashable = (number, index)
             if finding.source_location is not None:
                 line = _line(finding, finding.source_location)
@@ -89,8 +89,8 @@ def _line(finding: Finding, location: SourceLocation) -> Hashable:
     return finding.rule.id, location, kernel, finding.suppressed is None
 
 
-def _causes(report: FileReport) -> Iterable[Finding]:
-    """The findings of one input, merged to one per cause."""
+def causes(report: FileReport) -> Iterable[Finding]:
+    """The findings of one input, each defect once, with the others in its ``variants``."""
     if len(report.findings) < 2:
         return report.findings
     uses = _merged(report, report.findings, _cause)
