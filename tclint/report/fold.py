@@ -30,8 +30,10 @@ from tclint.report.summary import Summary, present
 if TYPE_CHECKING:
     from tclint.report.baseline import Baseline
 
-_STAGE = pattern(r"\+\d+(?:\.\.\d*)?|\[\d+(?:\.\.\d+)?\]|, (?:stage \d+ of \d+|\d+ stages)")
-"""What an object is called by besides its variable: ``+0..2048``, ``[1]``, ``, stage 1 of 4``."""
+_STAGE = pattern(
+    r"\+\d+(?:\.\.\d*)?|\[\d+(?:\.\.\d+)?\]|, (?:stage \d+ of \d+|\d+ stages)| columns \d+\.\.\d+"
+)
+"""What an object is called by besides its variable: ``+0..2048``, ``[1]``, ``, stage 1 of 4``, `` columns 0..128``."""
 _BARRIER = "barrier "
 _CHOSEN = pattern(r"%[\w$]+|\d+")
 """The words of a message that differ between copies of a line: registers, and numbers, such as those of stages."""

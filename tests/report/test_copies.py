@@ -165,6 +165,11 @@ ELSEWHERE = SourceLocation("/src/k.cu", 5, 9, (SourceLocation("/src/k.cu", 70),)
             {"objects": ("full mbarrier m, 4 stages", "x")},
             True,
         ),
+        (
+            {"objects": ("tensor memory columns 0..64", "x")},
+            {"objects": ("tensor memory columns 64..128", "x")},
+            True,
+        ),
         ({"objects": ("x", "x")}, {"objects": ("x", "y")}, False),
         ({"objects": ("s0", "x")}, {"objects": ("s1", "x")}, False),
         ({"objects": NONE}, {"objects": NONE}, True),
