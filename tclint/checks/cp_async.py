@@ -6,7 +6,7 @@ that thread on which the copy is in flight; CA005 one by another warp after that
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 
 from tclint.analyses.cp_async import CopyGroups, WaitedCopies
@@ -26,6 +26,7 @@ from tclint.analyses.role_paths import calls
 from tclint.analyses.since_barrier import WritesSince
 from tclint.analyses.warp_memory import SharedByBound
 from tclint.checks import Hit, Mark, RuleId, check, grouped
+from tclint.checks._causes import by_place
 from tclint.checks._pending import PendingReason
 from tclint.checks._repairs import barrier_between
 from tclint.dataflow import Path
@@ -51,7 +52,7 @@ def copies_in_flight(model: KernelModel) -> Iterator[Hit]:
     found = alone or in_all_launches(
         model, (), lambda shaped, _: _unwaited(shaped, shaped.fact(SharedByBound))
     )
-    for (rule, _, _), equivalent in grouped((_cause(*each[:2]), each) for each in found).items():
+    for rule, equivalent in _by_cause(found):
         doubts = [_doubt(each.model, rule, each.conflict) for each in equivalent]
         at = next((k for k, each in enumerate(doubts) if not each), 0)
         yield _hit(model, rule, equivalent[at], equivalent).doubted(doubts[at].why)
@@ -139,6 +140,18 @@ def _same_source(model: KernelModel, copy: int, other: int, route: Route) -> boo
     if first is None or second is None or model.instruction(other).group != CP_ASYNC:
         return False
     return route.after(second) == route.before(first)
+
+
+def _by_cause(found: Iterable[ShapedConflict]) -> Iterator[tuple[RuleId, list[ShapedConflict]]]:
+    """*found* by rule and cause: the last wait before a block, which ends too little, or the place where a wait is missing."""
+    causes = grouped((_cause(each.model, each.conflict), each) for each in found)
+    for (rule, wait, _), equivalent in causes.items():
+        if wait >= 0:
+            yield rule, equivalent
+        else:
+            block_of = equivalent[0].model.cfg.block_of
+            conflicts = ((each.conflict, each) for each in equivalent)
+            yield from ((rule, some) for some in by_place(block_of, conflicts))
 
 
 def _cause(model: KernelModel, conflict: Conflict) -> tuple[RuleId, int, int]:

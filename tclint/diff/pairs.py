@@ -23,6 +23,7 @@ from tclint.findings.finding import FileReport, Finding
 from tclint.ir.frontend import analyse
 from tclint.ir.inline import inlinable, inline
 from tclint.ir.nodes import Function, Module
+from tclint.report.fold import causes
 from tclint.report.summary import present
 from tclint.syntax.source import Problem, Source, SourceError
 
@@ -344,7 +345,8 @@ def _findings(
 ) -> None:
     """Sets the new and resolved findings in *difference*.
 
-    Two findings are the same if they have the same fingerprint, or the same message at the same source line.
+    Two findings are the same if they have the same fingerprint, or the same message at the same source line. Those that
+    remain are merged as in a report.
     """
     made = _judged(difference, pair, config, names) if config.gate is not None else reports(pair, config)
     shown, _ = present((item.report for item in made), config.selected)
@@ -356,7 +358,15 @@ def _findings(
     came = [ReportedFinding(new, f) for f in new.findings if f.suppressed is None]
     for key in (_fingerprint, _message):
         went, came = _unmatched(went, came, lambda f, key=key: key(f, names), lambda f, key=key: key(f, {}))  # type: ignore[misc]
-    difference.went, difference.came = went, came
+    difference.went, difference.came = _once(went), _once(came)
+
+
+def _once(found: Sequence[ReportedFinding]) -> list[ReportedFinding]:
+    """Findings of one report, each defect once."""
+    if not found:
+        return []
+    report = replace(found[0].report, findings=tuple(each.finding for each in found))
+    return [ReportedFinding(found[0].report, finding) for finding in causes(report)]
 
 
 def _judged(

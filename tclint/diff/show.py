@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tclint._json import to_json
@@ -154,7 +155,8 @@ def _finding(found: ReportedFinding) -> str:
     finding, report = found.finding, found.report
     line, column = region(report, finding.span)[0]
     text = f"{displayed_name(report)}:{line}:{column}: {finding.severity.label} {finding.rule.id} {finding.message}"
-    return printable(f"{text}{_source(finding.source_location)}")
+    more = f" (and {count(len(finding.variants), 'duplicate')})" if finding.variants else ""
+    return printable(f"{text}{_source(finding.source_location)}{more}")
 
 
 def _short(name: str) -> str:
@@ -300,6 +302,7 @@ def _finding_object(found: ReportedFinding) -> dict[str, Any]:
         "message": finding.message,
         "fingerprint": finding.fingerprint,
         "source": _source_object(finding.source_location),
+        "variants": [asdict(variant) for variant in finding.variants],
     }
 
 

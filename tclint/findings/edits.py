@@ -285,7 +285,7 @@ def resolve(
                 made.append(edit)
         else:
             edits = tuple(sorted(made, key=lambda e: (e.span.start, e.span.end)))
-            if edits and not _overlapping(edits):
+            if edits and not overlapping(edits):
                 found.append(Fix(repair.message, edits, safe))
     return tuple(found)
 
@@ -309,7 +309,8 @@ def _made(
     return change.make(InstructionText(source.data, start, end, instruction))
 
 
-def _overlapping(edits: tuple[Edit, ...]) -> bool:
+def overlapping(edits: tuple[Edit, ...]) -> bool:
+    """Whether two of *edits*, which are in the order of the text, change the same bytes or insert at the same offset."""
     return any(b.span.start < a.span.end or a.span == b.span for a, b in pairwise(edits))
 
 

@@ -274,7 +274,9 @@ def _report_undeclared(
             if name in guards or name[0].isalpha() or name[0] in "%_$":
                 if ranges is None:
                     ranges = ranges_in(builder.text[function.start : function.end])
-                message, count = _undeclared(function, name, guard=name in guards), too_small(ranges, name)
+                count = too_small(ranges, name)
+                message = _unended(builder.text[function.start + ins.start : function.start + ins.end], name)
+                message = message or _undeclared(function, name, guard=name in guards)
             else:
                 message = f"{quoted(name)} is neither a name nor a constant"
         elif name in labels:
@@ -294,6 +296,14 @@ _NAME = pattern(r"[\w$%]+(?:\.\w+)?")
 _BASE = pattern(r"[\w$%]*")
 _MINUS = pattern(r"(%[\w$]+)-(\d+)")
 _DIGITS = pattern(r"\d+")
+
+
+def _unended(statement: str, name: str) -> str:
+    """That the *statement* lacks its semicolon, if its operand *name* is the instruction in the next line; else empty."""
+    before, newline, last = statement.rpartition("\n")
+    if not newline or last.strip("; \t\r") != name or name not in table().forms:
+        return ""
+    return f"expected ; after {quoted(clean(before.strip()))}"
 
 
 def _undeclared(function: Function, name: str, *, guard: bool) -> str:

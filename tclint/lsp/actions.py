@@ -9,9 +9,9 @@ from lsprotocol import types
 from tclint.driver.fixing import compatible
 from tclint.findings.finding import Edit, Finding
 from tclint.findings.spans import Span
-from tclint.ir.nodes import Module
+from tclint.ir.nodes import Function, Module
 from tclint.linting.suppress import RULES as OF_COMMENTS
-from tclint.lsp.diagnostics import of_finding
+from tclint.lsp.diagnostics import merged, of_finding
 from tclint.lsp.document import Document, Lint
 
 __all__ = ["FIX_ALL", "actions", "safe_edits"]
@@ -32,10 +32,14 @@ def actions(
     shown = [f for f in lint.report.findings if f.suppressed is None]
     found: list[types.CodeAction] = []
     if _wanted(_QUICK, only):
-        for finding in shown:
-            if finding.span.start <= place.end and place.start <= finding.span.end:
-                about = [of_finding(document.uri, lint.text, finding)]
-                for title, edits, safe in (*_fixes(finding), *_comments(lint, module, finding)):
+        once = {finding.fingerprint: (finding, others) for finding, others in merged(lint)}
+        for one in shown:
+            if one.span.start <= place.end and place.start <= one.span.end:
+                # At its other places, a defect has no diagnostic, but each place can be changed alone.
+                finding, others = once.get(one.fingerprint, (one, []))
+                about = [of_finding(document.uri, lint.text, finding, others)]
+                comments = _comments(lint, module, finding, others)
+                for title, edits, safe in (*_fixes(finding), *comments):
                     found.append(
                         types.CodeAction(
                             title=title,
@@ -72,21 +76,29 @@ def _fixes(finding: Finding) -> Iterator[tuple[str, Iterable[Edit], bool]]:
         yield fix.message, fix.edits, fix is preferred
 
 
-def _comments(lint: Lint, module: Module, finding: Finding) -> Iterator[tuple[str, Iterable[Edit], bool]]:
+def _comments(
+    lint: Lint, module: Module, finding: Finding, others: Sequence[Span]
+) -> Iterator[tuple[str, Iterable[Edit], bool]]:
+    """The comments that suppress a finding and its *others* places, or all of its rule in its function; see :func:`_fixes`."""
     id = finding.rule.id
     # In a host language, an added line may be part of a string or end a macro.
     if id in OF_COMMENTS or lint.report.asm is not None:
         return
-    start, owner = finding.span.start, None
-    for function in module.functions:
-        if function.start <= start < function.end:
-            owner = function
-            inside = (i for i in function.instructions if i.start <= start - function.start < i.end)
-            start = next((function.start + i.start for i in inside), start)
-    yield f"Ignore {id} here", [_line_above(lint, start, f"// tclint: ignore[{id}]")], False
+    owner = next((f for f in module.functions if f.start <= finding.span.start < f.end), None)
+    starts = sorted(_statement(owner, span.start) for span in (finding.span, *others))
+    above = dict.fromkeys(_line_above(lint, start, f"// tclint: ignore[{id}]") for start in starts)
+    yield f"Ignore {id} here", above, False
     if owner is not None:
         edit = _line_above(lint, owner.start, f"// tclint: ignore-entry[{id}]")
         yield f"Ignore {id} in {owner.name}", [edit], False
+
+
+def _statement(function: Function | None, offset: int) -> int:
+    """Where the statement of *function* at *offset* starts; *offset* itself if that is in none."""
+    if function is None:
+        return offset
+    inside = (i for i in function.instructions if i.start <= offset - function.start < i.end)
+    return next((function.start + i.start for i in inside), offset)
 
 
 def _line_above(lint: Lint, offset: int, comment: str) -> Edit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lsprotocol import types
 
@@ -13,10 +13,11 @@ from tclint.findings.scales import Severity
 from tclint.findings.spans import Span
 from tclint.lsp.document import Document, Lint
 from tclint.lsp.text import DocumentText
+from tclint.report.fold import causes
 from tclint.report.formats._details import parties, step_words
 from tclint.syntax.source import Problem
 
-__all__ = ["SOURCE", "diagnostics", "of_error", "of_finding"]
+__all__ = ["SOURCE", "diagnostics", "merged", "of_error", "of_finding"]
 
 SOURCE = "tclint"
 _SEVERITIES = {
@@ -28,12 +29,19 @@ _SEVERITIES = {
 
 def diagnostics(document: Document, lint: Lint) -> list[types.Diagnostic]:
     """The diagnostics of a document: its findings, and the problems that prevented a complete analysis."""
-    findings = [f for f in lint.report.findings if f.suppressed is None]
     problems = unreported(lint.report, lambda offset: lint.text.line_of(offset) + 1)
     return [
         *(of_problem(lint.text, problem) for problem in problems),
-        *(of_finding(document.uri, lint.text, finding) for finding in findings),
+        *(of_finding(document.uri, lint.text, *found) for found in merged(lint)),
     ]
+
+
+def merged(lint: Lint) -> Iterator[tuple[Finding, list[Span]]]:
+    """The findings that no comment suppresses, each defect once, with its other places."""
+    spans = {finding.fingerprint: finding.span for finding in lint.report.findings}
+    for finding in causes(lint.report):
+        if finding.suppressed is None:
+            yield finding, [spans[variant.fingerprint] for variant in finding.variants]
 
 
 def of_problem(text: DocumentText, problem: Problem) -> types.Diagnostic:
@@ -51,8 +59,10 @@ def of_error(text: DocumentText, error: Exception) -> types.Diagnostic:
     return of_problem(text, Problem(0, message))
 
 
-def of_finding(uri: str, text: DocumentText, finding: Finding) -> types.Diagnostic:
-    """The diagnostic for a finding, with the steps of its path as related information."""
+def of_finding(
+    uri: str, text: DocumentText, finding: Finding, others: Iterable[Span] = ()
+) -> types.Diagnostic:
+    """The diagnostic for a finding, with the steps of its path and its *others* places as related information."""
     rule = finding.rule
     return types.Diagnostic(
         range=text.range(finding.span),
@@ -61,7 +71,15 @@ def of_finding(uri: str, text: DocumentText, finding: Finding) -> types.Diagnost
         code=rule.id,
         code_description=types.CodeDescription(url(rule) or page(rule).absolute().as_uri()),
         source=SOURCE,
-        related_information=list(_path(uri, text, finding)),
+        related_information=[
+            *_path(uri, text, finding),
+            *(
+                types.DiagnosticRelatedInformation(
+                    types.Location(uri, text.range(span)), "the same cause is also reported here"
+                )
+                for span in others
+            ),
+        ],
         data={"fingerprint": finding.fingerprint},
     )
 

@@ -511,15 +511,18 @@ def _apart(last: Node, following: Node, statement: str) -> bool:
     return operand or (last.type == "opcode" and first not in (b"%", b"[", b"{"))
 
 
-_OPERAND = re.compile(rb"[\w$%.]+")
+_WORD = re.compile(rb"[\w$%.]+")
+_GROUP = re.compile(rb"\[[^\[\]]*\]|\{[^{}]*\}")
+"""An address or a vector."""
 _NO_OPERANDS = frozenset(("opcode", "guard", "dot_word", "label"))
 
 
 def _unseparated(node: Node, text: bytes) -> SyntaxProblem | None:
     """The problem of an operand that no comma separates from the one before or after it, or of the rest of a word that
     is no constant, such as ``08``."""
+    is_word = _WORD.fullmatch(text) is not None
     if (
-        not _OPERAND.fullmatch(text)
+        not (is_word or _GROUP.fullmatch(text))
         or node.parent is None
         or node.parent.type not in ("instruction", "vector")
     ):
@@ -527,12 +530,12 @@ def _unseparated(node: Node, text: bytes) -> SyntaxProblem | None:
     before, after = _previous(node), node.next_sibling
     while after is not None and after.is_extra:
         after = after.next_sibling
-    if after is not None and after.is_named and after.start_byte == node.end_byte:
+    if is_word and after is not None and after.is_named and after.start_byte == node.end_byte:
         word = text + _text(after)
         message = f"{_quote(word)} is neither a name nor a constant"
         return SyntaxProblem(node.start_byte, after.end_byte, message)
     if before is not None and before.is_named and before.type not in _NO_OPERANDS:
-        if before.end_byte == node.start_byte:
+        if is_word and before.end_byte == node.start_byte:
             word = _text(before) + text
             reason = ": a constant that begins with 0 is octal" if re.fullmatch(rb"0\d+", word) else ""
             return SyntaxProblem(

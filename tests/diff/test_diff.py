@@ -412,6 +412,29 @@ def test_findings_are_new_or_resolved_under_another_name_too(folders: tuple[Path
     assert (found.came, found.went, found.changed) == ([], [], False)
 
 
+def test_copies_of_a_line_that_became_wrong_are_one_new_finding(folders: tuple[Path, Path]) -> None:
+    copy = "st.shared.u32 [%r3], %r5;\nbar.sync 0;\nld.shared.u32 %r5, [%r4];\nbar.sync 0;\n"
+    right = (
+        ".shared .align 4 .b32 x[128];\nmov.u32 %r1, %tid.x;\nshl.b32 %r1, %r1, 2;\nmov.u32 %r2, x;\n"
+        f"add.u32 %r3, %r2, %r1;\nxor.b32 %r1, %r1, 508;\nadd.u32 %r4, %r2, %r1;\n{copy * 3}"
+        "st.shared.u32 [%r3], %r5;\nret;"
+    )
+    wrong = right.replace("%r5;\nbar.sync 0;\nld", "%r5;\nld")
+    old, new = (folder / "k.ptx" for folder in folders)
+    for path, body in ((old, right), (new, wrong)):
+        path.write_text(module(kernel(body), header=HOPPER))
+    ((one,),) = (each.came for each in compared(old, new))
+    assert (one.finding.rule.id, len(one.finding.variants)) == ("SM001", 2)
+    shown = run(str(old), str(new)).stdout
+    assert "1 new finding:" in shown
+    assert "(and 2 duplicates)" in shown
+    document = json.loads(run("--output-format", "json", str(old), str(new)).stdout)
+    follows_its_schema(document)
+    lines = [n for n, line in enumerate(new.read_text().splitlines(), 1) if line.startswith("ld.shared")]
+    (in_json,) = document["files"][0]["came"]
+    assert [in_json["line"], *(each["line"] for each in in_json["variants"])] == lines
+
+
 def test_exit_codes(folders: tuple[Path, Path]) -> None:
     old, new = (folder / "k.ptx" for folder in folders)
     old.write_text(text("k"))

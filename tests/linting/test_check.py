@@ -84,6 +84,11 @@ BAD: dict[str, tuple[str, str, str]] = {
     "a branch table after its use": (hopper(kernel("brx.idx %r1, t;\nt: .branchtargets L;\nL: ret;")), "brx", "t is not defined"),
     "a constant subtracted from an address": (hopper(kernel("ld.global.u32 %r1, [%rd1-16];")), "[%rd1", "%rd1-16 is not an operand: a constant is added, as in %rd1+-16"),
     "a label as an operand": (hopper(kernel("L: mov.u32 %r1, L;")), "L: mov", "label L is not an operand"),
+    "an instruction without its semicolon": (
+        hopper(kernel("cp.async.commit_group // all of them\nret;")),
+        "cp.async.commit_group // all of them\nret",
+        "expected ; after cp.async.commit_group",
+    ),
     "an expression that is none": (hopper(kernel("mov.u32 %r1, 1/0;")), "1/0", "1/0 is neither a name nor a constant"),
     "an alias of a kernel": (hopper(right("a")) + ".func f();\n.alias f, a;\n", ".alias", "a is a kernel"),
     "an alias of nothing": (hopper(right("a")) + ".func f();\n.alias f, g;\n", ".alias", "g is not declared"),

@@ -445,6 +445,37 @@ def test_fixes_become_actions_and_only_a_safe_one_is_preferred() -> None:
     assert plain.edit.changes is not None
 
 
+UNROLLED = module(
+    kernel(
+        ".shared .align 4 .b32 x[128];\nmov.u32 %r1, %tid.x;\nshl.b32 %r1, %r1, 2;\nmov.u32 %r2, x;\n"
+        "add.u32 %r3, %r2, %r1;\nxor.b32 %r1, %r1, 508;\nadd.u32 %r4, %r2, %r1;\n"
+        + "st.shared.u32 [%r3], %r5;\nld.shared.u32 %r5, [%r4];\nbar.sync 0;\n" * 3
+        + "st.shared.u32 [%r3], %r5;\nret;"
+    ),
+    header=HOPPER,
+)
+
+
+def test_copies_of_a_line_are_one_diagnostic_whose_actions_change_them_all() -> None:
+    text = DocumentText.of(UNROLLED, "utf-16")
+    document = Document(URI, "/work/k.ptx", text, 1)
+    result = document.lint(1, text, Config())
+    first, *others = (text.range(finding.span) for finding in result.report.findings)
+    (found,) = diagnostics(document, result)
+    assert found.range == first
+    assert [
+        r.location.range for r in found.related_information or () if r.message.startswith("the same")
+    ] == others
+    _, built = document.built(text)
+    at = {finding.span.start for finding in result.report.findings}
+    for start, changed in zip(sorted(at), (3, 1, 1), strict=True):
+        by_title = {a.title: a for a in actions(document, result, built, Span(start, start), None, True)}
+        repaired = edited(UNROLLED, by_title["add bar.sync 0, which all threads reach"])
+        assert repaired.count("bar.sync 0;") == 3 + changed
+        hidden = lint(edited(UNROLLED, by_title["Ignore SM001 here"])).findings
+        assert [finding.suppressed is not None for finding in hidden].count(True) == changed
+
+
 # ---------------------------------------------------------------- looking
 
 

@@ -158,6 +158,8 @@ def test_truncated_at_every_byte_keeps_what_was_whole() -> None:
         (".entry k() { ld.b32 %r1, [%rd1; }", "", "expected `]` after `[%rd1`"),
         (".entry k() { ld.b32 %r1, %rd1]; }", "]", "unbalanced `]`"),
         (".entry k() { mov.u32 %r1 %tid.x; }", "%r1", "expected `,` after `%r1`"),
+        (".entry k() { cp.async.ca [x] [%rd1], 16; }", "[x]", "expected `,` after `[x]`"),
+        (".entry k() { ld.v2.b32 {%r1, %r2}[x]; }", "{%r1, %r2}", "expected `,` after `{%r1, %r2}`"),
         (".entry k() { add.s32 %r1, , %r3; }", ",", "expected an operand before `,`"),
         (".entry k() { bar.sync 0 // x\nret; }", "", "expected `;` after `bar.sync 0`"),
         (
