@@ -21,12 +21,12 @@ from tclint.analyses.model import KernelModel
 from tclint.analyses.role_paths import follow
 from tclint.analyses.tcgen05_sync import ThreadSync
 from tclint.analyses.tensor_memory import TensorMemory
-from tclint.analyses.tmem_transfers import TmemTransfers
+from tclint.analyses.tmem_transfers import TmemTransfers, Transfers, TransfersByLetter
 from tclint.dataflow import Infeasible
 from tclint.isa.effects import TCGEN05, Barrier, Resource
 from tclint.values import thread_masks as T
 
-__all__ = ["TmemRelease"]
+__all__ = ["ReleaseByLetter", "TmemRelease"]
 
 _OPERAND_COLUMNS = 16
 """No operand of a multiplication but D has more columns: A has 8, scale factors and metadata have fewer."""
@@ -40,6 +40,9 @@ _Place = tuple[int, int, bool]
 
 class TmemRelease:
     """The operations that may start too early, by pending load or store and signal."""
+
+    transfers: type[Transfers] = TmemTransfers
+    """What is pending."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
@@ -91,14 +94,13 @@ class TmemRelease:
         return self._started(site, signal, self._unfenced)
 
     def _started(self, site: int, signal: int, outstanding: dict[int, frozenset[int]]) -> int | None:
-        may, model = self.order.may, self.model
+        may = self.order.may
         early = self._waits({signal}, site, True)
         users = self._conflicting_users(site) if early else {}
         if not users:
             return None
         own, direct = self._own_signals(site), self._waits({signal}, site, False)
-        after = model.reached_from((signal,), own, (site,))
-        done = [i for i in own if i in after and site not in outstanding[i]]
+        done = self._done(site, signal, outstanding)
         complete = frozenset[int]().union(*(own[i] for i in done)) - direct
         in_turn = complete if direct.isdisjoint(early) else complete - self._ahead(complete, direct, site)
         complete |= self._waits(done, site, True) - early
@@ -117,6 +119,12 @@ class TmemRelease:
             ):
                 return user
         return None
+
+    def _done(self, site: int, signal: int, outstanding: dict[int, frozenset[int]]) -> list[int]:
+        """The signals after *signal* of threads that execute *site*, which is not outstanding there."""
+        own = self._own_signals(site)
+        after = self.model.reached_from((signal,), own, (site,))
+        return [i for i in own if i in after and site not in outstanding[i]]
 
     def _admits(self, waits: frozenset[int], later: frozenset[int]) -> frozenset[int]:
         """The operations on tensor memory that a path reaches from one of *waits* and that passes none of *later*."""
@@ -237,7 +245,7 @@ class TmemRelease:
     @cached_property
     def _pending(self) -> dict[int, frozenset[int]]:
         """Signal -> the loads and stores that may be pending there."""
-        transfers, results = self.model.solution(TmemTransfers)
+        transfers, results = self.model.solution(self.transfers)
         states = ((i, transfers.in_flight(results.before(i))) for i in self._signals)
         return {i: frozenset(transfers.members(pending)) for i, pending in states}
 
@@ -294,3 +302,46 @@ class TmemRelease:
             found |= bool(threads & 0xFFFFFFFF) << warp % _LANE_GROUPS
             threads, warp = threads >> 32, warp + 1
         return found
+
+
+class ReleaseByLetter(TmemRelease):
+    """:class:`TmemRelease`, with loads that are pending until ``tcgen05.wait::ld`` alone.
+
+    A signal is followed to the threads that wait for it, and no further: that a later one reaches them in time through
+    others is a matter of phases. If they wait for both themselves, the order of the waits decides.
+    """
+
+    transfers = TransfersByLetter
+
+    def _started(self, site: int, signal: int, outstanding: dict[int, frozenset[int]]) -> int | None:
+        own, direct = self._own_signals(site), self._waits({signal}, site, False)
+        users = self._conflicting_users(site) if direct else {}
+        if not users:
+            return None
+        done = self._done(site, signal, outstanding)
+        later = frozenset[int]().union(*(own[i] for i in done)) - direct
+        for wait in sorted(direct):
+            threads = self.order.may.threads_elsewhere(wait, site)
+            reached = self._admits(frozenset((wait,)), later)
+            for user, theirs in users.items():
+                if threads & theirs and user in reached and self._unordered_in_turn(wait, user, later):
+                    return user
+        return None
+
+    def _unordered_in_turn(self, wait: int, user: int, later: frozenset[int]) -> bool:
+        """Whether *user* follows *wait* and none of the waits *later* that the same iteration, or the one before, makes
+        for the signals of the same turn.
+
+        The phase that *wait* is for has its *later* one in the same iteration. If that follows *user*, it orders the *user*
+        of the next iteration, unless it returns at once in the first: then it is for the turn before.
+        """
+        cfg, path = self.model.cfg, self.order.unsynchronised_path
+        if path(user, later, start=wait) is None:
+            return False
+        loops = (cfg.loops[header] for header in cfg.nest.around(cfg.block_of[user]))
+        inside = min((loop for loop in loops if cfg.block_of[wait] in loop), key=len, default=None)
+        if inside is None:
+            return path(user, later) is not None
+        around = frozenset(i for i in later if cfg.block_of[i] in inside)
+        in_time = frozenset(i for i in around if not self.order.returns_at_once(user, i))
+        return path(wait, around) is not None and (not in_time or path(user, in_time, start=user) is not None)
