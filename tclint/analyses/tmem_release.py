@@ -13,7 +13,7 @@ execute the load or store themselves is ordered after their own wait.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import cached_property
 
 from tclint.analyses.happens_before import HappensBefore, OrderScope
@@ -92,6 +92,20 @@ class TmemRelease:
     def started_unfenced(self, site: int, signal: int) -> int | None:
         """:meth:`started_early`, where *site* is outstanding until ``tcgen05.fence::before_thread_sync``."""
         return self._started(site, signal, self._unfenced)
+
+    def released(self) -> Iterator[tuple[int, frozenset[int]]]:
+        """The operations of other threads on the columns of a load or store, each with the waits of its threads for what the
+        thread of the load or store signals afterwards. Each pair is yielded once."""
+        found = set[tuple[int, frozenset[int]]]()
+        for site in sorted(self.tmem.loads | self.tmem.stores):
+            users, own = self._conflicting_users(site), self._own_signals(site)
+            after = self.model.reached_from((site,), own, (site,)) if users else ()
+            waits = frozenset[int]().union(*(own[i] for i in after))
+            for user, threads in users.items():
+                theirs = frozenset(i for i in waits if self.order.may.threads_elsewhere(i, site) & threads)
+                if theirs and (user, theirs) not in found:
+                    found.add((user, theirs))
+                    yield user, theirs
 
     def _started(self, site: int, signal: int, outstanding: dict[int, frozenset[int]]) -> int | None:
         may = self.order.may
