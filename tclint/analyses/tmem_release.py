@@ -327,6 +327,26 @@ class ReleaseByLetter(TmemRelease):
 
     transfers = TransfersByLetter
 
+    def started_early(self, site: int, signal: int) -> int | None:
+        user = super().started_early(site, signal)
+        return self._started_at_barrier(site, signal) if user is None else user
+
+    def _started_at_barrier(self, site: int, barrier: int) -> int | None:
+        """An operation that a thread starts right after *barrier*, with *site* pending in other warps of its own role."""
+        points, views = self.order.points, self.model.views
+        if not points.releases_together(barrier):
+            return None
+        stops = points.acquire_points(OrderScope.WARPS) - {barrier}
+        accessing = views.context_of(site).threads
+        for user in sorted(self.tmem.operations):
+            issuing = T.whole(views.context_of(user).threads, 32)
+            others = accessing & ~issuing if accessing & issuing else 0
+            if not others or not self._in_multiplication(site, user):
+                continue
+            if self.order.unsynchronised_path(user, stops, start=barrier) is not None:
+                return user
+        return None
+
     def _started(self, site: int, signal: int, outstanding: dict[int, frozenset[int]]) -> int | None:
         own, direct = self._own_signals(site), self._waits({signal}, site, False)
         users = self._conflicting_users(site) if direct else {}

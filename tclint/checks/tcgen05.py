@@ -110,14 +110,14 @@ def tensor_memory_hazards(model: KernelModel) -> Iterator[Hit]:
     for hit in _hits(model, (*_before_transfers(model), *_before_operations(model)), _ON_HARDWARE):
         found.update(start for start, _ in hit.pairs)
         yield hit
-    if model.by_letter and not memory.loads <= found:
-        open_ = ((load, use) for load, use in _before_transfers(model, _BY_LETTER) if load not in found)
+    if model.by_letter and not memory.loads | memory.stores <= found:
+        open_ = ((site, use) for site, use in _before_transfers(model, _BY_LETTER) if site not in found)
         for hit in _hits(model, open_, _BY_LETTER):
             yield _by_letter(model, hit)
 
 
 def _by_letter(model: KernelModel, hit: Hit) -> Hit:
-    """The *hit* about loads that are pending by the letter of the ISA, with what hardware does about it."""
+    """The *hit* about what is pending by the letter of the ISA, with what hardware does about it."""
     transfers, results = model.solution(TmemTransfers)
     pending = transfers.in_flight(results.before(hit.site)) & ~transfers.takes(model.instruction(hit.site))
     if not any(transfers.bits[load] & pending for load, _ in hit.pairs):
@@ -277,12 +277,10 @@ def _accessed(model: KernelModel, i: int) -> list[tuple[ColumnRange | None, bool
 def _before_transfers(
     model: KernelModel, pending_until: _Pending = _ON_HARDWARE
 ) -> Iterator[tuple[int, _Candidate]]:
-    """Loads and stores of tensor memory with what should not be executed before they are complete; by the letter, loads
-    alone."""
+    """Loads and stores of tensor memory with what should not be executed before they are complete."""
     transfers, results = model.solution(pending_until.transfers)
-    stores = transfers.stores if transfers.uses_complete else frozenset[int]()
     wanted = 0
-    for sites, rules in (transfers.loads, (TC002, TC003)), (stores, (TC002, TC004)):
+    for sites, rules in (transfers.loads, (TC002, TC003)), (transfers.stores, (TC002, TC004)):
         wanted |= transfers.set_of(sites) if model.wants(*rules) else 0
     signals = model.fact(HappensBefore).points.release_points.intersection(
         model.where(lambda e: e.arrives_for_threads)

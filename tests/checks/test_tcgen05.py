@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tclint.findings.scales import Severity
+from tclint.findings.scales import Confidence, Severity
 from tclint.findings.selection import Selected
 from tests.tools.support import agrees, by_rule, kernel, lint, module
 from tests.tools.tcgen05 import (
@@ -463,6 +463,26 @@ def test_by_the_letter_a_later_signal_orders_the_multiplication_of_its_turn(
     body = f"load_tile: {phase('done', 4)}\n{loads}\n@%p4 bra load_tile;"
     assert releases(tiles, body) == []
     assert releases(tiles, body, strict=True) == found
+
+
+@pytest.mark.parametrize(
+    ("body", "threads", "found"),
+    [
+        (f"{STORE}\nbar.sync 0;\n{ST_DONE}\n{MMA}\n{COMMIT}", 128, ["warning"]),
+        (f"{STORE}\nbar.sync 0;\n{ST_DONE}\n{MMA}\n{COMMIT}", 32, []),
+        (f"{STORE}\nbar.sync 0;\n{ST_DONE}\nbar.sync 0;\n{MMA}\n{COMMIT}", 128, []),
+        (f"{STORE}\n{ST_DONE}\nbar.sync 0;\n{MMA}\n{COMMIT}", 128, []),
+        (f"{LOAD}\nbar.sync 0;\n{LD_DONE}\n{USE}\n{MMA}\n{COMMIT}", 128, ["warning"]),
+    ],
+)
+def test_by_the_letter_a_thread_of_the_same_role_knows_of_its_own_warp_alone(
+    body: str, threads: int, found: list[str]
+) -> None:
+    """The stores of the other warps may be pending at the barrier after which one thread multiplies."""
+    strict = Selected(strict=True, min_confidence=Confidence.LOW)
+    assert by_rule(lint(text(body, threads)), "TC002") == []
+    report = lint(text(body, threads), selected=strict)
+    assert [f.severity.label for f in by_rule(report, "TC002")] == found
 
 
 def test_by_the_letter_a_store_of_what_was_loaded_may_overwrite_it() -> None:
