@@ -276,7 +276,7 @@ def test_an_arrival_needs_a_fence_for_what_it_alone_lets_start(then: str, found:
         (f"{OVERWRITES}\n{WAITING}\n{AFTER}", False),
     ],
 )
-def test_by_the_letter_an_operation_needs_a_fence_after_the_wait_for_who_loaded(
+def test_by_the_letter_an_operation_needs_a_fence_after_the_wait_for_a_loading_thread(
     then: str, found: bool
 ) -> None:
     body = f"{READ}\n{BEFORE}\n{ARRIVE}\n{ARRIVE.replace('other', 'done')}"
