@@ -28,6 +28,7 @@ from tclint.checks._repairs import (
 )
 from tclint.checks._wording import copy_name
 from tclint.dataflow import EXIT, Path
+from tclint.dataflow.feasible_paths import FEASIBLE_PATH
 from tclint.findings.edits import Repair, after
 from tclint.findings.scales import Confidence, Severity
 from tclint.ir.nodes import Instruction
@@ -41,6 +42,8 @@ BK003 = RuleId("BK003")
 BK004 = RuleId("BK004")
 BK005 = RuleId("BK005")
 
+MAX_TRIES = 4
+"""Copies for which a path to the end of the thread is searched, the last one first."""
 _ONCE = "as far as known, ptxas makes the warp issue this copy once, and another lane waits for it"
 
 
@@ -80,10 +83,10 @@ def _unread_at_the_end(model: KernelModel, groups: BulkReads, operations: list[i
     """The hit for the first of *operations* whose thread may end while its source is being read: shared memory lives as
     long as its CTA (2.3). Copies that are never committed are left to BK005."""
     _, results = model.solution(BulkReads)
-    commits = model.commits(BULK)
-    for site in operations:
-        if not any(model.may_follow(site, commit) for commit in commits):
-            continue
+    commits, ends = model.commits(BULK), [b for b in model.cfg.order if b in model.cfg.exits]
+    unread = {s for b in ends for s in operations if any(a not in KNOWN for a in results.leave(b)[0].of(s))}
+    committed = (i for i in sorted(unread, reverse=True) if any(model.may_follow(i, c) for c in commits))
+    for site in model.ledger.at_most(MAX_TRIES, committed, FEASIBLE_PATH, -1, "copies"):
         step = partial(_unread, groups, site)
         query = FactQuery(site, OPEN, results, step, lambda state, i: i == EXIT, ())
         found = most_plausible_path(model, query).witness
