@@ -58,7 +58,7 @@ class _Effect(NamedTuple):
 class Transfers(Analysis[TransfersState]):
     """Loads and stores as bit sets: in a kernel that loads an accumulator piece by piece, many are in flight."""
 
-    uses_complete: bool
+    uses_complete = True
     """Whether a load is complete when its registers are used, as on hardware."""
 
     def __init__(self, model: KernelModel) -> None:
@@ -269,8 +269,6 @@ class Transfers(Analysis[TransfersState]):
 
 class TmemTransfers(Transfers):
     """Loads end when their registers are used, too."""
-
-    uses_complete = True
 
 
 class TransfersByLetter(Transfers):
